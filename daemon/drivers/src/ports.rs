@@ -138,6 +138,7 @@ impl Ports {
         Some(())
     }
 
+    #[cfg(feature = "gnmi")]
     /// Slots whose light has not come to rest, by ingress port.
     pub(super) fn take_tuning(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.seen.tuning.extend(slots.into_iter().map(Slot));

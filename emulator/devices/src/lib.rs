@@ -21,6 +21,10 @@
 //! give one sequence of outputs.
 
 mod fault;
+#[cfg(feature = "gnmi")]
+mod gnmi;
+#[cfg(not(feature = "gnmi"))]
+#[path = "gnmi/absent.rs"]
 mod gnmi;
 mod line;
 mod list;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a device list says of a gNMI switch beyond what it says of every switch.
 
+#[cfg(feature = "gnmi")]
 use lightloom_gnmi::model::{Recovery, VERSION};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+#[cfg(feature = "gnmi")]
 use super::GnmiSpec;
+#[cfg(feature = "gnmi")]
 use crate::list::SwitchFile;
 
 /// How a switch speaks gNMI, with the OCP model of optical circuit switches.
@@ -63,6 +66,7 @@ pub enum Checks {
     Late,
 }
 
+#[cfg(feature = "gnmi")]
 impl GnmiFile {
     /// The switch that this and the rest of its entry describe.
     pub(crate) fn spec(&self, of: &SwitchFile) -> GnmiSpec {

@@ -220,11 +220,13 @@ impl Matrix {
     }
 
     /// Without power every mirror lets go.
+    #[cfg(feature = "gnmi")]
     pub(crate) fn darken(&mut self) {
         self.circuits.clear();
     }
 
     /// Whether light passes from this ingress port.
+    #[cfg(feature = "gnmi")]
     pub(crate) fn is_lit(&self, now: SimTime, ingress: u16) -> bool {
         self.circuits.get(&ingress).is_some_and(|circuit| circuit.lit_at <= now)
     }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The place of a gNMI switch in a program that reads device lists and serves none: it takes faults and answers
+//! nothing. Without the feature `gnmi` nobody has to compile HTTP/2.
+
+pub(crate) mod file;
+
+use lightloom_units::SimTime;
+use lightloom_units::seed::Seed;
+
+use crate::fault::Fault;
+use crate::line::FaultyLight;
+use crate::list::SwitchFile;
+use crate::{Device, Line, Output, Port};
+
+/// What a list says of it is read and dropped.
+#[derive(Clone, Debug, Default)]
+pub struct GnmiSpec;
+
+/// A switch that closes every connection.
+#[derive(Clone, Debug)]
+pub struct GnmiSwitch;
+
+impl GnmiSwitch {
+    pub(crate) const fn new(_spec: GnmiSpec, _seed: Seed, _index: u64) -> Self {
+        Self
+    }
+}
+
+impl file::GnmiFile {
+    pub(crate) const fn spec(&self, _of: &SwitchFile) -> GnmiSpec {
+        GnmiSpec
+    }
+}
+
+impl FaultyLight for GnmiSwitch {
+    fn apply(&mut self, _now: SimTime, _fault: Fault, _out: &mut Vec<Output>) {}
+}
+
+impl Device for GnmiSwitch {
+    fn open(&mut self, _now: SimTime, line: Line, _port: Port, out: &mut Vec<Output>) {
+        out.push(Output::Close(line));
+    }
+
+    fn on_bytes(&mut self, _: SimTime, _: Line, _: &[u8], _: &mut Vec<Output>) {}
+
+    fn close(&mut self, _now: SimTime, _line: Line) {}
+
+    fn on_time(&mut self, _now: SimTime, _out: &mut Vec<Output>) {}
+
+    fn next_wakeup(&self) -> Option<SimTime> {
+        None
+    }
+}
