@@ -29,6 +29,8 @@ pub struct Daemon {
     pub heartbeat: Picoseconds,
     /// The rate of the serial lines.
     pub bits_per_second: u32,
+    /// Whether bytes take their time on these lines; on ptys they take none.
+    pub line_time: bool,
     /// Whether transceivers report lost light (firmware protocol 1.2) or are only polled (1.1).
     pub events: bool,
     /// Good power readings in a row before a path counts as established.
@@ -52,6 +54,7 @@ impl Default for Daemon {
             poll_every: Picoseconds::from_millis(1_000),
             heartbeat: Picoseconds::from_millis(5_000),
             bits_per_second: 921_600,
+            line_time: true,
             events: true,
             power_samples: 3,
             settle_within: None,

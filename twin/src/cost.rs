@@ -7,13 +7,13 @@ use lightloom_units::Picoseconds;
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-/// Measured at 32 nodes and 64 transceivers, see docs/twin.md; the shares of devices and nodes are the slopes to 720
-/// nodes.
+/// Measured at 32 nodes and 64 transceivers by `tests/cost.rs` (docs/twin.md has the figures). What devices add is the
+/// slope to 720 nodes, what nodes add is the share of one at 32 nodes. The jitter is an assumption.
 pub const COST: CostModel = CostModel {
-    per_input: Picoseconds::from_micros(10),
-    per_input_and_device: Picoseconds::from_nanos(100),
-    per_plan: Picoseconds::from_micros(400),
-    per_plan_and_node: Picoseconds::from_micros(5),
+    per_input: Picoseconds::from_micros(9),
+    per_input_and_device: Picoseconds::from_nanos(2),
+    per_plan: Picoseconds::from_micros(5),
+    per_plan_and_node: Picoseconds::from_nanos(1_500),
     jitter: Picoseconds::from_micros(40),
 };
 

@@ -57,6 +57,10 @@ impl Module {
     }
 }
 
+/// A rate of 0 takes no time.
 fn takes(bytes: usize, bits_per_second: u32) -> Picoseconds {
-    Picoseconds(bytes as u64 * BITS * 1_000_000_000_000 / u64::from(bits_per_second.max(1)))
+    if bits_per_second == 0 {
+        return Picoseconds::ZERO;
+    }
+    Picoseconds(bytes as u64 * BITS * 1_000_000_000_000 / u64::from(bits_per_second))
 }

@@ -232,7 +232,7 @@ impl World {
         for output in out {
             let Output::Bytes(line, bytes) = output else { continue };
             let Some(index) = self.end_of(line) else { continue };
-            let rate = self.settings.bits_per_second;
+            let rate = self.rate();
             let at = self.modules[index].answers(self.now, bytes.len(), rate);
             self.at(at, What::FromModule(line, bytes));
         }
@@ -279,7 +279,7 @@ impl World {
     }
 
     fn act(&mut self, index: usize, does: Vec<Does>) {
-        let rate = self.settings.bits_per_second;
+        let rate = self.rate();
         for one in does {
             match one {
                 Does::Open => {
@@ -308,6 +308,11 @@ impl World {
         if !self.inbox.is_empty() {
             self.plan_turn(Some(self.now.max(self.daemon.busy_until)));
         }
+    }
+
+    /// The rate of the lines; 0 where bytes take no time.
+    fn rate(&self) -> u32 {
+        if self.settings.line_time { self.settings.bits_per_second } else { 0 }
     }
 
     fn hang_up(&mut self, index: usize) {

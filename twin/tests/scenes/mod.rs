@@ -10,7 +10,7 @@
 
 use lightloom_emulator::outcome::{FaultResult, Outcome, StageName};
 use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::{Neighbour, Scenario, load, plan};
+use lightloom_emulator::scenario::{Neighbour, Scenario, Start, load, plan};
 use lightloom_emulator::{Settings, emulate_with};
 use lightloom_twin::Twin;
 use lightloom_units::Picoseconds;
@@ -40,11 +40,15 @@ pub fn read(fabric: &str, text: &str) -> Result<Scenario, String> {
 }
 
 pub fn run(fabric: &str, text: &str, threads: usize) -> Outcome {
-    let scenario = read(fabric, text).unwrap();
-    let start = plan(&scenario).unwrap();
+    run_read(&read(fabric, text).unwrap(), threads).1
+}
+
+pub fn run_read(scenario: &Scenario, threads: usize) -> (Start, Outcome) {
+    let start = plan(scenario).unwrap();
     let settings =
         Settings { threads, watch: Default::default(), sharing: Sharing::Reuse, series: None };
-    emulate_with(&scenario, &start, settings, &Twin, &mut ()).unwrap().outcome
+    let outcome = emulate_with(scenario, &start, settings, &Twin, &mut ()).unwrap().outcome;
+    (start, outcome)
 }
 
 /// How long a stage took.

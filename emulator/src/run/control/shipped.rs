@@ -22,6 +22,7 @@ use super::super::{Context, Owner, RunError, RunLog};
 use super::ControlPlane;
 use super::replan::Replanner;
 use crate::outcome::StageName;
+use crate::scenario::Effect;
 use crate::shipped::{ControlSide, Daemon, Happened};
 use crate::substrate::{HBD, Members};
 
@@ -171,7 +172,9 @@ impl<'a> Shipped<'a> {
         for (fault, event) in context.events.iter().enumerate() {
             let broken = event.parts.iter().flat_map(|part| &part.planned);
             let meets = |part: &PlannedPart| broken.clone().any(|of| self.meets(*of, *part));
-            if context.active[fault] && parts.iter().any(meets) {
+            // A transceiver that is only late works: to bypass it is false.
+            let works = matches!(event.effect, Effect::Late(_));
+            if context.active[fault] && !works && parts.iter().any(meets) {
                 faults.push(fault);
             }
         }
@@ -415,7 +418,7 @@ impl ControlPlane for Shipped<'_> {
             let is_new = log.at.is_some_and(|at| now < at + RESPONSE_MAX);
             begins || (!answered && is_new)
         });
-        !waits && !self.side.is_busy()
+        !waits && !context.control_is_gone() && !self.side.is_busy()
     }
 
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog) {

@@ -57,6 +57,8 @@ pub struct DaemonFile {
     /// The rate of the serial lines, 9,600 to 50,000,000; 921,600 if not written.
     #[schemars(range(min = 9600, max = 50_000_000))]
     pub bits_per_second: Option<u32>,
+    /// Whether bytes take their time on the serial lines; `false`: none, as on the ptys of `lightloom device serve`.
+    pub line_time: Option<bool>,
     /// Whether transceivers report lost light (firmware protocol 1.2); `false`: they are only polled (1.1).
     pub events: Option<bool>,
     /// Good power readings in a row before a path counts as established, 1 to 100; 3 if not written.
@@ -174,6 +176,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> Daemon {
         poll_every: or(file.poll_every, usual.poll_every),
         heartbeat: or(file.heartbeat, usual.heartbeat),
         bits_per_second: file.bits_per_second.unwrap_or(usual.bits_per_second).max(1),
+        line_time: file.line_time.unwrap_or(usual.line_time),
         events: file.events.unwrap_or(usual.events),
         power_samples: file.power_samples.unwrap_or(usual.power_samples).max(1),
         settle_within: file.settle_within.map(|text| text.0),
