@@ -162,7 +162,9 @@ pub fn emulate_with(
             alone.push(making.run(std::slice::from_ref(event), calm(), progress)?);
         }
     }
+    let without = making.without_each(&events, progress)?;
     let ran = judge::Ran {
+        without: &without,
         baseline: baseline.as_ref().unwrap_or(&log),
         traffic: &making.traffic,
         log: &log,
@@ -177,12 +179,21 @@ pub fn emulate_with(
     Ok(Finished { outcome, engine: log.into_engine(), substrate, series })
 }
 
+/// Steps of a job pass on what a fault did to groups that it never hit: with so many faults at most, each is left out in
+/// a run of its own to see what it did.
+const MOST_LEFT_OUT: usize = 8;
+
+fn removes_each(scenario: &Scenario, events: &[FaultEvent]) -> bool {
+    !scenario.train.is_empty() && (2..=MOST_LEFT_OUT).contains(&events.len())
+}
+
 /// How many times a scenario is run, under its seed: for progress.
 #[must_use]
 pub fn runs(scenario: &Scenario, start: &Start) -> u64 {
+    let removed = if removes_each(scenario, &start.events) { start.events.len() as u64 } else { 0 };
     match (start.events.len() as u64, scenario.phases.is_some()) {
         (0, _) => 1,
-        (1, _) | (_, false) => 2,
+        (1, _) | (_, false) => 2 + removed,
         (many, true) => 2 + many,
     }
 }
@@ -294,6 +305,7 @@ impl<'a> Making<'a> {
         let order = Order {
             substrate: &start.substrate,
             sharing: self.sharing,
+            remembers: !self.trains.is_empty(),
             time_limit: scenario.time_limit,
             packet_limit: scenario.packet_limit,
             events,
@@ -321,6 +333,23 @@ impl<'a> Making<'a> {
         let side = self.maker.make(fabric, plan, &daemon, self.scenario.seed);
         let side = side.map_err(RunError::Control)?;
         Ok(Box::new(Shipped::new(replanner, side, daemon)))
+    }
+
+    /// By fault, the run without it, where jobs train under several.
+    fn without_each(
+        &self,
+        events: &[FaultEvent],
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<RunLog>, RunError> {
+        if !removes_each(self.scenario, events) {
+            return Ok(Vec::new());
+        }
+        let run = |fault| {
+            let mut others = events.to_vec();
+            others.remove(fault);
+            self.run(&others, (Watch::default(), None), &mut *progress)
+        };
+        (0..events.len()).map(run).collect()
     }
 
     /// What sets the circuits of phases.
@@ -452,8 +481,6 @@ fn whole_because(scenario: &Scenario, start: &Start, settings: &Settings) -> Opt
     let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
     if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
         Some("collectives between groups share links")
-    } else if !scenario.train.is_empty() {
-        Some("the steps of jobs share links")
     } else if !scenario.traffic.is_empty() {
         Some("traffic between hosts shares links")
     } else if scenario.phases.is_some() {

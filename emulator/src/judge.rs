@@ -39,6 +39,8 @@ pub(crate) struct Ran<'a> {
     pub(crate) log: &'a RunLog,
     /// The same without faults.
     pub(crate) baseline: &'a RunLog,
+    /// By fault: the same without it, where that was run.
+    pub(crate) without: &'a [RunLog],
     /// The same with each fault alone, where that was run.
     pub(crate) alone: &'a [RunLog],
     pub(crate) scale: u64,

@@ -106,6 +106,8 @@ pub(crate) struct Order<'a> {
     pub(crate) settings: Settings,
     pub(crate) watch: Watch,
     pub(crate) sharing: Sharing,
+    /// Whether much of it happens again and again, and is to be remembered.
+    pub(crate) remembers: bool,
     /// How often ports are looked at. `None` if nobody wants to see them over time.
     pub(crate) series: Option<Picoseconds>,
     /// The run is stopped here.
@@ -145,10 +147,14 @@ impl<'a> Run<'a> {
         let watch = watch.over(substrate.classes().to_vec());
         let engine = match sharing {
             Sharing::Whole => Islands::whole(network, settings, watch)?,
-            Sharing::Reuse => Islands::new(network, settings, watch)?,
+            Sharing::Reuse => {
+                let islands = Islands::new(network, settings, watch)?;
+                if order.remembers { islands.remembering() } else { islands }
+            }
             Sharing::Proven => {
                 let sums = network.links().len();
-                Islands::new(network, settings, watch.with_sums(sums))?
+                let islands = Islands::new(network, settings, watch.with_sums(sums))?;
+                if order.remembers { islands.remembering() } else { islands }
             }
         };
         Ok(Self {
@@ -279,6 +285,9 @@ impl<'a> Run<'a> {
 
     fn finish(self, stop: Option<Stop>) -> RunLog {
         let Self { mut context, workloads, control, looker, .. } = self;
+        if stop.is_some() {
+            context.engine.settle();
+        }
         let open = stop.is_some() || !workloads.iter().all(|workload| workload.is_done());
         let waiting =
             workloads.iter().filter(|_| open).flat_map(|one| one.waiting(&context)).collect();

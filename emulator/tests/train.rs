@@ -4,9 +4,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 #![expect(clippy::print_stdout, reason = "figures for the docs")]
+#![expect(clippy::disallowed_methods, reason = "a test reads files")]
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
+use lightloom_emulator::run::Sharing;
 use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_engine::capture::Watch;
 use lightloom_fabric::document::Diagnostic;
 
 fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
@@ -272,4 +275,48 @@ fn a_node_dies_in_the_second_step_and_an_optical_switch_in_the_third() {
     let packets = &outcome.head.packets;
     let known = packets.delivered + packets.dropped + packets.lost + packets.in_flight;
     assert_eq!(packets.sent, known, "conserved");
+}
+
+/// Runs a shipped scenario.
+fn shipped(name: &str, sharing: Sharing) -> Outcome {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios/");
+    let text = std::fs::read(format!("{folder}{name}")).unwrap();
+    let read = &mut |file: &str| {
+        let bytes = std::fs::read(format!("{folder}{file}")).map_err(|error| error.to_string())?;
+        Ok(Neighbour { name: file.to_owned(), bytes })
+    };
+    let (loaded, mistakes) = scenario::load(name, &text, read);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let start = scenario::plan(&scenario).unwrap();
+    let watch = Watch::default();
+    let settings = lightloom_emulator::Settings { threads: 1, watch, sharing, series: None };
+    lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap().outcome
+}
+
+/// A node dies, groups begin again, an optical switch dies, circuits change: exchanges that meet nobody take the time
+/// of an equal one, what a fault touches is run by itself, and nothing comes out otherwise.
+#[test]
+fn steps_come_out_the_same_with_reuse_and_without() {
+    for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 50)] {
+        let [reused, proven, whole] =
+            [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|how| shipped(name, how));
+        let reuse = reused.reuse.unwrap();
+        println!("{name}: {reuse:?}");
+        assert!(reuse.simulated * simulated_most <= reuse.islands, "{reuse:?}");
+        assert_eq!(proven, reused, "{name}");
+        assert_eq!(Outcome { reuse: None, ..reused }, whole, "{name}");
+    }
+}
+
+/// The second replica waits for the first, whose node died, long before the optical switch does.
+#[test]
+fn a_group_that_waits_for_a_dead_node_is_affected_by_that_node() {
+    let outcome = shipped("job-circuits.yaml", Sharing::Reuse);
+    let groups: Vec<Vec<u32>> = outcome
+        .faults
+        .iter()
+        .map(|fault| fault.groups_affected.iter().map(|group| group.0).collect())
+        .collect();
+    println!("{groups:?}");
+    assert!(groups[0].contains(&1), "n1 delays g1: {groups:?}");
 }

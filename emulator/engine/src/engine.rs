@@ -55,8 +55,8 @@ pub use network::{
 pub use port::PortCount;
 pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
-pub(crate) use route::Router;
 pub use route::{Choice, Route, RouteError};
+pub(crate) use route::{FlowName, Router};
 pub use run::{Awaits, Engine, PacketCount};
 pub use settings::{EngineError, Settings};
 pub(crate) use shard::again;

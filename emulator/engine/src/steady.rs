@@ -9,6 +9,7 @@ mod islands;
 mod landing;
 mod log;
 mod queue;
+mod remembering;
 mod stage;
 
 pub use islands::{Difference, Islands, LocalProbe, Reuse, arrival_sum};

@@ -113,8 +113,8 @@ pub(super) struct GroupImpact {
 }
 
 /// By fault, what it did to groups. A group that moved was affected by the faults that hit its links or moved it; a
-/// group that no fault hit by the last ones before its first moved ending: of those that began at the same
-/// instant, by the ones that hit its job, if any did.
+/// group that no fault hit by those without which it ends otherwise, where that was run; else by the last ones before
+/// its first moved ending: of those that began at the same instant, by the ones that hit its job, if any did.
 pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
     let log = ran.log;
     let moved = moved(log, ran.baseline);
@@ -127,7 +127,9 @@ pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact
     let mut affected: Vec<BTreeSet<usize>> = affected.map(Iterator::collect).collect();
     for (group, at) in moved.iter().enumerate() {
         let Some(at) = at.filter(|_| !hit.contains(&group)) else { continue };
-        for fault in causes(ran, group, at) {
+        let removed = removed(ran, group);
+        let causes = if removed.is_empty() { causes(ran, group, at) } else { removed };
+        for fault in causes {
             affected[fault].insert(group);
         }
     }
@@ -141,6 +143,16 @@ pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact
         groups: groups.into_iter().map(GroupId::from_index).collect(),
     };
     affected.into_iter().map(impact).collect()
+}
+
+/// The faults without which a group ends something otherwise.
+fn removed(ran: &Ran<'_>, group: usize) -> Vec<usize> {
+    let ends = |log: &RunLog| -> Option<Vec<Option<SimTime>>> {
+        Some(log.groups.get(group)?.steps.iter().map(|step| step.end).collect())
+    };
+    let here = ends(ran.log);
+    let without = ran.without.iter().enumerate();
+    without.filter(|(_, other)| ends(other) != here).map(|(fault, _)| fault).collect()
 }
 
 /// The faults that a group which none of them hit was affected by, when it first differed at `at`.

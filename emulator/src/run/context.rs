@@ -176,16 +176,22 @@ impl<'a> Context<'a> {
 
     /// Flows of workloads between hosts that are under way and cross one of `links` or its other direction.
     pub(super) fn flows_on(&self, links: &[LinkId]) -> Vec<FlowId> {
-        let Some(engine) = self.engine.engine().filter(|_| !self.free_flows.is_empty()) else {
+        if self.free_flows.is_empty() {
             return Vec::new();
-        };
-        let mut on = vec![false; engine.network().links().len()];
+        }
+        let mut on = vec![false; self.engine.network().links().len()];
         links.iter().for_each(|link| on[link.index()] = true);
         let crosses = |link: &LinkId| on[link.index()] || on[link.reverse().index()];
         let is_hit = |flow: &FlowId| {
-            let record = engine.record(*flow);
-            let is_open = record.end.is_none() && !record.cancelled;
-            is_open && engine.paths(*flow).iter().flatten().any(crosses)
+            let is_on = match self.engine.engine() {
+                Some(engine) => engine.paths(*flow).iter().flatten().any(crosses),
+                None => self.engine.path(*flow).iter().any(crosses),
+            };
+            let is_open = || {
+                let record = self.engine.record(*flow);
+                record.end.is_none() && !record.cancelled
+            };
+            is_on && is_open()
         };
         self.flows().filter(is_hit).collect()
     }

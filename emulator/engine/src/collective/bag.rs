@@ -8,6 +8,7 @@ use super::{Collective, Kind, StartError};
 use crate::engine::{
     BatchId, Engine, FlowId, FlowSpec, Gate, LinkId, Probe, message_time, share_of, wire_time,
 };
+use crate::steady::Stage;
 
 /// What a flow of a bag waits for, by their places in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +27,10 @@ pub struct Wait {
 ///
 /// # Errors
 /// Flows that the engine refuses.
-pub fn start_bag<P: Probe>(
-    engine: &mut Engine<P>,
-    specs: Vec<FlowSpec>,
-) -> Result<Collective, StartError> {
-    start_ordered(engine, specs, &[])
+pub fn start_bag<S: Stage>(stage: &mut S, specs: Vec<FlowSpec>) -> Result<Collective, StartError> {
+    let (mut bag, alone) = add_bag(stage, specs)?;
+    bag.ideal = bag.ideal.max(longest_chain(&alone, &[]));
+    Ok(bag)
 }
 
 /// Adds flows of which some wait for others, as [`start_bag`] does. Those that wait for each other in a circle never
@@ -43,6 +43,25 @@ pub fn start_ordered<P: Probe>(
     specs: Vec<FlowSpec>,
     waits: &[Wait],
 ) -> Result<Collective, StartError> {
+    let (mut bag, alone) = add_bag(engine, specs)?;
+    for wait in waits {
+        let (flow, awaited) = (bag.flows[wait.flow], bag.flows[wait.awaited]);
+        if wait.acknowledged {
+            engine.wait_for_acknowledgements(flow, awaited)?;
+        } else {
+            engine.add_gate(flow, Gate::after(awaited))?;
+        }
+    }
+    bag.ideal = bag.ideal.max(longest_chain(&alone, waits));
+    Ok(bag)
+}
+
+/// Adds flows as one batch, with what the links next to hosts take for them; by flow, when it begins and what it takes
+/// alone.
+fn add_bag<S: Stage>(
+    engine: &mut S,
+    specs: Vec<FlowSpec>,
+) -> Result<(Collective, Vec<(Picoseconds, Picoseconds)>), StartError> {
     let batch: BatchId = engine.add_batch();
     let now = engine.now();
     let start = specs.iter().map(|spec| spec.start).min().unwrap_or_default().max(now);
@@ -55,10 +74,11 @@ pub fn start_ordered<P: Probe>(
         let (message, begins) = (spec.message, spec.start.max(now));
         let flow: FlowId = engine.add_flow(spec.in_batch(batch))?;
         let path = engine.path(flow);
+        let is_single = engine.path_count(flow) == 1;
         let (network, settings) = (engine.network(), engine.settings());
         let share = share_of(network, &settings.transport, &engine.ways(flow), message);
         alone.push((begins.since(start), message_time(network, settings, path, share)));
-        if engine.paths(flow).len() == 1 {
+        if is_single {
             let ends = [path[0], path[path.len() - 1]];
             for end in ends.into_iter().take(path.len()) {
                 let (sum, first) = busy.entry(end).or_insert((Picoseconds::ZERO, begins));
@@ -68,18 +88,9 @@ pub fn start_ordered<P: Probe>(
         }
         flows.push(flow);
     }
-    for wait in waits {
-        let (flow, awaited) = (flows[wait.flow], flows[wait.awaited]);
-        if wait.acknowledged {
-            engine.wait_for_acknowledgements(flow, awaited)?;
-        } else {
-            engine.add_gate(flow, Gate::after(awaited))?;
-        }
-    }
-    let longest = longest_chain(&alone, waits);
     let most = busy.values().map(|(sum, first)| first.since(start) + *sum).max();
-    let ideal = longest.max(most.unwrap_or_default());
-    Ok(Collective { kind: Kind::Flows, ranks, size, start, ideal, batch, flows })
+    let ideal = most.unwrap_or_default();
+    Ok((Collective { kind: Kind::Flows, ranks, size, start, ideal, batch, flows }, alone))
 }
 
 /// When the last flow ends if each is alone: flows begin when those they wait for have ended, and last so long.

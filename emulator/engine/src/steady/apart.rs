@@ -6,23 +6,37 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::class::{Class, News};
+use super::description::Description;
 use super::log::{Call, Log};
-use super::queue::{Planned, Queue};
+use super::queue::{From, Planned, Queue};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, BitErrors, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate, LinkChange,
-    LinkId, LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role, Router, Settings,
-    VertexId,
+    BatchId, BitErrors, Engine, EngineError, Event, FlowId, FlowName, FlowRecord, FlowSpec, Gate,
+    LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role,
+    RouteError, Router, Settings, VertexId,
 };
 
 /// A flow in the numbers of the whole network.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) spec: FlowSpec,
-    pub(super) path: Vec<LinkId>,
+    pub(super) name: FlowName,
+    /// The path it began with, and those that it was given later.
+    pub(super) paths: Vec<Vec<LinkId>>,
     /// Where it runs, once it has been handed over.
     pub(super) place: Option<FlowPlace>,
     pub(super) cancelled: bool,
+}
+
+impl Flow {
+    pub(super) fn path(&self) -> &[LinkId] {
+        self.paths.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// The links of all of its paths, the first path's first.
+    pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.paths.iter().flatten().copied()
+    }
 }
 
 /// An island and a flow of it.
@@ -51,7 +65,16 @@ pub(super) struct Island {
     pub(super) batches: Vec<BatchId>,
     /// Nothing happens there any more, and its links are free for other islands.
     pub(super) retired: bool,
+    /// It has become part of another.
+    pub(super) superseded: bool,
+    /// How much later than its class it began.
+    pub(super) shift: u64,
+    /// What was done to it, and when, where that is remembered.
+    pub(super) past: Vec<Done>,
 }
+
+/// Something done to an island: when, after how many others, and what.
+pub(super) type Done = (SimTime, u64, Asked);
 
 /// A cable as part of an island: the link of the island that the cable's even link is.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +90,8 @@ pub(super) enum Asked {
     Gate(FlowId, Gate),
     Cancel(FlowId),
     Change(LinkId, LinkChange),
+    /// The flow takes the path of this place from now on.
+    Reroute(FlowId, u32),
 }
 
 /// A path's links in both directions, a message and how many: what decides whether a flow fits an engine.
@@ -93,6 +118,21 @@ pub(super) struct Apart<P> {
     through: bool,
     pub(super) log: Log,
     fits: FxHashMap<Sizes, Result<(), EngineError>>,
+    /// See [`Islands::remembering`](super::Islands::remembering).
+    pub(super) remembers: bool,
+    /// Classes in which something may happen yet.
+    pub(super) live: Vec<u32>,
+    /// Classes by what they were made from.
+    pub(super) memory: FxHashMap<Description, u32>,
+    /// By link: its changes, with the number of things done before each.
+    pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
+    /// Things done so far.
+    pub(super) done: u64,
+    /// Until then something happens in islands that were run before.
+    pub(super) busy_until: u64,
+    /// Packet-hops that were run, and those that were run again.
+    pub(super) ran: u64,
+    pub(super) redone: u64,
 }
 
 impl<P: LocalProbe> Apart<P> {
@@ -114,6 +154,14 @@ impl<P: LocalProbe> Apart<P> {
             through: false,
             log: Log::default(),
             fits: FxHashMap::default(),
+            remembers: false,
+            live: Vec::new(),
+            memory: FxHashMap::default(),
+            changes: FxHashMap::default(),
+            done: 0,
+            busy_until: 0,
+            ran: 0,
+            redone: 0,
         }
     }
 
@@ -145,7 +193,7 @@ impl<P: LocalProbe> Apart<P> {
         }
         let start = spec.start.max(self.now);
         let spec = FlowSpec { start, ..spec };
-        self.flows.push(Flow { spec, path, place: None, cancelled: false });
+        self.flows.push(Flow { spec, name, paths: vec![path], place: None, cancelled: false });
         self.asked.push(Asked::Flow(id));
         Ok(id)
     }
@@ -221,7 +269,7 @@ impl<P: LocalProbe> Apart<P> {
         let Some(batch) = self.flows[id.index()].spec.batch else { return };
         if !self.batches[batch.index()].flows.iter().any(|flow| self.is_open(*flow)) {
             self.batches[batch.index()].given_up = true;
-            let act = Planned::BatchDone { batch, at: self.now, held: false };
+            let act = Planned::BatchDone { batch, at: self.now, from: From::Caller };
             self.queue.plan(self.now, self.now + self.network.shortest_delay(), act);
         }
     }
@@ -229,8 +277,31 @@ impl<P: LocalProbe> Apart<P> {
     /// Whether a flow has neither arrived until now nor been cancelled.
     fn is_open(&self, id: FlowId) -> bool {
         let flow = &self.flows[id.index()];
-        let end = flow.place.and_then(|place| self.local(place).record(place.flow).end);
-        !flow.cancelled && end.is_none_or(|end| end.0 >= self.present())
+        let shift = |place: FlowPlace| self.islands[place.island as usize].shift;
+        let end = flow.place.and_then(|place| {
+            self.local(place).record(place.flow).end.map(|end| end.0 + shift(place))
+        });
+        !flow.cancelled && end.is_none_or(|end| end >= self.present())
+    }
+
+    /// See [`Engine::reroute_flow`].
+    pub(super) fn reroute_flow(&mut self, id: FlowId) -> Result<(), RouteError> {
+        self.log.note(Call::Reroute(id));
+        let Flow { name, spec, .. } = &self.flows[id.index()];
+        let (name, route) = (*name, spec.route.clone());
+        let paths = self.router.find(&self.network, name, &route, 1)?;
+        let flow = &mut self.flows[id.index()];
+        flow.paths.extend(paths);
+        let act = Asked::Reroute(id, flow.paths.len() as u32 - 1);
+        self.asked.push(act);
+        Ok(())
+    }
+
+    /// See [`Engine::flows_on_dark_links`].
+    pub(super) fn flows_on_dark_links(&self) -> Vec<FlowId> {
+        let dark = |link: &LinkId| !self.router.is_up(*link) || !self.router.is_up(link.reverse());
+        let hit = |id: &FlowId| self.flows[id.index()].path().iter().any(dark) && self.is_open(*id);
+        (0..self.flows.len()).map(FlowId::from_index).filter(hit).collect()
     }
 
     /// Everything before this has happened, and nothing that any caller may still do belongs there.
@@ -259,8 +330,10 @@ impl<P: LocalProbe> Apart<P> {
             }
             let next = self.queue.next_due();
             if next == u64::MAX || next > limit.0 {
-                let packets = self.classes.iter().map(|class| class.due).min();
-                let left = next != u64::MAX || packets.is_some_and(|due| due != u64::MAX);
+                let packets = self.live.iter().map(|class| self.classes[*class as usize].due).min();
+                let left = next != u64::MAX
+                    || packets.is_some_and(|due| due != u64::MAX)
+                    || self.busy_until >= self.present();
                 if left {
                     self.through |= self.now <= limit;
                     self.now = self.now.max(limit);
@@ -272,11 +345,13 @@ impl<P: LocalProbe> Apart<P> {
             self.now = self.now.max(at);
             match act {
                 Planned::Timer(token) => return Ok(Some(Event::Timer { at, token })),
-                Planned::BatchDone { batch, at, held } => {
-                    if held {
-                        self.release(batch);
+                Planned::BatchDone { batch, at, from } => {
+                    if let From::Held(island) = from {
+                        self.release(island);
                     }
-                    return Ok(Some(Event::BatchDone { batch, at }));
+                    if self.is_news(batch, from) {
+                        return Ok(Some(Event::BatchDone { batch, at }));
+                    }
                 }
                 Planned::Change(link, change) => self.change(link, change)?,
             }
@@ -289,18 +364,26 @@ impl<P: LocalProbe> Apart<P> {
             let run = |(index, class): (usize, &mut Class<P>)| {
                 class.may_advance(bound).then(|| (index, class.advance(bound)))
             };
-            let waiting = self.classes.iter().filter(|class| class.may_advance(bound)).count();
+            let may_advance = |class: &&u32| self.classes[**class as usize].may_advance(bound);
+            let waiting = self.live.iter().filter(may_advance).count();
+            if waiting == 0 {
+                return;
+            }
             let classes = self.classes.iter_mut().enumerate();
             let news: Vec<(usize, Vec<News>)> = if self.settings.threads > 1 && waiting > 1 {
                 self.classes.par_iter_mut().enumerate().filter_map(run).collect()
             } else {
                 classes.filter_map(run).collect()
             };
-            if news.is_empty() {
-                return;
-            }
             for (class, news) in news {
                 news.into_iter().for_each(|news| self.spread(class, news));
+                if self.remembers {
+                    self.classes[class].note_end();
+                }
+            }
+            if self.remembers {
+                let classes = &self.classes;
+                self.live.retain(|class| classes[*class as usize].quiet_from().is_none());
             }
         }
     }
@@ -314,19 +397,37 @@ impl<P: LocalProbe> Apart<P> {
             if !self.batches[batch.index()].given_up {
                 class.untold += 1;
                 let last = island.flows[news.last.index()];
-                self.queue.plan_end(news.reported, news.at, last, batch);
+                let from = From::Held(*member);
+                let shifted = |at: SimTime| SimTime(at.0 + island.shift);
+                let (reported, at) = (shifted(news.reported), shifted(news.at));
+                self.queue.plan_end(reported, at, last, (batch, from));
             }
         }
     }
 
     /// The end of a batch is reported.
-    fn release(&mut self, batch: BatchId) {
-        let (island, _) = self.batches[batch.index()].place.expect("its flows have run");
+    fn release(&mut self, island: u32) {
         let class = self.islands[island as usize].class;
         self.classes[class as usize].untold -= 1;
     }
 
+    /// Whether the end of a batch is still what it was when it was planned.
+    fn is_news(&self, batch: BatchId, from: From) -> bool {
+        let batch = &self.batches[batch.index()];
+        match from {
+            From::Caller => true,
+            From::Held(_) if !self.remembers => true,
+            From::Held(island) | From::Ahead(island) => {
+                !batch.given_up && batch.place.is_some_and(|(place, _)| place == island)
+            }
+        }
+    }
+
     fn change(&mut self, link: LinkId, change: LinkChange) -> Result<(), Entangled> {
+        if self.remembers {
+            self.done += 1;
+            self.changes.entry(link).or_default().push((self.now, self.done, change));
+        }
         match change {
             LinkChange::Down => self.router.set_up(link, false),
             LinkChange::Up => self.router.set_up(link, true),
@@ -350,11 +451,15 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     pub(super) fn next_due(&self) -> Option<SimTime> {
-        let packets = self.classes.iter().map(|class| class.due);
+        let packets = self.live.iter().map(|class| self.classes[*class as usize].due);
         let starts = self.asked.iter().filter_map(|asked| match asked {
             Asked::Flow(flow) => Some(self.flows[flow.index()].spec.start.0),
+            // What is rerouted goes on.
+            Asked::Reroute(..) => Some(self.now.0),
             _ => None,
         });
+        let busy = Some(self.busy_until).filter(|until| *until >= self.present());
+        let packets = packets.chain(busy);
         let due = packets.chain(starts).min().unwrap_or(u64::MAX).min(self.queue.next_due());
         (due != u64::MAX).then(|| SimTime(due).max(self.now))
     }
@@ -363,9 +468,7 @@ impl<P: LocalProbe> Apart<P> {
         let flow = &self.flows[id.index()];
         let FlowSpec { source, destination, message, messages, start, .. } = flow.spec;
         match flow.place {
-            Some(place) => {
-                FlowRecord { source, destination, ..self.local(place).record(place.flow) }
-            }
+            Some(place) => self.own_record(place, (source, destination)),
             None => FlowRecord {
                 source,
                 destination,
@@ -378,6 +481,36 @@ impl<P: LocalProbe> Apart<P> {
                 cancelled: flow.cancelled,
             },
         }
+    }
+
+    /// What an island says of a flow between these ends, up to the present.
+    fn own_record(
+        &self,
+        place: FlowPlace,
+        (source, destination): (VertexId, VertexId),
+    ) -> FlowRecord {
+        let record = FlowRecord { source, destination, ..self.local(place).record(place.flow) };
+        if !self.remembers {
+            return record;
+        }
+        let (shift, present) = (self.islands[place.island as usize].shift, self.present());
+        let later = |time: SimTime| SimTime(time.0 + shift);
+        let past = |time: Option<SimTime>| time.map(later).filter(|time| time.0 < present);
+        let (end, acknowledged) = (past(record.end), past(record.acknowledged));
+        let is_ahead = record.end.is_some() && end.is_none();
+        let delivered = if is_ahead { Bytes::ZERO } else { record.delivered };
+        FlowRecord { start: later(record.start), end, acknowledged, delivered, ..record }
+    }
+
+    /// Whether something on this link took its result from an earlier time.
+    pub(super) fn was_shifted(&self, link: LinkId) -> bool {
+        let mut copies = self.copies.get(&(link.0 >> 1)).into_iter().flatten();
+        copies.any(|copy| self.islands[copy.island as usize].shift > 0)
+    }
+
+    /// Islands that have not become part of others.
+    pub(super) fn islands_run(&self) -> usize {
+        self.islands.iter().filter(|island| !island.superseded).count()
     }
 
     pub(super) fn port_count(&self, link: LinkId) -> PortCount {
@@ -406,7 +539,7 @@ impl<P: LocalProbe> Apart<P> {
     pub(super) fn packets(&self) -> PacketCount {
         let mut total = PacketCount::default();
         for class in &self.classes {
-            add_times(&mut total, class.engine.packets(), class.members.len() as u64);
+            add_times(&mut total, class.packets(), class.members.len() as u64);
         }
         total
     }
@@ -423,7 +556,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     pub(super) fn hops(&self) -> u64 {
-        self.classes.iter().map(|class| class.engine.hops() * class.members.len() as u64).sum()
+        self.classes.iter().map(|class| class.hops() * class.members.len() as u64).sum()
     }
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Islands that are the same so far, with the one engine that runs them all.
 
-use lightloom_units::SimTime;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::description::Act;
-use crate::engine::{BatchId, Engine, Event, FlowId, Probe};
+use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
+
+/// How far a class is run ahead before anybody looks whether it is done.
+const STRIDE: Picoseconds = Picoseconds::from_millis(1);
 
 /// The end of a batch, as the engine of a class tells it.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,20 @@ pub(super) struct Class<P> {
     pub(super) until: u64,
     /// It stands still at an event that some of the members have not been given yet.
     pub(super) untold: u32,
+    /// When it began.
+    pub(super) begin: u64,
+    /// All that it has reported, where it is run ahead.
+    pub(super) news: Vec<News>,
+    /// What it has come to, once nothing happens any more where it is run ahead.
+    ended: Option<Ended>,
+}
+
+/// What a class has come to.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    packets: PacketCount,
+    /// From then on nothing happens.
+    quiet_from: u64,
 }
 
 impl<P: Probe> Class<P> {
@@ -49,7 +66,83 @@ impl<P: Probe> Class<P> {
             control: None,
             until: 0,
             untold: 0,
+            begin: 0,
+            news: Vec::new(),
+            ended: None,
         }
+    }
+
+    /// Goes through what was done to its islands up to `now`, and then ahead of it up to `limit`. Returns how many
+    /// packets that put on a wire.
+    pub(super) fn run_ahead(
+        &mut self,
+        acts: Vec<(u64, Act)>,
+        (now, limit): (SimTime, SimTime),
+    ) -> u64 {
+        let mut acts = acts.into_iter().peekable();
+        let mut last = self.begin;
+        while let Some((after, act)) = acts.next() {
+            let at = self.begin + after;
+            let mut together = vec![act];
+            while let Some((_, act)) = acts.next_if(|(next, _)| *next == after) {
+                together.push(act);
+            }
+            if after > 0 {
+                self.run_until(SimTime(at - 1));
+            }
+            self.until = at;
+            self.apply(SimTime(at), together);
+            last = at;
+        }
+        // A link that changes now does so before the packets of this instant, which are yet to come.
+        if now.0 > last {
+            self.run_until(SimTime(now.0 - 1));
+        }
+        self.until = self.until.max(now.0);
+        // What was reported until now was reported before.
+        self.news.retain(|news| news.reported > now);
+        let mut bound = now;
+        while bound < limit && self.ended.is_none() {
+            bound = limit.min(bound + STRIDE);
+            self.run_until(bound);
+            self.note_end();
+        }
+        self.note_end();
+        self.engine.hops()
+    }
+
+    fn run_until(&mut self, bound: SimTime) {
+        while self.may_advance(bound) {
+            let news = self.advance(bound);
+            self.news.extend(news);
+        }
+    }
+
+    /// Notes what it has come to, if nothing happens any more.
+    pub(super) fn note_end(&mut self) {
+        if self.ended.is_some() || self.due != u64::MAX || !self.engine.is_quiet() {
+            return;
+        }
+        let last = self.engine.records().map(|record| record.acknowledged);
+        let last: Option<Vec<SimTime>> = last.collect();
+        let last = last.and_then(|all| all.into_iter().max());
+        let quiet_from = last.map_or(self.until, |last| last.0 + 1);
+        self.ended = Some(Ended { packets: self.engine.packets(), quiet_from });
+    }
+
+    /// From when on nothing happens. `None` while something does.
+    pub(super) fn quiet_from(&self) -> Option<u64> {
+        self.ended.map(|ended| ended.quiet_from)
+    }
+
+    /// See [`Engine::packets`].
+    pub(super) fn packets(&self) -> PacketCount {
+        self.ended.map_or_else(|| self.engine.packets(), |ended| ended.packets)
+    }
+
+    /// See [`Engine::hops`].
+    pub(super) fn hops(&self) -> u64 {
+        self.ended.map_or_else(|| self.engine.hops(), |ended| ended.packets.hops)
     }
 
     /// The same class for other members.
@@ -77,9 +170,23 @@ impl<P: Probe> Class<P> {
                 }
                 Act::Cancel(flow) => self.engine.cancel_flow(flow),
                 Act::Change(link, change) => self.engine.change_link(now, link, change),
+                Act::Reroute(flow, links) => {
+                    self.catch_up(now);
+                    self.engine.lead(flow, links).expect("a path was found before");
+                }
             }
         }
         self.look_ahead();
+    }
+
+    /// Lets the engine's clock come to `now`, before which everything has happened.
+    fn catch_up(&mut self, now: SimTime) {
+        self.engine.set_timer(now, 0);
+        while let Some(event) = self.engine.next_event(now) {
+            if matches!(event, Event::Timer { .. }) {
+                break;
+            }
+        }
     }
 
     fn look_ahead(&mut self) {

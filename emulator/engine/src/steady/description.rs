@@ -25,6 +25,7 @@ pub(super) enum Act {
     Gate(FlowId, Gate),
     Cancel(FlowId),
     Change(LinkId, LinkChange),
+    Reroute(FlowId, Vec<LinkId>),
 }
 
 /// All that the simulation of an island reads, from its beginning on.
@@ -32,8 +33,8 @@ pub(super) enum Act {
 pub(super) struct Description {
     pub(super) roles: Vec<Role>,
     pub(super) cables: Vec<Cable>,
-    /// What is done at its beginning.
-    pub(super) acts: Vec<Act>,
+    /// What is done to it, and how long after its beginning. Flows start so long after that, too.
+    pub(super) acts: Vec<(u64, Act)>,
 }
 
 /// Both directions of a cable.

@@ -2,19 +2,21 @@
 //! Hands over what was asked for at one instant: finds the islands, makes new ones, splits classes whose
 //! members go different ways.
 
+use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::apart::{Apart, Asked, FlowPlace, Island, LinkCopy};
+use super::apart::{Apart, Asked, Done, FlowPlace, Island, LinkCopy};
 use super::class::Class;
 use super::description::{Act, Description, Names};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, Marking, Route, Settings, VertexId,
+    BatchId, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, Marking, Queueing, Route,
+    Settings, VertexId,
 };
 
 /// What ties flows together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Tie {
+pub(super) enum Tie {
     Cable(u32),
     Batch(BatchId),
     Flow(FlowId),
@@ -23,14 +25,14 @@ enum Tie {
 
 /// Sets of ties that grow together.
 #[derive(Debug, Default)]
-struct Knots {
-    places: FxHashMap<Tie, u32>,
+pub(super) struct Knots {
+    pub(super) places: FxHashMap<Tie, u32>,
     /// By place: another one of the same set, or itself.
     towards: Vec<u32>,
 }
 
 impl Knots {
-    fn place(&mut self, tie: Tie) -> u32 {
+    pub(super) fn place(&mut self, tie: Tie) -> u32 {
         let new = self.towards.len() as u32;
         let place = *self.places.entry(tie).or_insert(new);
         if place == new {
@@ -58,10 +60,16 @@ impl<P: LocalProbe> Apart<P> {
         if self.asked.is_empty() {
             return Ok(());
         }
-        let asked = std::mem::take(&mut self.asked);
+        let mut asked = std::mem::take(&mut self.asked);
+        if self.remembers {
+            asked.retain(|asked| self.matters(*asked));
+        }
         self.refuse_switches(&asked)?;
         self.retire(&asked);
         let mut knots = self.tie(&asked);
+        if self.remembers {
+            return self.land_remembering(asked, knots);
+        }
         let homes = self.homes(&mut knots)?;
         let mut begun: Vec<Vec<Asked>> = Vec::new();
         let mut new: FxHashMap<u32, usize> = FxHashMap::default();
@@ -73,16 +81,23 @@ impl<P: LocalProbe> Apart<P> {
                     // Its island has been retired since.
                     None => continue,
                 },
-                Asked::Flow(flow) | Asked::Gate(flow, _) | Asked::Cancel(flow) => {
-                    match self.flows[flow.index()].place {
-                        Some(place) => Some(place.island),
-                        None => homes.get(&knots.place(Tie::Flow(flow))).copied(),
-                    }
-                }
+                Asked::Flow(flow)
+                | Asked::Gate(flow, _)
+                | Asked::Cancel(flow)
+                | Asked::Reroute(flow, _) => match self.flows[flow.index()].place {
+                    Some(place) => Some(place.island),
+                    None => homes.get(&knots.place(Tie::Flow(flow))).copied(),
+                },
             };
             match (home, asked) {
                 (Some(island), asked) => going_on.push((island, asked)),
-                (None, Asked::Flow(flow) | Asked::Gate(flow, _) | Asked::Cancel(flow)) => {
+                (
+                    None,
+                    Asked::Flow(flow)
+                    | Asked::Gate(flow, _)
+                    | Asked::Cancel(flow)
+                    | Asked::Reroute(flow, _),
+                ) => {
                     let place = *new.entry(knots.place(Tie::Flow(flow))).or_insert(begun.len());
                     if place == begun.len() {
                         begun.push(Vec::new());
@@ -97,18 +112,22 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Real queues of a switch share its buffer, and so flows feel each other that share no link; marks by
-    /// chance are drawn by link, so that no two parts are equal.
+    /// Real queues of a switch that share its buffer, or pause whole links, let flows affect each other that share
+    /// no link; marks by chance are drawn by link, so that no two parts are equal.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
         let over_switch = |asked: &Asked| match asked {
             Asked::Flow(flow) => self.flows[flow.index()]
-                .path
-                .iter()
-                .any(|link| !self.network.role(self.network.link(*link).from).is_host()),
+                .links()
+                .any(|link| !self.network.role(self.network.link(link).from).is_host()),
             _ => false,
         };
         let by_chance = self.settings.marking != Marking::Threshold;
-        if (self.settings.queueing.is_some() || by_chance) && asked.iter().any(over_switch) {
+        let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
+        let is_shared = match self.remembers {
+            true => self.settings.queueing.is_some_and(shares),
+            false => self.settings.queueing.is_some(),
+        };
+        if (is_shared || by_chance) && asked.iter().any(over_switch) {
             return Err(Entangled);
         }
         Ok(())
@@ -119,18 +138,21 @@ impl<P: LocalProbe> Apart<P> {
         let mut looked_at = FxHashSet::default();
         let present = self.present();
         let new = asked.iter().filter_map(|asked| match asked {
-            Asked::Flow(flow) => Some(*flow),
+            Asked::Flow(flow) | Asked::Reroute(flow, _) => Some(*flow),
             _ => None,
         });
         for flow in new {
-            for place in 0..self.flows[flow.index()].path.len() {
-                let Some(copy) = self.copy_of(self.flows[flow.index()].path[place]) else {
-                    continue;
-                };
+            let links: Vec<LinkId> = self.flows[flow.index()].links().collect();
+            for link in links {
+                let Some(copy) = self.copy_of(link) else { continue };
                 if looked_at.insert(copy.island) {
-                    let island = &mut self.islands[copy.island as usize];
+                    let island = &self.islands[copy.island as usize];
                     let class = &self.classes[island.class as usize];
-                    island.retired = class.until <= present && class.engine.is_quiet();
+                    let quiet = match self.remembers {
+                        true => self.is_quiet(copy.island),
+                        false => class.until <= present && class.engine.is_quiet(),
+                    };
+                    self.islands[copy.island as usize].retired = quiet;
                 }
             }
         }
@@ -147,8 +169,8 @@ impl<P: LocalProbe> Apart<P> {
             match asked {
                 Asked::Flow(id) => {
                     let flow = &self.flows[id.index()];
-                    for link in &flow.path {
-                        let cable = match self.copy_of(*link) {
+                    for link in flow.links() {
+                        let cable = match self.copy_of(link) {
                             Some(copy) => Tie::Island(copy.island),
                             None => Tie::Cable(link.0 >> 1),
                         };
@@ -166,6 +188,15 @@ impl<P: LocalProbe> Apart<P> {
                     }
                 }
                 Asked::Gate(flow, gate) => knots.tie(flow_tie(*flow), flow_tie(gate.flow)),
+                Asked::Reroute(id, _) => {
+                    for link in self.flows[id.index()].links() {
+                        let cable = match self.copy_of(link) {
+                            Some(copy) => Tie::Island(copy.island),
+                            None => Tie::Cable(link.0 >> 1),
+                        };
+                        knots.tie(flow_tie(*id), cable);
+                    }
+                }
                 Asked::Cancel(_) | Asked::Change(..) => {}
             }
         }
@@ -241,6 +272,7 @@ impl<P: LocalProbe> Apart<P> {
             let index = if place == 0 { class as usize } else { self.classes.len() };
             if place > 0 {
                 let split = self.classes[class as usize].split(Vec::new());
+                self.live.push(self.classes.len() as u32);
                 self.classes.push(split);
             }
             for member in members {
@@ -256,7 +288,7 @@ impl<P: LocalProbe> Apart<P> {
     fn act_on(&mut self, island: u32, asked: Asked) -> Act {
         match asked {
             Asked::Flow(id) => {
-                let copies = self.flows[id.index()].path.iter().map(|link| self.copy_of(*link));
+                let copies = self.flows[id.index()].paths[0].iter().map(|link| self.copy_of(*link));
                 let links: Vec<LinkId> =
                     copies.map(|copy| copy.expect("an island does not grow").link).collect();
                 let class = self.islands[island as usize].class;
@@ -271,6 +303,12 @@ impl<P: LocalProbe> Apart<P> {
             Asked::Cancel(flow) => Act::Cancel(self.local_flow(flow)),
             Asked::Change(link, change) => {
                 Act::Change(self.copy_of(link).expect("the island holds it").link, change)
+            }
+            Asked::Reroute(flow, path) => {
+                let path = &self.flows[flow.index()].paths[path as usize];
+                let copies = path.iter().map(|link| self.copy_of(*link));
+                let links = copies.map(|copy| copy.expect("the island holds it").link).collect();
+                Act::Reroute(self.local_flow(flow), links)
             }
         }
     }
@@ -311,19 +349,16 @@ impl<P: LocalProbe> Apart<P> {
         let mut places: FxHashMap<Description, u32> = FxHashMap::default();
         for asked in begun {
             let island = self.islands.len() as u32;
-            let description = self.describe(island, asked);
+            let now = self.now;
+            let asked = asked.into_iter().map(|asked| (now, 0, asked)).collect();
+            let description = self.describe(island, (now, asked));
             let new = self.classes.len() as u32;
             let class = *places.entry(description).or_insert_with_key(|description| {
-                let links = &self.islands[island as usize].links;
-                let network = description.network(self.network.shortest_delay());
-                let settings = Settings { threads: 1, ..self.settings };
-                let probe = self.probe.local(links);
-                let engine = Engine::with_probe(network, settings, probe);
-                let engine = engine.expect("its packet sizes were checked");
-                let mut class = Class::new(engine, Vec::new());
-                class.until = self.now.0;
-                class.apply(self.now, description.acts.clone());
+                let mut class = self.new_class(island, description, now);
+                let acts = acts_from(description, now).into_iter().map(|(_, act)| act);
+                class.apply(now, acts.collect());
                 self.classes.push(class);
+                self.live.push(new);
                 new
             });
             self.islands[island as usize].class = class;
@@ -331,12 +366,34 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    fn describe(&mut self, island: u32, asked: Vec<Asked>) -> Description {
+    /// A class without members that is made from `description` and begins at `begin`.
+    pub(super) fn new_class(
+        &self,
+        island: u32,
+        description: &Description,
+        begin: SimTime,
+    ) -> Class<P> {
+        let links = &self.islands[island as usize].links;
+        let network = description.network(self.network.shortest_delay());
+        let settings = Settings { threads: 1, ..self.settings };
+        let engine = Engine::with_probe(network, settings, self.probe.local(links));
+        let engine = engine.expect("its packet sizes were checked");
+        let mut class = Class::new(engine, Vec::new());
+        (class.until, class.begin) = (begin.0, begin.0);
+        class
+    }
+
+    /// Makes an island to which all this was done since it began, and describes it.
+    pub(super) fn describe(
+        &mut self,
+        island: u32,
+        (begin, asked): (SimTime, Vec<Done>),
+    ) -> Description {
         let mut seen = FxHashSet::default();
         let mut links: Vec<LinkId> = Vec::new();
-        for asked in &asked {
+        for (.., asked) in &asked {
             if let Asked::Flow(flow) = asked {
-                let path = self.flows[flow.index()].path.iter();
+                let path = self.flows[flow.index()].links();
                 links.extend(path.filter(|link| seen.insert(link.0 >> 1)));
             }
         }
@@ -347,16 +404,7 @@ impl<P: LocalProbe> Apart<P> {
             let link_there = LinkId((index as u32) ^ (link.0 & 1));
             self.copies.entry(link.0 >> 1).or_default().push(LinkCopy { island, link: link_there });
         }
-        let mut acts = Vec::new();
-        for (index, link) in names.links.iter().enumerate() {
-            let local = LinkId::from_index(index);
-            if !self.router.is_up(*link) {
-                acts.push(Act::Change(local, LinkChange::Down));
-            }
-            if let Some(rate) = self.rates.get(link) {
-                acts.push(Act::Change(local, *rate));
-            }
-        }
+        let mut acts = self.changes_of(&names.links, begin);
         let vertex_of: FxHashMap<VertexId, VertexId> =
             (0..).zip(&names.vertices).map(|(index, vertex)| (*vertex, VertexId(index))).collect();
         self.islands.push(Island {
@@ -365,11 +413,14 @@ impl<P: LocalProbe> Apart<P> {
             flows: Vec::new(),
             batches: Vec::new(),
             retired: false,
+            superseded: false,
+            shift: 0,
+            past: if self.remembers { asked.clone() } else { Vec::new() },
         });
-        for asked in asked {
+        for (at, number, asked) in asked {
             let act = match asked {
                 Asked::Flow(id) => {
-                    let path = self.flows[id.index()].path.clone();
+                    let path = self.flows[id.index()].paths[0].clone();
                     let copies = path.iter().map(|link| self.copy_of(*link));
                     let links = copies.map(|copy| copy.expect("it was just named").link).collect();
                     let FlowSpec { source, destination, .. } = self.flows[id.index()].spec;
@@ -377,8 +428,63 @@ impl<P: LocalProbe> Apart<P> {
                 }
                 other => self.act_on(island, other),
             };
-            acts.push(act);
+            acts.push((at, number, act));
         }
-        Description { roles, cables, acts }
+        acts.sort_by_key(|(at, number, _)| (*at, *number));
+        let relative = |(at, _, act): (SimTime, u64, Act)| {
+            let act = match act {
+                Act::Flow(spec) => {
+                    Act::Flow(FlowSpec { start: SimTime(spec.start.0 - begin.0), ..spec })
+                }
+                other => other,
+            };
+            (at.0 - begin.0, act)
+        };
+        Description { roles, cables, acts: acts.into_iter().map(relative).collect() }
     }
+
+    /// What has become of `links`, in the numbers of an island that begins at `begin`: how they are then, and what
+    /// changed since.
+    fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, Act)> {
+        let mut acts = Vec::new();
+        for (index, link) in links.iter().enumerate() {
+            let act = |change| Act::Change(LinkId::from_index(index), change);
+            let mut later: Vec<(SimTime, u64, LinkChange)> = Vec::new();
+            let (mut is_up, mut rate) = (self.router.is_up(*link), self.rates.get(link).copied());
+            if begin < self.now {
+                (is_up, rate) = (true, None);
+                for &(at, number, change) in self.changes.get(link).into_iter().flatten() {
+                    match change {
+                        _ if at > begin => later.push((at, number, change)),
+                        LinkChange::Down => is_up = false,
+                        LinkChange::Up => is_up = true,
+                        LinkChange::Rate(_) => rate = Some(change),
+                        LinkChange::Healthy => rate = None,
+                        LinkChange::BitErrors(_) | LinkChange::Paused(_) => {}
+                    }
+                }
+            }
+            if !is_up {
+                acts.push((begin, 0, act(LinkChange::Down)));
+            }
+            acts.extend(rate.map(|rate| (begin, 0, act(rate))));
+            acts.extend(later.into_iter().map(|(at, number, change)| (at, number, act(change))));
+        }
+        acts
+    }
+}
+
+/// The acts of a description, for a class that begins at `begin`.
+pub(super) fn acts_from(description: &Description, begin: SimTime) -> Vec<(u64, Act)> {
+    let absolute = |(after, act): &(u64, Act)| {
+        let act = match act {
+            Act::Flow(spec) => {
+                let start = SimTime(spec.start.0 + begin.0);
+                Act::Flow(FlowSpec { start, ..spec.clone() })
+            }
+            other => other.clone(),
+        };
+        (*after, act)
+    };
+    description.acts.iter().map(absolute).collect()
 }

@@ -15,6 +15,7 @@ pub(super) enum Call {
     Timer(SimTime, u64),
     Change(SimTime, LinkId, LinkChange),
     Cancel(FlowId),
+    Reroute(FlowId),
     /// Asked for the next event until a time, and answered this.
     Until(SimTime, Option<Event>),
 }
@@ -54,6 +55,7 @@ impl Log {
                 Call::Timer(at, token) => stage.set_timer(*at, *token),
                 Call::Change(at, link, change) => stage.change_link(*at, *link, *change),
                 Call::Cancel(flow) => stage.cancel_flow(*flow),
+                Call::Reroute(flow) => drop(stage.reroute_flow(*flow)),
                 Call::Until(limit, islands) => {
                     let whole = stage.next_event(*limit);
                     if whole != *islands {

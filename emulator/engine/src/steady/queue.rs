@@ -16,12 +16,18 @@ use crate::engine::{BatchId, FlowId, LinkChange, LinkId};
 pub(super) enum Planned {
     Change(LinkId, LinkChange),
     Timer(u64),
-    /// Whether a class stands still for it.
-    BatchDone {
-        batch: BatchId,
-        at: SimTime,
-        held: bool,
-    },
+    BatchDone { batch: BatchId, at: SimTime, from: From },
+}
+
+/// Whom the end of a batch comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// The caller cancelled the last of it.
+    Caller,
+    /// An island, whose class stands still for it.
+    Held(u32),
+    /// An island that was run ahead.
+    Ahead(u32),
 }
 
 /// When it happens; when it was planned; by whom, the caller (0) or the packets (1); number.
@@ -49,9 +55,9 @@ impl Queue {
         reported: SimTime,
         at: SimTime,
         last: FlowId,
-        batch: BatchId,
+        (batch, from): (BatchId, From),
     ) {
-        let act = Planned::BatchDone { batch, at, held: true };
+        let act = Planned::BatchDone { batch, at, from };
         self.push((reported.0, at.0, 1, u64::from(last.0)), act);
     }
 

@@ -5,7 +5,7 @@ use lightloom_units::SimTime;
 
 use crate::engine::{
     BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate, LinkChange, LinkId,
-    Network, PacketCount, PortCount, Probe, Settings,
+    Network, PacketCount, PortCount, Probe, RouteError, Settings,
 };
 use crate::transport::Transport;
 
@@ -39,6 +39,13 @@ pub trait Stage {
     fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError>;
     /// See [`Engine::cancel_flow`].
     fn cancel_flow(&mut self, flow: FlowId);
+    /// See [`Engine::reroute_flow`].
+    ///
+    /// # Errors
+    /// Those of [`Engine::reroute_flow`].
+    fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError>;
+    /// See [`Engine::flows_on_dark_links`].
+    fn flows_on_dark_links(&self) -> Vec<FlowId>;
     /// See [`Engine::set_timer`].
     fn set_timer(&mut self, at: SimTime, token: u64);
     /// See [`Engine::change_link`].
@@ -51,6 +58,8 @@ pub trait Stage {
     fn path(&self, flow: FlowId) -> &[LinkId];
     /// See [`Engine::ways`].
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
+    /// How many paths a flow's data takes in turn.
+    fn path_count(&self, flow: FlowId) -> usize;
     /// See [`Engine::record`].
     fn record(&self, flow: FlowId) -> FlowRecord;
     /// How many flows were added.
@@ -102,6 +111,12 @@ impl<P: Probe> Stage for Engine<P> {
     fn cancel_flow(&mut self, flow: FlowId) {
         Self::cancel_flow(self, flow);
     }
+    fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
+        Self::reroute_flow(self, flow)
+    }
+    fn flows_on_dark_links(&self) -> Vec<FlowId> {
+        Self::flows_on_dark_links(self)
+    }
     fn set_timer(&mut self, at: SimTime, token: u64) {
         Self::set_timer(self, at, token);
     }
@@ -119,6 +134,9 @@ impl<P: Probe> Stage for Engine<P> {
     }
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
         Self::ways(self, flow)
+    }
+    fn path_count(&self, flow: FlowId) -> usize {
+        Self::paths(self, flow).len()
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
         Self::record(self, flow)

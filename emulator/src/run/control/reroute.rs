@@ -115,7 +115,7 @@ fn spread_again(context: &mut Context<'_>) {
         let record = context.engine.record(flow);
         if record.end.is_none() && !record.cancelled {
             // Without a way now it keeps the one it has.
-            drop(context.engine.engine_mut().reroute_flow(flow));
+            drop(context.engine.reroute_flow(flow));
         }
     }
 }
@@ -132,20 +132,20 @@ fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
 fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
     let mine: Vec<FlowId> = context.flows().collect();
     let mut is_stranded = false;
-    let mut dark = context.engine.engine_mut().flows_on_dark_links();
+    let mut dark = context.engine.flows_on_dark_links();
     dark.retain(|flow| mine.binary_search(flow).is_ok());
     let is_static = has_static_paths(context);
     for flow in dark {
         if is_static && has_path_left(context, flow) {
             continue;
         }
-        let has_way = context.engine.engine_mut().reroute_flow(flow).is_ok();
+        let has_way = context.engine.reroute_flow(flow).is_ok();
         if has_way && !context.has_fixed_flows {
             continue;
         }
         is_stranded = true;
         if is_hopeless && !context.has_fixed_flows {
-            context.engine.engine_mut().cancel_flow(flow);
+            context.engine.cancel_flow(flow);
             let hit = context.faults.iter_mut().rfind(|log| log.flows_hit.contains(&flow));
             if let Some(log) = hit {
                 log.flows_given_up.push(flow);

@@ -435,6 +435,16 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
+    /// Leads a flow over these links from now on; packets under way keep their path.
+    ///
+    /// # Errors
+    /// No path.
+    pub(crate) fn lead(&mut self, flow: FlowId, links: Vec<LinkId>) -> Result<(), RouteError> {
+        self.look_away();
+        self.flows[flow.index()].route = Route::Links(links);
+        self.reroute_flow(flow)
+    }
+
     /// Unfinished flows one of whose paths, or its way back, uses a link that is down.
     #[must_use]
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {

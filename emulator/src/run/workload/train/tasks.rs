@@ -267,7 +267,7 @@ impl Training<'_> {
         let Some(kind) = kind else {
             let way = ways.into_values().next().unwrap_or(route);
             let flow = FlowSpec::new(hosts[0], hosts[1], bytes).at(now).over(way);
-            return start_bag(context.engine.engine_mut(), vec![flow]).map(Some);
+            return start_bag(&mut context.engine, vec![flow]).map(Some);
         };
         let schedule = between(kind, hosts.len(), bytes)?;
         let placement = Placement::new(hosts, route).at(now).along(ways);

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Islands that are run ahead of time and remembered.
+//!
+//! ```text
+//!   begins ──▶ like one before? ──yes──▶ takes its result, so much later
+//!                     └──no──▶ run ahead to its end ──▶ its news is planned, its result remembered
+//!   disturbed, or meets others ──▶ one island from the earliest beginning on: run again up to now, and ahead
+//! ```
+//! Why this is exact: an engine is a function of its description, and no time but that since its beginning matters
+//! to it. What was run ahead of a disturbance is thrown away, never used.
+
+use std::collections::BTreeSet;
+
+use lightloom_units::{Picoseconds, SimTime};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::apart::{Apart, Asked, Done};
+use super::class::News;
+use super::description::{Act, Description};
+use super::landing::{Knots, Tie, acts_from};
+use super::queue::From;
+use super::{Entangled, LocalProbe};
+
+/// How far an island is run ahead: further than anything but a flow that has no way.
+const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
+/// Once so many packet-hops, and more than those that were run once, were run again, one engine for all is faster.
+const MOST_REDONE: u64 = 200_000_000;
+
+/// A class to be run, from acts that were made for its beginning on.
+type Waiting = Vec<(u64, Act)>;
+
+impl<P: LocalProbe> Apart<P> {
+    /// Whether nothing happens in an island any more.
+    pub(super) fn is_quiet(&self, island: u32) -> bool {
+        let island = &self.islands[island as usize];
+        let quiet = self.classes[island.class as usize].quiet_from();
+        quiet.is_some_and(|from| from + island.shift <= self.present())
+    }
+
+    /// Whether somebody has to hear of it: a link that nobody sends over changes unheard.
+    pub(super) fn matters(&mut self, asked: Asked) -> bool {
+        let Asked::Change(link, _) = asked else { return true };
+        let Some(copy) = self.copy_of(link) else { return false };
+        if self.is_quiet(copy.island) {
+            self.islands[copy.island as usize].retired = true;
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn land_remembering(
+        &mut self,
+        asked: Vec<Asked>,
+        mut knots: Knots,
+    ) -> Result<(), Entangled> {
+        let mut sets: Vec<(BTreeSet<u32>, Vec<Done>)> = Vec::new();
+        let mut places: FxHashMap<u32, usize> = FxHashMap::default();
+        for asked in asked {
+            let tie = match asked {
+                Asked::Change(link, _) => match self.copy_of(link) {
+                    Some(copy) => Tie::Island(copy.island),
+                    None => continue,
+                },
+                Asked::Flow(flow)
+                | Asked::Gate(flow, _)
+                | Asked::Cancel(flow)
+                | Asked::Reroute(flow, _) => match self.flows[flow.index()].place {
+                    Some(place) => Tie::Island(place.island),
+                    None => Tie::Flow(flow),
+                },
+            };
+            let place = *places.entry(knots.place(tie)).or_insert(sets.len());
+            if place == sets.len() {
+                sets.push((BTreeSet::new(), Vec::new()));
+            }
+            self.done += 1;
+            if let Tie::Island(island) = tie {
+                sets[place].0.insert(island);
+            }
+            sets[place].1.push((self.now, self.done, asked));
+        }
+        let ties: Vec<Tie> = knots.places.keys().copied().collect();
+        for tie in ties {
+            let Tie::Island(island) = tie else { continue };
+            if let Some(place) = places.get(&knots.place(tie)) {
+                sets[*place].0.insert(island);
+            }
+        }
+        self.begin_or_grow(sets)
+    }
+
+    fn begin_or_grow(&mut self, sets: Vec<(BTreeSet<u32>, Vec<Done>)>) -> Result<(), Entangled> {
+        let first = self.classes.len();
+        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut grown: FxHashMap<(SimTime, Description), u32> = FxHashMap::default();
+        for (islands, asked) in sets {
+            if islands.is_empty() {
+                self.begin_like(asked, first, &mut waiting);
+                continue;
+            }
+            let gone = |island: &u32| self.islands[*island as usize].superseded;
+            if islands.iter().any(gone) || islands.iter().any(|i| self.islands[*i as usize].retired)
+            {
+                return Err(Entangled);
+            }
+            let (begin, past) = self.supersede(&islands, asked);
+            let island = self.islands.len() as u32;
+            let description = self.describe(island, (begin, past));
+            let new = self.classes.len() as u32;
+            let class =
+                *grown.entry((begin, description)).or_insert_with_key(|(_, description)| {
+                    let class = self.new_class(island, description, begin);
+                    self.classes.push(class);
+                    waiting.push(acts_from(description, begin));
+                    new
+                });
+            self.join(island, (class, 0));
+        }
+        self.run_new(first, waiting);
+        if self.redone > MOST_REDONE && self.redone > self.ran { Err(Entangled) } else { Ok(()) }
+    }
+
+    /// A new island, which takes the result of one like it if there is one.
+    fn begin_like(&mut self, asked: Vec<Done>, first: usize, waiting: &mut Vec<Waiting>) {
+        let (island, now) = (self.islands.len() as u32, self.now);
+        let description = self.describe(island, (now, asked));
+        let known = self.memory.get(&description).copied();
+        if let Some(class) = known {
+            let (begin, from) = {
+                let class = &self.classes[class as usize];
+                (class.begin, class.quiet_from())
+            };
+            if class as usize >= first {
+                return self.join(island, (class, 0));
+            }
+            if let Some(from) = from {
+                let shift = now.0 - begin;
+                self.busy_until = self.busy_until.max(from + shift);
+                self.join(island, (class, shift));
+                let news = self.classes[class as usize].news.clone();
+                return news.into_iter().for_each(|news| self.plan_news(island, news));
+            }
+        }
+        let class = self.new_class(island, &description, now);
+        waiting.push(acts_from(&description, now));
+        let new = self.classes.len() as u32;
+        self.classes.push(class);
+        self.memory.insert(description, new);
+        self.join(island, (new, 0));
+    }
+
+    fn join(&mut self, island: u32, (class, shift): (u32, u64)) {
+        let home = &mut self.islands[island as usize];
+        (home.class, home.shift) = (class, shift);
+        self.classes[class as usize].members.push(island);
+    }
+
+    /// Runs the classes from `first` on, and plans their news.
+    fn run_new(&mut self, first: usize, waiting: Vec<Waiting>) {
+        let now = self.now;
+        let limit = now + AHEAD;
+        let mut pairs: Vec<_> = self.classes[first..].iter_mut().zip(waiting).collect();
+        let run = |(class, acts): &mut (&mut super::class::Class<P>, Waiting)| {
+            let again = class.begin < now.0;
+            (again, class.run_ahead(std::mem::take(acts), (now, limit)))
+        };
+        let hops: Vec<(bool, u64)> = if self.settings.threads > 1 && pairs.len() > 1 {
+            pairs.par_iter_mut().map(run).collect()
+        } else {
+            pairs.iter_mut().map(run).collect()
+        };
+        for (again, hops) in hops {
+            *(if again { &mut self.redone } else { &mut self.ran }) += hops;
+        }
+        for index in first..self.classes.len() {
+            let class = &self.classes[index];
+            match class.quiet_from() {
+                Some(from) => self.busy_until = self.busy_until.max(from),
+                None => self.live.push(index as u32),
+            }
+            let (news, members) = (class.news.clone(), class.members.clone());
+            for member in members {
+                news.iter().for_each(|news| self.plan_news(member, *news));
+            }
+        }
+    }
+
+    /// Plans what an island reports that was run ahead.
+    fn plan_news(&mut self, island: u32, news: News) {
+        let home = &self.islands[island as usize];
+        let (batch, last) = (home.batches[news.batch.index()], home.flows[news.last.index()]);
+        let shifted = |at: SimTime| SimTime(at.0 + home.shift);
+        let (reported, at) = (shifted(news.reported), shifted(news.at));
+        if !self.batches[batch.index()].given_up {
+            self.queue.plan_end(reported, at, last, (batch, From::Ahead(island)));
+        }
+    }
+
+    /// Takes islands away, which become one. Returns when it began and all that was done to it, with `asked`.
+    fn supersede(&mut self, islands: &BTreeSet<u32>, asked: Vec<Done>) -> (SimTime, Vec<Done>) {
+        let mut past: Vec<Done> = Vec::new();
+        let mut begin = self.now;
+        for island in islands {
+            let gone = &mut self.islands[*island as usize];
+            (gone.retired, gone.superseded) = (true, true);
+            past.append(&mut gone.past);
+            let links = std::mem::take(&mut gone.links);
+            let batches = gone.batches.clone();
+            let class = &mut self.classes[gone.class as usize];
+            begin = begin.min(SimTime(class.begin + gone.shift));
+            class.members.retain(|member| member != island);
+            for link in links.iter().step_by(2) {
+                let copies = self.copies.get_mut(&(link.0 >> 1));
+                copies.into_iter().for_each(|copies| copies.retain(|copy| copy.island != *island));
+            }
+            for batch in batches {
+                self.batches[batch.index()].place = None;
+            }
+        }
+        // Links are asked for by their own history.
+        past.extend(asked);
+        past.retain(|(.., asked)| !matches!(asked, Asked::Change(..)));
+        past.sort_by_key(|(at, number, _)| (*at, *number));
+        (begin, past)
+    }
+
+    /// Runs what was run ahead of the present again, up to the present.
+    pub(super) fn settle(&mut self) -> Result<(), Entangled> {
+        if !self.remembers {
+            return Ok(());
+        }
+        let islands = 0..self.islands.len() as u32;
+        let open = islands.filter(|island| !self.islands[*island as usize].retired);
+        let ahead: Vec<u32> = open.filter(|island| !self.is_quiet(*island)).collect();
+        for island in ahead {
+            let (begin, past) = self.supersede(&BTreeSet::from([island]), Vec::new());
+            let new = self.islands.len() as u32;
+            let description = self.describe(new, (begin, past));
+            let class = self.classes.len() as u32;
+            let mut alone = self.new_class(new, &description, begin);
+            alone.run_ahead(acts_from(&description, begin), (self.now, self.now));
+            self.classes.push(alone);
+            self.join(new, (class, 0));
+        }
+        Ok(())
+    }
+}
