@@ -6,8 +6,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::ctl;
 use crate::output::{Colour, Outcome};
 use crate::{
-    calibrate, compare, completions, convert, cost, demo, emulate, export, init, lab, man, merge,
-    mfu, plan, replan, report, reproduce, schema, trace, validate, workload,
+    buy, calibrate, compare, completions, convert, cost, demo, emulate, export, init, lab, man,
+    merge, mfu, plan, replan, report, reproduce, schema, trace, validate, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -42,6 +42,7 @@ enum Verb {
     Completions(completions::Arguments),
     Conform(lab::Conform),
     Convert(convert::Arguments),
+    Buy(buy::Arguments),
     Cost(cost::Arguments),
     Device(lab::Device),
     Export(export::Arguments),
@@ -72,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Convert(arguments) => convert::run(arguments),
+        Verb::Buy(arguments) => buy::run(arguments),
         Verb::Cost(arguments) => cost::run(arguments),
         Verb::Conform(lab::Conform { rest }) => lab::run("conform", rest, arguments.color),
         Verb::Device(lab::Device { rest }) => lab::run("device", rest, arguments.color),

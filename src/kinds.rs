@@ -8,6 +8,7 @@ use lightloom_devices as device;
 use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
 use lightloom_fabric::document::{self, Code, Diagnostic};
 use lightloom_fabric::file::{self, FabricFile};
+use lightloom_study::buy;
 use lightloom_study::cost::{self, PriceFile};
 use lightloom_training::cards::{self, Accelerator};
 use lightloom_training::model::Model;
@@ -76,6 +77,14 @@ pub(crate) const KINDS: &[Kind] = &[
         marks: &["quotes"],
         check: |file, bytes| cost::read_prices(file, bytes).1,
         schema: document::schema::<PriceFile>,
+        codes: &[],
+    },
+    Kind {
+        name: "buy",
+        about: "What to buy: workload, size, budget, faults, and the designs to choose from",
+        marks: &["designs", "workload", "running", "checkpoint"],
+        check: |file, bytes| buy::load_buy(file, bytes).1,
+        schema: document::schema::<buy::BuyFile>,
         codes: &[],
     },
     Kind {

@@ -4,6 +4,7 @@
 //! To add a verb: a file `src/<verb>.rs` with `Arguments` (clap) and `run`, its `mod` line here, and
 //! its two lines in `cli.rs`. Results go through [`output`], files through [`files`].
 
+mod buy;
 mod calibrate;
 mod cli;
 mod compare;

@@ -32,6 +32,8 @@ pub(crate) enum ResultFormat {
     Json,
     /// The rows alone, for spreadsheets: nested values get names with dots.
     Csv,
+    /// The rows alone as a Markdown table, for pages and issues.
+    Markdown,
 }
 
 impl ResultArguments {
@@ -57,6 +59,7 @@ impl ResultArguments {
             ResultFormat::Text => output::print(&text()),
             ResultFormat::Json => output::print_json(result),
             ResultFormat::Csv => output::print(&csv_of(result, rows)?),
+            ResultFormat::Markdown => output::print(&markdown_of(&csv_of(result, rows)?)?),
         }
     }
 }
@@ -90,6 +93,21 @@ fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
         csv.write_record(columns.iter().map(|column| cell(column).map_or("", |(_, value)| value)))?;
     }
     Ok(String::from_utf8(csv.into_inner()?)?)
+}
+
+/// A table of comma-separated values as one of Markdown.
+fn markdown_of(csv: &str) -> anyhow::Result<String> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(csv.as_bytes());
+    let mut text = String::new();
+    for (number, record) in reader.records().enumerate() {
+        let record = record?;
+        let cells: Vec<String> = record.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        text += &format!("| {} |\n", cells.join(" | "));
+        if number == 0 {
+            text += &format!("|{}\n", " --- |".repeat(cells.len()));
+        }
+    }
+    Ok(text)
 }
 
 /// A document with its fields in the order in which they are written.
@@ -154,7 +172,13 @@ mod tests {
     use serde::Serialize;
     use serde_json::json;
 
-    use super::csv_of;
+    use super::{csv_of, markdown_of};
+
+    #[test]
+    fn a_table_of_markdown_has_a_rule_below_its_head_and_keeps_bars_in_cells() {
+        let markdown = markdown_of("arch,note\nkhop:3,a|b\n").unwrap();
+        assert_eq!(markdown, "| arch | note |\n| --- | --- |\n| khop:3 | a\\|b |\n");
+    }
 
     #[test]
     fn rows_with_different_values_share_their_columns() {

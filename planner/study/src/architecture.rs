@@ -22,6 +22,7 @@ mod fat_tree;
 mod khop;
 mod mixnet;
 mod nvl;
+mod policy;
 mod registry;
 mod rfabric;
 mod sip_ring;
@@ -37,6 +38,7 @@ use lightloom_units::id::NodeId;
 
 pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
 pub use khop::WasteBounds;
+pub use policy::FaultPolicy;
 pub use registry::{UnknownArchitecture, parse};
 
 /// The size of a cluster.
@@ -75,6 +77,35 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// What theory says about the waste while a share `node_fault_ratio` of the nodes is faulty, where
     /// it says anything.
     fn waste_bounds(&self, _: Cluster, _tp: u32, _node_fault_ratio: f64) -> Option<WasteBounds> {
+        None
+    }
+
+    /// What it can do about a faulty node; the first is what it was made for.
+    fn fault_policies(&self) -> &'static [FaultPolicy] {
+        &[FaultPolicy::Regroup]
+    }
+
+    /// As [`usable`](Self::usable), under one of its policies.
+    ///
+    /// # Errors
+    /// If no group of `tp` GPUs ever fits.
+    fn usable_under(
+        &self,
+        _: FaultPolicy,
+        cluster: Cluster,
+        tp: u32,
+    ) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        self.usable(cluster, tp)
+    }
+
+    /// Mean links that a byte of an all-to-all takes among `tp` GPUs of a group, 1 through a switch.
+    fn all_to_all_hops(&self, _tp: u32) -> f64 {
+        1.0
+    }
+
+    /// How many nodes on a closed line of nodes is joined, if groups lie along one that the planner places over
+    /// ToRs. `None` for all others.
+    fn reach(&self) -> Option<u8> {
         None
     }
 

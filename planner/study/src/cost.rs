@@ -136,21 +136,38 @@ pub fn cost(
     let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut rows = Vec::with_capacity(designs.len());
     for design in designs {
-        let outcome = match design.bill(site) {
-            Err(reason) => CostOutcome::CannotPrice { cannot_price: reason.to_string() },
-            Ok(bill) => {
-                for line in bill.lines.iter().filter(|line| prices.quote(&line.part).is_none()) {
-                    missing.entry(line.part.clone()).or_default().push(design.name());
+        match cost_of_one(design.as_ref(), site, prices) {
+            Ok(outcome) => rows.push(CostRow { arch: design.name(), outcome }),
+            Err(MissingPrices(lacking)) => {
+                for (part, designs) in lacking {
+                    missing.entry(part).or_default().extend(designs);
                 }
-                if !missing.is_empty() {
-                    continue;
-                }
-                CostOutcome::Priced(Box::new(figures(&bill, prices)))
             }
-        };
-        rows.push(CostRow { arch: design.name(), outcome });
+        }
     }
     if missing.is_empty() { Ok(rows) } else { Err(MissingPrices(missing)) }
+}
+
+/// Prices one design for a site.
+///
+/// # Errors
+/// If the price file lacks parts.
+pub fn cost_of_one(
+    design: &dyn Architecture,
+    site: &Site,
+    prices: &PriceList,
+) -> Result<CostOutcome, MissingPrices> {
+    let bill = match design.bill(site) {
+        Err(reason) => return Ok(CostOutcome::CannotPrice { cannot_price: reason.to_string() }),
+        Ok(bill) => bill,
+    };
+    let lacking = bill.lines.iter().filter(|line| prices.quote(&line.part).is_none());
+    let missing: BTreeMap<String, Vec<String>> =
+        lacking.map(|line| (line.part.clone(), vec![design.name()])).collect();
+    match missing.is_empty() {
+        true => Ok(CostOutcome::Priced(Box::new(figures(&bill, prices)))),
+        false => Err(MissingPrices(missing)),
+    }
 }
 
 /// The figures of a bill whose parts all have a price.

@@ -3,40 +3,75 @@
 
 use lightloom_units::id::NodeId;
 
-use super::{CannotHold, Cluster, UsableGpus, check_size};
+use super::{CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
 /// Healthy GPUs of every domain. The last domain may be filled in part, and a node may stand in
 /// two domains where its size does not divide theirs.
 pub(super) struct Domains {
     healthy: Vec<u32>,
+    gpus: u32,
     gpus_per_domain: u32,
     gpus_per_node: u32,
     tp: u32,
+    policy: FaultPolicy,
     usable: u32,
 }
 
-/// A cluster of domains of `gpus_per_domain` GPUs each.
+/// A cluster of domains of `gpus_per_domain` GPUs each, whose groups are formed anew after a fault.
 pub(super) fn domains(
     cluster: Cluster,
     gpus_per_domain: u32,
     tp: u32,
 ) -> Result<Box<dyn UsableGpus>, CannotHold> {
+    domains_under(FaultPolicy::Regroup, cluster, gpus_per_domain, tp)
+}
+
+/// The same under a policy.
+pub(super) fn domains_under(
+    policy: FaultPolicy,
+    cluster: Cluster,
+    gpus_per_domain: u32,
+    tp: u32,
+) -> Result<Box<dyn UsableGpus>, CannotHold> {
     check_size(cluster, tp)?;
-    if tp > gpus_per_domain {
+    let kept_back = if policy == FaultPolicy::Backup { cluster.gpus_per_node } else { 0 };
+    if tp + kept_back > gpus_per_domain {
+        let backup =
+            if kept_back > 0 { format!(" and {kept_back} as backup") } else { String::new() };
         return Err(CannotHold(format!(
-            "TP-{tp} needs {tp} GPUs under one switch and a domain has {gpus_per_domain}"
+            "TP-{tp} needs {tp} GPUs under one switch{backup} and a domain has {gpus_per_domain}"
         )));
     }
     let gpus = cluster.gpus();
     let healthy: Vec<u32> = (0..gpus.div_ceil(gpus_per_domain))
         .map(|domain| gpus_per_domain.min(gpus - domain * gpus_per_domain))
         .collect();
-    let usable = healthy.iter().map(|healthy| healthy / tp * tp).sum();
     let gpus_per_node = cluster.gpus_per_node;
-    Ok(Box::new(Domains { healthy, gpus_per_domain, gpus_per_node, tp, usable }))
+    let mut domains =
+        Domains { healthy, gpus, gpus_per_domain, gpus_per_node, tp, policy, usable: 0 };
+    domains.usable = (0..domains.healthy.len()).map(|domain| domains.in_groups(domain)).sum();
+    Ok(Box::new(domains))
 }
 
 impl Domains {
+    /// GPUs of one domain that are in groups.
+    fn in_groups(&self, domain: usize) -> u32 {
+        let healthy = self.healthy[domain];
+        let first = u32::try_from(domain).expect("fewer domains than GPUs") * self.gpus_per_domain;
+        let installed = self.gpus_per_domain.min(self.gpus - first);
+        match self.policy {
+            FaultPolicy::Backup => {
+                healthy.min(installed.saturating_sub(self.gpus_per_node)) / self.tp * self.tp
+            }
+            FaultPolicy::ReducedTp => {
+                let (full, rest) = (healthy / self.tp, healthy % self.tp);
+                let goes_on = full < installed / self.tp && 2 * rest >= self.tp;
+                full * self.tp + if goes_on { rest } else { 0 }
+            }
+            _ => healthy / self.tp * self.tp,
+        }
+    }
+
     /// For each domain that a node has GPUs in, sets the healthy count anew.
     fn update(&mut self, node: NodeId, new_count: impl Fn(u32, u32) -> u32) {
         let first = node.0 * self.gpus_per_node;
@@ -44,10 +79,10 @@ impl Domains {
         for domain in first / self.gpus_per_domain..=(end - 1) / self.gpus_per_domain {
             let low = first.max(domain * self.gpus_per_domain);
             let high = end.min((domain + 1) * self.gpus_per_domain);
-            let healthy = &mut self.healthy[domain as usize];
-            self.usable -= *healthy / self.tp * self.tp;
-            *healthy = new_count(*healthy, high - low);
-            self.usable += *healthy / self.tp * self.tp;
+            let at = domain as usize;
+            self.usable -= self.in_groups(at);
+            self.healthy[at] = new_count(self.healthy[at], high - low);
+            self.usable += self.in_groups(at);
         }
     }
 }

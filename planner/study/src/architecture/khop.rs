@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::chain::Chain;
-use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
+use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
 /// Gigabytes per second that a GPU sends and receives in the ring: eight modules of 800 Gb/s. (Recalled;
 /// implied by the recalled cost per GPU and per GB/s.)
@@ -112,6 +112,23 @@ impl Architecture for Khop {
             derived: 2.0 * beyond_first / gpus_per_node * broken,
             remainder: beyond_first / gpus_per_node / f64::from(cluster.nodes),
         })
+    }
+
+    fn fault_policies(&self) -> &'static [FaultPolicy] {
+        match self.has_spares {
+            true => &[FaultPolicy::SpareNode],
+            false => &[FaultPolicy::Bypass],
+        }
+    }
+
+    /// A ring of t GPUs: t/4 in the mean, both ways round.
+    fn all_to_all_hops(&self, tp: u32) -> f64 {
+        (f64::from(tp) / 4.0).max(1.0)
+    }
+
+    fn reach(&self) -> Option<u8> {
+        let plans = self.shape == Shape::Ring && !self.has_spares && self.k >= 2;
+        plans.then(|| u8::try_from(self.k).expect("K is at most 64"))
     }
 
     /// Of the R ring edges of a node, K are bundles and R − K are copper.

@@ -5,8 +5,8 @@
 //! the recalled mean waste.)
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
-use super::domains::domains;
-use super::{Architecture, CannotHold, Cluster, UsableGpus};
+use super::domains::{domains, domains_under};
+use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
 /// Gigabytes per second of a GPU, each direction.
 const GBYTES_PER_S_PER_GPU: f64 = 900.0;
@@ -40,6 +40,19 @@ impl Architecture for Nvl {
 
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
         domains(cluster, self.gpus_per_rack * self.racks, tp)
+    }
+
+    fn fault_policies(&self) -> &'static [FaultPolicy] {
+        &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp]
+    }
+
+    fn usable_under(
+        &self,
+        policy: FaultPolicy,
+        cluster: Cluster,
+        tp: u32,
+    ) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        domains_under(policy, cluster, self.gpus_per_rack * self.racks, tp)
     }
 
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {

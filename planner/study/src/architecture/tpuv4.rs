@@ -11,7 +11,7 @@
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
-use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
+use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
 const GPUS_PER_CUBE: u32 = 64;
 /// Side of a cube.
@@ -55,6 +55,21 @@ impl Architecture for Tpuv4 {
         let gpus_per_domain = GPUS_PER_CUBE;
         let layout = Layout { gpus_per_domain, gpus_per_block, blocks_joined, gpus_joined };
         Ok(Box::new(Blocks::new(cluster, layout)))
+    }
+
+    fn fault_policies(&self) -> &'static [FaultPolicy] {
+        &[FaultPolicy::SpareCubes]
+    }
+
+    /// From 64 GPUs on sides are closed by light: 1 in the mean for each of three; below, a mesh of side s
+    /// has (s − 1/s)/3 for each.
+    fn all_to_all_hops(&self, tp: u32) -> f64 {
+        let side = f64::from(tp.min(GPUS_PER_CUBE)).cbrt();
+        if tp >= GPUS_PER_CUBE {
+            2.0 * f64::from(SIDE) / 4.0 + f64::from(tp / GPUS_PER_CUBE * SIDE) / 4.0
+        } else {
+            (side - 1.0 / side).max(1.0)
+        }
     }
 
     /// A cube has 6 faces of 4·4 links that leave it as light, and 3 axes of 4·4 rows of 3

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a design does about a faulty node.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What becomes of the group of a faulty node.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultPolicy {
+    /// The ring bypasses the node: k-hop rings.
+    Bypass,
+    /// The node that passed light on takes its place: rings of N + 1.
+    SpareNode,
+    /// Another whole cube or block takes the place of the faulty one.
+    SpareCubes,
+    /// Groups are formed anew of what is healthy in each domain.
+    Regroup,
+    /// Every domain keeps one node back that replaces a faulty one: 64 + 1.
+    Backup,
+    /// A group goes on with at least half of its GPUs.
+    ReducedTp,
+}
+
+impl fmt::Display for FaultPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bypass => "bypass",
+            Self::SpareNode => "spare-node",
+            Self::SpareCubes => "spare-cubes",
+            Self::Regroup => "regroup",
+            Self::Backup => "backup",
+            Self::ReducedTp => "reduced-tp",
+        })
+    }
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What to buy: one simulation of months a design, and the cost of a useful PFLOP-year that comes out.
+//!
+//! ```text
+//!   buy file ──▶ Question ──┬─▶ faults, arrivals: drawn once, the same for all designs
+//!   price file ─────────────┤        │
+//!   designs × policies ─────┴──▶ run (jobs over faults) ──▶ Spent ──▶ Row ──▶ winner, Pareto, flips
+//! ```
+//!
+//! Every GPU-millisecond of the window is in exactly one account of [`Spent`], so waiting, faults and
+//! fragmentation are counted once. Crossing traffic and slower links stretch the step of the jobs.
+
+mod faults;
+mod file;
+mod run;
+mod speed;
+mod verdict;
+
+use lightloom_fabric::trace::{FaultTrace, NodesError};
+use lightloom_units::seed::Seed;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, Site};
+use crate::compare::NodeFaultRatio;
+use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_one};
+
+pub use faults::{FaultModel, arrivals, histories};
+pub use file::{BuyFile, load_buy};
+pub use run::{Arrival, History, Rules, Spent, run};
+pub use speed::Speed;
+pub use verdict::{FaultFlip, PriceFlip, Verdict};
+
+/// Factors of the fault rate at which the designs are compared again.
+pub const FAULT_FACTORS: [f64; 6] = [0.0, 0.25, 0.5, 2.0, 4.0, 8.0];
+
+/// A job that comes again and again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobKind {
+    /// Its name.
+    pub name: String,
+    /// GPUs it holds, in whole groups.
+    pub gpus: u32,
+    /// Milliseconds of its steps on the reference network, without faults and checkpoints.
+    pub work_ms: u64,
+    /// Mean milliseconds between two arrivals; the first arrives at the start.
+    pub every_ms: f64,
+}
+
+/// A design under a policy.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The design.
+    pub design: Box<dyn Architecture>,
+    /// What happens to a job whose node becomes faulty.
+    pub policy: FaultPolicy,
+    /// Milliseconds from a start or a fault to the next step.
+    pub restart_ms: u64,
+}
+
+/// What running costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Running {
+    /// Years over which what is bought is paid.
+    pub service_years: f64,
+    /// Watts of a GPU with its share of the server.
+    pub gpu_watts: f64,
+    /// US dollars of a kilowatt-hour.
+    pub usd_per_kwh: f64,
+    /// Power of the site ÷ power of what it runs.
+    pub pue: f64,
+}
+
+/// All that is asked.
+#[derive(Debug)]
+pub struct Question {
+    /// Its name.
+    pub name: String,
+    /// The cluster that is asked for.
+    pub cluster: Cluster,
+    /// Milliseconds simulated.
+    pub window_ms: u64,
+    /// Dollars that may be spent on purchase. `None` if any.
+    pub budget_usd: Option<f64>,
+    /// The data-centre network that every design has besides. `None` if it is left out of the cost.
+    pub network: Option<Box<dyn Architecture>>,
+    /// Network card of a GPU.
+    pub nic: NicRate,
+    /// What is compared.
+    pub candidates: Vec<Candidate>,
+    /// GPUs of a group.
+    pub tp: u32,
+    /// Peak of a GPU in TFLOP/s.
+    pub peak_tflops: f64,
+    /// Share of the peak that the jobs reach on the reference network.
+    pub mfu: f64,
+    /// How the network stretches a step.
+    pub speed: Speed,
+    /// The jobs.
+    pub jobs: Vec<JobKind>,
+    /// Milliseconds of work between checkpoints.
+    pub checkpoint_every_ms: u64,
+    /// Milliseconds a checkpoint takes.
+    pub checkpoint_ms: u64,
+    /// What fails.
+    pub faults: FaultModel,
+    /// What running costs.
+    pub running: Running,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BuyError {
+    /// A part has no price.
+    #[error("{0}: add it to the price file")]
+    Prices(#[from] MissingPrices),
+    /// A GPU has no price.
+    #[error("the price file has no part `gpu`: add its price in US dollars")]
+    NoGpuPrice,
+    /// The network ends below the size asked.
+    #[error("network `{0}`: {1}: name a larger network, or leave `network` out")]
+    Network(String, String),
+    /// The trace does not fit.
+    #[error(transparent)]
+    Trace(#[from] NodesError),
+}
+
+/// A design that is left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The design.
+    pub design: String,
+    /// Why.
+    pub why: String,
+}
+
+/// How a design under a policy fares.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The design.
+    pub design: String,
+    /// Its policy.
+    pub policy: FaultPolicy,
+    /// GPUs bought: as many as asked, or as the budget allows.
+    pub gpus: u32,
+    /// Dollars of the whole purchase.
+    pub capex_usd: f64,
+    /// Dollars of the window: its share of the purchase, and energy.
+    pub cost_usd: f64,
+    /// The same with every price at its low end.
+    pub cost_low_usd: f64,
+    /// The same with every price at its high end.
+    pub cost_high_usd: f64,
+    /// Megawatts at the meter.
+    pub power_mw: f64,
+    /// Useful PFLOP/s, summed over the window, in PFLOP-years (a PFLOP/s for a year).
+    pub useful_pflop_years: f64,
+    /// `cost_usd / useful_pflop_years`. `None` if nothing useful was done.
+    pub usd_per_pflop_year: Option<f64>,
+    /// Time of a step ÷ time on the reference network.
+    pub step_stretch: f64,
+    /// Share of inner hops that cross ToRs, of which the stretch is counted.
+    pub cross_tor_share: f64,
+    /// Jobs finished in the window.
+    pub jobs_finished: u32,
+    /// Times a job lost its work since the last checkpoint.
+    pub interruptions: u64,
+    /// Shares of all GPU-hours, which sum to 1.
+    pub shares: Shares,
+    /// Whether no other design costs less and does more.
+    pub is_pareto: bool,
+    #[serde(skip)]
+    pub(crate) parts: Vec<(String, f64)>,
+}
+
+/// Where the GPU-hours of the window went, as shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Shares {
+    /// In steps that count.
+    pub useful: f64,
+    /// In steps lost to a fault and done again.
+    pub redone: f64,
+    /// From a start or a fault to the next step.
+    pub restarting: f64,
+    /// Writing checkpoints.
+    pub checkpoint: f64,
+    /// In full groups, free, while a job waits for more of them.
+    pub waiting: f64,
+    /// In full groups, free, while no job waits.
+    pub idle: f64,
+    /// Healthy and in no full group.
+    pub fragmented: f64,
+    /// On faulty nodes.
+    pub faulty: f64,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// The sentence.
+    pub verdict: Verdict,
+    /// Nodes out of service.
+    pub node_fault_ratio: NodeFaultRatio,
+    /// A row for each design, cheapest useful PFLOP-year first.
+    pub rows: Vec<Row>,
+    /// What was not simulated.
+    pub left_out: Vec<LeftOut>,
+    /// Parts without watts: the power above is without them.
+    pub parts_without_watts: Vec<String>,
+}
+
+/// A candidate with its price.
+pub(crate) struct Priced<'a> {
+    pub(crate) candidate: &'a Candidate,
+    pub(crate) cluster: Cluster,
+    pub(crate) figures: CostFigures,
+    pub(crate) network: Option<CostFigures>,
+    pub(crate) gpu_usd: [f64; 3],
+}
+
+/// Answers a question. `trace` is that of [`FaultModel::Trace`].
+///
+/// # Errors
+/// If prices are missing, or the network ends below the size asked.
+pub fn buy(
+    question: &Question,
+    prices: &PriceList,
+    trace: Option<&FaultTrace>,
+    seed: Seed,
+) -> Result<Answer, BuyError> {
+    let (priced, left_out) = price(question, prices)?;
+    let factors: Vec<f64> = std::iter::once(1.0).chain(FAULT_FACTORS).collect();
+    let histories = histories(question, trace, seed, &factors)?;
+    let fault_ratio = NodeFaultRatio::of(std::slice::from_ref(&histories[0].faults));
+    let tasks: Vec<(usize, usize)> = (0..histories.len())
+        .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
+        .collect();
+    let rows: Vec<Row> = tasks
+        .into_par_iter()
+        .map(|(history, design)| row(question, &priced[design], &histories[history], seed))
+        .collect();
+    let mut by_factor: Vec<Vec<Row>> =
+        rows.chunks(priced.len().max(1)).map(<[Row]>::to_vec).collect();
+    let mut rows = if by_factor.is_empty() { Vec::new() } else { by_factor.remove(0) };
+    verdict::mark_pareto(&mut rows);
+    rows.sort_by(|a, b| verdict::price_of(a).total_cmp(&verdict::price_of(b)));
+    let mut parts: Vec<String> = priced
+        .iter()
+        .flat_map(|priced| priced.figures.parts_without_watts.iter())
+        .chain(priced.iter().flat_map(|p| &p.network).flat_map(|n| &n.parts_without_watts))
+        .cloned()
+        .collect();
+    parts.sort();
+    parts.dedup();
+    let verdict = verdict::judge(question, &rows, &FAULT_FACTORS, &by_factor, prices);
+    Ok(Answer {
+        verdict,
+        node_fault_ratio: fault_ratio,
+        rows,
+        left_out,
+        parts_without_watts: parts,
+    })
+}
+
+/// Every candidate with its bill; those that cannot be built or cannot hold the jobs, with the reason.
+fn price<'a>(
+    question: &'a Question,
+    prices: &PriceList,
+) -> Result<(Vec<Priced<'a>>, Vec<LeftOut>), BuyError> {
+    let quote = prices.quote("gpu").ok_or(BuyError::NoGpuPrice)?;
+    let gpu_usd = [quote.usd.low, quote.usd.mean, quote.usd.high];
+    let site = Site {
+        gpus: question.cluster.gpus(),
+        gpus_per_node: question.cluster.gpus_per_node,
+        nic: question.nic,
+    };
+    let network = match &question.network {
+        None => None,
+        Some(network) => match cost_of_one(network.as_ref(), &site, prices)? {
+            CostOutcome::Priced(figures) => Some(*figures),
+            CostOutcome::CannotPrice { cannot_price } => {
+                return Err(BuyError::Network(network.name(), cannot_price));
+            }
+        },
+    };
+    let (mut priced, mut left_out) = (Vec::new(), Vec::new());
+    let mut missing = MissingPrices(Default::default());
+    for candidate in &question.candidates {
+        let name = candidate.design.name();
+        let mut leave_out = |why: String| left_out.push(LeftOut { design: name.clone(), why });
+        let figures = match cost_of_one(candidate.design.as_ref(), &site, prices) {
+            Err(lacking) => {
+                for (part, designs) in lacking.0 {
+                    missing.0.entry(part).or_default().extend(designs);
+                }
+                continue;
+            }
+            Ok(CostOutcome::CannotPrice { cannot_price }) => {
+                leave_out(cannot_price);
+                continue;
+            }
+            Ok(CostOutcome::Priced(figures)) => *figures,
+        };
+        let each = gpu_usd[1]
+            + figures.cost_per_gpu_usd
+            + network.as_ref().map_or(0.0, |network| network.cost_per_gpu_usd);
+        match affordable(question, candidate, each) {
+            Ok(cluster) => {
+                let network = network.clone();
+                priced.push(Priced { candidate, cluster, figures, network, gpu_usd });
+            }
+            Err(why) => leave_out(why),
+        }
+    }
+    if missing.0.is_empty() { Ok((priced, left_out)) } else { Err(missing.into()) }
+}
+
+/// The nodes that the budget buys at `each` dollars a GPU, if they hold every job.
+fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<Cluster, String> {
+    let asked = question.cluster;
+    let bought = question.budget_usd.map_or(asked.nodes, |budget| {
+        let nodes = budget / each / f64::from(asked.gpus_per_node);
+        (nodes.floor() as u32).min(asked.nodes)
+    });
+    let cluster = Cluster { nodes: bought, ..asked };
+    let state = candidate
+        .design
+        .usable_under(candidate.policy, cluster, question.tp)
+        .map_err(|why| why.to_string())?;
+    let largest = question.jobs.iter().max_by_key(|job| job.gpus).expect("a workload has jobs");
+    let usable = state.usable_gpus();
+    if usable < largest.gpus {
+        return Err(format!(
+            "{} GPUs hold {usable} in groups of {} without any fault, and job `{}` wants {}",
+            cluster.gpus(),
+            question.tp,
+            largest.name,
+            largest.gpus
+        ));
+    }
+    Ok(cluster)
+}
+
+/// One design over one history.
+fn row(question: &Question, priced: &Priced<'_>, history: &History, seed: Seed) -> Row {
+    let Priced { candidate, cluster, .. } = *priced;
+    let (stretch, cross_tor_share) =
+        question.speed.stretch(question, candidate, cluster, history, seed);
+    let rules = Rules {
+        tp: question.tp,
+        policy: candidate.policy,
+        stretch,
+        restart_ms: candidate.restart_ms,
+        checkpoint_every_ms: question.checkpoint_every_ms,
+        checkpoint_ms: question.checkpoint_ms,
+    };
+    let spent = run(candidate.design.as_ref(), cluster, &rules, history)
+        .expect("a design that cannot hold the groups was left out");
+    verdict::row(question, priced, &spent, stretch, cross_tor_share)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Faults and arrivals of a window, drawn once for all designs: by rates, or from a trace resampled to any size.
+
+use lightloom_fabric::trace::{
+    FaultTrace, NodesError, Synthesis, Timeline, TraceTime, part_fault_probability,
+};
+use lightloom_units::id::NodeId;
+use lightloom_units::seed::{Seed, Stream};
+use rand::RngExt;
+
+use super::{Arrival, History, JobKind, Question};
+use crate::architecture::Cluster;
+
+/// Where faults come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FaultModel {
+    /// Nodes fail and are repaired, each by itself, with exponential times.
+    Exponential {
+        /// Mean time from repair to fault.
+        mtbf_ms: f64,
+        /// Mean time from fault to repair.
+        repair_ms: f64,
+    },
+    /// Servers of a synthetic trace with the published rate, durations and months, resampled.
+    Published,
+    /// Servers of this trace, resampled.
+    Trace(String),
+}
+
+/// Servers of the synthetic trace that is resampled.
+const SERVERS: u32 = 400;
+
+/// One history for every factor of the fault rate. Arrivals are the same in all of them.
+///
+/// # Errors
+/// If nodes are no part of a trace's servers.
+pub fn histories(
+    question: &Question,
+    trace: Option<&FaultTrace>,
+    seed: Seed,
+    factors: &[f64],
+) -> Result<Vec<History>, NodesError> {
+    let synthetic;
+    let trace = match (&question.faults, trace) {
+        (FaultModel::Exponential { .. }, _) => None,
+        (FaultModel::Trace(_), Some(trace)) => Some(trace),
+        (FaultModel::Published | FaultModel::Trace(_), _) => {
+            synthetic = Synthesis::published(seed).with_servers(SERVERS).trace();
+            Some(&synthetic)
+        }
+    };
+    let window = TraceTime(question.window_ms);
+    let arrivals = arrivals(&question.jobs, question.window_ms, seed);
+    let history = |factor: &f64| {
+        let cluster = question.cluster;
+        let faults = match (&question.faults, trace) {
+            (FaultModel::Exponential { mtbf_ms, repair_ms }, _) => {
+                exponential(cluster, window, mtbf_ms / factor, *repair_ms, seed)
+            }
+            (_, Some(trace)) => resampled(trace, cluster, window, *factor, seed)?,
+            (_, None) => Timeline::from_intervals(cluster.nodes, window, []),
+        };
+        let mut random = seed.stream("which GPU a fault hits", 0);
+        let hits = faults.changes().iter().map(|_| random.random::<f64>()).collect();
+        Ok(History { faults, hits, arrivals: arrivals.clone() })
+    };
+    factors.iter().map(history).collect()
+}
+
+/// Jobs of every kind, in order of arrival: the first at the start, then after exponential times.
+#[must_use]
+pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
+    let mut arrivals = Vec::new();
+    for (job, kind) in (0..).zip(jobs) {
+        let mut random = seed.stream("arrivals", job);
+        let mut at = 0.0;
+        while at < window_ms as f64 {
+            let arrival = Arrival { at_ms: at as u64, gpus: kind.gpus, work_ms: kind.work_ms };
+            arrivals.push((arrival.at_ms, job, arrival));
+            at += drawn(&mut random, kind.every_ms);
+        }
+    }
+    arrivals.sort_by_key(|(at, job, _)| (*at, *job));
+    arrivals.into_iter().map(|(_, _, arrival)| arrival).collect()
+}
+
+/// An exponential time of this mean, of a millisecond or more.
+fn drawn(random: &mut Stream, mean_ms: f64) -> f64 {
+    (-(1.0 - random.random::<f64>()).ln() * mean_ms).max(1.0)
+}
+
+fn exponential(
+    cluster: Cluster,
+    window: TraceTime,
+    mtbf_ms: f64,
+    repair_ms: f64,
+    seed: Seed,
+) -> Timeline {
+    let end = window.0 as f64;
+    let mut intervals = Vec::new();
+    if !mtbf_ms.is_finite() {
+        return Timeline::from_intervals(cluster.nodes, window, intervals);
+    }
+    for node in 0..cluster.nodes {
+        let mut random = seed.stream("exponential faults", u64::from(node));
+        let mut at = drawn(&mut random, mtbf_ms);
+        while at < end {
+            let back = at + drawn(&mut random, repair_ms);
+            intervals.push((NodeId(node), TraceTime(at as u64), TraceTime(back as u64)));
+            at = back + drawn(&mut random, mtbf_ms);
+        }
+    }
+    Timeline::from_intervals(cluster.nodes, window, intervals)
+}
+
+/// Each server of the cluster takes the faults of servers of the trace, drawn with replacement and begun at
+/// one drawn instant of the trace for all, so that faults that came together still do. `factor` servers in the mean.
+fn resampled(
+    trace: &FaultTrace,
+    cluster: Cluster,
+    window: TraceTime,
+    factor: f64,
+    seed: Seed,
+) -> Result<Timeline, NodesError> {
+    let (gpus_per_server, gpus_per_node) = (trace.gpus_per_server, cluster.gpus_per_node);
+    if !gpus_per_server.is_multiple_of(gpus_per_node) {
+        return Err(NodesError::NotAPart { gpus_per_server, gpus_per_node });
+    }
+    let parts = gpus_per_server / gpus_per_node;
+    let hit = part_fault_probability(trace.mean_ratio(), gpus_per_server, gpus_per_node);
+    let mut by_server = vec![Vec::new(); trace.servers as usize];
+    for fault in &trace.faults {
+        by_server[fault.server.index()].push((fault.start.0, fault.end.0));
+    }
+    let period = trace.window.0.max(1);
+    let begin = (seed.stream("begin in the trace", 0).random::<f64>() * period as f64) as u64;
+    let rounds = window.0.div_ceil(period) + 1;
+    let mut random = seed.stream("servers of the trace", 0);
+    let mut intervals = Vec::new();
+    for server in 0..cluster.nodes.div_ceil(parts) {
+        let whole = factor.floor();
+        let taken = whole as u32 + u32::from(random.random::<f64>() < factor - whole);
+        for _ in 0..taken {
+            let from = &by_server[random.random_range(0..trace.servers) as usize];
+            for (round, (start, end)) in
+                (0..rounds).flat_map(|round| from.iter().map(move |fault| (round, *fault)))
+            {
+                let shift = |at: u64| TraceTime((at + round * period).saturating_sub(begin));
+                for part in 0..parts {
+                    let node = server * parts + part;
+                    if random.random_bool(hit) && node < cluster.nodes {
+                        intervals.push((NodeId(node), shift(start), shift(end)));
+                    }
+                }
+            }
+        }
+    }
+    Ok(Timeline::from_intervals(cluster.nodes, window, intervals))
+}

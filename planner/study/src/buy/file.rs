@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The buy file: what is asked, as people write it, and every mistake in it.
+
+use lightloom_fabric::document::{self, Check, Diagnostic, codes};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Candidate, FaultModel, JobKind, Question, Running, Speed};
+use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
+
+const MS_PER_DAY: f64 = 86_400_000.0;
+
+/// What to buy: workload, size, budget, prices of running, faults, and the designs to choose from.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BuyFile {
+    /// What it is called.
+    pub name: String,
+    /// GPUs wanted.
+    pub gpus: u32,
+    /// GPUs of a node, which fails as a whole.
+    #[serde(default = "four")]
+    pub gpus_per_node: u32,
+    /// Days that are simulated.
+    #[serde(default = "year")]
+    pub days: f64,
+    /// US dollars that the purchase may cost; a design that costs more is bought smaller.
+    #[serde(default)]
+    pub budget_usd: Option<f64>,
+    /// The data-centre network that every design has besides its domains, such as `fat-tree:128`; left out of
+    /// the cost if not given.
+    #[serde(default)]
+    pub network: Option<String>,
+    /// Gb/s of the one network card of a GPU: 100, 200, 400 or 800.
+    #[serde(default = "four_hundred")]
+    pub nic_gbps: u32,
+    /// The designs to choose from.
+    pub designs: Vec<DesignRecord>,
+    /// What shall run.
+    pub workload: WorkloadRecord,
+    /// How jobs keep their work.
+    pub checkpoint: CheckpointRecord,
+    /// What fails.
+    pub faults: FaultsRecord,
+    /// What running costs.
+    pub running: RunningRecord,
+}
+
+/// A design and what it does about faults.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DesignRecord {
+    /// Its name, as `lightloom compare --arch` reads it: `khop:3`, `nvl:72`.
+    pub design: String,
+    /// What it does about a faulty node; by default what the design was made for.
+    #[serde(default)]
+    pub policy: Option<FaultPolicy>,
+    /// Minutes from a fault to the next step, if not those of `checkpoint`.
+    #[serde(default)]
+    pub restart_minutes: Option<f64>,
+}
+
+/// What shall run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadRecord {
+    /// GPUs of a tensor-parallel group.
+    pub tp: u32,
+    /// Peak of a GPU in TFLOP/s.
+    pub peak_tflops: f64,
+    /// Share of the peak that jobs reach on the reference network, without faults.
+    pub mfu: f64,
+    /// Shares of a step on the reference network that communication takes.
+    pub step: StepRecord,
+    /// The jobs.
+    pub jobs: Vec<JobRecord>,
+}
+
+/// Shares of a step on a network that joins all GPUs at one rate. The rest is computing.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepRecord {
+    /// GB/s of a GPU, each direction, at which the shares hold.
+    pub at_gbytes_per_s: f64,
+    /// Tensor-parallel communication.
+    #[serde(default)]
+    pub tensor_parallel: f64,
+    /// All-to-all among the GPUs of a group: experts.
+    #[serde(default)]
+    pub all_to_all: f64,
+    /// Data-parallel communication.
+    #[serde(default)]
+    pub data_parallel: f64,
+    /// Time of data-parallel traffic across ToRs ÷ under one ToR.
+    #[serde(default = "one")]
+    pub cross_tor_slowdown: f64,
+    /// Nodes under a ToR.
+    #[serde(default = "four")]
+    pub nodes_per_tor: u32,
+}
+
+/// A job that comes again and again; the first arrives at the start.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobRecord {
+    /// What it is called.
+    pub name: String,
+    /// GPUs it holds: whole groups.
+    pub gpus: u32,
+    /// Days of its steps on the reference network, without faults and checkpoints.
+    pub days: f64,
+    /// Mean days between two arrivals.
+    pub every_days: f64,
+}
+
+/// How jobs keep their work.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointRecord {
+    /// Minutes of work between checkpoints.
+    pub every_minutes: f64,
+    /// Seconds a checkpoint takes, in which no step is made.
+    pub seconds: f64,
+    /// Minutes from a start or a fault to the next step.
+    pub restart_minutes: f64,
+}
+
+/// What fails: exactly one of these.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FaultsRecord {
+    /// Each node by itself, with exponential times.
+    Exponential(ExponentialRecord),
+    /// The published rate, durations and months (docs/traces.md), on as many servers as needed.
+    Published(PublishedRecord),
+    /// The servers of a trace file beside this one, drawn for as many as needed.
+    Trace(String),
+}
+
+/// Exponential times.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExponentialRecord {
+    /// Mean days from repair to fault of a node.
+    pub node_mtbf_days: f64,
+    /// Mean hours from fault to repair.
+    pub repair_hours: f64,
+}
+
+/// Nothing to choose.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRecord {}
+
+/// What running costs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunningRecord {
+    /// Years over which the purchase is paid, in equal parts.
+    pub service_years: f64,
+    /// Watts of a GPU with its share of the server.
+    pub gpu_watts: f64,
+    /// US dollars of a kilowatt-hour.
+    pub usd_per_kwh: f64,
+    /// Power of the site ÷ power of what it runs, from 1 up.
+    #[serde(default = "one")]
+    pub pue: f64,
+}
+
+const fn four() -> u32 {
+    4
+}
+const fn four_hundred() -> u32 {
+    400
+}
+const fn year() -> f64 {
+    365.0
+}
+const fn one() -> f64 {
+    1.0
+}
+
+/// Reads a buy file. `file` is what the user calls it; a trace that it names is not opened.
+pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>) {
+    document::load(file, bytes, question)
+}
+
+fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
+    check_size(&file, check);
+    check_numbers(&file, check);
+    let candidates = candidates(&file, check);
+    let network = file.network.as_deref().and_then(|name| design(name, "/network", check));
+    let nic = NicRate::ALL.into_iter().find(|rate| rate.gbps() == file.nic_gbps);
+    if nic.is_none() {
+        let message = format!("there is no price of a network card of {} Gb/s", file.nic_gbps);
+        check.error(codes::BAD_VALUE, "/nic_gbps", message).help("write 100, 200, 400 or 800");
+    }
+    let jobs = jobs(&file, check);
+    if check.has_errors() {
+        return None;
+    }
+    let ms = |days: f64| (days * MS_PER_DAY).round() as u64;
+    let step = &file.workload.step;
+    let (faults, running) = (fault_model(&file.faults), &file.running);
+    Some(Question {
+        cluster: Cluster {
+            nodes: file.gpus / file.gpus_per_node,
+            gpus_per_node: file.gpus_per_node,
+        },
+        window_ms: ms(file.days),
+        budget_usd: file.budget_usd,
+        network,
+        nic: nic?,
+        candidates,
+        tp: file.workload.tp,
+        peak_tflops: file.workload.peak_tflops,
+        mfu: file.workload.mfu,
+        speed: Speed {
+            tensor_parallel: step.tensor_parallel,
+            all_to_all: step.all_to_all,
+            data_parallel: step.data_parallel,
+            at_gbytes_per_s: step.at_gbytes_per_s,
+            cross_tor_slowdown: step.cross_tor_slowdown,
+            nodes_per_tor: step.nodes_per_tor,
+        },
+        jobs,
+        checkpoint_every_ms: ms(file.checkpoint.every_minutes / 1_440.0).max(1),
+        checkpoint_ms: ms(file.checkpoint.seconds / 86_400.0),
+        faults,
+        running: Running {
+            service_years: running.service_years,
+            gpu_watts: running.gpu_watts,
+            usd_per_kwh: running.usd_per_kwh,
+            pue: running.pue,
+        },
+        name: file.name,
+    })
+}
+
+fn fault_model(record: &FaultsRecord) -> FaultModel {
+    match record {
+        FaultsRecord::Exponential(record) => FaultModel::Exponential {
+            mtbf_ms: record.node_mtbf_days * MS_PER_DAY,
+            repair_ms: record.repair_hours * MS_PER_DAY / 24.0,
+        },
+        FaultsRecord::Published(PublishedRecord {}) => FaultModel::Published,
+        FaultsRecord::Trace(file) => FaultModel::Trace(file.clone()),
+    }
+}
+
+fn check_size(file: &BuyFile, check: &mut Check<'_>) {
+    let (gpus, per_node, tp) = (file.gpus, file.gpus_per_node, file.workload.tp);
+    if per_node == 0 || per_node > 64 {
+        let message = format!("a node has {per_node} GPUs");
+        check.error(codes::BAD_VALUE, "/gpus_per_node", message).help("write 1 to 64");
+    } else if gpus == 0 || gpus > 1 << 24 || gpus % per_node != 0 {
+        let message = format!("{gpus} GPUs do not fill whole nodes of {per_node}");
+        let help = format!("write a multiple of {per_node} up to 16777216");
+        check.error(codes::BAD_VALUE, "/gpus", message).help(help);
+    }
+    if tp == 0 {
+        check
+            .error(codes::BAD_VALUE, "/workload/tp", "a group has no GPU")
+            .help("write the GPUs of a tensor-parallel group, such as 32");
+    }
+    if file.designs.is_empty() {
+        check
+            .error(codes::BAD_VALUE, "/designs", "there is no design to choose from")
+            .help("write `- {design: khop:3}`, one line a design");
+    }
+}
+
+/// A number that must lie in a range: where it is, what it is, the range.
+fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
+    const ANY: f64 = 1e15;
+    let (step, running) = (&file.workload.step, &file.running);
+    let mut numbers = vec![
+        ("/days", file.days, 0.001, 3_650.0),
+        ("/workload/peak_tflops", file.workload.peak_tflops, 1e-6, ANY),
+        ("/workload/mfu", file.workload.mfu, 1e-6, 1.0),
+        ("/workload/step/at_gbytes_per_s", step.at_gbytes_per_s, 1e-6, ANY),
+        ("/workload/step/tensor_parallel", step.tensor_parallel, 0.0, 1.0),
+        ("/workload/step/all_to_all", step.all_to_all, 0.0, 1.0),
+        ("/workload/step/data_parallel", step.data_parallel, 0.0, 1.0),
+        ("/workload/step/cross_tor_slowdown", step.cross_tor_slowdown, 1.0, 1e3),
+        ("/checkpoint/every_minutes", file.checkpoint.every_minutes, 1e-3, 1e6),
+        ("/checkpoint/seconds", file.checkpoint.seconds, 0.0, 1e6),
+        ("/checkpoint/restart_minutes", file.checkpoint.restart_minutes, 0.0, 1e5),
+        ("/running/service_years", running.service_years, 0.01, 100.0),
+        ("/running/gpu_watts", running.gpu_watts, 0.0, 1e6),
+        ("/running/usd_per_kwh", running.usd_per_kwh, 0.0, 1e3),
+        ("/running/pue", running.pue, 1.0, 10.0),
+    ];
+    numbers.extend(file.budget_usd.map(|budget| ("/budget_usd", budget, 1.0, ANY)));
+    if let FaultsRecord::Exponential(record) = &file.faults {
+        let mtbf = ("/faults/exponential/node_mtbf_days", record.node_mtbf_days, 0.01, 1e9);
+        let repair = ("/faults/exponential/repair_hours", record.repair_hours, 0.0, 1e6);
+        numbers.extend([mtbf, repair]);
+    }
+    for (path, number, low, high) in numbers {
+        if !(low..=high).contains(&number) {
+            check
+                .error(codes::BAD_VALUE, path, format!("{number} is not from {low} to {high}"))
+                .help(format!("write a number from {low} to {high}"));
+        }
+    }
+    let shares = step.tensor_parallel + step.all_to_all + step.data_parallel;
+    if shares >= 1.0 {
+        check
+            .error(
+                codes::BAD_VALUE,
+                "/workload/step",
+                format!("communication is {shares} of a step"),
+            )
+            .help("write shares that leave some of the step to computing: their sum below 1");
+    }
+    if step.nodes_per_tor == 0 || step.nodes_per_tor > 64 {
+        let message = format!("{} nodes under a ToR", step.nodes_per_tor);
+        check
+            .error(codes::BAD_VALUE, "/workload/step/nodes_per_tor", message)
+            .help("write 1 to 64");
+    }
+}
+
+fn jobs(file: &BuyFile, check: &mut Check<'_>) -> Vec<JobKind> {
+    let tp = file.workload.tp.max(1);
+    if file.workload.jobs.is_empty() {
+        check
+            .error(codes::BAD_VALUE, "/workload/jobs", "there is no job")
+            .help("write `- {name: train, gpus: 8192, days: 30, every_days: 40}`");
+    }
+    let mut jobs = Vec::new();
+    for (index, job) in file.workload.jobs.iter().enumerate() {
+        let place = format!("/workload/jobs/{index}");
+        if job.gpus == 0 || job.gpus % tp != 0 || job.gpus > file.gpus {
+            let message = format!("job `{}` wants {} GPUs in groups of {tp}", job.name, job.gpus);
+            let help = format!("write a multiple of {tp} up to the {} GPUs wanted", file.gpus);
+            check.error(codes::BAD_VALUE, &format!("{place}/gpus"), message).help(help);
+        }
+        for (key, days) in [("days", job.days), ("every_days", job.every_days)] {
+            if !(0.001..=1e5).contains(&days) {
+                check
+                    .error(codes::BAD_VALUE, &format!("{place}/{key}"), format!("{days} days"))
+                    .help("write days from 0.001 to 100000");
+            }
+        }
+        jobs.push(JobKind {
+            name: job.name.clone(),
+            gpus: job.gpus,
+            work_ms: (job.days * MS_PER_DAY).round().max(1.0) as u64,
+            every_ms: job.every_days * MS_PER_DAY,
+        });
+    }
+    jobs
+}
+
+fn design(name: &str, path: &str, check: &mut Check<'_>) -> Option<Box<dyn Architecture>> {
+    match parse(name) {
+        Ok(design) => Some(design),
+        Err(unknown) => {
+            check
+                .error(codes::BAD_VALUE, path, format!("`{name}` is no design"))
+                .help(format!("write one of: {}", unknown.known));
+            None
+        }
+    }
+}
+
+fn candidates(file: &BuyFile, check: &mut Check<'_>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for (index, record) in file.designs.iter().enumerate() {
+        let place = format!("/designs/{index}");
+        let Some(design) = design(&record.design, &format!("{place}/design"), check) else {
+            continue;
+        };
+        let known = design.fault_policies();
+        let policy = record.policy.unwrap_or(known[0]);
+        if !known.contains(&policy) {
+            let names: Vec<String> = known.iter().map(ToString::to_string).collect();
+            let message = format!("`{}` cannot have the policy `{policy}`", record.design);
+            check
+                .error(codes::BAD_VALUE, &format!("{place}/policy"), message)
+                .help(format!("write one of: {}", names.join(", ")));
+        }
+        let minutes = record.restart_minutes.unwrap_or(file.checkpoint.restart_minutes);
+        if !(0.0..=1e5).contains(&minutes) {
+            check
+                .error(
+                    codes::BAD_VALUE,
+                    &format!("{place}/restart_minutes"),
+                    format!("{minutes} min"),
+                )
+                .help("write minutes from 0 to 100000");
+        }
+        let restart_ms = (minutes * 60_000.0).round().max(0.0) as u64;
+        candidates.push(Candidate { design, policy, restart_ms });
+    }
+    candidates
+}

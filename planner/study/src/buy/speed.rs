@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a design's links and placement stretch the step of a job.
+//!
+//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`: shares of a step on the reference network,
+//! whose every GPU has B GB/s to any other; b is the design's rate, h the mean hops of an all-to-all in a group,
+//! cross the share of inner data-parallel hops that leave their ToR.
+
+use lightloom_units::seed::Seed;
+
+use super::{Candidate, History, Question};
+use crate::architecture::{Cluster, Site};
+use crate::compare::{CrossTorQuestion, NodeFaultRatio, cross_tor_shares};
+
+/// Snapshots that the crossing share is the mean of.
+const SNAPSHOTS: u64 = 2;
+
+/// Shares of a step on the reference network, and what it is compared at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Share of tensor-parallel communication that no computing hides.
+    pub tensor_parallel: f64,
+    /// Share of all-to-all among the GPUs of a group.
+    pub all_to_all: f64,
+    /// Share of data-parallel communication.
+    pub data_parallel: f64,
+    /// The rate at which these shares hold, each direction.
+    pub at_gbytes_per_s: f64,
+    /// Time of data-parallel traffic across ToRs ÷ time under one ToR.
+    pub cross_tor_slowdown: f64,
+    /// Nodes under a ToR.
+    pub nodes_per_tor: u32,
+}
+
+impl Speed {
+    /// The stretch of a candidate's step, and the share of hops that cross ToRs.
+    pub(super) fn stretch(
+        &self,
+        question: &Question,
+        candidate: &Candidate,
+        cluster: Cluster,
+        history: &History,
+        seed: Seed,
+    ) -> (f64, f64) {
+        let site =
+            Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic: question.nic };
+        let rate = candidate
+            .design
+            .bill(&site)
+            .map_or(self.at_gbytes_per_s, |bill| bill.gbytes_per_s_per_gpu);
+        let slower = self.at_gbytes_per_s / rate;
+        let hops = candidate.design.all_to_all_hops(question.tp);
+        let cross = if self.data_parallel > 0.0 && self.cross_tor_slowdown > 1.0 {
+            self.crossing(question, candidate, cluster, history, seed)
+        } else {
+            0.0
+        };
+        let computing = 1.0 - self.tensor_parallel - self.all_to_all - self.data_parallel;
+        let stretch = computing
+            + self.tensor_parallel * slower
+            + self.all_to_all * slower * hops
+            + self.data_parallel * (1.0 + (self.cross_tor_slowdown - 1.0) * cross);
+        (stretch, cross)
+    }
+
+    /// The crossing share that the planner reaches at the mean share of faulty nodes; zero for designs that
+    /// do not share a line between ToRs.
+    fn crossing(
+        &self,
+        question: &Question,
+        candidate: &Candidate,
+        cluster: Cluster,
+        history: &History,
+        seed: Seed,
+    ) -> f64 {
+        let Some(k) = candidate.design.reach().filter(|_| {
+            question.tp.is_multiple_of(cluster.gpus_per_node) && self.nodes_per_tor > 1
+        }) else {
+            return 0.0;
+        };
+        let largest = question.jobs.iter().map(|job| job.gpus).max().unwrap_or(0);
+        let ratio = NodeFaultRatio::of(std::slice::from_ref(&history.faults)).mean;
+        let asked = CrossTorQuestion {
+            cluster,
+            k,
+            nodes_per_tor: self.nodes_per_tor,
+            tp: question.tp,
+            job_share: f64::from(largest) / f64::from(cluster.gpus()),
+            node_fault_ratios: &[ratio],
+            samples: SNAPSHOTS,
+            seed,
+        };
+        match cross_tor_shares(&asked).as_deref() {
+            Ok([point]) if point.fits > 0.0 => point.orchestrated_mean,
+            // Where the largest job does not fit at the mean, every hop is counted as crossing.
+            _ => 1.0,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what was spent to what it costs: rows, the Pareto front, the winner and where that flips.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Priced, Question, Row, Shares, Spent};
+use crate::cost::{CostFigures, PriceList};
+
+const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
+const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
+/// What a kilowatt-hour is called among the prices.
+const ENERGY: &str = "kilowatt-hour";
+/// Prices are changed alone by at most this factor.
+const WIDEST: f64 = 10.0;
+/// The nearest flips that are shown.
+const FLIPS: usize = 6;
+
+/// Which design wins, and where another would.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// One sentence, with its range of validity.
+    pub sentence: String,
+    /// The design that wins. `None` if none can be bought.
+    pub winner: Option<String>,
+    /// The winner at other fault rates.
+    pub by_fault_rate: Vec<FaultFlip>,
+    /// Prices at which another design wins, each changed alone: nearest to today's first.
+    pub by_price: Vec<PriceFlip>,
+}
+
+/// The winner at another fault rate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultFlip {
+    /// Times the faults asked for.
+    pub factor: f64,
+    /// The design that wins there. `None` if nothing useful is done.
+    pub winner: Option<String>,
+}
+
+/// A price from which on another design wins.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PriceFlip {
+    /// The part, or `kilowatt-hour`.
+    pub part: String,
+    /// Times today's price.
+    pub factor: f64,
+    /// That price in US dollars.
+    pub usd: f64,
+    /// Who wins beyond it.
+    pub winner: String,
+}
+
+/// The cost of a useful PFLOP-year, infinite where nothing useful is done.
+pub(super) fn price_of(row: &Row) -> f64 {
+    row.usd_per_pflop_year.unwrap_or(f64::INFINITY)
+}
+
+/// How a row is called.
+fn name(row: &Row) -> String {
+    format!("{} ({})", row.design, row.policy)
+}
+
+pub(super) fn row(
+    question: &Question,
+    priced: &Priced<'_>,
+    spent: &Spent,
+    step_stretch: f64,
+    cross_tor_share: f64,
+) -> Row {
+    let (gpus, years) = (priced.cluster.gpus(), question.window_ms as f64 / MS_PER_YEAR);
+    let bills: Vec<&CostFigures> =
+        std::iter::once(&priced.figures).chain(priced.network.as_ref()).collect();
+    let watts = question.running.gpu_watts + bills.iter().map(|bill| watts_of(bill)).sum::<f64>();
+    let power_mw = watts * f64::from(gpus) * question.running.pue / 1e6;
+    let energy_usd = power_mw * 1e3 * HOURS_PER_YEAR * years * question.running.usd_per_kwh;
+    let share = years / question.running.service_years;
+    let capex = |level: usize| {
+        let bill = |bill: &&CostFigures| {
+            [bill.cost_per_gpu_low_usd, bill.cost_per_gpu_usd, bill.cost_per_gpu_high_usd][level]
+        };
+        f64::from(gpus) * (priced.gpu_usd[level] + bills.iter().map(bill).sum::<f64>())
+    };
+    let mut parts: BTreeMap<String, f64> = BTreeMap::new();
+    for line in bills.iter().flat_map(|bill| &bill.bill) {
+        *parts.entry(line.part.clone()).or_default() += line.usd_per_gpu * f64::from(gpus) * share;
+    }
+    parts.insert("gpu".to_owned(), priced.gpu_usd[1] * f64::from(gpus) * share);
+    parts.insert(ENERGY.to_owned(), energy_usd);
+    let cost_usd = capex(1) * share + energy_usd;
+    let useful_gpu_years = spent.useful as f64 / MS_PER_YEAR;
+    let useful = useful_gpu_years * question.peak_tflops / 1e3 * question.mfu / step_stretch;
+    Row {
+        design: priced.candidate.design.name(),
+        policy: priced.candidate.policy,
+        gpus,
+        capex_usd: capex(1),
+        cost_usd,
+        cost_low_usd: capex(0) * share + energy_usd,
+        cost_high_usd: capex(2) * share + energy_usd,
+        power_mw,
+        useful_pflop_years: useful,
+        usd_per_pflop_year: (useful > 0.0).then(|| cost_usd / useful),
+        step_stretch,
+        cross_tor_share,
+        jobs_finished: spent.finished,
+        interruptions: spent.interruptions,
+        shares: shares(spent),
+        is_pareto: false,
+        parts: parts.into_iter().collect(),
+    }
+}
+
+/// Watts of the parts of a bill that have some.
+fn watts_of(bill: &CostFigures) -> f64 {
+    bill.bill.iter().filter_map(|line| Some(line.unit_w? * line.count_per_gpu)).sum()
+}
+
+fn shares(spent: &Spent) -> Shares {
+    let share = |gpu_ms: u64| gpu_ms as f64 / spent.total().max(1) as f64;
+    Shares {
+        useful: share(spent.useful),
+        redone: share(spent.redone),
+        restarting: share(spent.restarting),
+        checkpoint: share(spent.checkpoint),
+        waiting: share(spent.waiting),
+        idle: share(spent.idle),
+        fragmented: share(spent.fragmented),
+        faulty: share(spent.faulty),
+    }
+}
+
+/// Marks the rows that no other row beats in cost and in useful work.
+pub(super) fn mark_pareto(rows: &mut [Row]) {
+    let points: Vec<(f64, f64)> =
+        rows.iter().map(|row| (row.cost_usd, row.useful_pflop_years)).collect();
+    for row in rows {
+        let (cost, useful) = (row.cost_usd, row.useful_pflop_years);
+        row.is_pareto = useful > 0.0
+            && !points.iter().any(|point| {
+                point.0 <= cost && point.1 >= useful && (point.0 < cost || point.1 > useful)
+            });
+    }
+}
+
+/// The verdict on `rows`, which are sorted; `elsewhere` are those at the other fault rates.
+pub(super) fn judge(
+    question: &Question,
+    rows: &[Row],
+    factors: &[f64],
+    elsewhere: &[Vec<Row>],
+    prices: &PriceList,
+) -> Verdict {
+    let best = |rows: &[Row]| {
+        let useful = rows.iter().filter(|row| row.usd_per_pflop_year.is_some());
+        useful.min_by(|a, b| price_of(a).total_cmp(&price_of(b))).map(name)
+    };
+    let by_fault_rate: Vec<FaultFlip> = factors
+        .iter()
+        .zip(elsewhere)
+        .map(|(factor, rows)| FaultFlip { factor: *factor, winner: best(rows) })
+        .collect();
+    let by_price = price_flips(question, rows, prices);
+    let winner = best(rows);
+    let sentence = match (&winner, rows) {
+        (Some(winner), [first, ..]) => sentence(winner, first, rows, &by_fault_rate, &by_price),
+        _ => "No design does useful work here.".to_owned(),
+    };
+    Verdict { sentence, winner, by_fault_rate, by_price }
+}
+
+fn sentence(
+    winner: &str,
+    first: &Row,
+    rows: &[Row],
+    by_fault_rate: &[FaultFlip],
+    by_price: &[PriceFlip],
+) -> String {
+    let mut text = format!("Buy {winner}: ${:.0} a useful PFLOP-year", price_of(first));
+    if let Some(second) = rows.get(1).filter(|row| row.usd_per_pflop_year.is_some()) {
+        let more = 100.0 * (price_of(second) / price_of(first) - 1.0);
+        text += &format!(", {more:.1} % below the next, {}", name(second));
+    }
+    let other = |flip: &&FaultFlip| flip.winner.as_deref().is_some_and(|other| other != winner);
+    let below = by_fault_rate.iter().filter(|flip| flip.factor < 1.0).rfind(other);
+    let above = by_fault_rate.iter().filter(|flip| flip.factor > 1.0).find(other);
+    let faults: Vec<String> = below
+        .into_iter()
+        .chain(above)
+        .map(|flip| {
+            format!("{} at {} × the fault rate", flip.winner.as_deref().unwrap_or("-"), flip.factor)
+        })
+        .collect();
+    let prices: Vec<String> = by_price
+        .iter()
+        .take(2)
+        .map(|flip| {
+            let side = if flip.factor > 1.0 { "above" } else { "below" };
+            format!(
+                "{} at {} {side} ${:.2} ({:.2} ×)",
+                flip.winner, flip.part, flip.usd, flip.factor
+            )
+        })
+        .collect();
+    let flips: Vec<String> = faults.into_iter().chain(prices).collect();
+    match flips.is_empty() {
+        true => {
+            text + "; no fault rate from 0 to 8 × and no single price from 0.1 to 10 × changes that."
+        }
+        false => format!("{text}; it would be {}.", flips.join(", ")),
+    }
+}
+
+/// For every price, changed alone, the nearest factor on either side at which the winner is another.
+fn price_flips(question: &Question, rows: &[Row], prices: &PriceList) -> Vec<PriceFlip> {
+    let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
+        return Vec::new();
+    };
+    let of = |row: &Row, part: &str| {
+        let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);
+        (usd / row.useful_pflop_years, (row.cost_usd - usd) / row.useful_pflop_years)
+    };
+    let mut parts: Vec<&String> =
+        rows.iter().flat_map(|row| row.parts.iter().map(|(part, _)| part)).collect();
+    parts.sort();
+    parts.dedup();
+    let mut flips = Vec::new();
+    for part in parts {
+        let (slope, rest) = of(first, part);
+        let mut nearest: [Option<(f64, &Row)>; 2] = [None, None];
+        for row in rows.iter().skip(1).filter(|row| row.useful_pflop_years > 0.0) {
+            let (other_slope, other_rest) = of(row, part);
+            // Where slope·m + rest = other_slope·m + other_rest.
+            let factor = (other_rest - rest) / (slope - other_slope);
+            if !(1.0 / WIDEST..=WIDEST).contains(&factor) {
+                continue;
+            }
+            let side = &mut nearest[usize::from(factor > 1.0)];
+            let distance = |factor: f64| factor.ln().abs();
+            if side.is_none_or(|(known, _)| distance(factor) < distance(known)) {
+                *side = Some((factor, row));
+            }
+        }
+        let today = match part.as_str() {
+            ENERGY => question.running.usd_per_kwh,
+            part => prices.quote(part).map_or(0.0, |quote| quote.usd.mean),
+        };
+        flips.extend(nearest.into_iter().flatten().map(|(factor, row)| PriceFlip {
+            part: part.clone(),
+            factor,
+            usd: factor * today,
+            winner: name(row),
+        }));
+    }
+    flips.sort_by(|a, b| a.factor.ln().abs().total_cmp(&b.factor.ln().abs()));
+    flips.truncate(FLIPS);
+    flips
+}
