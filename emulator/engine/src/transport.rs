@@ -96,6 +96,9 @@ pub struct Transport {
     /// repetition, up to 64-fold, unless each packet may take another path ([`Balance::spreads_packets`]): what is
     /// sent again then goes another way, and waiting longer says nothing.
     pub timeout: Picoseconds,
+    /// With packets in flight and nothing sent or heard for so long, the last one goes again. When it is answered, what
+    /// is still missing before it counts as lost (after the tail loss probe of RFC 8985). For selective repeat.
+    pub tail_probe: Option<Picoseconds>,
 }
 
 impl Default for Transport {
@@ -112,6 +115,7 @@ impl Default for Transport {
             interfaces: Interfaces::One,
             recovery: Recovery::GoBackN,
             timeout: Picoseconds::from_micros(500),
+            tail_probe: None,
         }
     }
 }

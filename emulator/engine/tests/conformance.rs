@@ -34,6 +34,7 @@ fn ways() -> Vec<Way> {
         congestion,
         balance: Balance::Spray { paths: 64 },
         recovery: Recovery::SelectiveRepeat { reordering: Reordering::WindowPercent(50) },
+        tail_probe: Some(Picoseconds::from_micros(50)),
         window: Window::BandwidthDelay { percent },
         ..Transport::default()
     };
@@ -153,4 +154,9 @@ fn a_dark_cable_costs_flows_that_learn_little_more_than_its_share() {
     let times = took / whole / (16.0 / 15.0);
     println!("| {} | {:.1} | {:.1} | {times:.3} | {again} |", way.name, whole / 1e6, took / 1e6);
     assert!(times <= 1.2, "{times}");
+    // A flow of 64 packets is all tail: what it loses is found by its probe, or the one after that.
+    let (whole, ..) = run(&way, &permutation, 256 << 10, None);
+    let (took, ..) = run(&way, &permutation, 256 << 10, Some(dark));
+    println!("| 256 KiB | {:.1} | {:.1} |", whole / 1e6, took / 1e6);
+    assert!(took <= whole + 2.0 * 63e6 + 13e6, "{took}");
 }

@@ -38,6 +38,8 @@ struct Case {
     marking: Marking,
     switching: Switching,
     host_delay: Picoseconds,
+    /// The silence after which the last packet goes again.
+    tail_probe: Option<Picoseconds>,
     seed: u64,
 }
 
@@ -63,6 +65,7 @@ fn transport(case: &Case) -> Transport {
         recovery: case.recovery,
         balance: case.balance,
         timeout: Picoseconds::from_micros(20),
+        tail_probe: case.tail_probe.filter(|_| case.recovery != Recovery::GoBackN),
         ..Transport::default()
     }
 }
@@ -317,7 +320,7 @@ fn case() -> impl Strategy<Value = Case> {
         specs,
         prop::collection::vec(flow_case(), 1..9),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
-        (1u32..20, recovery, any::<u64>(), balance),
+        (1u32..20, recovery, any::<u64>(), balance, prop::option::of(1u64..16)),
         (prop::option::of(queueing()), marking(), switching(), host_delay()),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u32..20_000), 0..3),
     )
@@ -333,6 +336,7 @@ fn case() -> impl Strategy<Value = Case> {
                 recovery: rest.1,
                 seed: rest.2,
                 balance: rest.3,
+                tail_probe: rest.4.map(Picoseconds::from_micros),
                 queueing: switching.0,
                 marking: switching.1,
                 switching: switching.2,
@@ -420,6 +424,7 @@ fn what_a_change_of_a_link_sends_reaches_other_parts_in_time() {
         outages: vec![(34, 27_229, 3_104)],
         errors: Vec::new(),
         window: 3,
+        tail_probe: None,
         recovery: Recovery::GoBackN,
         balance: Balance::PerFlow,
         queueing: Some(Queueing { pause: Some(pause), ..Queueing::default() }),

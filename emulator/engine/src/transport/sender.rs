@@ -10,11 +10,13 @@
 //! ```
 
 mod credit;
+mod tail;
 
 use std::collections::VecDeque;
 
 use lightloom_units::SimTime;
 
+use self::tail::Tail;
 use super::{Balancer, Came, Controller, Lane, Recovery, SequenceSet};
 use crate::engine::again::{End, Pace};
 use crate::engine::packet::{Packet, flag};
@@ -76,6 +78,8 @@ pub(crate) struct Sender {
     pub(crate) backs_off: bool,
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
+    /// What finds losses at the end of what is sent, before the deadline does.
+    tail: Tail,
     pub(crate) resent: u32,
     pub(crate) started: bool,
     /// Waits for its turn at a port.
@@ -107,6 +111,7 @@ impl Sender {
         (flow, cursor): (u32, u32),
         load: Load,
         (window, recovery, timeout): (u32, Recovery, u64),
+        tail_probe: Option<u64>,
     ) -> Self {
         let (held, reordering) = match recovery {
             Recovery::GoBackN => (SequenceSet::default(), 1),
@@ -143,6 +148,7 @@ impl Sender {
             timeout,
             backs_off: true,
             deadline: u64::MAX,
+            tail: Tail::new(tail_probe),
             resent: 0,
             started: false,
             enlisted: false,
@@ -168,6 +174,7 @@ impl Sender {
         self.repair_end = self.repair;
         self.trimmed.clear();
         self.deadline = u64::MAX;
+        self.tail.rest();
     }
 
     /// When all was acknowledged.
@@ -192,7 +199,7 @@ impl Sender {
 
     #[inline(always)]
     fn has_repairs(&self) -> bool {
-        self.repair < self.repair_end || self.may_send_trimmed()
+        self.repair < self.repair_end || self.tail.is_asked() || self.may_send_trimmed()
     }
 
     #[inline(always)]
@@ -249,6 +256,7 @@ impl Sender {
                 self.fit_window();
             }
         }
+        self.tail.sent(now);
         let cursor = match &mut self.balancer {
             Some(balancer) => balancer.next(now, sequence, lane),
             None => self.cursor,
@@ -296,6 +304,9 @@ impl Sender {
 
     #[cold]
     fn poll_repair(&mut self, now: u64, lane: usize) -> Outgoing {
+        if let Some(sequence) = self.tail.go() {
+            return self.send_again((now, lane), sequence);
+        }
         if self.may_send_trimmed()
             && let Some(sequence) = self.trimmed.pop_front()
         {
@@ -361,6 +372,7 @@ impl Sender {
             return self.answered_without_data(packet);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.tail.heard(now);
         let in_window = packet.answered() >= self.acked;
         let newly = packet.sequence().saturating_sub(self.acked);
         if newly > 0 {
@@ -421,6 +433,9 @@ impl Sender {
         }
         self.timeouts = 0;
         self.deadline = if acked == self.next { u64::MAX } else { now + self.timeout };
+        if acked == self.next {
+            self.tail.rest();
+        }
         if let Recovery::SelectiveRepeat { .. } = self.recovery {
             for sequence in before..acked {
                 self.held.take(sequence);
@@ -446,6 +461,9 @@ impl Sender {
                 if arrived >= self.acked {
                     self.held.insert(arrived);
                 }
+                if self.tail.is_answered(arrived) {
+                    (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
+                }
                 self.repair_end =
                     self.repair_end.max((arrived + 1).saturating_sub(self.reordering));
                 self.skip_held();
@@ -467,9 +485,22 @@ impl Sender {
         }
     }
 
-    /// Nothing was acknowledged until the deadline: sends everything in flight again.
+    /// When it acts without having heard anything.
+    #[inline]
+    pub(crate) fn due(&self) -> u64 {
+        self.deadline.min(self.tail.due)
+    }
+
+    /// Nothing was acknowledged until the deadline: sends everything in flight again. Or nothing was heard at all for a
+    /// while: sends the last packet again.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
+        if now < self.deadline {
+            let mut missing = (self.acked..self.next).rev();
+            let last = missing.find(|sequence| !self.held.contains(*sequence));
+            return self.tail.ask(last);
+        }
+        self.tail.rest();
         self.timeouts += 1;
         if !self.retire_unheard(now) {
             self.count_loss(now);
@@ -521,6 +552,7 @@ impl Sender {
             && self.balancer.is_none()
             && self.trimmed.is_empty()
             && self.held.is_empty()
+            && !self.tail.asks()
     }
 
     /// Whether `later` is this end moved on by `pace`.

@@ -82,6 +82,9 @@ impl Reference<'_> {
             return;
         }
         flow.in_flight = flow.in_flight.saturating_sub(1);
+        flow.asked = None;
+        self.listen(packet.flow);
+        let flow = &mut self.flows[packet.flow];
         if packet.answers >= flow.acked
             && let Some(path) = flow.taken.get(&packet.answers)
         {
@@ -97,6 +100,9 @@ impl Reference<'_> {
             flow.backoff = 0;
             let deadline = (flow.acked != flow.next).then(|| now + self.transport.timeout.0);
             self.set_timer(packet.flow, deadline);
+            if deadline.is_none() {
+                self.rest(packet.flow);
+            }
         }
         let flow = &mut self.flows[packet.flow];
         if let Some(arrived) = packet.beyond_gap {
@@ -117,7 +123,14 @@ impl Reference<'_> {
                     if arrived >= flow.acked {
                         flow.held.insert(arrived);
                     }
+                    if flow.out == Some(arrived) {
+                        flow.out = None;
+                        flow.repair_end = flow.repair_end.max(arrived);
+                        flow.to_repair.extend(flow.acked..flow.repair_end);
+                        flow.repaired.extend(flow.acked..flow.repair_end);
+                    }
                     let apart = reordering.packets(flow.window);
+                    flow.repair_end = flow.repair_end.max((arrived + 1).saturating_sub(apart));
                     for missing in flow.acked..(arrived + 1).saturating_sub(apart) {
                         if flow.repaired.insert(missing) {
                             flow.to_repair.insert(missing);
@@ -132,14 +145,42 @@ impl Reference<'_> {
         }
     }
 
+    /// Waits for the end of a silence from now on, if silences mean anything.
+    fn listen(&mut self, number: usize) {
+        let flow = &mut self.flows[number];
+        flow.silence_generation += 1;
+        let generation = flow.silence_generation;
+        if let Some(silence) = self.transport.tail_probe {
+            self.plan(self.now + silence.0, 5, number, generation, What::Silent);
+        }
+    }
+
+    fn rest(&mut self, number: usize) {
+        let flow = &mut self.flows[number];
+        flow.silence_generation += 1;
+        (flow.asked, flow.out) = (None, None);
+    }
+
+    pub(super) fn silent(&mut self, number: usize) {
+        let flow = &mut self.flows[number];
+        if flow.deadline == Some(self.now) {
+            return;
+        }
+        flow.silence_generation += 1;
+        flow.asked = (flow.acked..flow.next).rev().find(|sequence| !flow.held.contains(sequence));
+        self.send(number);
+    }
+
     pub(super) fn time_out(&mut self, number: usize) {
         let now = self.now;
+        self.rest(number);
         let flow = &mut self.flows[number];
         let fixed = self.transport.balance.spreads_packets();
         flow.backoff = if fixed { 0 } else { (flow.backoff + 1).min(6) };
         flow.answered = flow.sent;
         flow.next = flow.acked;
         flow.repaired.clear();
+        flow.repair_end = flow.acked;
         flow.to_repair.clear();
         flow.trimmed.clear();
         flow.in_flight = 0;
@@ -204,6 +245,9 @@ impl Reference<'_> {
         let released = self.released(number).saturating_mul(self.flows[number].per_message);
         let flow = &self.flows[number];
         let missing = |sequence: &u32| *sequence >= flow.acked && !flow.held.contains(sequence);
+        if let Some(asked) = flow.asked {
+            return Some((asked, Reason::Tail));
+        }
         let trimmed = flow.trimmed.iter().find(|sequence| missing(sequence));
         if let Some(&trimmed) = trimmed.filter(|_| flow.in_flight < flow.window) {
             return Some((trimmed, Reason::Trimmed));
@@ -220,8 +264,11 @@ impl Reference<'_> {
     pub(super) fn send_now(&mut self, number: usize, sequence: u32, choice: Reason) {
         let flow = &mut self.flows[number];
         // What is sent for a lost packet takes its place in flight.
-        flow.in_flight += u32::from(choice != Reason::Repair);
-        if choice == Reason::Trimmed {
+        flow.in_flight += u32::from(!matches!(choice, Reason::Repair | Reason::Tail));
+        if choice == Reason::Tail {
+            (flow.asked, flow.out) = (None, Some(sequence));
+            flow.resent += 1;
+        } else if choice == Reason::Trimmed {
             while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
             flow.resent += 1;
         } else if choice == Reason::Repair {
@@ -287,6 +334,7 @@ impl Reference<'_> {
     }
 
     pub(super) fn send_packet(&mut self, number: usize, sequence: u32) {
+        self.listen(number);
         let path = self.choose_path(number, sequence);
         let flow = &self.flows[number];
         let last = (sequence + 1).is_multiple_of(flow.per_message);

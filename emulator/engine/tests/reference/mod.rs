@@ -57,6 +57,8 @@ enum What {
     /// The host takes in what has arrived before.
     TakeIn(Packet),
     TimeOut,
+    /// Nothing was sent or heard for a while.
+    Silent,
     Turn,
 }
 
@@ -105,6 +107,7 @@ struct Port {
 /// Why a packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
+    Tail,
     Trimmed,
     Repair,
     Next,
@@ -131,6 +134,12 @@ struct Flow {
     deadline: Option<u64>,
     backoff: u32,
     timer_generation: u64,
+    /// One past what counts as lost for what arrived later.
+    repair_end: u32,
+    /// The last packet, to go again after a silence, and when it has.
+    asked: Option<u32>,
+    out: Option<u32>,
+    silence_generation: u64,
     resent: u32,
     // load balancing
     turn: usize,
@@ -278,6 +287,10 @@ impl<'a> Reference<'a> {
             deadline: None,
             backoff: 0,
             timer_generation: 0,
+            repair_end: 0,
+            asked: None,
+            out: None,
+            silence_generation: 0,
             resent: 0,
             turn: 0,
             salt,
@@ -341,6 +354,10 @@ impl<'a> Reference<'a> {
                 self.time_out(number);
             }
             What::TimeOut => {}
+            What::Silent if generation == self.flows[number].silence_generation => {
+                self.silent(number);
+            }
+            What::Silent => {}
             What::Turn => self.turn(number),
         }
     }

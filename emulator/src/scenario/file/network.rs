@@ -268,19 +268,19 @@ pub(super) fn lower(
 
 /// By how many interfaces a flow may leave a host, and how fast each is.
 pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
-    let rate = Some(raw.links.rate.0);
+    let (rate, pauses) = (Some(raw.links.rate.0), raw.switches.pause.is_some());
     match &raw.on {
         OnFile::LeafSpine(shape) => {
             let rate = rate.map(|rate| BitsPerSecond(rate.get() / u64::from(shape.planes.max(1))));
-            HostPorts { count: Some(shape.nics * shape.planes), rate }
+            HostPorts { count: Some(shape.nics * shape.planes), rate, pauses }
         }
-        OnFile::SwitchedDomain(domain) => HostPorts { count: Some(domain.switches), rate },
+        OnFile::SwitchedDomain(domain) => HostPorts { count: Some(domain.switches), rate, pauses },
         OnFile::FatTree(_)
         | OnFile::RailOptimised(_)
         | OnFile::RailOnly(_)
-        | OnFile::Dragonfly(_) => HostPorts { count: Some(1), rate },
-        OnFile::Fabric(_) => HostPorts { count: Some(1), rate: None },
-        _ => HostPorts { count: None, rate: None },
+        | OnFile::Dragonfly(_) => HostPorts { count: Some(1), rate, pauses },
+        OnFile::Fabric(_) => HostPorts { count: Some(1), rate: None, pauses },
+        _ => HostPorts { count: None, rate: None, pauses },
     }
 }
 

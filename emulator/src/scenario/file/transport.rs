@@ -16,6 +16,10 @@ use super::congestion::{
 /// How far packets of a flow that is spread may overtake each other before one counts as lost, if nothing is written.
 const REORDERING: Reordering = Reordering::WindowPercent(50);
 
+/// The silence after which the last packet of a flow that is spread goes again, if nothing is written: an assumption, four
+/// round trips of a fat-tree of three tiers with 1 us a link.
+const TAIL_PROBE: Picoseconds = Picoseconds::from_micros(50);
+
 /// How data is cut into packets, sent and repaired.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -53,6 +57,10 @@ pub struct TransportFile {
     pub recovery: Option<RecoveryFile>,
     /// Without progress for so long, everything in flight counts as lost.
     pub timeout: Text<Picoseconds>,
+    /// With packets in flight and nothing sent or heard for so long, the last one goes again; when it is answered, what
+    /// is still missing counts as lost. For `selective_repeat`. If not written, 50 us for flows whose packets take
+    /// several paths where switches do not pause, and otherwise never.
+    pub tail_probe: Option<Text<Picoseconds>>,
     /// From the last bit of a packet at a host to what it does because of it: acknowledge, send more, begin
     /// what waited for it. Counted in the times of flows.
     pub host_delay: Text<Picoseconds>,
@@ -76,6 +84,7 @@ impl Default for TransportFile {
             interfaces: None,
             recovery: None,
             timeout: Text(timeout),
+            tail_probe: None,
             host_delay: Text(Picoseconds::ZERO),
         }
     }
@@ -172,6 +181,8 @@ pub(super) struct HostPorts {
     pub(super) count: Option<u32>,
     /// The rate of one. `None` if it is not written in the file.
     pub(super) rate: Option<BitsPerSecond>,
+    /// Whether switches ask hosts to pause.
+    pub(super) pauses: bool,
 }
 
 /// What flows do, by what the file says.
@@ -199,6 +210,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
             .help("write `{selective_repeat: {reordering: 64}}`, or leave it out");
     }
     let percent = raw.window_percent;
+    let recovery = recovery(raw, is_spread || is_credit);
     Transport {
         payload: raw.payload.0,
         header: raw.header.0,
@@ -207,9 +219,42 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
         congestion: lower_congestion(raw, ports.rate, check),
         balance: balance(raw.balance),
         interfaces,
-        recovery: recovery(raw, is_spread || is_credit),
+        recovery,
         timeout: raw.timeout.0,
+        tail_probe: tail_probe(raw, recovery, ports, check),
     }
+}
+
+/// After which silence the last packet goes again.
+fn tail_probe(
+    raw: &TransportFile,
+    recovery: Recovery,
+    ports: HostPorts,
+    check: &mut Check<'_>,
+) -> Option<Picoseconds> {
+    let Some(Text(written)) = raw.tail_probe else {
+        let usual = balance(raw.balance).spreads_packets()
+            && recovery != Recovery::GoBackN
+            && !ports.pauses
+            && TAIL_PROBE < raw.timeout.0;
+        return usual.then_some(TAIL_PROBE);
+    };
+    if recovery == Recovery::GoBackN {
+        let message =
+            "go-back-N drops what comes after a gap, so that the last packet tells nothing";
+        check
+            .error(codes::NO_EFFECT, "/transport/tail_probe", message)
+            .help("leave it out, or write `recovery: {selective_repeat: {reordering: 64}}`");
+    } else if written == Picoseconds::ZERO {
+        let message = "a probe after no silence at all sends the last packet for ever";
+        check.error(codes::BAD_PACKET, "/transport/tail_probe", message).help("write `50us`");
+    } else if written >= raw.timeout.0 {
+        check
+            .error(codes::NO_EFFECT, "/transport/tail_probe", "the timeout always comes first")
+            .also("/transport/timeout", "everything in flight counts as lost then")
+            .help("write less than the timeout, or leave it out");
+    }
+    Some(written)
 }
 
 /// By how many interfaces flows leave, and whether there are paths for each.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows: added, given paths, cancelled, reported.
 
-use lightloom_units::{BitsPerSecond, Bytes, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 use rustc_hash::FxHashMap;
 
@@ -18,7 +18,7 @@ use crate::engine::settings::EngineError;
 use crate::engine::shard::{CHOICE, DELIVER};
 use crate::transport::{
     Balance, Balancer, CongestionControl, Controller, Interfaces, Lane, Load, Path, Receiver,
-    Sender, Transport, Window,
+    Recovery, Sender, Transport, Window,
 };
 
 #[derive(Clone, Debug)]
@@ -255,7 +255,8 @@ impl<P: Probe> Engine<P> {
         load: Load,
         window: u32,
     ) -> (Place, Place) {
-        let Transport { recovery, timeout, balance, congestion, .. } = self.settings.transport;
+        let Transport { recovery, timeout, balance, congestion, tail_probe, .. } =
+            self.settings.transport;
         let from = self.layout.vertices[spec.source.index()].shard;
         let to = self.layout.vertices[spec.destination.index()].shard;
         let sender_index = self.shards[from as usize].senders.len() as u32;
@@ -266,7 +267,12 @@ impl<P: Probe> Engine<P> {
         let (initial, window) =
             (window, if gives_credit { (2 * window).min(60_000) } else { window });
         let sending = (window, recovery, timeout.get());
-        let mut sender = Sender::new((id.0, cursors[0]), load, sending);
+        let mut sender = Sender::new(
+            (id.0, cursors[0]),
+            load,
+            sending,
+            tail_probe.filter(|_| recovery != Recovery::GoBackN).map(Picoseconds::get),
+        );
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.backs_off = self.settings.transport.backs_off();
         sender.controller = Controller::new(congestion, self.idle_path(ways.0, initial));

@@ -115,7 +115,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
         let sender = &mut self.senders[end as usize];
         sender.acknowledged(&packet, now);
-        self.host.timer_due = self.host.timer_due.min(sender.deadline);
+        self.host.timer_due = self.host.timer_due.min(sender.due());
         if sender.is_done() {
             self.host.active.retain(|active| *active != end);
             self.let_go_after(end, now);
@@ -283,7 +283,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             extra,
             flags: u16::from(sender.priority) << flag::PRIORITY_SHIFT | kind,
         });
-        self.host.timer_due = self.host.timer_due.min(sender.deadline);
+        self.host.timer_due = self.host.timer_due.min(sender.due());
         self.ends.data_sent += 1;
         self.transmit(place, now, packet);
     }
@@ -294,7 +294,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let senders = &self.senders;
         let deadline = |sender: &u32| {
             let end = &senders[*sender as usize];
-            (end.deadline, end.flow, *sender)
+            (end.due(), end.flow, *sender)
         };
         let earliest = self.host.active.iter().map(deadline).min();
         let Some((deadline, _, sender)) = earliest else {

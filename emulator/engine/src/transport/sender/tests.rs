@@ -7,7 +7,7 @@ use crate::transport::Reordering;
 
 fn sender(recovery: Recovery) -> Sender {
     let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
-    let mut sender = Sender::new((0, 0), load, (4, recovery, 1_000));
+    let mut sender = Sender::new((0, 0), load, (4, recovery, 1_000), None);
     sender.release(2);
     sender
 }
