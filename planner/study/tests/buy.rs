@@ -349,6 +349,7 @@ fn a_ring_wins_the_dense_workload_and_loses_the_one_of_experts() {
     };
     let experts = answer("buy-experts.yaml");
     println!("{}", experts.verdict.sentence);
+    assert!(!experts.verdict.sentence.contains(" 0.0 % below"), "{}", experts.verdict.sentence);
     assert!(!experts.verdict.winner.unwrap().starts_with("khop"));
     let dense = answer("buy-pretraining.yaml");
     println!("{}", dense.verdict.sentence);

@@ -177,12 +177,18 @@ fn sentence(
     by_fault_rate: &[FaultFlip],
     by_price: &[PriceFlip],
 ) -> String {
-    let mut text = format!("Buy {winner}: ${:.0} a useful PFLOP-year", price_of(first));
-    if let Some(second) = rows.get(1).filter(|row| row.usd_per_pflop_year.is_some()) {
+    // What nobody can tell apart in the table is not told apart here.
+    let ties = |row: &&Row| price_of(row) <= price_of(first) * (1.0 + 1e-6);
+    let tied: Vec<String> = rows.iter().take_while(ties).map(name).collect();
+    let mut text =
+        format!("Buy {}: ${:.0} a useful PFLOP-year", tied.join(" or "), price_of(first));
+    if let Some(second) = rows.get(tied.len()).filter(|row| row.usd_per_pflop_year.is_some()) {
         let more = 100.0 * (price_of(second) / price_of(first) - 1.0);
         text += &format!(", {more:.1} % below the next, {}", name(second));
     }
-    let other = |flip: &&FaultFlip| flip.winner.as_deref().is_some_and(|other| other != winner);
+    let other = |flip: &&FaultFlip| {
+        flip.winner.as_ref().is_some_and(|other| other != winner && !tied.contains(other))
+    };
     let below = by_fault_rate.iter().filter(|flip| flip.factor < 1.0).rfind(other);
     let above = by_fault_rate.iter().filter(|flip| flip.factor > 1.0).find(other);
     let faults: Vec<String> = below
