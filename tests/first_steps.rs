@@ -100,7 +100,7 @@ fn every_verb_has_a_manual_page() {
     good(folder.path(), &["man", "--folder", "pages"]);
     let page = |name: &str| std::fs::read_to_string(folder.path().join("pages").join(name));
     assert!(page("lightloom.1").expect("the program's").contains("lightloom\\-emulate(1)"));
-    for name in ["lightloom-emulate.1", "lightloom-ctl-apply.1", "lightloom-device-serve.1"] {
+    for name in ["lightloom-emulate.1", "lightloom-ctl-apply.1", "lightloom-buy.1"] {
         assert!(
             page(name).unwrap_or_else(|error| panic!("{name}: {error}")).contains("Example"),
             "{name}"

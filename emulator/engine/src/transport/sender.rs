@@ -9,6 +9,7 @@
 //!                                  window)          gated by
 //! ```
 
+mod again;
 mod credit;
 mod tail;
 
@@ -18,7 +19,6 @@ use lightloom_units::SimTime;
 
 use self::tail::Tail;
 use super::{Balancer, Came, Controller, Lane, Recovery, SequenceSet};
-use crate::engine::again::{End, Pace};
 use crate::engine::packet::{Packet, flag};
 
 /// A data packet to send now.
@@ -546,65 +546,9 @@ impl Sender {
         (self.deadline != u64::MAX).then(|| self.deadline - in_a_row(self.timeouts))
     }
 
-    /// Whether what it does depends on nothing but the order of what comes.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.controller.is_none()
-            && self.balancer.is_none()
-            && self.trimmed.is_empty()
-            && self.held.is_empty()
-            && !self.tail.asks()
-    }
-
-    /// Whether `later` is this end moved on by `pace`.
-    pub(crate) fn becomes(&self, later: &Self, pace: Pace) -> bool {
-        let Pace { time, packets } = pace;
-        let moves = |sender: &Self, by: u32| {
-            [
-                sender.acked + by,
-                sender.next + by,
-                sender.sent + by,
-                sender.repair.max(sender.acked) + by,
-            ]
-        };
-        let stays = |sender: &Self| {
-            let ends = [sender.released, sender.message_end, sender.repair_end, sender.answered];
-            let flags = [sender.started, sender.enlisted, sender.repair < sender.repair_end];
-            let counts = [sender.resent, sender.total, sender.in_flight];
-            (ends, flags, sender.timeouts, counts, sender.cursor)
-        };
-        let deadline = if self.deadline == u64::MAX { u64::MAX } else { self.deadline + time };
-        moves(self, packets) == moves(later, 0)
-            && stays(self) == stays(later)
-            && deadline == later.deadline
-    }
-
-    /// How many packets more it may send before it ends a message or has to wait for one.
-    pub(crate) fn packets_alike(&self) -> u32 {
-        self.message_end.min(self.released).saturating_sub(self.next + 1)
-    }
-
-    /// Moves on.
-    pub(crate) fn leap(&mut self, far: Pace) {
-        if self.repair >= self.acked {
-            self.repair += far.packets;
-        }
-        self.acked += far.packets;
-        self.next += far.packets;
-        self.sent += far.packets;
-        if self.deadline != u64::MAX {
-            self.deadline += far.time;
-        }
-    }
-
     fn go_to(&mut self, sequence: u32) {
         self.next = sequence;
         self.message_end = (sequence / self.per_message + 1) * self.per_message;
-    }
-}
-
-impl End for Sender {
-    fn reached(&self) -> u32 {
-        self.acked
     }
 }
 
