@@ -225,8 +225,10 @@ fn the_exact_method_agrees_and_says_where_it_ends() {
     };
     let used = |output: &Output| json(output)["metrics"]["gpus_used"].as_u64();
     assert_eq!(used(&plan(&[])), used(&plan(&["--exact"])));
+    // Far more candidates than are searched, and none has to be.
     let large = lightloom(Path::new("."), &["plan", &shipped("ring-2880.yaml"), "--exact"]);
-    assert!(failed(&large).contains("at most 2000 candidate rings"), "{}", text(&large.stderr));
+    let how = "90 rings of TP-32, the most there can be, by counting the nodes that fibres join";
+    assert!(text(&large.stdout).contains(how), "{}", text(&large.stdout));
 }
 
 #[test]
