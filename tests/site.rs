@@ -235,7 +235,7 @@ fn the_readme_shows_what_its_first_command_prints() {
     let shown = text(&output.stdout);
     // The first block is the drawing of the parts.
     let lines: Vec<&String> =
-        lines.iter().filter(|line| line.contains(':') || line.contains(" µs ")).collect();
+        lines.iter().filter(|line| line.contains(':') || line.contains("ms ")).collect();
     let lines: Vec<&&String> = lines.iter().filter(|line| !line.contains('▶')).collect();
     assert!(lines.len() >= 2);
     for line in lines {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A sending end that does again what it did a packet before.
+
+use super::Sender;
+use crate::engine::again::{End, Pace};
+
+impl Sender {
+    /// Whether what it does depends on nothing but the order of what comes.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.controller.is_none()
+            && self.balancer.is_none()
+            && self.trimmed.is_empty()
+            && self.held.is_empty()
+            && !self.tail.asks()
+    }
+
+    /// Whether `later` is this end moved on by `pace`.
+    pub(crate) fn becomes(&self, later: &Self, pace: Pace) -> bool {
+        let Pace { time, packets } = pace;
+        let moves = |sender: &Self, by: u32| {
+            [
+                sender.acked + by,
+                sender.next + by,
+                sender.sent + by,
+                sender.repair.max(sender.acked) + by,
+            ]
+        };
+        let stays = |sender: &Self| {
+            let ends = [sender.released, sender.message_end, sender.repair_end, sender.answered];
+            let flags = [sender.started, sender.enlisted, sender.repair < sender.repair_end];
+            let counts = [sender.resent, sender.total, sender.in_flight];
+            (ends, flags, sender.timeouts, counts, sender.cursor)
+        };
+        let deadline = if self.deadline == u64::MAX { u64::MAX } else { self.deadline + time };
+        moves(self, packets) == moves(later, 0)
+            && stays(self) == stays(later)
+            && deadline == later.deadline
+    }
+
+    /// How many packets more it may send before it ends a message or has to wait for one.
+    pub(crate) fn packets_alike(&self) -> u32 {
+        self.message_end.min(self.released).saturating_sub(self.next + 1)
+    }
+
+    /// Moves on.
+    pub(crate) fn leap(&mut self, far: Pace) {
+        if self.repair >= self.acked {
+            self.repair += far.packets;
+        }
+        self.acked += far.packets;
+        self.next += far.packets;
+        self.sent += far.packets;
+        if self.deadline != u64::MAX {
+            self.deadline += far.time;
+        }
+    }
+}
+
+impl End for Sender {
+    fn reached(&self) -> u32 {
+        self.acked
+    }
+}
