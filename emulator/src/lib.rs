@@ -20,6 +20,7 @@ pub mod outcome;
 pub mod run;
 pub mod scenario;
 pub mod shipped;
+mod stages;
 pub mod substrate;
 pub mod sweep;
 pub mod training;

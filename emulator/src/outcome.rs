@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run found: the result document of `lightloom emulate`, one for every kind of scenario.
 
-mod daemon;
 mod head;
 mod links;
 mod steps;
@@ -15,7 +14,6 @@ use lightloom_units::id::{GroupId, LeafId};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
-pub use daemon::{CostModel, DaemonResult, Stage, StageName};
 pub(crate) use head::Of;
 pub use head::{Head, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
@@ -24,6 +22,7 @@ pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
 pub use crate::run::log::Stop;
 pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;
+pub use crate::stages::{CostModel, DaemonResult, Stage, StageName};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.

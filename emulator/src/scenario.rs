@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scenarios: what is run, on what, what breaks when, and what is expected of the run.
 
+mod daemon;
 mod event;
 mod expectation;
 mod fault;
@@ -22,6 +23,7 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
+pub use daemon::Daemon;
 pub use event::{FaultEvent, When};
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
 pub use fault::{Effect, Fault, PartName};
@@ -33,7 +35,6 @@ pub use start::{CircuitPlan, Start, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
 pub use train::{Pace, Restart, Train, TrainError, TrainStep};
 
-use crate::shipped::Daemon;
 use crate::substrate::{Substrate, Switches};
 
 /// A run to be made.

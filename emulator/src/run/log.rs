@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::series::Series;
 use super::waiting::Waiting;
 use super::workload::{GroupLog, Job, StepLog, TrainLog};
-use crate::outcome::{DaemonResult, StageName};
 use crate::scenario::FaultEvent;
+use crate::stages::{DaemonResult, StageName};
 
 /// What happened in one run.
 pub(crate) struct RunLog {

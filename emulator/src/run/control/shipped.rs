@@ -21,9 +21,9 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::super::{Context, Owner, RunError, RunLog};
 use super::ControlPlane;
 use super::replan::Replanner;
-use crate::outcome::StageName;
 use crate::scenario::Effect;
 use crate::shipped::{ControlSide, Daemon, Happened};
+use crate::stages::StageName;
 use crate::substrate::{HBD, Members};
 
 /// Nothing more is waited for so long after a fault that nobody bypassed.

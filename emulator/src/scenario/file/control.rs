@@ -9,8 +9,8 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{ScenarioFile, codes};
+use crate::scenario::Daemon;
 use crate::scenario::{Control, On, Scenario};
-use crate::shipped::Daemon;
 
 /// What follows a fault: delays that are assumed, or the shipping daemon over emulated transceivers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

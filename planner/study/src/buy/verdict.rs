@@ -177,7 +177,7 @@ fn sentence(
     by_fault_rate: &[FaultFlip],
     by_price: &[PriceFlip],
 ) -> String {
-    // What nobody can tell apart in the table is not told apart here.
+    // What is the same in the table is the same here.
     let ties = |row: &&Row| price_of(row) <= price_of(first) * (1.0 + 1e-6);
     let tied: Vec<String> = rows.iter().take_while(ties).map(name).collect();
     let mut text =
