@@ -163,6 +163,15 @@ pub fn emulate_with(
         }
     }
     let without = making.without_each(&events, progress)?;
+    // Faults each of which is enough for what happened show nothing when one is left out: each is run alone.
+    if let Some(baseline) = &baseline
+        && judge::is_overdetermined(&log, baseline, &without)
+    {
+        for event in &events {
+            let only = std::slice::from_ref(event);
+            alone.push(making.run(only, calm(), progress)?);
+        }
+    }
     let ran = judge::Ran {
         without: &without,
         baseline: baseline.as_ref().unwrap_or(&log),
@@ -183,17 +192,23 @@ pub fn emulate_with(
 /// a run of its own to see what it did.
 const MOST_LEFT_OUT: usize = 8;
 
-fn removes_each(scenario: &Scenario, events: &[FaultEvent]) -> bool {
-    !scenario.train.is_empty() && (2..=MOST_LEFT_OUT).contains(&events.len())
+/// By fault, whether it is left out in a run of its own; empty where none is.
+fn left_out(scenario: &Scenario, events: &[FaultEvent]) -> Vec<bool> {
+    let is_news: Vec<bool> = events.iter().map(|event| !event.from_start).collect();
+    let news = is_news.iter().filter(|is_news| **is_news).count();
+    let is_run = !scenario.train.is_empty() && (1..=MOST_LEFT_OUT).contains(&news);
+    if is_run { is_news } else { Vec::new() }
 }
 
 /// How many times a scenario is run, under its seed: for progress.
 #[must_use]
 pub fn runs(scenario: &Scenario, start: &Start) -> u64 {
-    let removed = if removes_each(scenario, &start.events) { start.events.len() as u64 } else { 0 };
+    let removed = left_out(scenario, &start.events);
+    let removed = removed.iter().filter(|is_removed| **is_removed).count() as u64;
     match (start.events.len() as u64, scenario.phases.is_some()) {
         (0, _) => 1,
-        (1, _) | (_, false) => 2 + removed,
+        (1, _) => 2,
+        (_, false) => 2 + removed,
         (many, true) => 2 + many,
     }
 }
@@ -335,21 +350,27 @@ impl<'a> Making<'a> {
         Ok(Box::new(Shipped::new(replanner, side, daemon)))
     }
 
-    /// By fault, the run without it, where jobs train under several.
+    /// By fault, the run without it, where jobs train; without the only one of this run it is the run without faults.
     fn without_each(
         &self,
         events: &[FaultEvent],
         progress: &mut dyn Progress,
-    ) -> Result<Vec<RunLog>, RunError> {
-        if !removes_each(self.scenario, events) {
-            return Ok(Vec::new());
-        }
-        let run = |fault| {
+    ) -> Result<Vec<judge::Without>, RunError> {
+        let left_out = left_out(self.scenario, events);
+        let is_only_one = left_out.iter().filter(|is_left_out| **is_left_out).count() == 1;
+        let run = |(fault, is_left_out): (usize, bool)| {
+            if !is_left_out {
+                return Ok(judge::Without::NotRun);
+            }
+            if is_only_one {
+                return Ok(judge::Without::Calm);
+            }
             let mut others = events.to_vec();
             others.remove(fault);
-            self.run(&others, (Watch::default(), None), &mut *progress)
+            let log = self.run(&others, (Watch::default(), None), &mut *progress)?;
+            Ok(judge::Without::Run(Box::new(log)))
         };
-        (0..events.len()).map(run).collect()
+        left_out.into_iter().enumerate().map(run).collect()
     }
 
     /// What sets the circuits of phases.

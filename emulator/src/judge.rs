@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what happened to the result: what was affected by which fault, and whether it was as expected.
 //!
-//! A group or flow was affected if it ended at another picosecond than in the run without faults. By which fault: the
-//! ones that hit its links or moved it; else the last before its first moved ending.
+//! A group or flow was affected if it ended at another picosecond than in the run without faults. By which fault: where
+//! the run without each fault is there, those without which it ends otherwise; else the ones that hit its links or moved
+//! it; else the last before its first moved ending.
 
 mod bounds;
 mod cuts;
@@ -30,6 +31,7 @@ use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
 use flows::{Compared, Suspect};
 use groups::GroupImpact;
+pub(crate) use groups::is_overdetermined;
 
 /// What was run, and what happened.
 pub(crate) struct Ran<'a> {
@@ -39,12 +41,33 @@ pub(crate) struct Ran<'a> {
     pub(crate) log: &'a RunLog,
     /// The same without faults.
     pub(crate) baseline: &'a RunLog,
-    /// By fault: the same without it, where that was run.
-    pub(crate) without: &'a [RunLog],
+    /// By fault: the same without it; empty where none was left out.
+    pub(crate) without: &'a [Without],
     /// The same with each fault alone, where that was run.
     pub(crate) alone: &'a [RunLog],
     pub(crate) scale: u64,
     pub(crate) threads: usize,
+}
+
+/// A run without one of its faults.
+pub(crate) enum Without {
+    /// There is none: the fault was there from the start.
+    NotRun,
+    /// It is the run without faults.
+    Calm,
+    /// What happened in it.
+    Run(Box<RunLog>),
+}
+
+impl Without {
+    /// What happened. `None` if it was not run.
+    fn log<'a>(&'a self, baseline: &'a RunLog) -> Option<&'a RunLog> {
+        match self {
+            Self::NotRun => None,
+            Self::Calm => Some(baseline),
+            Self::Run(log) => Some(log),
+        }
+    }
 }
 
 impl<'a> Ran<'a> {
@@ -174,7 +197,7 @@ fn faults(
         if event.from_start {
             continue;
         }
-        let GroupImpact { groups, gpus, delay } = impacts[at].clone();
+        let GroupImpact { groups, gpus, delay, unaffected } = impacts[at].clone();
         let phase = phases.as_ref().map(|phases| phases[at].clone());
         let moved = traffic.zip(moved.as_ref().map(|moved| &moved[at]));
         let late = moved.map(|(traffic, moved)| traffic.delay(moved));
@@ -200,6 +223,7 @@ fn faults(
             bundles_switched: log.bundles,
             dark: log.dark,
             groups_affected: groups,
+            groups_unaffected: unaffected,
             gpus_affected: hosts,
             gpus_lost: log.gpus_lost,
             traffic: moved.map(|(traffic, moved)| impact(ran, traffic, log, moved)),

@@ -234,6 +234,10 @@ pub struct FaultResult {
     pub dark: Option<[Picoseconds; 2]>,
     /// Groups whose collectives it stopped or delayed.
     pub groups_affected: Vec<GroupId>,
+    /// Groups of jobs that train which end every step at the same picosecond in a run without this fault. `None` if that
+    /// was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups_unaffected: Option<Vec<GroupId>>,
     /// GPUs of these groups.
     pub gpus_affected: u64,
     /// GPUs that went out of service: those of the part that broke, and of groups that were lost.
@@ -308,6 +312,9 @@ pub struct GroupResult {
     pub down: Picoseconds,
     /// Whether it was lost and never formed again.
     pub lost: bool,
+    /// Of a job that trains: when its last task of each step ended; nothing for a step that never did.
+    #[serde(rename = "step_ends_ps", skip_serializing_if = "Vec::is_empty")]
+    pub step_ends: Vec<Option<SimTime>>,
 }
 
 /// How long things took, by nearest rank: the smallest time that so many of all do not exceed.

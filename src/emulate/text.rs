@@ -257,6 +257,15 @@ fn workloads(result: &Run) -> String {
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     let mut text = format!("\nfault: {fault}\n");
     text.push_str(&daemon::stages(&fault.timeline));
+    if let Some(free) = fault.groups_unaffected.as_ref().filter(|_| result.faults.len() > 1) {
+        let names: Vec<String> = free.iter().map(ToString::to_string).collect();
+        let (count, all) = (free.len(), result.groups.len());
+        let names = if count == 0 { String::new() } else { format!(": {}", names.join(" ")) };
+        let _ = writeln!(
+            text,
+            "{count} of {all} groups end every step at the same picosecond without this fault{names}"
+        );
+    }
     if result.groups.is_empty() || !result.steps.of_jobs().is_empty() {
         return text;
     }

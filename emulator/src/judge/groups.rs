@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::Ran;
 use super::shares::Share;
+use super::{Ran, Without};
 use crate::outcome::{GroupResult, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{GroupLog, StepLog};
@@ -29,6 +29,10 @@ pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
                 .map(|(end, calm)| Picoseconds(end.0.saturating_sub(calm.0))),
             down: group.down,
             lost: group.lost,
+            step_ends: match log.trained.is_empty() {
+                true => Vec::new(),
+                false => group.steps.iter().map(|step| step.end).collect(),
+            },
         }
     };
     log.groups.iter().enumerate().map(result).collect()
@@ -110,12 +114,40 @@ pub(super) struct GroupImpact {
     pub(super) gpus: u64,
     /// How much later the slowest of them ended. `None` if one has work left.
     pub(super) delay: Option<Picoseconds>,
+    /// Groups that end everything at the same picosecond without it. `None` if that was not run.
+    pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// By fault, what it did to groups. A group that moved was affected by the faults that hit its links or moved it; a
-/// group that no fault hit by those without which it ends otherwise, where that was run; else by the last ones before
-/// its first moved ending: of those that began at the same instant, by the ones that hit its job, if any did.
+/// By fault, what it did to groups. Where runs without each fault are there, they say it; else a group that moved was
+/// affected by the faults that hit its links or moved it, and one that no fault hit by the last ones before its first
+/// moved ending: of those that began at the same instant, by the ones that hit its job, if any did.
 pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
+    let log = ran.log;
+    let affected = match ran.without.is_empty() {
+        true => by_hits(ran),
+        false => by_removal(ran),
+    };
+    let impact = |(fault, groups): (usize, BTreeSet<usize>)| GroupImpact {
+        gpus: groups.iter().map(|group| u64::from(log.groups[*group].gpus)).sum(),
+        delay: groups
+            .iter()
+            .map(|group| delay(ran, fault, &results[*group]))
+            .collect::<Option<Vec<_>>>()
+            .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
+        unaffected: ran.without.get(fault).and_then(|without| without.log(ran.baseline)).map(
+            |_| {
+                let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
+                others.map(GroupId::from_index).collect()
+            },
+        ),
+        groups: groups.into_iter().map(GroupId::from_index).collect(),
+    };
+    affected.into_iter().enumerate().map(impact).collect()
+}
+
+/// By fault: the groups whose links it hit or that it moved, if they ended otherwise, and those that ended otherwise
+/// after it and that no fault hit.
+fn by_hits(ran: &Ran<'_>) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let moved = moved(log, ran.baseline);
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
@@ -127,42 +159,84 @@ pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact
     let mut affected: Vec<BTreeSet<usize>> = affected.map(Iterator::collect).collect();
     for (group, at) in moved.iter().enumerate() {
         let Some(at) = at.filter(|_| !hit.contains(&group)) else { continue };
-        let removed = removed(ran, group);
-        let causes = if removed.is_empty() { causes(ran, group, at) } else { removed };
+        for fault in causes(ran, group, at) {
+            affected[fault].insert(group);
+        }
+    }
+    affected
+}
+
+/// By fault: the groups that end a step otherwise without it, to the picosecond. Where each of several faults is enough
+/// for what a group lost, none of them can be left out with effect: such a group counts for those that, alone, delay it,
+/// and where none does, for all that had begun.
+fn by_removal(ran: &Ran<'_>) -> Vec<BTreeSet<usize>> {
+    let log = ran.log;
+    let without = |group: usize| {
+        let differs = move |other: &Without| {
+            let other = other.log(ran.baseline);
+            other.is_some_and(|other| fate(other, group) != fate(log, group))
+        };
+        (0..ran.without.len()).filter(move |fault| differs(&ran.without[*fault]))
+    };
+    let moved = moved(log, ran.baseline);
+    let mut affected = vec![BTreeSet::new(); log.faults.len()];
+    for (group, at) in moved.iter().enumerate() {
+        let mut causes: Vec<usize> = without(group).collect();
+        if let (true, Some(at)) = (causes.is_empty(), at) {
+            let alone = ran.alone.iter().enumerate();
+            let alone = alone.filter(|(_, other)| fate(other, group) != fate(ran.baseline, group));
+            causes = alone.map(|(fault, _)| fault).collect();
+            if causes.is_empty() {
+                causes = began_before(ran, *at);
+            }
+        }
         for fault in causes {
             affected[fault].insert(group);
         }
     }
-    let impact = |groups: BTreeSet<usize>| GroupImpact {
-        gpus: groups.iter().map(|group| u64::from(log.groups[*group].gpus)).sum(),
-        delay: groups
-            .iter()
-            .map(|group| results[*group].delay)
-            .collect::<Option<Vec<_>>>()
-            .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
-        groups: groups.into_iter().map(GroupId::from_index).collect(),
-    };
-    affected.into_iter().map(impact).collect()
+    affected
 }
 
-/// The faults without which a group ends something otherwise.
-fn removed(ran: &Ran<'_>, group: usize) -> Vec<usize> {
-    let ends = |log: &RunLog| -> Option<Vec<Option<SimTime>>> {
-        Some(log.groups.get(group)?.steps.iter().map(|step| step.end).collect())
-    };
-    let here = ends(ran.log);
-    let without = ran.without.iter().enumerate();
-    without.filter(|(_, other)| ends(other) != here).map(|(fault, _)| fault).collect()
+/// How much later a group ended for a fault: than without it, where that was run and makes a difference to the group.
+fn delay(ran: &Ran<'_>, fault: usize, result: &GroupResult) -> Option<Picoseconds> {
+    let group = result.group.index();
+    let other = ran.without.get(fault).and_then(|without| without.log(ran.baseline));
+    let other = other.filter(|other| fate(other, group) != fate(ran.log, group));
+    let Some(other) = other else { return result.delay };
+    let without = end(other, &other.groups[group])?;
+    Some(Picoseconds(result.end?.0.saturating_sub(without.0)))
 }
 
-/// The faults that a group which none of them hit was affected by, when it first differed at `at`.
-fn causes(ran: &Ran<'_>, group: usize, at: SimTime) -> Vec<usize> {
+/// What becomes of a group: the ends of its steps, and whether it is lost.
+fn fate(log: &RunLog, group: usize) -> Option<(Vec<Option<SimTime>>, bool)> {
+    let group = log.groups.get(group)?;
+    Some((group.steps.iter().map(|step| step.end).collect(), group.lost))
+}
+
+/// Whether some group ended otherwise than without faults and does so without each single one of them, too.
+pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[Without]) -> bool {
+    let is_same = |other: &RunLog, group| fate(other, group) == fate(log, group);
+    let others: Vec<&RunLog> = without.iter().filter_map(|one| one.log(baseline)).collect();
+    let is_enough = |group: usize| {
+        !is_same(baseline, group) && others.iter().all(|other| is_same(other, group))
+    };
+    !others.is_empty() && (0..log.groups.len()).any(is_enough)
+}
+
+/// Faults of this run that mattered by then.
+fn began_before(ran: &Ran<'_>, at: SimTime) -> Vec<usize> {
     let log = ran.log;
     let began = |fault: &usize| {
         let mattered = log.faults[*fault].mattered;
         mattered.is_some_and(|time| time <= at) && !ran.start.events[*fault].from_start
     };
-    let before: Vec<usize> = (0..log.faults.len()).filter(began).collect();
+    (0..log.faults.len()).filter(began).collect()
+}
+
+/// The faults that a group which none of them hit was affected by, when it first differed at `at`.
+fn causes(ran: &Ran<'_>, group: usize, at: SimTime) -> Vec<usize> {
+    let log = ran.log;
+    let before = began_before(ran, at);
     let last = before.iter().filter_map(|fault| log.faults[*fault].mattered).max();
     let latest: Vec<usize> =
         before.into_iter().filter(|fault| log.faults[*fault].mattered == last).collect();

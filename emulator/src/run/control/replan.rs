@@ -81,7 +81,8 @@ pub(crate) struct Replanner<'a> {
     pub(super) groups: Vec<Placed>,
     /// What it would have done while it was gone.
     postponed: Vec<Act>,
-    switches: u64,
+    /// By bundle, how often it was commanded: what one takes does not depend on what others did before.
+    commands: BTreeMap<BundleId, u64>,
     acts: Vec<Act>,
     me: Owner,
 }
@@ -113,7 +114,7 @@ impl<'a> Replanner<'a> {
             knows: Vec::new(),
             held: BTreeMap::new(),
             postponed: Vec::new(),
-            switches: 0,
+            commands: BTreeMap::new(),
             acts: Vec::new(),
             me: Owner::Control(0),
             fabric,
@@ -233,8 +234,12 @@ impl<'a> Replanner<'a> {
         let (least, most) = (transceiver.switch_min.get(), transceiver.switch_max.get());
         let mut lit_at = BTreeMap::new();
         for (bundle, _, to) in &change.bundles {
-            let mut draws = self.seed.stream("switch", self.switches);
-            self.switches += 1;
+            let turn = self.commands.entry(*bundle).or_default();
+            let mut draws = self.seed.stream(
+                "switch",
+                u64::from(bundle.node.0) << 32 | u64::from(bundle.bundle) << 16 | *turn,
+            );
+            *turn += 1;
             let dark = Picoseconds(draws.random_range(least..=most));
             self.at(context, dark_at, Act::Dark(*bundle));
             self.at(context, dark_at + dark, Act::Lit(*bundle, *to));
