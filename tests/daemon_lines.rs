@@ -7,24 +7,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lightloom_control::controller::{
-    Action, Apply, Controller, Event, Note, ReplyTo, Request, Ticket,
-};
+use lightloom_control::controller::{Action, Apply, Controller, Event, Note, ReplyTo, Request};
 use lightloom_control::inventory::{Device as Installed, Inventory};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Asked, TxnResult};
 use lightloom_control::state::{
-    DeviceName, Fabric, Micros, Now, Outcome, Position, Positions, Sharing, Slot,
+    DeviceName, Fabric, Micros, Now, Position, Positions, Sharing, Slot,
 };
 use lightloom_devices::{
     Device, Fault, FaultyLight, GnmiSpec, GnmiSwitch, Line, OpticalSwitch, Output, Port,
     SwitchSpec, Transceiver, TransceiverSpec,
 };
+use lightloom_drivers::Dialect;
 use lightloom_drivers::gnmi::{Gnmi, Settings};
 use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::scpi::Scpi;
+use lightloom_drivers::tender::{Does, Tender};
 use lightloom_drivers::tl1::Tl1;
-use lightloom_drivers::{Dialect, Reached, Session};
 use lightloom_firmware_api::path::Policy;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
@@ -80,32 +79,24 @@ struct End {
     bytes: usize,
 }
 
-/// A controller, one session and one emulated device, under one clock.
-struct Bench<D, E> {
+/// A controller, one device task and one emulated device, under one clock.
+struct Bench<E> {
     controller: Controller,
-    session: Session<D>,
+    tender: Tender,
     device: E,
     truth: fn(&E, SimTime) -> Positions,
     port: Port,
     wire: Wire,
     line: Line,
     now: SimTime,
-    /// Connected, with nothing or one operation on its way.
-    is_up: bool,
-    flight: Option<Ticket>,
-    connect_at: Option<SimTime>,
-    give_up_hello_at: Option<SimTime>,
     events: VecDeque<Event>,
     ended: Vec<TxnResult>,
 }
 
 const NAME: &str = "device";
-/// As in the daemon.
-const BACKOFF: Picoseconds = Picoseconds::from_millis(5);
-const HELLO_WITHIN: Picoseconds = Picoseconds::from_millis(3000);
 
-impl<D: Dialect, E: Device> Bench<D, E> {
-    fn new(
+impl<E: Device> Bench<E> {
+    fn new<D: Dialect + Clone + 'static>(
         sharing: Sharing,
         dialect: D,
         device: E,
@@ -119,112 +110,70 @@ impl<D: Dialect, E: Device> Bench<D, E> {
         let (controller, _) = Controller::start(inventory, Ledger::default(), &clocks(now));
         Self {
             controller,
-            session: Session::new(dialect),
+            tender: Tender::speaking(NAME.into(), dialect, clocks(now).mono),
             device,
             truth,
             port,
             wire: Wire::default(),
             line: Line(0),
             now,
-            is_up: false,
-            flight: None,
-            connect_at: Some(now),
-            give_up_hello_at: None,
             events: VecDeque::new(),
             ended: Vec::new(),
         }
     }
 
-    fn connect(&mut self) {
-        self.connect_at = None;
-        self.give_up_hello_at = Some(self.now + HELLO_WITHIN);
-        self.line = Line(self.line.0 + 1);
-        let mut out = Vec::new();
-        self.device.open(self.now, self.line, self.port, &mut out);
-        let mut sent = Vec::new();
-        self.session.connected(&mut sent);
-        self.talk(sent, out);
-    }
-
-    fn hang_up(&mut self, why: &str) {
-        self.session.closed();
-        self.device.close(self.now, self.line);
-        self.connect_at = Some(self.now + BACKOFF);
-        self.give_up_hello_at = None;
-        if let Some(ticket) = self.flight.take() {
-            self.answer(ticket, Outcome::Unknown(why.into()));
-        }
-        if std::mem::take(&mut self.is_up) {
-            self.events.push_back(Event::Down(NAME.into(), why.into()));
-        }
-    }
-
-    fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
-        self.events.push_back(Event::Reply { device: NAME.into(), ticket, outcome });
-    }
-
-    /// Carries bytes to and fro until nobody has anything to say at this moment.
-    fn talk(&mut self, mut sent: Vec<u8>, mut out: Vec<Output>) {
-        loop {
-            for output in std::mem::take(&mut out) {
-                match output {
-                    Output::Bytes(line, bytes) if line == self.line => {
-                        let bytes = self.wire.carry(&bytes);
-                        let reached = self.session.received(&bytes, &mut sent);
-                        self.reached(reached);
-                    }
-                    Output::Close(line) if line == self.line => self.hang_up("closed"),
-                    Output::Bytes(..) | Output::Close(_) => {}
+    /// Does what the device task says until it says nothing more at this moment.
+    fn act(&mut self, does: Vec<Does>) {
+        let mut does = VecDeque::from(does);
+        while let Some(one) = does.pop_front() {
+            let mut out = Vec::new();
+            match one {
+                Does::Open => {
+                    self.line = Line(self.line.0 + 1);
+                    self.device.open(self.now, self.line, self.port, &mut out);
                 }
+                Does::Close => self.device.close(self.now, self.line),
+                Does::Send(bytes) => {
+                    let bytes = self.wire.carry(&bytes);
+                    self.device.on_bytes(self.now, self.line, &bytes, &mut out);
+                }
+                Does::Event(event) => self.events.push_back(*event),
+                Does::Identity(_) | Does::Account(_) => {}
             }
-            if sent.is_empty() || self.connect_at.is_some() {
-                return;
-            }
-            let bytes = self.wire.carry(&std::mem::take(&mut sent));
-            self.device.on_bytes(self.now, self.line, &bytes, &mut out);
+            does.extend(self.hear(out));
         }
     }
 
-    fn reached(&mut self, reached: Option<Reached>) {
-        match reached {
-            Some(Reached::Ready(_)) => {
-                self.is_up = true;
-                self.give_up_hello_at = None;
-                self.events.push_back(Event::Up(NAME.into()));
-            }
-            Some(Reached::Ended(outcome)) => {
-                let is_unknown = matches!(outcome, Outcome::Unknown(_));
-                if let Some(ticket) = self.flight.take() {
-                    self.answer(ticket, outcome);
+    /// What the device task does about what the device sends.
+    fn hear(&mut self, out: Vec<Output>) -> Vec<Does> {
+        let (now, mut does) = (clocks(self.now).mono, Vec::new());
+        for output in out {
+            match output {
+                Output::Bytes(line, bytes) if line == self.line => {
+                    let bytes = self.wire.carry(&bytes);
+                    self.tender.received(now, &bytes, &mut does);
                 }
-                if is_unknown {
-                    self.hang_up("unknown");
+                Output::Close(line) if line == self.line => {
+                    self.tender.broke(now, "closed".into(), &mut does);
                 }
+                Output::Bytes(..) | Output::Close(_) => {}
             }
-            Some(Reached::Lost(why)) => self.hang_up(&why),
-            None => {}
         }
+        does
     }
 
     fn handle(&mut self, event: Event) {
         for action in self.controller.handle(&clocks(self.now), event) {
             match action {
-                Action::Send(_, ticket, _) if !self.is_up => {
-                    self.answer(ticket, Outcome::Unknown("not connected".into()));
-                }
                 Action::Send(_, ticket, op) => {
-                    let mut sent = Vec::new();
-                    match self.session.start(&op, &mut sent) {
-                        Some(outcome) => self.answer(ticket, outcome),
-                        None => self.flight = Some(ticket),
-                    }
-                    self.talk(sent, Vec::new());
+                    let mut does = Vec::new();
+                    self.tender.run(clocks(self.now).mono, ticket, &op, &mut does);
+                    self.act(does);
                 }
                 Action::Abandon(_, ticket) => {
-                    if self.flight == Some(ticket) {
-                        self.flight = None;
-                        self.hang_up("no answer in time");
-                    }
+                    let mut does = Vec::new();
+                    self.tender.abandon(clocks(self.now).mono, ticket, &mut does);
+                    self.act(does);
                 }
                 Action::Note(Note::Ended(_, result)) => self.note_end(result),
                 Action::Append(_) | Action::Answer(..) | Action::Reported(_) | Action::Note(_) => {}
@@ -250,21 +199,17 @@ impl<D: Dialect, E: Device> Bench<D, E> {
             }
             let now = clocks(self.now);
             let deadline = self.controller.deadline(&now).map(|at| SimTime(at.0 * 1_000_000));
-            let times =
-                [self.device.next_wakeup(), deadline, self.connect_at, self.give_up_hello_at];
+            let tender = self.tender.deadline().map(|at| SimTime(at.0 * 1_000_000));
+            let times = [self.device.next_wakeup(), deadline, tender];
             let Some(next) = times.into_iter().flatten().min().filter(|at| *at <= end) else {
                 break;
             };
             self.now = self.now.max(next);
             let mut out = Vec::new();
             self.device.on_time(self.now, &mut out);
-            self.talk(Vec::new(), out);
-            if self.connect_at.is_some_and(|at| at <= self.now) {
-                self.connect();
-            }
-            if self.give_up_hello_at.is_some_and(|at| at <= self.now) {
-                self.hang_up("no answer to hello in time");
-            }
+            let mut does = self.hear(out);
+            self.tender.on_time(clocks(self.now).mono, &mut does);
+            self.act(does);
             if deadline.is_some_and(|at| at <= self.now) {
                 self.handle(Event::Tick);
             }
@@ -323,7 +268,7 @@ fn clocks(now: SimTime) -> Now {
 
 /// A change whose first command the switch defers until its session was given up. Whatever becomes of the
 /// change: how it ended, and whether the light stayed as the ledger says from then on.
-fn late_command<D: Dialect>(
+fn late_command<D: Dialect + Clone + 'static>(
     dialect: D,
     port: Port,
     attempts: u32,
@@ -337,10 +282,10 @@ fn late_command<D: Dialect>(
     installed.limits.attempts_max = attempts;
     inventory.devices.insert(NAME.into(), installed);
     bench.controller = Controller::start(inventory, Ledger::default(), &clocks(bench.now)).0;
-    let within = |bench: &Bench<D, OpticalSwitch>, ms| bench.now + Picoseconds::from_millis(ms);
+    let within = |bench: &Bench<OpticalSwitch>, ms| bench.now + Picoseconds::from_millis(ms);
     let name = DeviceName::from(NAME);
     let is_read =
-        |bench: &Bench<D, OpticalSwitch>| bench.controller.devices()[&name].observed.is_some();
+        |bench: &Bench<OpticalSwitch>| bench.controller.devices()[&name].observed.is_some();
     bench.run_until(within(&bench, 30_000), is_read);
     bench.ask(Request::Adopt(vec![name.clone()]));
     let deferred = Fault::Defer(Picoseconds::from_millis(3_000));
@@ -378,21 +323,12 @@ fn a_command_that_is_carried_out_after_its_session_was_given_up_undoes_no_change
 }
 
 /// Each damage to each byte of the change that `bench` makes.
-fn every_byte<D: Dialect, E: Device>(
-    name: &str,
-    goal: &Positions,
-    bench: impl Fn() -> Bench<D, E>,
-) {
+fn every_byte<E: Device>(name: &str, goal: &Positions, bench: impl Fn() -> Bench<E>) {
     each_of(1, name, goal, bench);
 }
 
 /// Each damage to one in `step` bytes.
-fn each_of<D: Dialect, E: Device>(
-    step: usize,
-    name: &str,
-    goal: &Positions,
-    bench: impl Fn() -> Bench<D, E>,
-) {
+fn each_of<E: Device>(step: usize, name: &str, goal: &Positions, bench: impl Fn() -> Bench<E>) {
     let usual = bench().change(goal, None);
     assert_eq!(usual.result, Some(TxnResult::Committed));
     let mut ends = BTreeMap::<String, u32>::new();

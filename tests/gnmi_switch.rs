@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use lightloom_control::state::{DeviceName, Op, Outcome, Position, Slot, Txn};
 use lightloom_control::state::{Move, Neighbours};
-use lightloom_daemon::driver::Driver;
-use lightloom_daemon::driver::stream::{Address, StreamDriver};
+use lightloom_daemon::driver::alone::Alone;
+use lightloom_daemon::driver::stream::Address;
 use lightloom_drivers::gnmi::{Gnmi, Settings};
 use rig::{Modules, Rig};
 
@@ -31,10 +31,10 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn driver(at: &str) -> StreamDriver<Gnmi> {
+fn driver(at: &str) -> Alone {
     let settings =
         Settings { authority: at.into(), power_monitor: true, groups: None, model_version: None };
-    StreamDriver::new(Address::Tcp(at.into()), Gnmi::new(settings))
+    Alone::speaking(Address::Tcp(at.into()), Gnmi::new(settings))
 }
 
 fn moves(ports: u32) -> Vec<Move> {

@@ -21,10 +21,10 @@ use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
 use crate::config::{self, Chances, Config, DriverFile, Named, PathPolicy, Tl1File};
-use crate::driver::Driver;
+use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
 use crate::driver::linux::Linux;
-use crate::driver::stream::{Address, StreamDriver};
+use crate::driver::stream::Address;
 use crate::file_storage::FileStorage;
 use crate::hooks::Hooks;
 use crate::journal::{Journal, Storage, read_all};
@@ -296,7 +296,7 @@ fn open_audit(config: &Config) -> anyhow::Result<Audit> {
     Ok(Audit::new(journal))
 }
 
-fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Box<dyn Driver>>> {
+fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {
     let mut drivers = BTreeMap::new();
     for (index, (name, (file, chances))) in config.drivers.iter().enumerate() {
         let driver = driver(config, name, file).with_context(|| format!("device {name}"))?;
@@ -305,9 +305,13 @@ fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Box<dyn Drive
     Ok(drivers)
 }
 
-fn with_chaos(driver: Box<dyn Driver>, chances: Option<Chances>, index: u64) -> Box<dyn Driver> {
+fn with_chaos(driver: Endpoint, chances: Option<Chances>, index: u64) -> Endpoint {
     match chances {
-        Some(chances) => Box::new(Chaos::new(driver, chances, Seed(0).stream("chaos", index))),
+        Some(chances) => {
+            let draws = Seed(0).stream("chaos", index);
+            let conversation = Box::new(Chaos::new(driver.conversation, chances, draws));
+            Endpoint { conversation, ..driver }
+        }
         None => driver,
     }
 }
@@ -320,11 +324,7 @@ fn claimant(config: &Config) -> String {
     format!("lightloomd@{}:{}", host.trim(), folder.display()).replace(' ', "_")
 }
 
-fn driver(
-    config: &Config,
-    name: &DeviceName,
-    file: &DriverFile,
-) -> anyhow::Result<Box<dyn Driver>> {
+fn driver(config: &Config, name: &DeviceName, file: &DriverFile) -> anyhow::Result<Endpoint> {
     let ports = config.ports.get(name).copied();
     Ok(match file {
         DriverFile::Ocstrx(line) => {
@@ -336,7 +336,7 @@ fn driver(
             let path = line.serial.clone();
             let address = Address::Serial { path, bits_per_second: line.bits_per_second };
             let dialect = OcsTrx::new(policy, fresh_sequence()).called(name.as_str());
-            Box::new(StreamDriver::new(address, dialect))
+            Endpoint::speaking(address, dialect)
         }
         DriverFile::Scpi(file) => {
             let address = match (&file.tcp, &file.serial) {
@@ -346,25 +346,25 @@ fn driver(
                 }
                 _ => bail!("scpi: give either `tcp` or `serial`"),
             };
-            Box::new(StreamDriver::new(address, Scpi::new(file.power_monitor).wired_as(ports)))
+            Endpoint::speaking(address, Scpi::new(file.power_monitor).wired_as(ports))
         }
         DriverFile::Tl1(file) => {
             let password = tl1_password(file)?;
             let dialect = Tl1::new(&file.user, &password, file.power_monitor).wired_as(ports);
-            Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), dialect))
+            Endpoint::speaking(Address::Tcp(file.tcp.clone()), dialect)
         }
         DriverFile::Sonic(file) => {
             let password = file.password_file.as_deref().map(secret).transpose()?;
             let read = if file.read_config { ReadFrom::Config } else { ReadFrom::State };
             let life = Clock::new().now().wall_ms;
             let dialect = Sonic::new(read, password).claiming(&claimant(config), life);
-            Box::new(StreamDriver::new(Address::Tcp(file.tcp.clone()), dialect))
+            Endpoint::speaking(Address::Tcp(file.tcp.clone()), dialect)
         }
         DriverFile::Gnmi(file) => {
             let dialect = Gnmi::new(gnmi::settings(file)?).wired_as(ports);
-            Box::new(StreamDriver::new(gnmi::address(file)?, dialect))
+            Endpoint::speaking(gnmi::address(file)?, dialect)
         }
-        DriverFile::Linux(file) => Box::new(Linux::new(file.clone())),
+        DriverFile::Linux(file) => Endpoint::local(Linux::new(file.clone())),
     })
 }
 

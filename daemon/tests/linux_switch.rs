@@ -9,7 +9,8 @@ use std::process::Command;
 
 use lightloom_control::state::{Move, Neighbours, Op, Outcome, Position, Slot, Txn, at};
 use lightloom_daemon::config::linux::LinuxFile;
-use lightloom_daemon::driver::Driver;
+use lightloom_daemon::driver::Endpoint;
+use lightloom_daemon::driver::alone::Alone;
 use lightloom_daemon::driver::linux::Linux;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -45,28 +46,32 @@ fn random_plans_are_in_the_kernel_as_ip_and_tc_see_it() {
 #[ignore = "runs inside a namespace that the other test makes"]
 fn inside() {
     assert!(std::env::var_os(INSIDE).is_some(), "run the other test");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         foreign_objects();
         let before =
             (ip(&["nexthop", "show", "protocol", "11"]), ip(&["route", "show", "10.99.0.0/16"]));
         let file = linux_file();
-        let mut driver = Linux::new(file.clone());
-        let connected = driver.connect().await;
+        let mut first = driver(file.clone());
+        let connected = first.connect().await;
         assert!(connected.is_ok(), "{connected:?}, {}", run("ip", &["link"]));
         check_standing(&file);
-        random_plans(&mut driver, 300).await;
+        random_plans(&mut first, 300).await;
         rates(&file);
         let after =
             (ip(&["nexthop", "show", "protocol", "11"]), ip(&["route", "show", "10.99.0.0/16"]));
         assert_eq!(before, after, "foreign objects were touched");
         // Connecting again moves no traffic.
         let standing = groups();
-        let mut again = Linux::new(file.clone());
+        let mut again = driver(file.clone());
         again.connect().await.unwrap();
         assert_eq!(standing, groups());
         refuses_foreign_ids(&file).await;
     });
+}
+
+fn driver(file: LinuxFile) -> Alone {
+    Alone::new(Endpoint::local(Linux::new(file)))
 }
 
 fn linux_file() -> LinuxFile {
@@ -173,7 +178,7 @@ fn check_standing(file: &LinuxFile) {
     }
 }
 
-async fn random_plans(driver: &mut Linux, plans: u32) {
+async fn random_plans(driver: &mut Alone, plans: u32) {
     let file = linux_file();
     let mut rng = Seed(1).stream("linux", 0);
     let mut stands: BTreeMap<u16, Position> = (0..8).map(|slot| (slot, Position(1))).collect();
@@ -230,6 +235,6 @@ fn rates(file: &LinuxFile) {
 async fn refuses_foreign_ids(file: &LinuxFile) {
     let mut file = file.clone();
     file.first_id = 60;
-    let refused = Linux::new(file).connect().await;
+    let refused = driver(file).connect().await;
     assert!(refused.as_ref().is_err_and(|why| why.contains("nexthop 77")), "{refused:?}");
 }

@@ -21,8 +21,8 @@ use lightloom_control::mover::{Limits, Mover, Next, StepEnd};
 use lightloom_control::state::{
     Micros, Move, Neighbours, Observation, Op, Outcome, Position, Positions, Sharing, Slot, Txn, at,
 };
-use lightloom_daemon::driver::Driver;
-use lightloom_daemon::driver::stream::{Address, StreamDriver};
+use lightloom_daemon::driver::alone::Alone;
+use lightloom_daemon::driver::stream::Address;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
 use redis_server::Redis;
 
@@ -145,14 +145,14 @@ fn look(raw: &mut Raw, since: &mut BTreeMap<String, Instant>, kind: Kind) {
     }
 }
 
-async fn driver(redis: &Redis) -> StreamDriver<Sonic> {
+async fn driver(redis: &Redis) -> Alone {
     let address = Address::Tcp(redis.address.clone());
-    let mut driver = StreamDriver::new(address, Sonic::new(ReadFrom::State, None));
+    let mut driver = Alone::speaking(address, Sonic::new(ReadFrom::State, None));
     assert_eq!(driver.connect().await, Ok("SONiC database".into()));
     driver
 }
 
-async fn read(driver: &mut StreamDriver<Sonic>) -> Observation {
+async fn read(driver: &mut Alone) -> Observation {
     match driver.run(&Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual }).await {
         Outcome::Done(Some(seen)) => seen,
         other => panic!("{other:?}"),
@@ -160,7 +160,7 @@ async fn read(driver: &mut StreamDriver<Sonic>) -> Observation {
 }
 
 /// Brings the switch there as a change does: arm, then one step with its read-backs.
-async fn bring(driver: &mut StreamDriver<Sonic>, goal: &[(u32, u32)], within_ms: u64) -> StepEnd {
+async fn bring(driver: &mut Alone, goal: &[(u32, u32)], within_ms: u64) -> StepEnd {
     let goal: Positions = goal.iter().map(|&(slot, to)| (Slot(slot), Position(to))).collect();
     let before = match driver.run(&Op::Arm { txn: Txn(1), want: goal.clone() }).await {
         Outcome::Done(Some(seen)) => seen,

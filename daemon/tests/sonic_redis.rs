@@ -12,26 +12,26 @@ use std::net::TcpStream;
 
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Move, Neighbours, Op, Outcome, Position, Positions, Slot, Txn};
-use lightloom_daemon::driver::Driver;
-use lightloom_daemon::driver::stream::{Address, StreamDriver};
+use lightloom_daemon::driver::alone::Alone;
+use lightloom_daemon::driver::stream::Address;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
 use redis_server::Redis;
 
 const CIRCUITS: u32 = 320;
 
-fn driver(redis: &Redis, password: Option<&str>) -> StreamDriver<Sonic> {
+fn driver(redis: &Redis, password: Option<&str>) -> Alone {
     let dialect = Sonic::new(ReadFrom::Config, password.map(str::to_owned));
-    StreamDriver::new(Address::Tcp(redis.address.clone()), dialect)
+    Alone::speaking(Address::Tcp(redis.address.clone()), dialect)
 }
 
-async fn positions(driver: &mut StreamDriver<Sonic>) -> Positions {
+async fn positions(driver: &mut Alone) -> Positions {
     match driver.run(&Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual }).await {
         Outcome::Done(Some(seen)) => seen.positions,
         other => panic!("{other:?}"),
     }
 }
 
-async fn switch(driver: &mut StreamDriver<Sonic>, moves: Vec<Move>) -> Outcome {
+async fn switch(driver: &mut Alone, moves: Vec<Move>) -> Outcome {
     driver.run(&Op::Switch { txn: Txn(1), moves }).await
 }
 
@@ -69,7 +69,7 @@ async fn only_the_session_that_holds_the_claim_changes_circuits() {
     let Some(redis) = Redis::start(&[]) else { return };
     let claiming = |owner: &str| {
         let dialect = Sonic::new(ReadFrom::Config, None).claiming(owner, 7);
-        StreamDriver::new(Address::Tcp(redis.address.clone()), dialect)
+        Alone::speaking(Address::Tcp(redis.address.clone()), dialect)
     };
     let lit = |slot| Move { slot: Slot(slot), from: Position(0), to: Position(slot + CIRCUITS) };
     let (mut one, mut other) = (claiming("lightloomd@one"), claiming("lightloomd@other"));
@@ -101,7 +101,7 @@ async fn a_transaction_that_arrives_after_its_session_was_given_up_changes_nothi
     let Some(redis) = Redis::start(&[]) else { return };
     let claiming = || {
         let dialect = Sonic::new(ReadFrom::Config, None).claiming("lightloomd@one", 7);
-        StreamDriver::new(Address::Tcp(redis.address.clone()), dialect)
+        Alone::speaking(Address::Tcp(redis.address.clone()), dialect)
     };
     let mut first = claiming();
     assert!(first.connect().await.is_ok());

@@ -5,7 +5,7 @@
 //! ```text
 //!                    ┌ daemon.rs ──── Control, Journal ── disk.rs
 //!   emulator ─fault─▶│ world.rs       ▲ events   │ actions
-//!            ◀─light─│   line.rs ── Tender<OcsTrx> ══ serial line ══ Rack of transceivers
+//!            ◀─light─│   line.rs ── Tender ══ serial line ══════ Rack of transceivers
 //!                    └ cost.rs: what the daemon's own processor is assumed to take
 //! ```
 //!

@@ -2,7 +2,6 @@
 //! One serial line: bytes take their time, ten bits each, and follow each other.
 
 use lightloom_devices::{Line, Slot as RackSlot};
-use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::tender::Tender;
 use lightloom_fabric::khop::Path;
 use lightloom_units::id::BundleId;
@@ -15,7 +14,7 @@ const BITS: u64 = 10;
 pub(crate) struct Module {
     pub(crate) bundle: BundleId,
     pub(crate) slot: RackSlot,
-    pub(crate) tender: Tender<OcsTrx>,
+    pub(crate) tender: Tender,
     /// Counts connections: what was on its way on an older one is lost.
     pub(crate) line: Line,
     to_free: SimTime,
@@ -28,7 +27,7 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    pub(crate) fn new(bundle: BundleId, slot: RackSlot, tender: Tender<OcsTrx>) -> Self {
+    pub(crate) fn new(bundle: BundleId, slot: RackSlot, tender: Tender) -> Self {
         Self {
             bundle,
             slot,

@@ -297,6 +297,7 @@ impl World {
                     let at = self.modules[index].sends(self.now, bytes.len(), rate);
                     self.at(at, What::ToModule(line, bytes));
                 }
+                Does::Identity(_) | Does::Account(_) => {}
                 Does::Event(event) => {
                     if self.is_watched && is_sign(&event) {
                         self.happened.push((self.now, Happened::Noticed));
@@ -514,11 +515,11 @@ fn is_sign(event: &Event) -> bool {
     }
 }
 
-fn tender(bundle: BundleId, index: usize, now: SimTime, life: u64) -> Tender<OcsTrx> {
+fn tender(bundle: BundleId, index: usize, now: SimTime, life: u64) -> Tender {
     let name = DeviceName::from(bundle.to_string().as_str());
     let sequence = (index as u64 * 257 + life * 4_099) as u16;
     let dialect = OcsTrx::new(Policy::Hot, sequence).called(name.as_str());
     // Tasks start one after the other.
     let begins = mono(now) + Micros(20 * index as u64);
-    Tender::new(name, dialect, begins)
+    Tender::speaking(name, dialect, begins)
 }

@@ -10,6 +10,7 @@
 //! stream it does not own, so tests drive it byte by byte and the daemon drives it over sockets and serial
 //! lines. To add a protocol: a file with its `Dialect`, and its line in the daemon's `start.rs`.
 
+pub mod conversation;
 #[cfg(feature = "gnmi")]
 pub mod gnmi;
 pub mod module;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeps one device connected, hands it operations one at a time, says what becomes of them: the device task of the
-//! daemon without its sockets. Bytes, commands and the time in; bytes and events out.
+//! daemon without its sockets, and of the virtual twin. Bytes, commands and the time in; bytes and events out.
 //!
 //! ```text
-//!   waiting ──due──▶ greeting ──Ready──▶ idle ⇄ busy
+//!   waiting ──due──▶ greeting ──Ready──▶ idle ⇄ busy with an operation, looking at a transceiver's account
 //!      ▲                │ no answer        │ lost, unknown, abandoned
 //!      └────────────────┴──────────────────┘  (the wait doubles while no hello is answered)
 //! ```
@@ -12,12 +12,18 @@ use lightloom_control::controller::{Event, Ticket};
 use lightloom_control::mover::RECONNECT;
 use lightloom_control::state::{DeviceName, Micros, Op, Outcome};
 
-use crate::{Dialect, Reached, Session};
+use crate::conversation::Conversation;
+use crate::module::Module;
+use crate::{Reached, Session};
 
 /// How long a connection and a hello may take.
 pub const CONNECT_WITHIN: Micros = Micros::from_secs(3);
 /// The longest wait between two tries to connect.
 pub const BACKOFF_MAX: Micros = Micros::from_secs(10);
+/// How long a transceiver may take for its account of itself.
+pub const LOOK_WITHIN: Micros = Micros::from_secs(1);
+/// So many questions about a device wait for an operation of it.
+const ASKED_MAX: usize = 8;
 
 /// What is to be done for a tender.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +34,21 @@ pub enum Does {
     Close,
     /// Send these bytes.
     Send(Vec<u8>),
+    /// Who the device says it is.
+    Identity(String),
     /// Hand this to the controller.
     Event(Box<Event>),
+    /// A transceiver's own account of itself, to the one that has waited longest for it.
+    Account(Box<Result<Module, Outcome>>),
+}
+
+/// Why it cannot be said what operations would send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPreview {
+    /// They cannot be asked of this device at all.
+    Refused(String),
+    /// It is not known now.
+    NotNow(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,23 +57,35 @@ enum State {
     Greeting(Micros),
     Idle,
     Busy(Ticket),
+    /// Until then, and what comes after it.
+    Looking(Micros, Option<(Ticket, Op)>),
 }
 
 /// One device, tended.
-#[derive(Debug)]
-pub struct Tender<D> {
+pub struct Tender {
     name: DeviceName,
-    session: Session<D>,
+    conversation: Box<dyn Conversation>,
     state: State,
     backoff: Micros,
     reported: Option<String>,
+    /// So many wait for the account.
+    asked: usize,
 }
 
-impl<D: Dialect> Tender<D> {
+impl Tender {
     /// Connects at `now`.
-    pub fn new(name: DeviceName, dialect: D, now: Micros) -> Self {
-        let (session, state) = (Session::new(dialect), State::Waiting(now));
-        Self { name, session, state, backoff: RECONNECT, reported: None }
+    pub fn new(name: DeviceName, conversation: Box<dyn Conversation>, now: Micros) -> Self {
+        let state = State::Waiting(now);
+        Self { name, conversation, state, backoff: RECONNECT, reported: None, asked: 0 }
+    }
+
+    /// The same over a byte stream.
+    pub fn speaking<D: crate::Dialect + Clone + 'static>(
+        name: DeviceName,
+        dialect: D,
+        now: Micros,
+    ) -> Self {
+        Self::new(name, Box::new(Session::new(dialect)), now)
     }
 
     /// The device.
@@ -62,10 +93,20 @@ impl<D: Dialect> Tender<D> {
         &self.name
     }
 
+    /// Messages that made no sense, so far.
+    pub fn noise(&self) -> u64 {
+        self.conversation.noise()
+    }
+
+    /// Connected, and asked nothing.
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
     /// When [`Tender::on_time`] is to be called.
     pub fn deadline(&self) -> Option<Micros> {
         match self.state {
-            State::Waiting(at) | State::Greeting(at) => Some(at),
+            State::Waiting(at) | State::Greeting(at) | State::Looking(at, _) => Some(at),
             State::Idle | State::Busy(_) => None,
         }
     }
@@ -75,12 +116,17 @@ impl<D: Dialect> Tender<D> {
         match self.state {
             State::Waiting(at) if at <= now => {
                 let mut bytes = Vec::new();
-                self.session.connected(&mut bytes);
                 self.state = State::Greeting(now + CONNECT_WITHIN);
-                out.extend([Does::Open, Does::Send(bytes)]);
+                out.push(Does::Open);
+                let reached = self.conversation.connected(&mut bytes);
+                send(bytes, out);
+                self.reached(now, reached, out);
             }
             State::Greeting(at) if at <= now => {
                 self.lost(now, "no answer to hello in time".into(), out);
+            }
+            State::Looking(at, _) if at <= now => {
+                self.looked(now, Err(Outcome::Unknown("no answer in time".into())), out);
             }
             _ => {}
         }
@@ -88,14 +134,15 @@ impl<D: Dialect> Tender<D> {
 
     /// The controller asks for an operation.
     pub fn run(&mut self, now: Micros, ticket: Ticket, op: &Op, out: &mut Vec<Does>) {
-        match self.state {
+        match &mut self.state {
             State::Waiting(_) | State::Greeting(_) => {
                 out.push(self.reply(ticket, Outcome::Unknown("not connected".into())));
             }
             State::Busy(_) => {}
+            State::Looking(_, next) => *next = Some((ticket, op.clone())),
             State::Idle => {
                 let mut bytes = Vec::new();
-                match self.session.start(op, &mut bytes) {
+                match self.conversation.start(op, &mut bytes) {
                     Some(outcome) => self.ended(now, ticket, outcome, out),
                     None => self.state = State::Busy(ticket),
                 }
@@ -104,11 +151,46 @@ impl<D: Dialect> Tender<D> {
         }
     }
 
-    /// Nobody waits for this any more.
+    /// The controller waits for this no more: the connection starts afresh.
     pub fn abandon(&mut self, now: Micros, ticket: Ticket, out: &mut Vec<Does>) {
-        if self.state == State::Busy(ticket) {
-            self.state = State::Idle;
-            self.lost(now, "no answer in time".into(), out);
+        let late = || "no answer in time".to_owned();
+        match &self.state {
+            State::Busy(busy) if *busy == ticket => self.lost(now, late(), out),
+            State::Looking(_, Some((next, _))) if *next == ticket => self.lost(now, late(), out),
+            _ => {}
+        }
+    }
+
+    /// A transceiver's own account of itself is asked for: [`Does::Account`] brings it.
+    ///
+    /// # Errors
+    /// Why there will be none.
+    pub fn look(&mut self, now: Micros, out: &mut Vec<Does>) -> Result<(), Outcome> {
+        match self.state {
+            State::Waiting(_) | State::Greeting(_) => {
+                return Err(Outcome::Unknown("not connected".into()));
+            }
+            _ if self.asked >= ASKED_MAX => {
+                let busy = "busy with an operation: ask again in a moment";
+                return Err(Outcome::Refused(busy.into()));
+            }
+            _ => self.asked += 1,
+        }
+        self.go_on(now, out);
+        Ok(())
+    }
+
+    /// The bytes that operations would send one after the other. Nothing is sent.
+    ///
+    /// # Errors
+    /// Why that cannot be said, or not now.
+    pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
+        match self.state {
+            State::Waiting(_) | State::Greeting(_) => {
+                Err(NoPreview::NotNow("not connected".into()))
+            }
+            State::Busy(_) => Err(NoPreview::NotNow("busy with an operation".into())),
+            _ => self.conversation.preview(ops).map_err(NoPreview::Refused),
         }
     }
 
@@ -118,16 +200,40 @@ impl<D: Dialect> Tender<D> {
             return;
         }
         let mut bytes = Vec::new();
-        let reached = self.session.received(input, &mut bytes);
+        let reached = self.conversation.received(input, &mut bytes);
         send(bytes, out);
-        match (reached, self.state.clone()) {
-            (Some(Reached::Ready(_)), _) => self.ready(out),
-            (Some(Reached::Ended(outcome)), State::Busy(ticket)) => {
+        self.reached(now, reached, out);
+    }
+
+    /// The connection broke, or could not be opened.
+    pub fn broke(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
+        if !matches!(self.state, State::Waiting(_)) {
+            self.reached(now, Some(Reached::Lost(why)), out);
+        }
+    }
+
+    fn reached(&mut self, now: Micros, reached: Option<Reached>, out: &mut Vec<Does>) {
+        match (reached, &self.state) {
+            (Some(Reached::Ready(identity)), _) => self.ready(identity, out),
+            (Some(Reached::Ended(outcome)), &State::Busy(ticket)) => {
                 self.ended(now, ticket, outcome, out);
             }
-            (Some(Reached::Ended(outcome)), _) => self.lost(now, format!("{outcome:?}"), out),
-            (Some(Reached::Lost(why)), State::Busy(ticket)) => {
+            (Some(Reached::Ended(Outcome::Done(_))), State::Looking(..)) => {
+                let module = self.conversation.module();
+                let senseless = || Outcome::Failed("its registers make no sense".into());
+                self.looked(now, module.ok_or_else(senseless), out);
+            }
+            (Some(Reached::Ended(outcome)), State::Looking(..)) => {
+                self.looked(now, Err(outcome), out);
+            }
+            (Some(Reached::Ended(outcome)), _) => {
+                self.lost(now, format!("{outcome:?} before it said who it is"), out);
+            }
+            (Some(Reached::Lost(why)), &State::Busy(ticket)) => {
                 self.ended(now, ticket, Outcome::Unknown(why), out);
+            }
+            (Some(Reached::Lost(why)), State::Looking(..)) => {
+                self.looked(now, Err(Outcome::Unknown(why)), out);
             }
             (Some(Reached::Lost(why)), _) => self.lost(now, why, out),
             (None, State::Idle) => self.report(out),
@@ -135,34 +241,75 @@ impl<D: Dialect> Tender<D> {
         }
     }
 
-    fn ready(&mut self, out: &mut Vec<Does>) {
+    fn ready(&mut self, identity: String, out: &mut Vec<Does>) {
         (self.state, self.backoff, self.reported) = (State::Idle, RECONNECT, None);
+        out.push(Does::Identity(identity));
         self.report(out);
-        if let Some(promise) = self.session.dialect().promise() {
+        if let Some(promise) = self.conversation.promise() {
             out.push(event(Event::Promised(self.name.clone(), promise)));
         }
         out.push(event(Event::Up(self.name.clone())));
     }
 
     fn ended(&mut self, now: Micros, ticket: Ticket, outcome: Outcome, out: &mut Vec<Does>) {
-        let lost = match &outcome {
-            Outcome::Unknown(why) => Some(why.clone()),
-            _ => None,
-        };
+        let lost = why_lost(&outcome);
         self.report(out);
         self.state = State::Idle;
         out.push(self.reply(ticket, outcome));
-        if let Some(why) = lost {
-            self.lost(now, why, out);
+        match lost {
+            Some(why) => self.lost(now, why, out),
+            None => self.go_on(now, out),
         }
+    }
+
+    fn looked(&mut self, now: Micros, account: Result<Module, Outcome>, out: &mut Vec<Does>) {
+        let lost = account.as_ref().err().and_then(why_lost);
+        let next = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Looking(_, next) => next,
+            _ => None,
+        };
+        self.report(out);
+        out.push(event(Event::Occupied(self.name.clone(), false)));
+        self.asked = self.asked.saturating_sub(1);
+        out.push(Does::Account(Box::new(account)));
+        match (lost, next) {
+            (Some(why), next) => {
+                let reply = |(ticket, _)| self.reply(ticket, Outcome::Unknown(why.clone()));
+                out.extend(next.map(reply));
+                self.lost(now, why, out);
+            }
+            (None, Some((ticket, op))) => self.run(now, ticket, &op, out),
+            (None, None) => self.go_on(now, out),
+        }
+    }
+
+    /// Nothing is under way: the next question about the device is asked.
+    fn go_on(&mut self, now: Micros, out: &mut Vec<Does>) {
+        if self.state != State::Idle || self.asked == 0 {
+            return;
+        }
+        out.push(event(Event::Occupied(self.name.clone(), true)));
+        let mut bytes = Vec::new();
+        match self.conversation.look(&mut bytes) {
+            Ok(()) => self.state = State::Looking(now + LOOK_WITHIN, None),
+            Err(outcome) => self.looked(now, Err(outcome), out),
+        }
+        send(bytes, out);
     }
 
     /// The connection is over, or none came about: the same reason is reported once.
     fn lost(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
-        let was_up = matches!(self.state, State::Idle | State::Busy(_));
-        self.session.closed();
+        let was = std::mem::replace(&mut self.state, State::Waiting(now + self.backoff));
+        let was_up = !matches!(was, State::Waiting(_) | State::Greeting(_));
+        if matches!(was, State::Looking(..)) {
+            out.push(event(Event::Occupied(self.name.clone(), false)));
+        }
+        for _ in 0..std::mem::take(&mut self.asked) {
+            let gone = Outcome::Unknown("the connection was lost".into());
+            out.push(Does::Account(Box::new(Err(gone))));
+        }
+        self.conversation.closed();
         out.push(Does::Close);
-        self.state = State::Waiting(now + self.backoff);
         self.backoff = (self.backoff + self.backoff).min(BACKOFF_MAX);
         if was_up || self.reported.as_ref() != Some(&why) {
             self.reported = (!was_up).then(|| why.clone());
@@ -173,14 +320,22 @@ impl<D: Dialect> Tender<D> {
     /// Hands on what the device reported unasked.
     fn report(&mut self, out: &mut Vec<Does>) {
         let name = &self.name;
-        let foreign = self.session.foreign().into_iter();
+        let foreign = self.conversation.foreign().into_iter();
         out.extend(foreign.map(|what| event(Event::Foreign(name.clone(), what))));
-        let signals = self.session.signals().into_iter();
+        let signals = self.conversation.signals().into_iter();
         out.extend(signals.map(|signal| event(Event::Signalled(name.clone(), signal))));
     }
 
     fn reply(&self, ticket: Ticket, outcome: Outcome) -> Does {
         event(Event::Reply { device: self.name.clone(), ticket, outcome })
+    }
+}
+
+/// Why the connection is of no use after this outcome; `None` if it is.
+fn why_lost(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Unknown(why) => Some(why.clone()),
+        _ => None,
     }
 }
 

@@ -1,81 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A driver that fails any operation with any probability, around another driver. Seeded: the same
+//! A conversation that fails any operation with any probability, around another one. Seeded: the same
 //! seed fails the same operations.
 
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-use super::{Boxed, Driver, Idle};
 use crate::config::Chances;
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
+use lightloom_drivers::Reached;
+use lightloom_drivers::conversation::Conversation;
 use lightloom_drivers::module::Module;
 
-/// The driver.
+/// The conversation.
 pub struct Chaos {
-    inner: Box<dyn Driver>,
+    inner: Box<dyn Conversation>,
     chances: Chances,
     rng: Stream,
+    /// Whether the operation under way moves light; `None` if there is none.
+    moves: Option<bool>,
 }
 
 impl Chaos {
     /// Fails the operations of `inner`.
     #[must_use]
-    pub fn new(inner: Box<dyn Driver>, chances: Chances, rng: Stream) -> Self {
-        Self { inner, chances, rng }
+    pub fn new(inner: Box<dyn Conversation>, chances: Chances, rng: Stream) -> Self {
+        Self { inner, chances, rng, moves: None }
     }
 
-    fn strikes(&mut self, chance: f64) -> bool {
+    fn happens(&mut self, chance: f64) -> bool {
         self.rng.random::<f64>() < chance
+    }
+
+    fn ended(&mut self, moves: bool, outcome: Outcome) -> Outcome {
+        if self.happens(self.chances.lose_reply) {
+            return Outcome::Unknown("chaos: the reply was lost".into());
+        }
+        if moves && self.happens(self.chances.fail) {
+            return Outcome::Failed("chaos".into());
+        }
+        outcome
     }
 }
 
-impl Driver for Chaos {
-    fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
-        self.inner.connect()
+impl Conversation for Chaos {
+    fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached> {
+        self.inner.connected(out)
     }
 
+    fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
+        let moves = matches!(op, Op::Switch { .. } | Op::Arm { .. });
+        if moves && self.happens(self.chances.refuse) {
+            return Some(Outcome::Refused("chaos".into()));
+        }
+        if self.happens(self.chances.lose_request) {
+            return Some(Outcome::Unknown("chaos: the request was lost".into()));
+        }
+        let outcome = self.inner.start(op, out);
+        self.moves = outcome.is_none().then_some(moves);
+        outcome.map(|outcome| self.ended(moves, outcome))
+    }
+
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
+        match (self.inner.received(bytes, out), self.moves) {
+            (Some(Reached::Ended(outcome)), Some(moves)) => {
+                self.moves = None;
+                Some(Reached::Ended(self.ended(moves, outcome)))
+            }
+            (reached, _) => reached,
+        }
+    }
+
+    fn closed(&mut self) {
+        self.moves = None;
+        self.inner.closed();
+    }
+
+    fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Outcome> {
+        self.inner.look(out)
+    }
+    fn module(&self) -> Option<Module> {
+        self.inner.module()
+    }
     fn promise(&self) -> Option<Promise> {
         self.inner.promise()
-    }
-
-    fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {
-        Box::pin(async move {
-            let moves = matches!(op, Op::Switch { .. } | Op::Arm { .. });
-            if moves && self.strikes(self.chances.refuse) {
-                return Outcome::Refused("chaos".into());
-            }
-            if self.strikes(self.chances.lose_request) {
-                return Outcome::Unknown("chaos: the request was lost".into());
-            }
-            let outcome = self.inner.run(op).await;
-            if self.strikes(self.chances.lose_reply) {
-                return Outcome::Unknown("chaos: the reply was lost".into());
-            }
-            if moves && self.strikes(self.chances.fail) {
-                return Outcome::Failed("chaos".into());
-            }
-            outcome
-        })
-    }
-
-    fn look(&mut self) -> Boxed<'_, Result<Module, Outcome>> {
-        self.inner.look()
-    }
-
-    fn idle(&mut self) -> Boxed<'_, Idle> {
-        self.inner.idle()
     }
     fn signals(&mut self) -> Vec<Signal> {
         self.inner.signals()
     }
-
     fn foreign(&mut self) -> Vec<Foreign> {
         self.inner.foreign()
-    }
-    fn disconnect(&mut self) {
-        self.inner.disconnect();
     }
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
         self.inner.preview(ops)

@@ -13,9 +13,10 @@ use std::net::Ipv4Addr;
 use lightloom_units::{BitsPerSecond, Text};
 
 use super::netlink::{Body, How, Netlink, as_u32, attribute, kind};
-use super::{Boxed, Driver, Idle};
 use crate::config::linux::{GroupFile, LinkFile, LinuxFile, Nexthop, Prefix};
 use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Slot};
+use lightloom_drivers::Reached;
+use lightloom_drivers::conversation::Conversation;
 
 const MEMBERS_FROM: u32 = 32_768;
 const BLACKHOLE: u32 = 65_535;
@@ -217,30 +218,25 @@ impl Linux {
     }
 }
 
-impl Driver for Linux {
-    fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
-        Box::pin(async {
-            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-            self.set_up().map(|()| format!("Linux {}", release.trim())).map_err(|e| e.to_string())
+// The kernel answers within microseconds: nothing here waits.
+impl Conversation for Linux {
+    fn connected(&mut self, _out: &mut Vec<u8>) -> Option<Reached> {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Some(match self.set_up() {
+            Ok(()) => Reached::Ready(format!("Linux {}", release.trim())),
+            Err(error) => Reached::Lost(error.to_string()),
         })
     }
 
-    // The kernel answers within microseconds: nothing here waits.
-    fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {
-        Box::pin(async move {
-            match op {
-                Op::Observe { .. } | Op::Arm { .. } => self.observe(),
-                Op::Disarm { .. } => Outcome::Done(None),
-                Op::Switch { moves, .. } => self.switch(moves),
-            }
+    fn start(&mut self, op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
+        Some(match op {
+            Op::Observe { .. } | Op::Arm { .. } => self.observe(),
+            Op::Disarm { .. } => Outcome::Done(None),
+            Op::Switch { moves, .. } => self.switch(moves),
         })
     }
 
-    fn idle(&mut self) -> Boxed<'_, Idle> {
-        Box::pin(std::future::pending())
-    }
-
-    fn disconnect(&mut self) {
+    fn closed(&mut self) {
         self.netlink = None;
     }
 
@@ -256,10 +252,6 @@ impl Driver for Linux {
             Ok(super::netlink::message(kind::NEW_NEXTHOP, 0x505, 0, &body))
         };
         moves.flatten().map(body).collect()
-    }
-
-    fn noise(&self) -> u64 {
-        0
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A dialect over a TCP connection, with TLS or without, or a serial line.
+//! A TCP connection, with TLS or without, or a serial line: opened, closed and written as a tender says.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -13,15 +13,6 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 
-use super::{Boxed, Driver, Idle};
-use lightloom_control::controller::{Foreign, Signal};
-use lightloom_control::mover::Promise;
-use lightloom_control::state::{Op, Outcome};
-use lightloom_drivers::module::Module;
-use lightloom_drivers::{Dialect, Reached, Session};
-
-/// How long a connection and a hello may take.
-pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const READ_BYTES: usize = 16 << 10;
 
 /// Where a device is.
@@ -87,174 +78,113 @@ impl Link {
         }
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// How many of the bytes were written.
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => stream.write_all(bytes).await,
-            Self::Tls(stream) => {
-                stream.write_all(bytes).await?;
-                stream.flush().await
-            }
-            Self::Serial(line) => line.write_all(bytes).await,
+            Self::Tcp(stream) => stream.write(bytes).await,
+            Self::Tls(stream) => stream.write(bytes).await,
+            Self::Serial(line) => line.write(bytes).await,
+        }
+    }
+
+    /// Only TLS keeps bytes back; flushing a serial line would block until the last bit is out.
+    async fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tls(stream) => stream.flush().await,
+            Self::Tcp(_) | Self::Serial(_) => Ok(()),
         }
     }
 }
 
-/// A driver that speaks a dialect over a byte stream.
-pub struct StreamDriver<D> {
-    address: Address,
-    session: Session<D>,
-    link: Option<Link>,
+/// What a connection is doing.
+enum State {
+    Closed,
+    Opening(Pin<Box<dyn Future<Output = io::Result<Link>> + Send>>),
+    Open(Link),
+}
+
+/// What happened on a connection.
+#[derive(Debug)]
+pub(crate) enum Heard<'a> {
+    /// Bytes arrived.
+    Bytes(&'a [u8]),
+    /// It broke, or could not be opened.
+    Broke(String),
+}
+
+/// A connection that is opened and closed as a tender says.
+pub(crate) struct Wire {
+    address: Option<Address>,
+    state: State,
+    /// Not written yet.
+    outgoing: Vec<u8>,
+    /// TLS holds on to what is written until it is flushed.
+    is_unflushed: bool,
     buffer: Box<[u8]>,
 }
 
-impl<D: Dialect> StreamDriver<D> {
-    /// Not connected yet.
-    pub fn new(address: Address, dialect: D) -> Self {
+impl Wire {
+    /// Closed.
+    pub(crate) fn to(address: Option<Address>) -> Self {
         let buffer = vec![0; READ_BYTES].into_boxed_slice();
-        Self { address, session: Session::new(dialect), link: None, buffer }
+        Self { address, state: State::Closed, outgoing: Vec::new(), is_unflushed: false, buffer }
     }
 
-    /// Writes and reads until the session has come to something.
-    async fn until_reached(&mut self, mut out: Vec<u8>) -> Reached {
-        let Some(link) = &mut self.link else { return Reached::Lost("not connected".into()) };
+    /// Opens a fresh connection.
+    pub(crate) fn open(&mut self) {
+        self.close();
+        if let Some(address) = self.address.clone() {
+            self.state = State::Opening(Box::pin(async move { Link::open(&address).await }));
+        }
+    }
+
+    /// What is not written yet is lost.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Closed;
+        self.outgoing.clear();
+        self.is_unflushed = false;
+    }
+
+    /// Sends these bytes, after those that wait.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.outgoing.extend_from_slice(bytes);
+    }
+
+    /// Writes what waits, and returns when something is heard. Nothing is lost when it is dropped half-way.
+    pub(crate) async fn heard(&mut self) -> Heard<'_> {
         loop {
-            if !out.is_empty()
-                && let Err(error) = link.write(&out).await
-            {
-                return Reached::Lost(format!("write: {error}"));
-            }
-            out.clear();
-            match link.read(&mut self.buffer).await {
-                Ok(0) => return Reached::Lost("the device closed the connection".into()),
-                Err(error) => return Reached::Lost(format!("read: {error}")),
-                Ok(length) => {
-                    let reached = self.session.received(&self.buffer[..length], &mut out);
-                    if let Some(reached) = reached {
-                        // What is left to send is an acknowledgement: if it is lost, the report comes again.
-                        let _ = link.write(&out).await;
-                        return reached;
+            match &mut self.state {
+                State::Closed => std::future::pending().await,
+                State::Opening(opening) => match opening.await {
+                    Ok(link) => self.state = State::Open(link),
+                    Err(error) => return self.broke(error.to_string()),
+                },
+                State::Open(link) if !self.outgoing.is_empty() => {
+                    match link.write(&self.outgoing).await {
+                        Ok(written) => {
+                            self.outgoing.drain(..written);
+                            self.is_unflushed = true;
+                        }
+                        Err(error) => return self.broke(format!("write: {error}")),
                     }
                 }
+                State::Open(link) if self.is_unflushed => {
+                    if let Err(error) = link.flush().await {
+                        return self.broke(format!("write: {error}"));
+                    }
+                    self.is_unflushed = false;
+                }
+                State::Open(link) => match link.read(&mut self.buffer).await {
+                    Ok(0) => return self.broke("the device closed the connection".into()),
+                    Ok(length) => return Heard::Bytes(&self.buffer[..length]),
+                    Err(error) => return self.broke(format!("read: {error}")),
+                },
             }
         }
     }
 
-    fn close(&mut self) {
-        self.link = None;
-        self.session.closed();
-    }
-
-    async fn hello(&mut self) -> Result<String, String> {
+    fn broke(&mut self, why: String) -> Heard<'static> {
         self.close();
-        let link = Link::open(&self.address).await.map_err(|error| error.to_string())?;
-        self.link = Some(link);
-        let mut out = Vec::new();
-        self.session.connected(&mut out);
-        match self.until_reached(out).await {
-            Reached::Ready(identity) => Ok(identity),
-            Reached::Lost(why) => Err(why),
-            Reached::Ended(outcome) => Err(format!("{outcome:?} before it said who it is")),
-        }
-    }
-}
-
-impl<D: Dialect + Clone> Driver for StreamDriver<D> {
-    fn connect(&mut self) -> Boxed<'_, Result<String, String>> {
-        Box::pin(async move {
-            let hello = tokio::time::timeout(CONNECT_WITHIN, self.hello()).await;
-            let result = hello.unwrap_or_else(|_| Err("no answer to hello in time".into()));
-            if result.is_err() {
-                self.close();
-            }
-            result
-        })
-    }
-
-    fn promise(&self) -> Option<Promise> {
-        self.session.dialect().promise()
-    }
-
-    fn run<'a>(&'a mut self, op: &'a Op) -> Boxed<'a, Outcome> {
-        Box::pin(async move {
-            let mut out = Vec::new();
-            if let Some(outcome) = self.session.start(op, &mut out) {
-                return outcome;
-            }
-            match self.until_reached(out).await {
-                Reached::Ended(outcome) => outcome,
-                Reached::Lost(why) => {
-                    self.close();
-                    Outcome::Unknown(why)
-                }
-                Reached::Ready(_) => Outcome::Unknown("a hello out of turn".into()),
-            }
-        })
-    }
-
-    fn look(&mut self) -> Boxed<'_, Result<Module, Outcome>> {
-        Box::pin(async move {
-            let mut out = Vec::new();
-            self.session.look(&mut out)?;
-            match self.until_reached(out).await {
-                Reached::Ended(Outcome::Done(_)) => {
-                    let module = self.session.dialect().module();
-                    module.ok_or_else(|| Outcome::Failed("its registers make no sense".into()))
-                }
-                Reached::Ended(outcome) => Err(outcome),
-                Reached::Lost(why) => {
-                    self.close();
-                    Err(Outcome::Unknown(why))
-                }
-                Reached::Ready(_) => Err(Outcome::Unknown("a hello out of turn".into())),
-            }
-        })
-    }
-
-    fn idle(&mut self) -> Boxed<'_, Idle> {
-        Box::pin(async move {
-            let Some(link) = &mut self.link else { return Idle::Lost("not connected".into()) };
-            let mut out = Vec::new();
-            loop {
-                if self.session.has_reports() {
-                    return Idle::Reports;
-                }
-                match link.read(&mut self.buffer).await {
-                    Ok(0) => return Idle::Lost("the device closed the connection".into()),
-                    Err(error) => return Idle::Lost(error.to_string()),
-                    Ok(length) => {
-                        let reached = self.session.received(&self.buffer[..length], &mut out);
-                        if let Some(Reached::Lost(why)) = reached {
-                            return Idle::Lost(why);
-                        }
-                        if !out.is_empty()
-                            && let Err(error) = link.write(&out).await
-                        {
-                            return Idle::Lost(format!("write: {error}"));
-                        }
-                        out.clear();
-                    }
-                }
-            }
-        })
-    }
-
-    fn foreign(&mut self) -> Vec<Foreign> {
-        self.session.foreign()
-    }
-
-    fn signals(&mut self) -> Vec<Signal> {
-        self.session.signals()
-    }
-
-    fn disconnect(&mut self) {
-        self.close();
-    }
-
-    fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
-        lightloom_drivers::preview(self.session.dialect(), ops)
-    }
-
-    fn noise(&self) -> u64 {
-        self.session.noise()
+        Heard::Broke(why)
     }
 }

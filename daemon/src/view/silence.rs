@@ -5,12 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::micros;
-use crate::driver::stream::CONNECT_WITHIN;
 use crate::runtime::Runtime;
-use crate::tend::BACKOFF_MAX;
 use lightloom_control::drive::Site;
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros};
+use lightloom_drivers::tender::{BACKOFF_MAX, CONNECT_WITHIN};
 
 /// How many devices a line names.
 const NAMES_MAX: usize = 6;
@@ -107,7 +106,7 @@ fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> Stri
     let fault = format!("lightloom ctl fault {}", names.join(" "));
     match kind {
         Kind::Unread => {
-            let connect = Micros(u64::try_from(CONNECT_WITHIN.as_micros()).unwrap_or(u64::MAX));
+            let connect = CONNECT_WITHIN;
             format!(
                 "{shown}: not read yet; {} s after the daemon's start at the latest it is known whether it \
                  answers: lightloom ctl wait, then ask again",
@@ -136,7 +135,7 @@ fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> Stri
         Kind::Tried => format!(
             "{shown}: silent for {} s; tried again every {} s at the latest: lightloom ctl wait {}, then ask again",
             silent.0 / 1_000_000,
-            BACKOFF_MAX.as_secs(),
+            BACKOFF_MAX.0 / 1_000_000,
             names.join(" "),
         ),
     }

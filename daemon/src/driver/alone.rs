@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One device asked without a controller: what its task does, one operation after the other.
+
+use lightloom_control::controller::{Event, Foreign, Ticket};
+use lightloom_control::state::{Op, Outcome};
+use lightloom_drivers::Dialect;
+use lightloom_drivers::tender::{Does, NoPreview};
+
+use super::Endpoint;
+use super::stream::Address;
+use crate::tend::Task;
+
+/// A device and its task.
+pub struct Alone {
+    task: Task,
+    tickets: u64,
+    foreign: Vec<Foreign>,
+    why: String,
+}
+
+impl Alone {
+    /// Not connected yet.
+    #[must_use]
+    pub fn new(endpoint: Endpoint) -> Self {
+        let task = Task::new("device".into(), endpoint);
+        Self { task, tickets: 0, foreign: Vec::new(), why: String::new() }
+    }
+
+    /// The same of a dialect over a byte stream.
+    pub fn speaking<D: Dialect + Clone + 'static>(address: Address, dialect: D) -> Self {
+        Self::new(Endpoint::speaking(address, dialect))
+    }
+
+    /// Opens a fresh connection; who is there.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn connect(&mut self) -> Result<String, String> {
+        self.disconnect();
+        let mut identity = String::new();
+        loop {
+            for one in self.turn().await {
+                match one {
+                    Does::Identity(who) => identity = who,
+                    Does::Event(event) if matches!(*event, Event::Up(_)) => return Ok(identity),
+                    Does::Close => return Err(self.why.clone()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Performs one operation.
+    pub async fn run(&mut self, op: &Op) -> Outcome {
+        self.tickets += 1;
+        let (mut does, mut said) = (Vec::new(), Vec::new());
+        self.task.tender.run(self.task.now(), Ticket(self.tickets), op, &mut does);
+        self.task.act(does, &mut said);
+        self.note(&said);
+        loop {
+            for one in said {
+                if let Does::Event(event) = one
+                    && let Event::Reply { outcome, .. } = *event
+                {
+                    return outcome;
+                }
+            }
+            said = self.turn().await;
+        }
+    }
+
+    /// Drops the connection.
+    pub fn disconnect(&mut self) {
+        let mut does = Vec::new();
+        self.task.tender.broke(self.task.now(), "given up".into(), &mut does);
+        self.task.act(does, &mut Vec::new());
+    }
+
+    /// What the device has reported of other controllers since this was last called.
+    pub fn foreign(&mut self) -> Vec<Foreign> {
+        std::mem::take(&mut self.foreign)
+    }
+
+    /// The bytes that operations would send one after the other.
+    ///
+    /// # Errors
+    /// Why that cannot be said.
+    pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
+        self.task.tender.preview(ops)
+    }
+
+    async fn turn(&mut self) -> Vec<Does> {
+        let mut said = Vec::new();
+        self.task.turn(&mut said).await;
+        self.note(&said);
+        said
+    }
+
+    fn note(&mut self, said: &[Does]) {
+        for one in said {
+            let Does::Event(event) = one else { continue };
+            match &**event {
+                Event::Foreign(_, what) => self.foreign.push(what.clone()),
+                Event::Down(_, why) => self.why.clone_from(why),
+                _ => {}
+            }
+        }
+    }
+}
