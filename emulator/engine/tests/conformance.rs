@@ -160,3 +160,26 @@ fn a_dark_cable_costs_flows_that_learn_little_more_than_its_share() {
     println!("| 256 KiB | {:.1} | {:.1} |", whole / 1e6, took / 1e6);
     assert!(took <= whole + 2.0 * 63e6 + 13e6, "{took}");
 }
+
+/// Whatever is lost until a cable is back, data, answers and credits: no flow waits for it for ever.
+#[test]
+fn every_flow_ends_after_a_dark_cable_is_back() {
+    let permutation: Vec<_> = (0..128).map(|at| (at, (at * 37 + 61) % 128)).collect();
+    for way in ways() {
+        let (network, hosts) = fat_tree();
+        let cable = first_to_core(&network, &hosts);
+        let settings =
+            Settings { transport: way.transport, queueing: way.queueing, ..Settings::default() };
+        let mut engine = Engine::new(network, settings).unwrap();
+        for link in [cable, cable.reverse()] {
+            engine.change_link(SimTime(0), link, LinkChange::Down);
+            engine.change_link(SimTime(300_000_000), link, LinkChange::Up);
+        }
+        for &(from, to) in &permutation {
+            engine.add_flow(FlowSpec::new(hosts[from], hosts[to], Bytes(8 << 20))).unwrap();
+        }
+        engine.run(SimTime(1_000_000_000_000));
+        let waiting = engine.records().filter(|record| record.end.is_none()).count();
+        assert_eq!(waiting, 0, "{}: flows that never ended", way.name);
+    }
+}

@@ -305,6 +305,8 @@ impl Sender {
     #[cold]
     fn poll_repair(&mut self, now: u64, lane: usize) -> Outgoing {
         if let Some(sequence) = self.tail.go() {
+            // It may well be the second copy, for which the receiver gives nothing.
+            self.bring_credit();
             return self.send_again((now, lane), sequence);
         }
         if self.may_send_trimmed()
@@ -313,9 +315,7 @@ impl Sender {
             self.in_flight += 1;
             return self.send_again((now, lane), sequence);
         }
-        if let Some(controller) = &mut self.controller {
-            controller.credit();
-        }
+        self.bring_credit();
         let sequence = self.repair;
         self.repair += 1;
         self.count_lost(now, sequence);
@@ -432,7 +432,8 @@ impl Sender {
             self.go_to(acked);
         }
         self.timeouts = 0;
-        self.deadline = if acked == self.next { u64::MAX } else { now + self.timeout };
+        let waits = acked < self.next || self.is_out_of_credit();
+        self.deadline = if waits { now + self.timeout } else { u64::MAX };
         if acked == self.next {
             self.tail.rest();
         }

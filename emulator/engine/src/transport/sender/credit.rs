@@ -15,6 +15,20 @@ impl Sender {
         }
     }
 
+    /// A packet that is sent again uses no credit: that of the first copy was lost with it, or has come back already.
+    pub(super) fn bring_credit(&mut self) {
+        if let Some(controller) = &mut self.controller {
+            controller.credit();
+        }
+    }
+
+    /// Whether more is to be sent, and only the receiver can let it go. Its credits may be lost, so a deadline is kept
+    /// though nothing is in flight.
+    pub(super) fn is_out_of_credit(&self) -> bool {
+        let credits = self.controller.as_ref().and_then(|controller| controller.credits());
+        credits == Some(0) && self.next < self.released && self.acked < self.total
+    }
+
     /// Takes over what congestion control allows.
     pub(crate) fn fit_window(&mut self) {
         if let Some(controller) = &self.controller {
