@@ -93,7 +93,7 @@ fn question(path: &Path, inputs: &mut Inputs) -> anyhow::Result<Question> {
 }
 
 /// The trace that the file names, beside it.
-fn recorded(
+pub(crate) fn recorded(
     question: &Question,
     file: &Path,
     inputs: &mut Inputs,
@@ -221,6 +221,18 @@ fn flips(answer: &Answer) -> String {
         rates.row([flip.factor.to_string(), winner]);
     }
     let mut text = format!("\n{rates}");
+    if !answer.verdict.within_prices.is_empty() {
+        let mut rivals =
+            Table::new(["every price in its range", "$/PFLOP-year more, at least", "at most"]);
+        for rival in &answer.verdict.within_prices {
+            rivals.row([
+                rival.design.clone(),
+                format!("{:+.0}", rival.least_more_usd),
+                format!("{:+.0}", rival.most_more_usd),
+            ]);
+        }
+        text += &format!("\n{rivals}");
+    }
     if !answer.verdict.by_price.is_empty() {
         let mut prices = Table::new(["price of", "× today", "$", "from there on wins"]);
         for flip in &answer.verdict.by_price {

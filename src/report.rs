@@ -17,8 +17,9 @@ use lightloom_planner::check::Verdict;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_planner::rfabric::{self, RfabricPlan};
-use lightloom_report::page::{Form, Results, Subject, render};
+use lightloom_report::page::{Bought, Form, Results, Subject, render};
 use lightloom_study::architecture::{Architecture, Cluster, name_of};
+use lightloom_study::cost::PriceList;
 use lightloom_units::seed::Seed;
 
 use crate::compare::{cluster, designs};
@@ -34,9 +35,10 @@ use study::Question;
   lightloom report topologies/ring-2880.yaml plan.json run.json mfu.json prices.yaml -o report.html
   lightloom report topologies/rfabric-2048.yaml -o report.md
   lightloom report topologies/ring-131072.yaml -o report.csv
+  lightloom report topologies/buy-pretraining.yaml -o report.html
 
-Inputs are recognised by what is in them, in any order: fabric, plan, fault trace, prices, and the JSON results
-of `emulate` and `mfu`. What each adds to the page: docs/report.md")]
+Inputs are recognised by what is in them, in any order: fabric, plan, fault trace, prices, buy file, and the JSON
+results of `emulate` and `mfu`. What each adds to the page: docs/report.md")]
 pub(crate) struct Arguments {
     /// Files to make the page from.
     #[arg(value_name = "INPUT")]
@@ -166,6 +168,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Resu
     let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
     let site = study::site(cluster.gpus(), cluster.gpus_per_node);
+    let bought = bought(inputs, (&price_name, prices), seed)?;
     let cost = study::costs(price_name, prices, &designs, site, Some(&comparison))?;
     let claims = study::claims(question.trace, &shipped, samples.len().max(2) as u64, seed)?;
     let subject = match (fabric, &planned, &inputs.plan) {
@@ -180,6 +183,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Resu
     };
     let results = Results {
         subject,
+        bought,
         comparison: Some(comparison),
         cost: Some(cost),
         claims,
@@ -192,6 +196,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Resu
 fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
     Results {
         subject: Subject::None,
+        bought: None,
         comparison: None,
         cost: None,
         runs: inputs.runs.clone(),
@@ -250,6 +255,10 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     lacks(
         inputs.prices.is_none(),
         "A price file of your own would replace the prices that ship with lightloom.",
+    );
+    lacks(
+        inputs.buy.is_none(),
+        "A buy file (docs/buy.md) would add the answer to which design to buy, first of all.",
     );
     lacks(
         inputs.runs.is_empty(),
@@ -367,7 +376,28 @@ fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster>
             gpus_per_node: u32::try_from(gpus_per_node)?,
         });
     }
+    if let Some((_, question)) = &inputs.buy {
+        return Ok(question.cluster);
+    }
     cluster(arguments.gpus, arguments.gpus_per_node)
+}
+
+/// What to buy, if that is asked.
+fn bought(
+    inputs: &Inputs,
+    (price_name, prices): (&str, &PriceList),
+    seed: Seed,
+) -> anyhow::Result<Option<Bought>> {
+    let Some((path, question)) = &inputs.buy else { return Ok(None) };
+    let trace = crate::buy::recorded(question, path, &mut Default::default())?;
+    let answer = lightloom_study::buy::buy(question, prices, trace.as_ref(), seed)?;
+    Ok(Some(Bought {
+        name: question.name.clone(),
+        gpus: question.cluster.gpus(),
+        days: question.window_ms as f64 / 86_400_000.0,
+        prices: price_name.to_owned(),
+        answer,
+    }))
 }
 
 fn sample_count(arguments: &Arguments, cluster: Cluster) -> u64 {
@@ -378,7 +408,8 @@ fn sample_count(arguments: &Arguments, cluster: Cluster) -> u64 {
 fn first_tp(inputs: &Inputs) -> u32 {
     let of_fabric = inputs.fabric.as_ref().and_then(|(_, fabric)| Some(fabric.jobs.first()?.tp));
     let of_plan = || inputs.plan.as_ref().and_then(|(_, plan)| Some(plan.jobs.first()?.tp));
-    of_fabric.or_else(of_plan).unwrap_or(32)
+    let of_question = || inputs.buy.as_ref().map(|(_, question)| question.tp);
+    of_fabric.or_else(of_plan).or_else(of_question).unwrap_or(32)
 }
 
 fn design_names(arguments: &Arguments, own: Option<&str>, usual: &[&str]) -> Vec<String> {
@@ -404,10 +435,7 @@ fn fault_source(inputs: &Inputs) -> String {
     )
 }
 
-fn prices<'a>(
-    inputs: &'a Inputs,
-    shipped: &'a lightloom_study::cost::PriceList,
-) -> (String, &'a lightloom_study::cost::PriceList) {
+fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceList) {
     match &inputs.prices {
         Some((name, prices)) => (name.clone(), prices),
         None => ("those that ship with lightloom".to_owned(), shipped),
@@ -443,6 +471,7 @@ fn tree_page(
     let spec = tree.fabric.spec();
     let site = study::site(spec.leaves * spec.gpus_per_leaf, 8);
     let results = Results {
+        bought: bought(inputs, (&price_name, prices), Seed(arguments.seed))?,
         subject: Subject::Tree { name: &tree.name, fabric: &tree.fabric, plan: &plan },
         cost: Some(study::costs(price_name, prices, &designs, site, None)?),
         ..common(arguments, inputs)

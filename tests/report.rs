@@ -272,6 +272,27 @@ fn runs_and_training_steps_are_shown() {
     assert_good(&html, &required, "run");
 }
 
+/// A question of what to buy is answered before anything else, in the words of `lightloom buy`.
+#[test]
+fn what_to_buy_is_answered_first() {
+    let file = format!("{ROOT}/topologies/buy-pretraining.yaml");
+    let small = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    let text = text.replace("gpus: 131072", "gpus: 98304").replace("days: 365", "days: 45");
+    let file = small.path().join("buy.yaml").display().to_string();
+    fs::write(&file, text).unwrap();
+    let said = lightloom(&["buy", &file, "--format", "json"]);
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let sentence = said["verdict"]["sentence"].as_str().unwrap();
+    let markdown = page(&[&file, "--format", "markdown"]);
+    let heads: Vec<&str> = markdown.lines().filter(|line| !line.is_empty()).take(3).collect();
+    assert_eq!(heads[2], format!("**{sentence}**"), "{markdown}");
+    let html = page(&[&file]);
+    let required = ["buy", "buy-bars", "table-buy", "waste", "cost-bars"];
+    assert!(html.find("id=\"buy\"").unwrap() < html.find("id=\"waste\"").unwrap());
+    assert_good(&html, &required, "buy");
+}
+
 /// The target: written in 2 s, opened in 1 s, under 5 MB. Times are printed, for this may be any machine:
 /// `cargo test --release --test report 131072 -- --nocapture`.
 #[test]

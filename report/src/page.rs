@@ -25,8 +25,8 @@ mod results;
 mod sections;
 
 pub use results::{
-    Collective, Comparison, Cost, EmulatedFault, Expectation, History, Packets, Results, Run,
-    Source, Subject, Training, TrainingRow,
+    Bought, Collective, Comparison, Cost, EmulatedFault, Expectation, History, Packets, Results,
+    Run, Source, Subject, Training, TrainingRow,
 };
 
 /// The forms of the page.

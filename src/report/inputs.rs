@@ -14,6 +14,7 @@ use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_report::page::{Run, Source, Training};
+use lightloom_study::buy::{Question, load_buy};
 use lightloom_study::cost::{PriceList, read_prices};
 use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
 use serde::Deserialize;
@@ -35,6 +36,7 @@ pub(super) struct Inputs {
     pub(super) tree_plan: Option<RfabricPlan>,
     pub(super) trace: Option<(String, FaultTrace)>,
     pub(super) prices: Option<(String, PriceList)>,
+    pub(super) buy: Option<(PathBuf, Question)>,
     pub(super) runs: Vec<Run>,
     pub(super) training: Vec<Training>,
     pub(super) sources: Vec<Source>,
@@ -60,6 +62,7 @@ enum Kind {
     TreePlan,
     Trace,
     Prices,
+    Buy,
     Run,
     Training,
 }
@@ -73,13 +76,14 @@ impl Kind {
             Self::TreePlan => "plan of a reconfigurable fat-tree",
             Self::Trace => "fault trace",
             Self::Prices => "prices",
+            Self::Buy => "buy file",
             Self::Run => "result of `emulate`",
             Self::Training => "result of `mfu`",
         }
     }
 }
 
-const READABLE: &str = "a report reads fabric and price files, fault traces, plans, and the JSON results of `emulate` \
+const READABLE: &str = "a report reads fabric, price and buy files, fault traces, plans, and the JSON results of `emulate` \
                         and `mfu`";
 
 impl Inputs {
@@ -130,6 +134,11 @@ impl Inputs {
                 let (prices, mistakes) = read_prices(&name, &bytes);
                 output::diagnostics(&mistakes);
                 once(&mut self.prices, (name.clone(), prices.ok_or(Refused)?), kind, &name)?;
+            }
+            Kind::Buy => {
+                let (question, mistakes) = load_buy(&name, &bytes);
+                output::diagnostics(&mistakes);
+                once(&mut self.buy, (path.to_owned(), question.ok_or(Refused)?), kind, &name)?;
             }
             Kind::Run => self.runs.push(json(&name, &bytes, kind)?),
             Kind::Training => self.training.push(json(&name, &bytes, kind)?),
@@ -195,6 +204,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
         Some("fabric") if plan_rfabric::is_kind(bytes) => Ok(Kind::Tree),
         Some("fabric") => Ok(Kind::Fabric),
         Some("prices") => Ok(Kind::Prices),
+        Some("buy") => Ok(Kind::Buy),
         Some("scenario") => bail!(
             "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and give run.json"
         ),

@@ -29,10 +29,13 @@ pub use faults::{FaultModel, arrivals, histories};
 pub use file::{BuyFile, load_buy};
 pub use run::{Arrival, History, Rules, Spent, run};
 pub use speed::Speed;
-pub use verdict::{FaultFlip, PriceFlip, Verdict};
+use verdict::Elsewhere;
+pub use verdict::{DrawFlip, FaultFlip, PriceFlip, Rival, Verdict};
 
 /// Factors of the fault rate at which the designs are compared again.
 pub const FAULT_FACTORS: [f64; 6] = [0.0, 0.25, 0.5, 2.0, 4.0, 8.0];
+/// Seeds after the one given from which faults and arrivals are drawn again.
+pub const OTHER_DRAWS: u64 = 4;
 
 /// A job that comes again and again.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,7 +233,11 @@ pub fn buy(
 ) -> Result<Answer, BuyError> {
     let (priced, left_out) = price(question, prices)?;
     let factors: Vec<f64> = std::iter::once(1.0).chain(FAULT_FACTORS).collect();
-    let histories = histories(question, trace, seed, &factors)?;
+    let mut histories = histories(question, trace, seed, &factors)?;
+    let others: Vec<u64> = (1..=OTHER_DRAWS).map(|more| seed.0.wrapping_add(more)).collect();
+    for other in &others {
+        histories.extend(faults::histories(question, trace, Seed(*other), &[1.0])?);
+    }
     let fault_ratio = NodeFaultRatio::of(std::slice::from_ref(&histories[0].faults));
     let tasks: Vec<(usize, usize)> = (0..histories.len())
         .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
@@ -239,9 +246,15 @@ pub fn buy(
         .into_par_iter()
         .map(|(history, design)| row(question, &priced[design], &histories[history], seed))
         .collect();
-    let mut by_factor: Vec<Vec<Row>> =
-        rows.chunks(priced.len().max(1)).map(<[Row]>::to_vec).collect();
-    let mut rows = if by_factor.is_empty() { Vec::new() } else { by_factor.remove(0) };
+    let mut by_history = rows.chunks(priced.len().max(1)).map(<[Row]>::to_vec);
+    let mut rows = by_history.next().unwrap_or_default();
+    let elsewhere = Elsewhere {
+        rates: FAULT_FACTORS
+            .into_iter()
+            .zip(by_history.by_ref().take(FAULT_FACTORS.len()))
+            .collect(),
+        draws: others.into_iter().zip(by_history).collect(),
+    };
     verdict::mark_pareto(&mut rows);
     rows.sort_by(|a, b| verdict::price_of(a).total_cmp(&verdict::price_of(b)));
     let mut parts: Vec<String> = priced
@@ -252,7 +265,7 @@ pub fn buy(
         .collect();
     parts.sort();
     parts.dedup();
-    let verdict = verdict::judge(question, &rows, &FAULT_FACTORS, &by_factor, prices);
+    let verdict = verdict::judge(question, &rows, &elsewhere, prices);
     Ok(Answer {
         verdict,
         node_fault_ratio: fault_ratio,

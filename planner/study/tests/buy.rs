@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
-use lightloom_study::architecture::{Cluster, FaultPolicy, parse};
+use lightloom_study::architecture::{Cluster, FaultPolicy, NicRate, Site, parse};
 use lightloom_study::buy::{Arrival, History, Rules, Spent, buy, load_buy, run};
-use lightloom_study::cost::{PriceList, read_prices};
+use lightloom_study::cost::{CostOutcome, PriceList, QuoteRecord, cost, read_prices};
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -304,6 +304,67 @@ fn every_gpu_millisecond_is_in_one_account() {
             }
         }
     }
+}
+
+/// A price list in which the parts of `high` cost what is at the high end of their range, all others the low end.
+fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
+    let figure = |at: f64| {
+        format!(
+            "{{low: {at}, mean: {at}, high: {at}, spread: assumed, date: \"2025-08\", source: t, \
+             confidence: assumed}}"
+        )
+    };
+    let mut text = "quotes:\n".to_owned();
+    for (part, quote) in prices.iter() {
+        let QuoteRecord { low, high: most, .. } = quote.usd;
+        let usd = if high.contains(part) { most } else { low };
+        text += &format!("- part: {part}\n  what: t\n  usd: {}\n", figure(usd));
+        if let Some(watts) = &quote.watts {
+            text += &format!("  watts: {}\n", figure(watts.mean));
+        }
+    }
+    let (list, mistakes) = read_prices("corner.yaml", text.as_bytes());
+    list.unwrap_or_else(|| panic!("{mistakes:?}"))
+}
+
+/// Everything is asked again with every price at one of its two ends, in all ways: the extremes are those stated.
+#[test]
+fn what_price_ranges_leave_open_is_what_all_their_ends_come_to() {
+    let prices = prices();
+    let designs: Vec<_> = ["khop:2", "nvl:72"].map(|name| parse(name).unwrap()).into();
+    let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };
+    let mut parts = BTreeSet::from(["gpu".to_owned()]);
+    for row in cost(&designs, &site, &prices).unwrap() {
+        let CostOutcome::Priced(figures) = row.outcome else { panic!("{row:?}") };
+        parts.extend(figures.bill.iter().map(|line| line.part.clone()));
+    }
+    let ask = |prices: &PriceList| {
+        let text = file("{design: khop:2}, {design: nvl:72}", "");
+        let text = text.replace("gpus: 256, ", "gpus: 128, ");
+        buy(&load_buy("t.yaml", text.as_bytes()).0.unwrap(), prices, None, Seed(1)).unwrap()
+    };
+    let stated = ask(&prices).verdict;
+    let winner = stated.winner.clone().unwrap();
+    let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    assert!((4..=9).contains(&parts.len()), "{parts:?}");
+    for ends in 0..1_u32 << parts.len() {
+        let high = (0..parts.len()).filter(|at| ends >> at & 1 == 1).map(|at| parts[at]);
+        let rows = ask(&corner(&prices, &high.collect())).rows;
+        let of = |is_winner: bool| {
+            let row = rows.iter().find(|row| winner.starts_with(&row.design) == is_winner);
+            row.unwrap().usd_per_pflop_year.unwrap()
+        };
+        let more = of(false) - of(true);
+        (least, most) = (least.min(more), most.max(more));
+    }
+    let rival = &stated.within_prices[0];
+    println!("{winner}: {} costs {least:.0} to {most:.0} dollars more", rival.design);
+    let near = |ours: f64, naive: f64| (ours - naive).abs() < 1e-6 * most.abs();
+    assert!(near(rival.least_more_usd, least) && near(rival.most_more_usd, most), "{rival:?}");
+    assert!(least > 0.0, "{}", stated.sentence);
+    assert!(stated.sentence.contains("no prices within their ranges change that"));
+    assert!(stated.sentence.contains("4 of 4 other draws of faults and arrivals agree"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::definitions;
 use super::document::{Block, Cell, Headline, Report, Section, Table};
 use super::quantity::{Quantity, Unit, fixed};
 use super::results::{Results, Subject};
-use super::sections::{cost, fabric, published, run, training, waste};
+use super::sections::{buy, cost, fabric, published, run, training, waste};
 
 /// Definitions that the page refers to, each with how our figure came about.
 pub(super) type Used = Vec<(&'static str, String)>;
@@ -14,6 +14,10 @@ pub(super) type Used = Vec<(&'static str, String)>;
 pub(super) fn compose(results: &Results<'_>) -> Report {
     let mut report = Report { title: title(results), lead: lead(results), ..Report::default() };
     let mut used = Used::new();
+    if let Some(bought) = &results.bought {
+        report.answer = bought.answer.verdict.sentence.clone();
+        buy::add(&mut report, &mut used, bought);
+    }
     fabric::add(&mut report, &mut used, &results.subject);
     if let Some(comparison) = &results.comparison {
         waste::add(&mut report, &mut used, comparison);

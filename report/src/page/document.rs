@@ -9,6 +9,8 @@ pub(super) struct Report {
     pub(super) title: String,
     /// What this is, in a sentence.
     pub(super) lead: String,
+    /// The answer to what was asked, in a sentence. Empty: nothing was.
+    pub(super) answer: String,
     pub(super) headlines: Vec<Headline>,
     pub(super) sections: Vec<Section>,
     /// What the page was made from and by.

@@ -12,6 +12,9 @@ const MOST_ROWS: usize = 60;
 /// Renders the report.
 pub(super) fn render(report: &Report) -> String {
     let mut out = format!("# {}\n\n{}\n", report.title, report.lead);
+    if !report.answer.is_empty() {
+        let _ = writeln!(out, "\n**{}**", report.answer);
+    }
     if !report.headlines.is_empty() {
         out.push_str("\n| figure | value | beside it |\n| --- | ---: | --- |\n");
     }

@@ -9,6 +9,7 @@ use lightloom_fabric::trace::{Statistics, TraceTime};
 use lightloom_planner::check::Verdict;
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_study::architecture::Cluster;
+use lightloom_study::buy::Answer;
 use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
 use lightloom_study::cost::{Aggregate, CostRow, Sensitivity};
 use lightloom_study::reproduce::Claim;
@@ -19,6 +20,8 @@ use serde::Deserialize;
 pub struct Results<'a> {
     /// What is drawn.
     pub subject: Subject<'a>,
+    /// What to buy.
+    pub bought: Option<Bought>,
     /// The designs under faults.
     pub comparison: Option<Comparison>,
     /// What the designs cost.
@@ -128,6 +131,21 @@ pub struct Cost {
     pub aggregate: Vec<Aggregate>,
     /// What each price does to the order.
     pub sensitivity: Vec<Sensitivity>,
+}
+
+/// The answer to a question of what to buy.
+#[derive(Debug)]
+pub struct Bought {
+    /// Its name.
+    pub name: String,
+    /// GPUs that are asked for.
+    pub gpus: u32,
+    /// Days simulated.
+    pub days: f64,
+    /// What the prices are.
+    pub prices: String,
+    /// The answer.
+    pub answer: Answer,
 }
 
 /// A file that the page was made from.

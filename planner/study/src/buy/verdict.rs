@@ -24,10 +24,35 @@ pub struct Verdict {
     pub sentence: String,
     /// The design that wins. `None` if none can be bought.
     pub winner: Option<String>,
+    /// The winner with faults and arrivals drawn again, from the next seeds.
+    pub by_draw: Vec<DrawFlip>,
+    /// How far the price ranges leave it open that another design is cheaper. Nearest first.
+    pub within_prices: Vec<Rival>,
     /// The winner at other fault rates.
     pub by_fault_rate: Vec<FaultFlip>,
     /// Prices at which another design wins, each changed alone: nearest to today's first.
     pub by_price: Vec<PriceFlip>,
+}
+
+/// The winner in another draw.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DrawFlip {
+    /// Where the randomness came from.
+    pub seed: u64,
+    /// The design that wins there. `None` if nothing useful is done.
+    pub winner: Option<String>,
+}
+
+/// Another design beside the winner, with every price anywhere in its range: a part costs the same in both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rival {
+    /// The design, with its policy.
+    pub design: String,
+    /// Dollars that its useful PFLOP-year costs more than the winner's, at the prices that favour it most.
+    /// Below zero where it may be the cheaper one.
+    pub least_more_usd: f64,
+    /// The same at the prices that favour it least.
+    pub most_more_usd: f64,
 }
 
 /// The winner at another fault rate.
@@ -144,39 +169,75 @@ pub(super) fn mark_pareto(rows: &mut [Row]) {
     }
 }
 
-/// The verdict on `rows`, which are sorted; `elsewhere` are those at the other fault rates.
+/// The rows of other draws and of other fault rates.
+pub(super) struct Elsewhere {
+    /// By seed.
+    pub(super) draws: Vec<(u64, Vec<Row>)>,
+    /// By factor of the fault rate.
+    pub(super) rates: Vec<(f64, Vec<Row>)>,
+}
+
+/// The verdict on `rows`, which are sorted.
 pub(super) fn judge(
     question: &Question,
     rows: &[Row],
-    factors: &[f64],
-    elsewhere: &[Vec<Row>],
+    elsewhere: &Elsewhere,
     prices: &PriceList,
 ) -> Verdict {
     let best = |rows: &[Row]| {
         let useful = rows.iter().filter(|row| row.usd_per_pflop_year.is_some());
         useful.min_by(|a, b| price_of(a).total_cmp(&price_of(b))).map(name)
     };
-    let by_fault_rate: Vec<FaultFlip> = factors
-        .iter()
-        .zip(elsewhere)
-        .map(|(factor, rows)| FaultFlip { factor: *factor, winner: best(rows) })
-        .collect();
-    let by_price = price_flips(question, rows, prices);
-    let winner = best(rows);
-    let sentence = match (&winner, rows) {
-        (Some(winner), [first, ..]) => sentence(winner, first, rows, &by_fault_rate, &by_price),
-        _ => "No design does useful work here.".to_owned(),
+    let draw = |(seed, rows): &(u64, Vec<Row>)| DrawFlip { seed: *seed, winner: best(rows) };
+    let rate = |(factor, rows): &(f64, Vec<Row>)| FaultFlip { factor: *factor, winner: best(rows) };
+    let mut verdict = Verdict {
+        sentence: "No design does useful work here.".to_owned(),
+        winner: best(rows),
+        by_draw: elsewhere.draws.iter().map(draw).collect(),
+        within_prices: rivals(rows, prices),
+        by_fault_rate: elsewhere.rates.iter().map(rate).collect(),
+        by_price: price_flips(question, rows, prices),
     };
-    Verdict { sentence, winner, by_fault_rate, by_price }
+    if let (Some(winner), [first, ..]) = (verdict.winner.clone(), rows) {
+        verdict.sentence = sentence(&verdict, &winner, first, rows);
+    }
+    verdict
 }
 
-fn sentence(
-    winner: &str,
-    first: &Row,
-    rows: &[Row],
-    by_fault_rate: &[FaultFlip],
-    by_price: &[PriceFlip],
-) -> String {
+/// Every other design that does useful work, with what the ranges of the prices make of its distance. The difference
+/// is a sum over parts, so each price is at that end of its range which favours the one or the other.
+fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
+    let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
+        return Vec::new();
+    };
+    let of = |row: &Row, part: &str| {
+        let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);
+        usd / row.useful_pflop_years
+    };
+    let rival = |row: &Row| {
+        let mut parts: Vec<&String> =
+            first.parts.iter().chain(&row.parts).map(|(part, _)| part).collect();
+        parts.sort();
+        parts.dedup();
+        let (mut least, mut most) = (0.0, 0.0);
+        for part in parts {
+            let more = of(row, part) - of(first, part);
+            let range = match prices.quote(part).map(|quote| &quote.usd) {
+                Some(usd) if usd.mean > 0.0 => [usd.low / usd.mean, usd.high / usd.mean],
+                _ => [1.0, 1.0],
+            };
+            least += (more * range[0]).min(more * range[1]);
+            most += (more * range[0]).max(more * range[1]);
+        }
+        Rival { design: name(row), least_more_usd: least, most_more_usd: most }
+    };
+    let others = rows.iter().skip(1).filter(|row| row.useful_pflop_years > 0.0);
+    let mut rivals: Vec<Rival> = others.map(rival).collect();
+    rivals.sort_by(|a, b| a.least_more_usd.total_cmp(&b.least_more_usd));
+    rivals
+}
+
+fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> String {
     // What is the same in the table is the same here.
     let ties = |row: &&Row| price_of(row) <= price_of(first) * (1.0 + 1e-6);
     let tied: Vec<String> = rows.iter().take_while(ties).map(name).collect();
@@ -186,36 +247,49 @@ fn sentence(
         let more = 100.0 * (price_of(second) / price_of(first) - 1.0);
         text += &format!(", {more:.1} % below the next, {}", name(second));
     }
-    let other = |flip: &&FaultFlip| {
-        flip.winner.as_ref().is_some_and(|other| other != winner && !tied.contains(other))
-    };
-    let below = by_fault_rate.iter().filter(|flip| flip.factor < 1.0).rfind(other);
-    let above = by_fault_rate.iter().filter(|flip| flip.factor > 1.0).find(other);
-    let faults: Vec<String> = below
-        .into_iter()
-        .chain(above)
-        .map(|flip| {
-            format!("{} at {} × the fault rate", flip.winner.as_deref().unwrap_or("-"), flip.factor)
-        })
-        .collect();
-    let prices: Vec<String> = by_price
+    let open: Vec<&Rival> = verdict
+        .within_prices
         .iter()
-        .take(2)
-        .map(|flip| {
-            let side = if flip.factor > 1.0 { "above" } else { "below" };
-            format!(
-                "{} at {} {side} ${:.2} ({:.2} ×)",
-                flip.winner, flip.part, flip.usd, flip.factor
-            )
-        })
+        .filter(|rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design))
         .collect();
-    let flips: Vec<String> = faults.into_iter().chain(prices).collect();
+    text += &match open.as_slice() {
+        [] => "; no prices within their ranges change that".to_owned(),
+        open => {
+            let names: Vec<&str> = open.iter().take(3).map(|rival| rival.design.as_str()).collect();
+            format!("; prices within their ranges can make {} cheaper", names.join(" or "))
+        }
+    };
+    let same = |draw: &&DrawFlip| draw.winner.as_ref().is_some_and(|other| tied.contains(other));
+    text += &format!(
+        "; {} of {} other draws of faults and arrivals agree",
+        verdict.by_draw.iter().filter(same).count(),
+        verdict.by_draw.len()
+    );
+    let flips = flips(verdict, winner, &tied);
     match flips.is_empty() {
         true => {
-            text + "; no fault rate from 0 to 8 × and no single price from 0.1 to 10 × changes that."
+            text + "; no fault rate from 0 to 8 × and no single price from 0.1 to 10 × changes it."
         }
         false => format!("{text}; it would be {}.", flips.join(", ")),
     }
+}
+
+/// The nearest fault rates and prices at which another design wins, in words.
+fn flips(verdict: &Verdict, winner: &str, tied: &[String]) -> Vec<String> {
+    let other = |flip: &&FaultFlip| {
+        flip.winner.as_ref().is_some_and(|other| other != winner && !tied.contains(other))
+    };
+    let rates = &verdict.by_fault_rate;
+    let below = rates.iter().filter(|flip| flip.factor < 1.0).rfind(other);
+    let above = rates.iter().filter(|flip| flip.factor > 1.0).find(other);
+    let faults = below.into_iter().chain(above).map(|flip| {
+        format!("{} at {} × the fault rate", flip.winner.as_deref().unwrap_or("-"), flip.factor)
+    });
+    let prices = verdict.by_price.iter().take(2).map(|flip| {
+        let side = if flip.factor > 1.0 { "above" } else { "below" };
+        format!("{} at {} {side} ${:.2} ({:.2} ×)", flip.winner, flip.part, flip.usd, flip.factor)
+    });
+    faults.chain(prices).collect()
 }
 
 /// For every price, changed alone, the nearest factor on either side at which the winner is another.

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What to buy: the answer in a sentence, and what it rests on.
+
+use lightloom_study::buy::Row;
+
+use super::super::chart::{Bar, Bars};
+use super::super::compose::Used;
+use super::super::document::{Block, Cell, Figure, Report, Section, Table};
+use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::results::Bought;
+
+/// Adds the section on what to buy.
+pub(in super::super) fn add(report: &mut Report, used: &mut Used, bought: &Bought) {
+    let answer = &bought.answer;
+    let verdict = &answer.verdict;
+    used.push((
+        "usd_per_pflop_year",
+        format!(
+            "dollars of the window (purchase over its years of service, energy) ÷ useful PFLOP-years (useful GPU-time × \
+             peak × MFU ÷ step); prices: {}",
+            bought.prices
+        ),
+    ));
+    let mut section = Section::new("buy", "What to buy", verdict.sentence.clone());
+    if !answer.rows.is_empty() {
+        section.blocks.push(bars(&answer.rows));
+        section.blocks.push(Block::Table(costs(&answer.rows)));
+        section.blocks.push(Block::Folded {
+            summary: "Where the GPU-hours go, and where the answer changes".to_owned(),
+            tables: [shares(&answer.rows), rates(bought), rivals(bought), prices(bought)]
+                .into_iter()
+                .filter(|table| !table.rows.is_empty())
+                .collect(),
+        });
+    }
+    for left_out in &answer.left_out {
+        section
+            .blocks
+            .push(Block::Note(format!("{}: left out: {}", left_out.design, left_out.why)));
+    }
+    if !answer.parts_without_watts.is_empty() {
+        section.blocks.push(Block::Note(format!(
+            "The price file has no watts for {}: they are counted as 0 W.",
+            answer.parts_without_watts.join(", ")
+        )));
+    }
+    section.blocks.push(Block::Note(format!(
+        "{}: {} GPUs over {} days, {} of nodes out of service in the mean. One simulation of the same jobs over the \
+         same faults a design: docs/buy.md.",
+        bought.name,
+        fixed(f64::from(bought.gpus), 0),
+        fixed(bought.days, 0),
+        Quantity::share(answer.node_fault_ratio.mean).show()
+    )));
+    report.sections.push(section);
+}
+
+fn name(row: &Row) -> String {
+    format!("{} ({})", row.design, row.policy)
+}
+
+fn bars(rows: &[Row]) -> Block {
+    let bar = |(place, row): (usize, &Row)| {
+        let useful = row.useful_pflop_years;
+        let usd = row.usd_per_pflop_year?;
+        Some(Bar {
+            name: row.design.clone(),
+            ink: if place == 0 { 1 } else { 3 },
+            value: usd,
+            spread: Some((row.cost_low_usd / useful, row.cost_high_usd / useful)),
+            label: format!("${}", fixed(usd, 0)),
+        })
+    };
+    let bars = rows.iter().enumerate().filter_map(bar).collect();
+    Block::Figure(Figure {
+        id: "buy-bars",
+        svg: Bars { title: "US dollars for a useful PFLOP-year", bars }.svg(),
+        caption: "A design under a policy each, in the order of the table; whiskers reach from low to high prices of all parts together."
+            .to_owned(),
+        data: vec![],
+    })
+}
+
+fn costs(rows: &[Row]) -> Table {
+    let mut table = Table::new("buy", "Designs, cheapest useful PFLOP-year first")
+        .words("design")
+        .words("policy")
+        .numbers("GPUs")
+        .numbers("purchase, M$")
+        .numbers("cost, M$")
+        .numbers("MW")
+        .numbers("step")
+        .numbers("PFLOP-years")
+        .defined("a PFLOP-year", "usd_per_pflop_year")
+        .words("Pareto");
+    for row in rows {
+        let shown = |value: f64, unit: &'static str, decimals: usize| Cell::Shown {
+            value: Some(value),
+            unit,
+            text: fixed(value, decimals),
+        };
+        table.row([
+            Cell::text(&row.design),
+            Cell::text(row.policy.to_string()),
+            Cell::number(f64::from(row.gpus), Unit::Count),
+            shown(row.capex_usd / 1e6, "million USD", 1),
+            shown(row.cost_usd / 1e6, "million USD", 1),
+            shown(row.power_mw, "MW", 1),
+            Cell::number(row.step_stretch, Unit::Times),
+            shown(row.useful_pflop_years, "PFLOP-years", 1),
+            Cell::maybe(row.usd_per_pflop_year, Unit::Usd),
+            Cell::text(if row.is_pareto { "yes" } else { "no" }),
+        ]);
+    }
+    table
+}
+
+fn shares(rows: &[Row]) -> Table {
+    let mut table = Table::new("buy-hours", "Shares of all GPU-hours")
+        .words("design")
+        .numbers("useful")
+        .numbers("redone")
+        .numbers("restarting")
+        .numbers("checkpoint")
+        .numbers("waiting")
+        .numbers("idle")
+        .numbers("fragmented")
+        .numbers("faulty");
+    for row in rows {
+        let of = &row.shares;
+        let shares = [
+            of.useful,
+            of.redone,
+            of.restarting,
+            of.checkpoint,
+            of.waiting,
+            of.idle,
+            of.fragmented,
+            of.faulty,
+        ];
+        table.row(std::iter::once(Cell::text(name(row))).chain(shares.map(Cell::share)));
+    }
+    table
+}
+
+fn rates(bought: &Bought) -> Table {
+    let mut table = Table::new("buy-fault-rates", "At other fault rates")
+        .numbers("fault rate")
+        .words("cheapest useful PFLOP-year");
+    for flip in &bought.answer.verdict.by_fault_rate {
+        let winner = flip.winner.clone().unwrap_or_else(|| "–".to_owned());
+        table.row([Cell::number(flip.factor, Unit::Times), Cell::text(winner)]);
+    }
+    table
+}
+
+fn rivals(bought: &Bought) -> Table {
+    let mut table =
+        Table::new("buy-price-ranges", "Dearer than the first, with every price in its range")
+            .words("design")
+            .numbers("at least")
+            .numbers("at most");
+    for rival in &bought.answer.verdict.within_prices {
+        table.row([
+            Cell::text(&rival.design),
+            Cell::number(rival.least_more_usd, Unit::Usd),
+            Cell::number(rival.most_more_usd, Unit::Usd),
+        ]);
+    }
+    table
+}
+
+fn prices(bought: &Bought) -> Table {
+    let mut table = Table::new("buy-prices", "At other prices, each changed alone")
+        .words("price of")
+        .numbers("to today's")
+        .numbers("price")
+        .words("from there on the cheapest");
+    for flip in &bought.answer.verdict.by_price {
+        table.row([
+            Cell::text(&flip.part),
+            Cell::number(flip.factor, Unit::Times),
+            Cell::number(flip.usd, Unit::Usd),
+            Cell::text(&flip.winner),
+        ]);
+    }
+    table
+}
