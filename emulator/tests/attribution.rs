@@ -92,7 +92,7 @@ fn drawn(draws: &mut impl RngExt, parts: &[&str], nodes: u32, most_ms: u32) -> S
 }
 
 #[test]
-fn pairs_of_faults_are_told_apart_as_naive_runs_tell_them_apart() {
+fn pairs_of_faults_are_attributed_as_naive_runs_attribute_them() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
     let mut draws = Seed(7).stream("pairs", 0);
     for _ in 0..10 {
@@ -102,7 +102,7 @@ fn pairs_of_faults_are_told_apart_as_naive_runs_tell_them_apart() {
 }
 
 #[test]
-fn pairs_of_faults_under_circuits_are_told_apart() {
+fn pairs_of_faults_under_circuits_are_attributed() {
     let train = "train: [{job: pretrain, steps: 2}]";
     let mut draws = Seed(8).stream("pairs", 0);
     for part in ["ocs0", "ocs1", "nN/nic1"] {

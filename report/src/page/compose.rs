@@ -43,6 +43,7 @@ fn title(results: &Results<'_>) -> String {
         Subject::Ring { fabric, .. } => fabric.name.clone(),
         Subject::Tree { name, .. } => (*name).to_owned(),
         Subject::PlanAlone { .. } => "Plan".to_owned(),
+        Subject::None if results.bought.is_some() => "What to buy".to_owned(),
         Subject::None => "Designs compared".to_owned(),
     }
 }
@@ -65,6 +66,9 @@ fn lead(results: &Results<'_>) -> String {
                 "A plan of {} GPUs whose fabric file was not given.",
                 fixed(plan.metrics.gpus_total as f64, 0)
             )
+        }
+        Subject::None if results.bought.is_some() => {
+            "Designs side by side, for the size of the buy file.".to_owned()
         }
         Subject::None => "No fabric was given: the designs stand side by side.".to_owned(),
     }

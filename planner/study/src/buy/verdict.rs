@@ -242,7 +242,7 @@ fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> Strin
     let ties = |row: &&Row| price_of(row) <= price_of(first) * (1.0 + 1e-6);
     let tied: Vec<String> = rows.iter().take_while(ties).map(name).collect();
     let mut text =
-        format!("Buy {}: ${:.0} a useful PFLOP-year", tied.join(" or "), price_of(first));
+        format!("Buy {}: ${} a useful PFLOP-year", tied.join(" or "), whole(price_of(first)));
     if let Some(second) = rows.get(tied.len()).filter(|row| row.usd_per_pflop_year.is_some()) {
         let more = 100.0 * (price_of(second) / price_of(first) - 1.0);
         text += &format!(", {more:.1} % below the next, {}", name(second));
@@ -272,6 +272,19 @@ fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> Strin
         }
         false => format!("{text}; it would be {}.", flips.join(", ")),
     }
+}
+
+/// Whole dollars, with a comma between thousands.
+fn whole(usd: f64) -> String {
+    let digits = format!("{usd:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// The nearest fault rates and prices at which another design wins, in words.

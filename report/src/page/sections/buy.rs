@@ -12,7 +12,6 @@ use super::super::results::Bought;
 /// Adds the section on what to buy.
 pub(in super::super) fn add(report: &mut Report, used: &mut Used, bought: &Bought) {
     let answer = &bought.answer;
-    let verdict = &answer.verdict;
     used.push((
         "usd_per_pflop_year",
         format!(
@@ -21,7 +20,15 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, bought: &Bough
             bought.prices
         ),
     ));
-    let mut section = Section::new("buy", "What to buy", verdict.sentence.clone());
+    let conclusion = format!(
+        "{}: {} GPUs over {} days, {} of nodes out of service in the mean; one simulation of the same jobs over the same \
+         faults for each design (docs/buy.md).",
+        bought.name,
+        fixed(f64::from(bought.gpus), 0),
+        fixed(bought.days, 0),
+        Quantity::share(answer.node_fault_ratio.mean).show()
+    );
+    let mut section = Section::new("buy", "What to buy", conclusion);
     if !answer.rows.is_empty() {
         section.blocks.push(bars(&answer.rows));
         section.blocks.push(Block::Table(costs(&answer.rows)));
@@ -44,14 +51,6 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, bought: &Bough
             answer.parts_without_watts.join(", ")
         )));
     }
-    section.blocks.push(Block::Note(format!(
-        "{}: {} GPUs over {} days, {} of nodes out of service in the mean. One simulation of the same jobs over the \
-         same faults a design: docs/buy.md.",
-        bought.name,
-        fixed(f64::from(bought.gpus), 0),
-        fixed(bought.days, 0),
-        Quantity::share(answer.node_fault_ratio.mean).show()
-    )));
     report.sections.push(section);
 }
 
