@@ -200,6 +200,7 @@ fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
         comparison: None,
         cost: None,
         runs: inputs.runs.clone(),
+        sweeps: inputs.sweeps.clone(),
         training: inputs.training.clone(),
         claims: Vec::new(),
         sources: inputs.sources.clone(),

@@ -7,6 +7,8 @@
 //!                └─ …                             ─┘
 //! ```
 
+mod losses;
+
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,6 +20,7 @@ use lightloom_units::seed::Seed;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{ExpectationResult, FaultResult, Outcome};
+pub use losses::{Distribution, LossFigure, StepLosses};
 
 /// Version of the document.
 pub const SWEEP_SCHEMA: &str = "lightloom.sweep/v1";
@@ -120,6 +123,9 @@ pub struct SeedRun {
     pub availability: f64,
     /// Share of the time of all that work that the same work takes without faults.
     pub goodput: f64,
+    /// What faults cost the steps of jobs that train. `None` without such jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_losses: Option<StepLosses>,
     /// What each fault did.
     pub faults: Vec<FaultResult>,
     /// What was expected, and whether it came true.
@@ -135,6 +141,7 @@ impl From<&Outcome> for SeedRun {
             packet_hops: outcome.head.packet_hops,
             availability: outcome.metrics.availability,
             goodput: outcome.metrics.goodput,
+            step_losses: StepLosses::of(outcome),
             faults: outcome.faults.clone(),
             expectations: outcome.expectations.clone(),
         }
@@ -188,6 +195,9 @@ pub struct Sweep {
     pub seeds_missing: Vec<Seed>,
     /// How each expectation fared.
     pub expectations: Vec<Tally>,
+    /// What the steps of jobs lose, over all seeds; empty where no job trains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributions: Vec<Distribution>,
     /// The seed with the most failed expectations; among equals the one that came nearest to failing.
     pub worst_seed: Option<Seed>,
     /// Every run, by seed.
@@ -240,6 +250,7 @@ impl Sweep {
             shard,
             seeds_missing,
             expectations: Self::tally(&runs),
+            distributions: Self::distributions(&runs),
             worst_seed: Self::worst(&runs).map(|run| run.seed),
             runs,
         }
@@ -278,6 +289,12 @@ impl Sweep {
     #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))
+    }
+
+    /// What the steps of jobs lose over `runs`, which are of one scenario; nothing where no job trains.
+    #[must_use]
+    pub fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
+        losses::distributions(runs)
     }
 
     /// How each expectation fared over `runs`, which are of one scenario.
@@ -353,6 +370,7 @@ mod tests {
             packet_hops: 1,
             availability: 1.0,
             goodput: 1.0,
+            step_losses: None,
             faults: Vec::new(),
             expectations: vec![ExpectationResult {
                 expect: "restored within 5 ms".into(),

@@ -25,8 +25,8 @@ mod results;
 mod sections;
 
 pub use results::{
-    Bought, Collective, Comparison, Cost, EmulatedFault, Expectation, History, Packets, Results,
-    Run, Source, Subject, Training, TrainingRow,
+    Bought, Collective, Comparison, Cost, EmulatedFault, Expectation, History, Lost, Packets,
+    Results, Run, Source, Subject, Swept, SweptRun, SweptSubject, Training, TrainingRow,
 };
 
 /// The forms of the page.

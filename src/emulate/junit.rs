@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JUnit XML: a suite for each seed, in it a case for each expectation and one for each fault.
+//! JUnit XML: a suite for each seed, in it a case for each expectation and one for each fault; where jobs train under
+//! several seeds, what their steps lose as properties of one more suite.
 //!
 //! A fault's case fails when an expectation about restoration fails because of it. So the file says "failed" exactly when the exit status does.
 
 use anyhow::Context;
 use lightloom_emulator::outcome::{ExpectationResult, FaultResult};
-use lightloom_emulator::sweep::{SeedRun, Subject};
+use lightloom_emulator::sweep::{SeedRun, Subject, Sweep};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::ci::{replay_command, when};
@@ -19,7 +20,28 @@ pub(crate) fn report(subject: &Subject, runs: &[SeedRun]) -> anyhow::Result<Stri
     for run in runs {
         report.add_test_suite(suite(subject, run));
     }
+    if runs.len() > 1 {
+        report.add_test_suites(losses(subject, runs));
+    }
     report.to_string().context("cannot write JUnit XML")
+}
+
+/// A suite without cases: what the steps of jobs lose over all seeds. `None` where no job trains.
+fn losses(subject: &Subject, runs: &[SeedRun]) -> Option<TestSuite> {
+    let rows = Sweep::distributions(runs);
+    let mut suite = TestSuite::new(format!("{} ({} seeds)", subject.scenario, runs.len()));
+    for row in &rows {
+        for (rank, value) in
+            [("p50", row.p50), ("p90", row.p90), ("p99", row.p99), ("max", row.max)]
+        {
+            let value = value.map_or("never ended".to_owned(), |value| value.to_string());
+            suite.add_property((format!("{}_{rank}", row.figure.name()).as_str(), value.as_str()));
+        }
+        let seed = row.worst_seed.0.to_string();
+        let name = format!("{}_worst_seed", row.figure.name());
+        suite.add_property((name.as_str(), seed.as_str()));
+    }
+    (!rows.is_empty()).then_some(suite)
 }
 
 fn suite(subject: &Subject, run: &SeedRun) -> TestSuite {

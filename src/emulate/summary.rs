@@ -69,10 +69,27 @@ fn many_runs(text: &mut String, subject: &Subject, runs: &[SeedRun]) {
         let _ = writeln!(text, "| {expect} | {passed} | {failed} | {} | {found} |", worst_seed.0);
     }
     text.push('\n');
+    losses(text, runs);
     if let Some(worst) = Sweep::worst(runs) {
         let _ =
             writeln!(text, "Worst seed: {}, `{}`\n", worst.seed.0, replay_command(subject, worst));
     }
+}
+
+/// What the steps of jobs lose over all seeds; nothing where no job trains.
+fn losses(text: &mut String, runs: &[SeedRun]) {
+    let rows = Sweep::distributions(runs);
+    if rows.is_empty() {
+        return;
+    }
+    text.push_str("| over all seeds | P50 | P90 | P99 | highest | at seed |\n| --- | --- | --- | --- | --- | --- |\n");
+    for row in &rows {
+        let show = |value| row.figure.show(value);
+        let (p50, p90, p99, max) = (show(row.p50), show(row.p90), show(row.p99), show(row.max));
+        let (words, seed) = (row.figure.words(), row.worst_seed.0);
+        let _ = writeln!(text, "| {words} | {p50} | {p90} | {p99} | {max} | {seed} |");
+    }
+    text.push('\n');
 }
 
 /// Text that a Markdown table can hold.

@@ -56,6 +56,26 @@ pub(crate) fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<Ou
     Ok(if sweep.passed() { Outcome::Good } else { Outcome::Bad })
 }
 
+/// What the steps of jobs lose, a line a figure; nothing where no job trains.
+fn losses(sweep: &Sweep) -> String {
+    if sweep.distributions.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(["over all seeds", "P50", "P90", "P99", "highest", "at seed"]);
+    for row in &sweep.distributions {
+        let show = |value| row.figure.show(value);
+        table.row([
+            row.figure.words().to_owned(),
+            show(row.p50),
+            show(row.p90),
+            show(row.p99),
+            show(row.max),
+            row.worst_seed.0.to_string(),
+        ]);
+    }
+    format!("\n{table}")
+}
+
 fn describe(sweep: &Sweep) -> String {
     let mut text = format!(
         "`{}`, seeds {}: {} runs, {} passed\n\n",
@@ -75,6 +95,7 @@ fn describe(sweep: &Sweep) -> String {
         ]);
     }
     text.push_str(&table.to_string());
+    text.push_str(&losses(sweep));
     if let Some(worst) = Sweep::worst(&sweep.runs) {
         let replay = replay_command(&sweep.subject, worst);
         text.push_str(&format!("\nworst seed: {}; replay: {replay}\n", worst.seed.0));

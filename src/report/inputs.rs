@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use lightloom_emulator::sweep::SWEEP_SCHEMA;
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file;
@@ -13,7 +14,7 @@ use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::file::RfabricInput;
-use lightloom_report::page::{Run, Source, Training};
+use lightloom_report::page::{Run, Source, Swept, Training};
 use lightloom_study::buy::{Question, load_buy};
 use lightloom_study::cost::{PriceList, read_prices};
 use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
@@ -38,6 +39,7 @@ pub(super) struct Inputs {
     pub(super) prices: Option<(String, PriceList)>,
     pub(super) buy: Option<(PathBuf, Question)>,
     pub(super) runs: Vec<Run>,
+    pub(super) sweeps: Vec<Swept>,
     pub(super) training: Vec<Training>,
     pub(super) sources: Vec<Source>,
 }
@@ -64,6 +66,7 @@ enum Kind {
     Prices,
     Buy,
     Run,
+    Sweep,
     Training,
 }
 
@@ -78,6 +81,7 @@ impl Kind {
             Self::Prices => "prices",
             Self::Buy => "buy file",
             Self::Run => "result of `emulate`",
+            Self::Sweep => "result of `emulate` under many seeds",
             Self::Training => "result of `mfu`",
         }
     }
@@ -141,6 +145,7 @@ impl Inputs {
                 once(&mut self.buy, (path.to_owned(), question.ok_or(Refused)?), kind, &name)?;
             }
             Kind::Run => self.runs.push(json(&name, &bytes, kind)?),
+            Kind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),
             Kind::Training => self.training.push(json(&name, &bytes, kind)?),
         }
         let plan = match kind {
@@ -191,6 +196,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
                         "{name} is a result that a report computes itself: give the fabric and the trace instead"
                     )
                 }
+                Some(SWEEP_SCHEMA) => return Ok(Kind::Sweep),
                 _ if marks.packet_hops.is_some() => return Ok(Kind::Run),
                 _ if marks.mappings_tried.is_some() => return Ok(Kind::Training),
                 _ if marks.events.is_some() => return Ok(Kind::Trace),

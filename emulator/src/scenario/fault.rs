@@ -13,7 +13,8 @@ use crate::substrate::{AnyPart, Part, Substrate};
 /// A part by name: of a fabric a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle `n17/b0`, a fibre
 /// `n17/b0.2`, a ToR `t3`; of a network a host `h3`, its interface `h3/nic1`, a switch `s4`, a cable `h3-s0`; an optical
 /// switch `ocs5`, a port of one `ocs5/p7`, a board of drivers `ocs5/p0..p15`, the GPUs of a leaf `leaf2/gpus`; all under a
-/// switch `rack t3`; `any node`, `any host`, `any switch`, `any cable`; `control`.
+/// switch `rack t3`; `any node`, `any host`, `any switch`, `any cable`, `any optical switch`;
+/// `control`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PartName(pub String);

@@ -63,15 +63,18 @@ pub enum AnyPart {
     Switch,
     /// A cable.
     Cable,
+    /// An optical switch.
+    OpticalSwitch,
 }
 
 impl AnyPart {
     /// Every kind with how it is written.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 5] = [
         (Self::Node, "any node"),
         (Self::Host, "any host"),
         (Self::Switch, "any switch"),
         (Self::Cable, "any cable"),
+        (Self::OpticalSwitch, "any optical switch"),
     ];
 
     /// The kind that is written so.
@@ -199,6 +202,10 @@ impl Substrate {
             AnyPart::Host => self.hosts.len(),
             AnyPart::Switch => self.switches().count(),
             AnyPart::Cable => self.network.links().len() / 2,
+            AnyPart::OpticalSwitch => match &self.circuits {
+                Some(circuits) => circuits.network().switches(),
+                None => self.patched.len(),
+            },
         }
     }
 
@@ -209,6 +216,7 @@ impl Substrate {
             return None;
         }
         match any {
+            AnyPart::OpticalSwitch => self.part(&format!("ocs{place}")).ok(),
             AnyPart::Node => self.part(&NodeId::from_index(place).to_string()).ok(),
             AnyPart::Host => {
                 Some(self.vertex_part(self.name(self.hosts[place]), self.hosts[place]))
@@ -439,7 +447,7 @@ impl Substrate {
                 .to_owned(),
             None => format!(
                 "it has hosts {} and switches {}; write a host or switch by name, an interface `{example}/nic0`, a cable \
-                 `A-B` by its ends, `rack S`, `ocs3`, `any host`, `any switch`, `any cable` or `control`",
+                 `A-B` by its ends, `rack S`, `ocs3`, `any host`, `any switch`, `any cable`, `any optical switch` or `control`",
                 some(hosts),
                 some(switches),
             ),
@@ -449,7 +457,7 @@ impl Substrate {
             there += &format!(", or a plane `plane0` to `plane{last}`");
         }
         if self.circuits.is_some() {
-            there += "; an optical switch `ocs3`, a port of it `ocs3/p7`, a board `ocs3/p0..p15`, the GPUs of a leaf \
+            there += "; an optical switch `ocs3`, `any optical switch`, a port of it `ocs3/p7`, a board `ocs3/p0..p15`, the GPUs of a leaf \
                       `leaf2/gpus`";
         }
         PartError::Unknown { name: name.to_owned(), there }

@@ -5,7 +5,7 @@ use super::definitions;
 use super::document::{Block, Cell, Headline, Report, Section, Table};
 use super::quantity::{Quantity, Unit, fixed};
 use super::results::{Results, Subject};
-use super::sections::{buy, cost, fabric, published, run, training, waste};
+use super::sections::{buy, cost, fabric, published, run, sweep, training, waste};
 
 /// Definitions that the page refers to, each with how our figure came about.
 pub(super) type Used = Vec<(&'static str, String)>;
@@ -27,6 +27,9 @@ pub(super) fn compose(results: &Results<'_>) -> Report {
     }
     for (index, emulated) in results.runs.iter().enumerate() {
         run::add(&mut report, emulated, index);
+    }
+    for (index, swept) in results.sweeps.iter().enumerate() {
+        sweep::add(&mut report, swept, index);
     }
     for (index, training) in results.training.iter().enumerate() {
         training::add(&mut report, training, index);

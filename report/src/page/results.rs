@@ -28,6 +28,8 @@ pub struct Results<'a> {
     pub cost: Option<Cost>,
     /// Runs of the emulator.
     pub runs: Vec<Run>,
+    /// Runs of the emulator under many seeds.
+    pub sweeps: Vec<Swept>,
     /// Results of the training model.
     pub training: Vec<Training>,
     /// Published figures beside ours.
@@ -254,6 +256,49 @@ pub struct Expectation {
     pub passed: bool,
     /// What was found, in words.
     pub value: String,
+}
+
+/// A scenario under many seeds, as `lightloom emulate --seed 0..99 --format json` prints it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Swept {
+    /// What was run.
+    pub subject: SweptSubject,
+    /// Every seed.
+    pub runs: Vec<SweptRun>,
+    /// What the steps of jobs lose, over all seeds.
+    #[serde(default)]
+    pub distributions: Vec<Lost>,
+}
+
+/// What was run under many seeds.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct SweptSubject {
+    /// Name of the scenario.
+    pub scenario: String,
+}
+
+/// One seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct SweptRun {
+    /// Whether every expectation came true.
+    pub passed: bool,
+}
+
+/// How much of something is lost: half, 90, 99 of 100 seeds and every seed lose no more. `None` if a job never ends.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Lost {
+    /// What: `time_lost_ps`, `worst_step_lost_ps`, `goodput_lost` or `groups_affected`.
+    pub figure: String,
+    /// Half.
+    pub p50: Option<f64>,
+    /// 90 of 100.
+    pub p90: Option<f64>,
+    /// 99 of 100.
+    pub p99: Option<f64>,
+    /// All.
+    pub max: Option<f64>,
+    /// The seed that loses most.
+    pub worst_seed: u64,
 }
 
 /// A result of `lightloom mfu --format json`.

@@ -6,6 +6,7 @@ pub(super) mod cost;
 pub(super) mod fabric;
 pub(super) mod published;
 pub(super) mod run;
+pub(super) mod sweep;
 pub(super) mod training;
 pub(super) mod waste;
 

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What faults cost the steps of jobs: of one run, and how it is distributed over the seeds of a sweep.
+
+use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
+use serde::{Deserialize, Serialize};
+
+use super::SeedRun;
+use crate::outcome::{JobStep, Outcome};
+
+/// What the jobs of one run lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLosses {
+    /// How much later than without faults the last step of a job ended: of the job that lost most. `None` if a job did not
+    /// end its steps.
+    #[serde(rename = "time_lost_ps")]
+    pub time_lost: Option<Picoseconds>,
+    /// The most that a single step took longer than the same step without faults. `None` as above.
+    #[serde(rename = "worst_step_lost_ps")]
+    pub worst_step_lost: Option<Picoseconds>,
+    /// Groups that ended some step at another picosecond than without faults.
+    pub groups_affected: u64,
+}
+
+impl StepLosses {
+    /// Those of a run. `None` if no job trains in it.
+    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
+        let steps = outcome.steps.of_jobs();
+        if steps.is_empty() {
+            return None;
+        }
+        let jobs = || steps.chunk_by(|one, next| one.job == next.job);
+        let has_ended = outcome.stop.is_none() && steps.iter().all(|step| step.end.is_some());
+        let most = |lost: fn(&[JobStep]) -> Option<u64>| {
+            let all = jobs().map(lost).collect::<Option<Vec<u64>>>()?;
+            all.into_iter().max().filter(|_| has_ended).map(Picoseconds)
+        };
+        let is_affected = |group: &&crate::outcome::GroupResult| {
+            outcome.faults.iter().any(|fault| fault.groups_affected.contains(&group.group))
+        };
+        Some(Self {
+            time_lost: most(late),
+            worst_step_lost: most(longest),
+            groups_affected: outcome.groups.iter().filter(is_affected).count() as u64,
+        })
+    }
+}
+
+/// How much later the last of a job's steps ended.
+fn late(steps: &[JobStep]) -> Option<u64> {
+    let last = steps.last()?;
+    Some(last.end?.0.saturating_sub(last.end_without_faults?.0))
+}
+
+/// The most that one of a job's steps took longer than the same step without faults.
+fn longest(steps: &[JobStep]) -> Option<u64> {
+    let (mut calm_start, mut most) = (SimTime::START, 0);
+    for step in steps {
+        let calm = step.end_without_faults?.since(calm_start);
+        calm_start = step.end_without_faults?;
+        most = most.max(step.took()?.0.saturating_sub(calm.0));
+    }
+    Some(most)
+}
+
+/// How a figure is distributed over seeds, by nearest rank: the smallest value that so many of all do not exceed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// What it is.
+    pub figure: LossFigure,
+    /// Half of the seeds lose no more. Here and below `None` if a job never ends its steps under a seed of that rank.
+    pub p50: Option<f64>,
+    /// 90 of 100 seeds lose no more.
+    pub p90: Option<f64>,
+    /// 99 of 100 seeds lose no more.
+    pub p99: Option<f64>,
+    /// No seed loses more.
+    pub max: Option<f64>,
+    /// The seed that loses most.
+    pub worst_seed: Seed,
+}
+
+/// What seeds lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossFigure {
+    /// How much later the last step of a job ends, of the job that loses most; picoseconds.
+    TimeLostPs,
+    /// The most that a single step takes longer; picoseconds.
+    WorstStepLostPs,
+    /// One less goodput; a share.
+    GoodputLost,
+    /// Groups that end some step otherwise.
+    GroupsAffected,
+}
+
+impl LossFigure {
+    const ALL: [Self; 4] =
+        [Self::TimeLostPs, Self::WorstStepLostPs, Self::GoodputLost, Self::GroupsAffected];
+
+    /// How it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TimeLostPs => "time_lost_ps",
+            Self::WorstStepLostPs => "worst_step_lost_ps",
+            Self::GoodputLost => "goodput_lost",
+            Self::GroupsAffected => "groups_affected",
+        }
+    }
+
+    /// What it says, in words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::TimeLostPs => "time lost in all steps",
+            Self::WorstStepLostPs => "time lost in one step",
+            Self::GoodputLost => "goodput lost",
+            Self::GroupsAffected => "groups affected",
+        }
+    }
+
+    /// A value of it with its unit; `None` never ends.
+    #[must_use]
+    pub fn show(self, value: Option<f64>) -> String {
+        match (self, value) {
+            (_, None) => "never ended".to_owned(),
+            (Self::TimeLostPs | Self::WorstStepLostPs, Some(time)) => {
+                format!("{:.3} ms", time / 1e9)
+            }
+            (Self::GoodputLost, Some(share)) => format!("{:.2} %", 100.0 * share),
+            (Self::GroupsAffected, Some(count)) => format!("{count:.0}"),
+        }
+    }
+
+    /// Its value under a seed; infinite where a job never ends its steps. `None` if no job trains.
+    fn of(self, run: &SeedRun) -> Option<f64> {
+        let lost = run.step_losses?;
+        let time = |time: Option<Picoseconds>| time.map_or(f64::INFINITY, |time| time.0 as f64);
+        Some(match self {
+            Self::TimeLostPs => time(lost.time_lost),
+            Self::WorstStepLostPs => time(lost.worst_step_lost),
+            // Nine digits read back the same from JSON.
+            Self::GoodputLost => ((1.0 - run.goodput) * 1e9).round() / 1e9,
+            Self::GroupsAffected => lost.groups_affected as f64,
+        })
+    }
+}
+
+/// What the steps of jobs lose over these seeds; nothing where no job trains.
+pub(super) fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
+    let distribution = |figure: LossFigure| {
+        let value = |run: &SeedRun| Some((figure.of(run)?, run.seed));
+        let mut values: Vec<(f64, Seed)> = runs.iter().filter_map(value).collect();
+        // Of equal seeds the first is the worst.
+        values.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
+        let at = |per_cent: usize| {
+            let place = (values.len() * per_cent).div_ceil(100).max(1) - 1;
+            Some(values[place].0).filter(|value| value.is_finite())
+        };
+        let worst_seed = values.last()?.1;
+        let (p50, p90, p99, max) = (at(50), at(90), at(99), at(100));
+        Some(Distribution { figure, p50, p90, p99, max, worst_seed })
+    };
+    LossFigure::ALL.into_iter().filter_map(distribution).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seed: u64, lost: Option<u64>) -> SeedRun {
+        let lost = lost.map(Picoseconds);
+        SeedRun {
+            seed: Seed(seed),
+            passed: true,
+            simulated: SimTime(1),
+            packet_hops: 1,
+            availability: 1.0,
+            goodput: 0.75,
+            step_losses: Some(StepLosses {
+                time_lost: lost,
+                worst_step_lost: lost,
+                groups_affected: seed % 3,
+            }),
+            faults: Vec::new(),
+            expectations: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_list_by_nearest_rank() {
+        let runs: Vec<SeedRun> = (1..=200).map(|seed| run(seed, Some(seed * 7))).collect();
+        let all = distributions(&runs);
+        let lost = &all[0];
+        let at = |value: u64| Some((value * 7) as f64);
+        assert_eq!((lost.p50, lost.p90, lost.p99, lost.max), (at(100), at(180), at(198), at(200)));
+        assert_eq!(lost.worst_seed, Seed(200));
+        assert_eq!(
+            (all[2].p50, all[2].worst_seed),
+            (Some(0.25), Seed(1)),
+            "equal seeds: the first"
+        );
+        assert_eq!((all[3].max, all[3].worst_seed), (Some(2.0), Seed(2)));
+        assert_eq!(LossFigure::TimeLostPs.show(Some(1.5e9)), "1.500 ms");
+    }
+
+    #[test]
+    fn a_job_that_never_ends_loses_more_than_any_other() {
+        let runs = [run(1, Some(5)), run(2, None), run(3, Some(4))];
+        let lost = &distributions(&runs)[0];
+        assert_eq!((lost.p50, lost.max, lost.worst_seed), (Some(5.0), None, Seed(2)));
+        assert_eq!(LossFigure::TimeLostPs.show(lost.max), "never ended");
+        let idle = SeedRun { step_losses: None, ..run(1, None) };
+        assert!(distributions(&[idle]).is_empty());
+    }
+}

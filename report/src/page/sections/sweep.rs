@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A scenario under many seeds: what the steps of its jobs lose.
+
+use super::super::document::{Block, Cell, Report, Section, Table};
+use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::results::{Lost, Swept};
+
+const SECONDS_PER_PS: f64 = 1e-12;
+
+/// Adds the section on one sweep.
+pub(in super::super) fn add(report: &mut Report, swept: &Swept, index: usize) {
+    let mut section = Section::new(
+        if index == 0 { "seeds" } else { "more-seeds" },
+        format!("Seeds: {}", swept.subject.scenario),
+        conclusion(swept),
+    );
+    if !swept.distributions.is_empty() {
+        section.blocks.push(Block::Table(table(swept)));
+        section.blocks.push(Block::Note(
+            "Against the run without faults under the same seed. So many of all seeds lose no more (nearest rank); `–` where a \
+             job never ends its steps."
+                .to_owned(),
+        ));
+    }
+    report.sections.push(section);
+}
+
+fn conclusion(swept: &Swept) -> String {
+    let passed = swept.runs.iter().filter(|run| run.passed).count();
+    let [passed, all] = [passed, swept.runs.len()].map(|count| fixed(count as f64, 0));
+    let verdict = format!("{passed} of {all} seeds passed.");
+    let time = swept.distributions.iter().find(|row| row.figure == "time_lost_ps");
+    let Some(time) = time else { return verdict };
+    let show = |time: Option<f64>| match time {
+        Some(time) => Quantity::new(time * SECONDS_PER_PS, Unit::Seconds).show(),
+        None => "all there is".to_owned(),
+    };
+    format!(
+        "{verdict} Half of them lose at most {} of a job's time, 99 of 100 at most {}; seed {} loses most: {}.",
+        show(time.p50),
+        show(time.p99),
+        time.worst_seed,
+        show(time.max),
+    )
+}
+
+fn table(swept: &Swept) -> Table {
+    let mut table = Table::new("seeds", "What the steps of jobs lose")
+        .words("lost")
+        .numbers("P50")
+        .numbers("P90")
+        .numbers("P99")
+        .numbers("highest")
+        .numbers("at seed");
+    for row in &swept.distributions {
+        let (words, unit, factor) = meaning(row);
+        let cell = |value: Option<f64>| Cell::maybe(value.map(|value| value * factor), unit);
+        table.row([
+            Cell::text(words),
+            cell(row.p50),
+            cell(row.p90),
+            cell(row.p99),
+            cell(row.max),
+            Cell::number(row.worst_seed as f64, Unit::Count),
+        ]);
+    }
+    table
+}
+
+/// A figure in words, with its unit and what makes it that.
+fn meaning(row: &Lost) -> (&str, Unit, f64) {
+    match row.figure.as_str() {
+        "time_lost_ps" => ("time in all steps", Unit::Seconds, SECONDS_PER_PS),
+        "worst_step_lost_ps" => ("time in one step", Unit::Seconds, SECONDS_PER_PS),
+        "goodput_lost" => ("goodput", Unit::Share, 1.0),
+        "groups_affected" => ("groups affected", Unit::Count, 1.0),
+        other => (other, Unit::Count, 1.0),
+    }
+}
