@@ -2,7 +2,6 @@
 //! A job that trains under many seeds: what its steps lose, as a table, JUnit, Markdown and a section of the page.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
-#![expect(clippy::disallowed_methods, reason = "a test runs the program and reads files")]
 
 use std::path::Path;
 use std::process::{Command, Output};
