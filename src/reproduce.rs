@@ -4,13 +4,15 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::ValueEnum;
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_planner::rfabric::file::{self, RfabricInput};
 use lightloom_study::cost::PriceList;
 use lightloom_study::reproduce::{
-    Claim, Inputs as ClaimInputs, Verdict, infinitehbd, mixnet, rfabric, sentences, summary,
+    Claim, Inputs as ClaimInputs, Outcome as Departures, Verdict, Why, infinitehbd, mixnet,
+    rfabric, sentences, summary, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_units::seed::Seed;
@@ -27,7 +29,7 @@ use crate::trace;
   lightloom reproduce infinitehbd --faults fault_trace.json
   lightloom reproduce infinitehbd --faults fault_trace.json --format markdown > docs/validation.md
   lightloom reproduce mixnet
-  lightloom reproduce rfabric
+  lightloom reproduce rfabric --why
   lightloom reproduce mfu
 
 Exit status 1 if a figure differs from the published one by more than its tolerance.")]
@@ -43,6 +45,10 @@ pub(crate) struct Arguments {
     /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
+    /// With `rfabric`: vary all that the papers leave open, and name the fewest assumptions that enter the published
+    /// ranges.
+    #[arg(long)]
+    why: bool,
     /// Random draws of servers and their places.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
     samples: u64,
@@ -93,6 +99,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         arguments.runs.is_empty() || arguments.study == Study::Mfu,
         "--runs belongs to `lightloom reproduce mfu`: leave it out"
     );
+    anyhow::ensure!(
+        !arguments.why || arguments.study == Study::Rfabric,
+        "--why belongs to `lightloom reproduce rfabric`: what the other papers leave open has not been listed"
+    );
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     let claims = match arguments.study {
@@ -111,12 +121,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
+    let why = match arguments.why {
+        true => why_rfabric(&shipped_rfabric()?, &prices).context("the price file lacks a part")?,
+        false => Vec::new(),
+    };
     let document = ReproduceResult {
         made: Provenance::of(REPRODUCE_SCHEMA, inputs),
         study: arguments.study.name(),
         seed: arguments.seed,
         samples: arguments.samples,
         sentences: sentences(&claims),
+        why,
         claims,
     };
     match arguments.format {
@@ -186,8 +201,54 @@ fn text(document: &ReproduceResult) -> String {
         }
         text.push('\n');
     }
+    document.why.iter().for_each(|why| text += &explained(why));
     let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
     text
+}
+
+/// The most sets of assumptions that are shown of each size.
+const MOST_SETS: usize = 8;
+
+fn explained(why: &Why) -> String {
+    let mut text = format!(
+        "Why: {} (published {} to {}, ours {:.2})\n\n{} of {} combinations of what the paper leaves open are within; \
+         they reach from {:.2} to {:.2}. Ours is the first choice of each:\n",
+        why.claim, why.low, why.high, why.ours, why.within, why.combinations, why.least, why.most
+    );
+    for one in &why.assumptions {
+        let _ = writeln!(text, "  {}: {}", one.about, one.choices.join(", "));
+    }
+    let mut alone = Table::new(["one departure", "figure"]);
+    for outcome in &why.alone {
+        alone.row([together(outcome), format!("{:.2}", outcome.figure)]);
+    }
+    let mut sets = Table::new(["fewest departures that enter the range together", "figure"]);
+    for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
+        for outcome in same.iter().take(MOST_SETS) {
+            sets.row([together(outcome), format!("{:.2}", outcome.figure)]);
+        }
+        if same.len() > MOST_SETS {
+            let more = same.len() - MOST_SETS;
+            let count = same[0].departures.len();
+            sets.row([format!("and {more} more of {count}"), String::new()]);
+        }
+    }
+    let _ = write!(text, "\n{alone}\n{sets}\n");
+    if !why.never.is_empty() {
+        let never: Vec<String> =
+            why.never.iter().map(|one| format!("{} {}", one.about, one.choice)).collect();
+        let _ = writeln!(text, "Never within, whatever else: {}\n", never.join("; "));
+    }
+    text
+}
+
+/// Departures, in words.
+fn together(outcome: &Departures) -> String {
+    if outcome.departures.is_empty() {
+        return "none".to_owned();
+    }
+    let each = outcome.departures.iter().map(|one| format!("{} {}", one.about, one.choice));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {

@@ -64,3 +64,47 @@ fn prices_that_miss_the_published_totals_are_a_verdict_and_an_exit_status() {
     let line = text.lines().find(|line| line.starts_with("cost of khop:2 ")).expect("the claim");
     assert!(line.contains("$2630.80") && line.contains("DIFFERS"), "{line}");
 }
+
+/// docs/rfabric.md says why published ratios are not ours with the figures of the command; a tree of two tiers
+/// comes to what a pocket calculator makes of the price file.
+#[test]
+fn why_published_ratios_differ_is_what_the_page_says() {
+    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "rfabric", "--why", "--format", "json"])
+        .output()
+        .expect("the program runs");
+    let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let page = include_str!("../docs/rfabric.md");
+    let whys = document["why"].as_array().expect("two ratios");
+    assert_eq!(whys.len(), 2);
+    for why in whys {
+        let within = format!("| {} / {} |", why["within"], why["combinations"]);
+        let row = page.lines().find(|line| line.contains(&within));
+        let row = row.unwrap_or_else(|| panic!("{within}"));
+        assert!(row.contains(&format!("| {:.2} |", why["ours"].as_f64().expect("ours"))), "{row}");
+        let sets = why["minimal"].as_array().expect("sets");
+        let size = |set: &serde_json::Value| set["departures"].as_array().expect("some").len();
+        let fewest = size(&sets[0]);
+        for set in sets.iter().filter(|set| size(set) == fewest) {
+            let figure = format!("{:.2}", set["figure"].as_f64().expect("a figure"));
+            assert!(row.contains(&figure), "{figure} is not in {row}");
+        }
+        let never = row.split('|').nth(5).expect("the last column");
+        let named = never.split(';').map(|part| part.split(" or ").count()).sum::<usize>();
+        assert_eq!(named, why["never"].as_array().expect("a list").len(), "{never}");
+    }
+    let ours = whys[0]["ours"].as_f64().expect("ours");
+    let alone = |choice: &str| {
+        let rows = whys[0]["alone"].as_array().expect("rows");
+        let is_it = |row: &&serde_json::Value| row["departures"][0]["choice"] == choice;
+        rows.iter().find(is_it).expect("it is there")["figure"].as_f64().expect("a figure")
+    };
+    let (card, port, module) = (1_499.0, 1_090.0, 659.0);
+    let (three, two) = (card + 5.0 * port + 6.0 * module, card + 3.0 * port + 4.0 * module);
+    assert!((alone("two tiers") / ours - two / three).abs() < 1e-9);
+    let whole = document["claims"].as_array().expect("claims").iter().find(|claim| {
+        claim["claim"].as_str().is_some_and(|text| text.contains("over a whole step of training"))
+    });
+    let whole = whole.expect("the claim")["ours"].as_f64().expect("ours");
+    assert!(page.contains(&format!("training and generation | 1.3–1.5 | {whole:.2} |")), "{whole}");
+}

@@ -9,9 +9,11 @@ mod infinitehbd;
 mod mixnet;
 mod rfabric;
 mod sentences;
+mod why;
 
 pub use claims::{Claim, Label, Published, Unit, Verdict};
 pub use infinitehbd::{Inputs, MEAN_WASTE_PERCENT, MEAN_WASTE_TP, StudyError, infinitehbd};
 pub use mixnet::mixnet;
-pub use rfabric::rfabric;
+pub use rfabric::{rfabric, why as why_rfabric};
 pub use sentences::{Sentence, sentences, summary};
+pub use why::{Assumption, Departure, Outcome, Why};

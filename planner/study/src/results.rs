@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::compare::{CrossTorPoint, FabricFigures, NodeFaultRatio, Row};
 use crate::cost::{Aggregate, CostRow, Sensitivity};
-use crate::reproduce::{Claim, Sentence};
+use crate::reproduce::{Claim, Sentence, Why};
 
 /// The version of a [`CompareResult`].
 pub const COMPARE_SCHEMA: &str = "lightloom.compare/v1";
@@ -121,4 +121,7 @@ pub struct ReproduceResult {
     pub sentences: Vec<Sentence>,
     /// Claim by claim.
     pub claims: Vec<Claim>,
+    /// Why figures are not the published ones, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub why: Vec<Why>,
 }

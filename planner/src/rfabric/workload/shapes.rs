@@ -20,11 +20,20 @@ const PAIR_BYTES: f64 = 1e9;
 /// arXiv 2501.03905, section 3), so a phase that holds both sends as much back as there.
 #[must_use]
 pub fn moe(leaves: usize, seed: Seed) -> Demand {
+    moe_spread(leaves, seed, GATE_SPREAD)
+}
+
+/// How far the gates of [`moe`] spread: the deviation of the logarithm of what a pair exchanges.
+pub const GATE_SPREAD: f64 = 0.6;
+
+/// [`moe`] with gates that spread so far.
+#[must_use]
+pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     let mut stream = seed.stream("shape.moe", leaves as u64);
     let mut demand = Demand::none(leaves);
     for from in 0..leaves {
         for to in from + 1..leaves.min(from / 8 * 8 + 8) {
-            let weight = log_normal(&mut stream, 0.6);
+            let weight = log_normal(&mut stream, spread);
             add(&mut demand, from, to, weight);
             add(&mut demand, to, from, weight);
         }

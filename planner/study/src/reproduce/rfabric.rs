@@ -2,8 +2,13 @@
 //! What papers on reconfigurable data-centre fabrics claim, from the planner's acceptance list.
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
+use super::why::{Assumption, Why, explain};
+use crate::architecture::NicRate;
 use crate::cost::PriceList;
-use crate::rfabric::claims::{RfabricClaim, Source, rfabric as acceptance_list};
+use crate::rfabric::baselines::OcsPrice;
+use crate::rfabric::claims::{
+    OneShot, Open, PerCost, RfabricClaim, Source, rfabric as acceptance_list,
+};
 use lightloom_planner::rfabric::file::RfabricInput;
 
 /// The acceptance list on the fabric and step of `input`.
@@ -56,4 +61,86 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
     let is =
         |(begins, has, _): &&(&str, &str, &str)| claim.starts_with(begins) && claim.contains(has);
     SENTENCES.iter().find(is).map(|(.., sentence)| *sentence)
+}
+
+/// Why two published ratios are not ours: what their papers leave open, in all combinations. Ours is the first choice of
+/// each. None where the price file lacks a part.
+#[must_use]
+pub fn why(input: &RfabricInput, prices: &PriceList) -> Option<Vec<Why>> {
+    Some(vec![per_cost(input, prices)?, one_shot()])
+}
+
+fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
+    Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
+}
+
+fn per_cost(input: &RfabricInput, prices: &PriceList) -> Option<Why> {
+    let nic = [(true, "in the bill"), (false, "not in the bill")];
+    let hosts = [(false, "two modules"), (true, "copper")];
+    let core = [(4.0, "4:1"), (2.0, "2:1"), (8.0, "8:1"), (16.0, "16:1")];
+    let ocs = [(OcsPrice::Mean, "mean"), (OcsPrice::Low, "low"), (OcsPrice::High, "high")];
+    let tiers = [(3, "three tiers"), (2, "two tiers")];
+    let communication = [(1.0, "100 %"), (0.5, "50 %"), (0.2, "20 %")];
+    let rate = [
+        (NicRate::G400, "400 Gb/s"),
+        (NicRate::G100, "100 Gb/s"),
+        (NicRate::G200, "200 Gb/s"),
+        (NicRate::G800, "800 Gb/s"),
+    ];
+    let assumptions = vec![
+        assumption("network card", &nic),
+        assumption("hosts to leaves", &hosts),
+        assumption("oversubscription of our core", &core),
+        assumption("price of an optical port", &ocs),
+        assumption("the fat-tree", &tiers),
+        assumption("communication in its step", &communication),
+        assumption("rate", &rate),
+    ];
+    let mut figures = PerCost::new(&input.fabric, &input.phases, prices);
+    let mut lacks = false;
+    let why = explain(
+        "RFabric: performance per cost against fat-trees",
+        (2.2, 3.1),
+        assumptions,
+        |choice| {
+            let open = Open {
+                bills_nic: nic[choice[0]].0,
+                copper_to_hosts: hosts[choice[1]].0,
+                core: core[choice[2]].0,
+                ocs: ocs[choice[3]].0,
+                tiers: tiers[choice[4]].0,
+                communication: communication[choice[5]].0,
+                rate: rate[choice[6]].0,
+            };
+            figures.figure(open).unwrap_or_else(|| {
+                lacks = true;
+                f64::NAN
+            })
+        },
+    );
+    (!lacks).then_some(why)
+}
+
+fn one_shot() -> Why {
+    let spread = [(0.6, "0.6"), (0.3, "0.3"), (0.9, "0.9"), (1.2, "1.2")];
+    let layers = [(8, "8"), (2, "2"), (4, "4"), (16, "16")];
+    let compute = [(100, "100 ms"), (25, "25 ms"), (0, "none")];
+    let assumptions = vec![
+        assumption("spread of the gates (σ of the logarithm)", &spread),
+        assumption("layers that one topology serves", &layers),
+        assumption("computation before each layer", &compute),
+    ];
+    explain(
+        "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
+        (1.3, 1.5),
+        assumptions,
+        |choice| {
+            let open = OneShot {
+                spread: spread[choice[0]].0,
+                layers: layers[choice[1]].0,
+                compute_ms: compute[choice[2]].0,
+            };
+            open.figure()
+        },
+    )
 }

@@ -6,6 +6,7 @@
 //! was assumed to get there. RFabric's own evaluation is a simulation too.
 
 mod performance_per_cost;
+mod why;
 
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
@@ -25,6 +26,7 @@ use lightloom_planner::rfabric::workload::rl_step::{RlStep, Slack};
 use lightloom_planner::rfabric::workload::shapes;
 
 pub use performance_per_cost::{Comparison, sensitivity};
+pub use why::{OneShot, Open, PerCost};
 
 /// Where the range of a claim comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -124,11 +126,16 @@ fn mesh_claims(base: &ReconfigurableFatTree) -> Vec<RfabricClaim> {
 
 /// Layers of a mixture with gates of their own, each after 100 ms of expert computation.
 fn gated_layers(leaves: usize, count: u64, compute: Picoseconds) -> Vec<Phase> {
+    layers_spread(leaves, count, compute, shapes::GATE_SPREAD)
+}
+
+/// The same with gates that spread so far.
+fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -> Vec<Phase> {
     (0..count)
         .map(|layer| Phase {
             job: None,
             name: format!("layer {layer}"),
-            demand: shapes::moe(leaves, Seed(100 + layer)),
+            demand: shapes::moe_spread(leaves, Seed(100 + layer), spread),
             slack: compute,
         })
         .collect()

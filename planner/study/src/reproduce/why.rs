@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a figure is not the published one: every combination of what the paper leaves open, and the fewest
+//! departures from ours that enter its range.
+
+use serde::Serialize;
+
+/// Something that a paper leaves open.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Assumption {
+    /// What it is about.
+    pub about: &'static str,
+    /// What may be assumed; ours first.
+    pub choices: Vec<String>,
+}
+
+/// A choice, mostly one that departs from ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Departure {
+    /// What it is about.
+    pub about: &'static str,
+    /// What is assumed instead.
+    pub choice: String,
+}
+
+/// Departures together, and the figure that they give.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The departures; none is ours as it stands.
+    pub departures: Vec<Departure>,
+    /// What comes out.
+    pub figure: f64,
+}
+
+/// Why a figure is not the published one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Why {
+    /// The claim.
+    pub claim: String,
+    /// The least that agrees.
+    pub low: f64,
+    /// The most that agrees.
+    pub high: f64,
+    /// Ours.
+    pub ours: f64,
+    /// What was varied.
+    pub assumptions: Vec<Assumption>,
+    /// Combinations computed.
+    pub combinations: usize,
+    /// Those within the published range.
+    pub within: usize,
+    /// The least figure of any combination.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+    /// Each departure alone.
+    pub alone: Vec<Outcome>,
+    /// Sets of departures that enter the range while no part of the set does, the fewest departures first.
+    pub minimal: Vec<Outcome>,
+    /// Choices, ours among them, with which no combination enters the range.
+    pub never: Vec<Departure>,
+}
+
+/// Computes `figure` for every combination of choices, given as one index an assumption.
+pub(super) fn explain(
+    claim: &str,
+    (low, high): (f64, f64),
+    assumptions: Vec<Assumption>,
+    mut figure: impl FnMut(&[usize]) -> f64,
+) -> Why {
+    let sizes: Vec<usize> = assumptions.iter().map(|one| one.choices.len()).collect();
+    let all: Vec<Vec<usize>> = (0..sizes.iter().product())
+        .map(|mut number: usize| {
+            let digit = |size: &usize| {
+                let choice = number % size;
+                number /= size;
+                choice
+            };
+            sizes.iter().map(digit).collect()
+        })
+        .collect();
+    let figures: Vec<f64> = all.iter().map(|choices| figure(choices)).collect();
+    let is_within = |figure: f64| (low..=high).contains(&figure);
+    let departures = |choices: &[usize]| -> Vec<Departure> {
+        let departs = |(at, choice): (usize, &usize)| {
+            (*choice > 0).then(|| Departure {
+                about: assumptions[at].about,
+                choice: assumptions[at].choices[*choice].clone(),
+            })
+        };
+        choices.iter().enumerate().filter_map(departs).collect()
+    };
+    let outcome = |at: usize| Outcome { departures: departures(&all[at]), figure: figures[at] };
+    let count = |choices: &[usize]| choices.iter().filter(|choice| **choice > 0).count();
+    let inside: Vec<usize> = (0..all.len()).filter(|at| is_within(figures[*at])).collect();
+    let mut minimal: Vec<usize> = inside
+        .iter()
+        .copied()
+        .filter(|at| !inside.iter().any(|other| is_part(&all[*other], &all[*at])))
+        .collect();
+    minimal.sort_by_key(|at| (count(&all[*at]), *at));
+    let never = (0..sizes.len())
+        .flat_map(|about| (0..sizes[about]).map(move |choice| (about, choice)))
+        .filter(|(about, choice)| !inside.iter().any(|at| all[*at][*about] == *choice))
+        .map(|(about, choice)| Departure {
+            about: assumptions[about].about,
+            choice: assumptions[about].choices[choice].clone(),
+        })
+        .collect();
+    Why {
+        claim: claim.to_owned(),
+        low,
+        high,
+        ours: figures[0],
+        combinations: all.len(),
+        within: inside.len(),
+        least: figures.iter().copied().fold(f64::INFINITY, f64::min),
+        most: figures.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        alone: (0..all.len()).filter(|at| count(&all[*at]) == 1).map(outcome).collect(),
+        minimal: minimal.into_iter().map(outcome).collect(),
+        never,
+        assumptions,
+    }
+}
+
+/// Whether `less` is `more` with one departure or several taken back.
+fn is_part(less: &[usize], more: &[usize]) -> bool {
+    less != more && less.iter().zip(more).all(|(less, more)| *less == 0 || less == more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> Vec<Assumption> {
+        let assumption = |about, choices: &[&str]| Assumption {
+            about,
+            choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
+        };
+        vec![
+            assumption("a", &["1", "2", "5"]),
+            assumption("b", &["1", "3"]),
+            assumption("c", &["1", "10"]),
+        ]
+    }
+
+    /// The product of three factors, of which 2·3, and 5 alone, enter 5 to 6, and 10 never does.
+    #[test]
+    fn the_fewest_departures_are_found_and_what_never_helps_is_named() {
+        let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];
+        let why = explain("x", (5.0, 6.0), three(), |choices| {
+            choices.iter().zip(&factors).map(|(choice, factor)| factor[*choice]).product()
+        });
+        let departure = |about, choice: &str| Departure { about, choice: choice.to_owned() };
+        let minimal: Vec<Vec<Departure>> =
+            why.minimal.iter().map(|outcome| outcome.departures.clone()).collect();
+        assert_eq!(
+            minimal,
+            [vec![departure("a", "5")], vec![departure("a", "2"), departure("b", "3")]]
+        );
+        assert_eq!(why.never, [departure("a", "1"), departure("c", "10")]);
+        assert_eq!((why.combinations, why.within, why.alone.len()), (12, 2, 4));
+        assert_eq!((why.ours, why.least, why.most), (1.0, 1.0, 150.0));
+    }
+
+    /// What is within already needs no departure.
+    #[test]
+    fn ours_within_the_range_is_the_only_minimal_set() {
+        let why = explain("x", (0.0, 1.0), three(), |_| 1.0);
+        assert_eq!(why.minimal.len(), 1);
+        assert!(why.minimal[0].departures.is_empty() && why.never.is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The figures of two published ratios under what their papers leave open.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_planner::rfabric::one_hop::Effort;
+use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, schedule};
+use lightloom_units::Picoseconds;
+
+use super::{layers_spread, mixnet_region};
+use crate::architecture::NicRate;
+use crate::cost::PriceList;
+use crate::rfabric::baselines::{Baseline, OcsPrice, Parts};
+
+/// What RFabric's abstract leaves open about performance per cost against a fat-tree.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Open {
+    /// Whether the network card is in the bill.
+    pub bills_nic: bool,
+    /// Whether hosts are joined to leaves by copper instead of two modules.
+    pub copper_to_hosts: bool,
+    /// How many times our packet core is oversubscribed.
+    pub core: f64,
+    /// Price of a port of an optical switch.
+    pub ocs: OcsPrice,
+    /// Tiers of the fat-tree that blocks nothing.
+    pub tiers: u32,
+    /// Share of the tree's step that is communication.
+    pub communication: f64,
+    /// Rate of network cards, ports and modules.
+    pub rate: NicRate,
+}
+
+/// Performance per cost against a fat-tree; plans are made once a core.
+pub struct PerCost<'a> {
+    base: &'a ReconfigurableFatTree,
+    phases: &'a [Phase],
+    prices: &'a PriceList,
+    /// Our fabric, its step and the tree's, by percent of oversubscription.
+    planned: BTreeMap<u64, (ReconfigurableFatTree, f64, f64)>,
+}
+
+impl<'a> PerCost<'a> {
+    /// On this fabric and these phases.
+    #[must_use]
+    pub fn new(
+        base: &'a ReconfigurableFatTree,
+        phases: &'a [Phase],
+        prices: &'a PriceList,
+    ) -> Self {
+        Self { base, phases, prices, planned: BTreeMap::new() }
+    }
+
+    /// The figure. `None` where the price file lacks a part.
+    pub fn figure(&mut self, open: Open) -> Option<f64> {
+        let (base, phases) = (self.base, self.phases);
+        let planned = self.planned.entry((open.core * 100.0) as u64).or_insert_with(|| {
+            let mut spec = base.spec().clone();
+            spec.electrical.oversubscription = open.core;
+            let fabric =
+                ReconfigurableFatTree::new(spec).expect("a thinner core leaves a fabric sound");
+            let effort = Effort::default();
+            let ours = schedule(&fabric, phases, &candidates(&fabric, phases, effort)).seconds;
+            let tree = Baseline::FatTree { oversubscription: 1 };
+            let theirs = tree.step_seconds(&fabric, phases, effort);
+            (fabric, ours, theirs)
+        });
+        let (fabric, ours, theirs) = planned;
+        let compute = *theirs / open.communication - *theirs;
+        let speedup = (*theirs + compute) / (*ours + compute);
+        let tree = match open.tiers {
+            2 => Baseline::RailOptimised,
+            _ => Baseline::FatTree { oversubscription: 1 },
+        };
+        let theirs = dollars(tree.parts(fabric), self.prices, open)?;
+        Some(speedup * theirs / dollars(Parts::of(fabric), self.prices, open)?)
+    }
+}
+
+/// Dollars for one GPU. Copper for a rate both ways is as many cables of 200 Gb/s one way as carry it.
+fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
+    let of_rate = |part: &str| {
+        let part = format!("{part}-{}g", open.rate.gbps());
+        prices.quote(&part).map(|quote| quote.usd.mean)
+    };
+    let mut usd = parts.dollars(prices, open.rate, open.ocs)?;
+    if !open.bills_nic {
+        usd -= of_rate("nic")?;
+    }
+    if open.copper_to_hosts {
+        let cables = 2.0 * f64::from(open.rate.gbps()) / 200.0;
+        usd += cables * prices.quote("copper-200g")?.usd.mean - 2.0 * of_rate("dcn-optical")?;
+    }
+    Some(usd)
+}
+
+/// What MixNet leaves open about one topology a job against one a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OneShot {
+    /// How far gates spread.
+    pub spread: f64,
+    /// Layers that one topology serves.
+    pub layers: u64,
+    /// Milliseconds of computation before each layer, which hide changes.
+    pub compute_ms: u64,
+}
+
+impl OneShot {
+    /// One topology a job ÷ one a layer, on MixNet's region.
+    #[must_use]
+    pub fn figure(self) -> f64 {
+        let region = mixnet_region();
+        let compute = Picoseconds::from_millis(self.compute_ms);
+        let phases = layers_spread(region.leaves(), self.layers, compute, self.spread);
+        let all = candidates(&region, &phases, Effort::default());
+        best_static(&region, &phases, &all).seconds / schedule(&region, &phases, &all).seconds
+    }
+}
