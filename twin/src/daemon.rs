@@ -10,7 +10,7 @@ use lightloom_control::journal::Journal;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::{Asked, Broken, Record, TxnResult};
-use lightloom_control::state::{Micros, Now};
+use lightloom_control::state::{Micros, Now, Outcome};
 use lightloom_emulator::shipped::Happened;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
@@ -143,6 +143,9 @@ impl Daemon {
         let works = Picoseconds(cost::of_input(devices).get() * inputs);
         let mut at = now.max(self.busy_until) + works + cost::late(&mut self.draws);
         for event in events {
+            if let Event::Reply { device, outcome: Outcome::Unknown(_), .. } = &event {
+                self.judge.is_unknown(device);
+            }
             let Some(control) = &mut self.control else { break };
             let actions = control.handle(&clocks(at), event);
             at = self.perform(at, actions, &mut turn);
@@ -193,7 +196,7 @@ impl Daemon {
                             self.judge.note(format!("the journal failed: {error}"));
                         }
                     }
-                    self.judge.written(&records);
+                    self.judge.written(&records, at);
                     if waited {
                         at = at + self.flush;
                         let begun =
@@ -206,6 +209,7 @@ impl Daemon {
                     turn.commands.push((at, Command::Run(device, ticket, op)));
                 }
                 Action::Abandon(device, ticket) => {
+                    self.judge.is_unknown(&device);
                     turn.commands.push((at, Command::Abandon(device, ticket)));
                 }
                 Action::Answer(ReplyTo(1), answer) => turn.answer = Some(answer),

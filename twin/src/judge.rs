@@ -6,11 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Record, TxnResult};
-use lightloom_control::state::{DeviceName, Fabric, Op, Positions, at};
-use lightloom_units::SimTime;
+use lightloom_control::state::{DeviceName, Fabric, Op, Positions, Txn, at};
+use lightloom_units::{Picoseconds, SimTime};
 
 /// Violations listed at most: the first ones say enough.
 const LISTED_MAX: usize = 20;
+
+/// A change is over within this time of its intent: a device is waited for 30 s, then given up, on the way there and on
+/// the way back.
+const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 
 /// What the journal holds, and what broke an invariant.
 #[derive(Default)]
@@ -19,6 +23,12 @@ pub(crate) struct Judge {
     intents: BTreeMap<String, u32>,
     /// Changes that were called committed and are not yet held against the light.
     pub(crate) committed: Vec<Fabric>,
+    /// Changes that ended otherwise, the same.
+    pub(crate) undone: Vec<Fabric>,
+    /// The change on its way, and since when.
+    open: Option<(Txn, SimTime)>,
+    /// What became of their last operation is not known, and they were not read since.
+    unknown: BTreeSet<DeviceName>,
     violations: Vec<String>,
 }
 
@@ -40,25 +50,46 @@ impl Judge {
             self.note(format!("I3: at {now} an acknowledged record is gone after the crash"));
         }
         self.durable = read.clone();
+        self.open = read.open.as_ref().map(|open| (open.intent.txn, now));
+        self.unknown.clear();
     }
 
-    /// I6 and I8, and what is to be held against the light.
-    pub(crate) fn written(&mut self, records: &[Record]) {
+    /// I7: what was begun ends.
+    pub(crate) fn overdue(&self, now: SimTime) -> Option<String> {
+        let (txn, since) = self.open.filter(|(_, since)| now > *since + OVER_WITHIN)?;
+        Some(format!("I7: {txn}, begun at {since}, is not over at {now}"))
+    }
+
+    /// What became of an operation of this device is not known.
+    pub(crate) fn is_unknown(&mut self, device: &DeviceName) {
+        self.unknown.insert(device.clone());
+    }
+
+    /// I6, I7 and I8, and what is to be held against the light.
+    pub(crate) fn written(&mut self, records: &[Record], now: SimTime) {
         for record in records {
             match record {
                 Record::Intent(intent) => {
                     if intent.asked.actor.as_str().is_empty() {
                         self.note(format!("I8: {} has no actor", intent.txn));
                     }
+                    self.open = Some((intent.txn, now));
                     let count = self.intents.entry(intent.asked.request.clone()).or_default();
                     *count += 1;
                     if *count > 1 {
                         self.note(format!("I6: request {} acted twice", intent.asked.request));
                     }
                 }
-                Record::End { result: TxnResult::Committed, .. } => {
-                    let open = self.durable.open.as_ref();
-                    self.committed.extend(open.map(|open| open.intent.after.clone()));
+                Record::End { result, .. } => {
+                    if let Some(late) = self.overdue(now) {
+                        self.note(late);
+                    }
+                    self.open = None;
+                    let open = self.durable.open.as_ref().map(|open| open.intent.after.clone());
+                    match result {
+                        TxnResult::Committed => self.committed.extend(open),
+                        _ => self.undone.extend(open),
+                    }
                 }
                 _ => {}
             }
@@ -66,9 +97,18 @@ impl Judge {
         }
     }
 
-    /// Write-ahead, I1, I4 and I5 on the wire.
+    /// Write-ahead, no blind retry, I1, I4 and I5 on the wire.
     pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
-        let Op::Switch { txn, moves } = op else { return };
+        let Op::Switch { txn, moves } = op else {
+            // An arm brings a reading too.
+            if matches!(op, Op::Observe { .. } | Op::Arm { .. }) {
+                self.unknown.remove(device);
+            }
+            return;
+        };
+        if self.unknown.contains(device) {
+            self.note(format!("no blind retry: at {now} {device} moves and was not read since"));
+        }
         let Some(open) = &self.durable.open else {
             return self.note(format!("I5: at {now} {device} moves without a transaction"));
         };

@@ -350,8 +350,18 @@ impl World {
             };
             self.daemon.judge.holds(&goal, &truth);
         }
+        for goal in std::mem::take(&mut self.daemon.judge.undone) {
+            let wrong = self.at_rest(|name| goal.contains_key(name) && !self.was_off(name));
+            wrong.into_iter().for_each(|what| self.daemon.judge.note(what));
+        }
         let deadline = self.daemon.deadline(self.now);
         self.plan_turn(deadline);
+    }
+
+    /// Whether a transceiver was without power in this run: its light moved when it came back.
+    fn was_off(&self, name: &DeviceName) -> bool {
+        let node = self.by_name.get(name).map(|index| self.modules[*index].bundle.node);
+        self.broken.iter().any(|part| !matches!(part, Part::Fibre(_)) && part.node() == node)
     }
 
     fn take(&mut self, turn: Turn) {
@@ -423,13 +433,13 @@ impl World {
     }
 
     /// I2: at rest the light is where the ledger says, or the transceiver is listed.
-    fn at_rest(&self) -> Vec<String> {
+    fn at_rest(&self, is_meant: impl Fn(&DeviceName) -> bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let Some(control) = self.daemon.control.as_ref().filter(|_| !self.daemon.is_busy()) else {
             return wrong;
         };
         let controller = control.controller();
-        for (name, &index) in &self.by_name {
+        for (name, &index) in self.by_name.iter().filter(|(name, _)| is_meant(name)) {
             let owned = controller.ledger().owned.get(name).and_then(|slots| slots.get(&Slot(0)));
             let seen = &controller.devices()[name];
             let listed = controller.ledger().attention.contains_key(name)
@@ -486,7 +496,8 @@ impl ControlSide for World {
 
     fn result(&self) -> DaemonResult {
         let mut violations = self.daemon.judge.violations().to_vec();
-        violations.extend(self.at_rest());
+        violations.extend(self.at_rest(|_| true));
+        violations.extend(self.daemon.judge.overdue(self.now));
         DaemonResult {
             devices: self.modules.len(),
             poll_every: self.settings.poll_every,
