@@ -203,6 +203,12 @@ fn a_dead_node_is_bypassed_within_10_ms_where_modules_report_lost_light() {
 }
 
 #[test]
+#[ignore = "measures time"]
+fn a_dead_node_among_128_modules() {
+    deaths(64, Known::Pushed, kills()).show("128 modules that report lost light");
+}
+
+#[test]
 #[ignore = "takes 1,440 ptys and measures time"]
 fn a_dead_node_among_1440_modules() {
     let took = deaths(720, Known::Pushed, kills());

@@ -105,12 +105,18 @@ pub struct CostModel {
     /// And more for each device that there is.
     #[serde(rename = "per_input_and_device_ps")]
     pub per_input_and_device: Picoseconds,
-    /// For a plan around a fault and its check.
+    /// To begin a bypass: a plan around a fault, its check, what moves, and the intent.
     #[serde(rename = "per_plan_ps")]
     pub per_plan: Picoseconds,
     /// And more for each node.
     #[serde(rename = "per_plan_and_node_ps")]
     pub per_plan_and_node: Picoseconds,
+    /// For the end of a change, for each node.
+    #[serde(rename = "per_end_and_node_ps", default)]
+    pub per_end_and_node: Picoseconds,
+    /// From a line to the daemon's task, and from the task to the line: what the kernel takes.
+    #[serde(rename = "handoff_ps", default)]
+    pub handoff: Picoseconds,
     /// Each time it wakes, the seed draws up to this much more.
     #[serde(rename = "jitter_ps")]
     pub jitter: Picoseconds,

@@ -39,11 +39,14 @@ pub(super) fn describe(result: &Run) -> String {
     let assumed = &daemon.assumed;
     let _ = writeln!(
         text,
-        "assumed of its processor: {} a message and {} for each transceiver, {} a plan and {} for each node, up to {} late",
+        "assumed of its processor: {} a message and {} for each transceiver, {} a bypass and {} for each node, \
+         {} a node at its end, {} between a line and its task, up to {} late",
         assumed.per_input,
         assumed.per_input_and_device,
         assumed.per_plan,
         assumed.per_plan_and_node,
+        assumed.per_end_and_node,
+        assumed.handoff,
         assumed.jitter,
     );
     match daemon.violations.len() {

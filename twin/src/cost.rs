@@ -8,12 +8,15 @@ use lightloom_units::seed::Stream;
 use rand::RngExt;
 
 /// Measured at 32 nodes and 64 transceivers by `tests/cost.rs` (docs/twin.md has the figures). What devices add is the
-/// slope to 720 nodes, what nodes add is the share of one at 32 nodes. The jitter is an assumption.
+/// slope to 720 nodes, what nodes add is the share of one at 32 nodes. The hand-off is half of what a read over a pty
+/// takes beside that, on the machine of docs/twin.md. The jitter is an assumption.
 pub const COST: CostModel = CostModel {
     per_input: Picoseconds::from_micros(9),
     per_input_and_device: Picoseconds::from_nanos(2),
     per_plan: Picoseconds::from_micros(5),
-    per_plan_and_node: Picoseconds::from_nanos(1_500),
+    per_plan_and_node: Picoseconds::from_nanos(17_500),
+    per_end_and_node: Picoseconds::from_nanos(5_000),
+    handoff: Picoseconds::from_micros(40),
     jitter: Picoseconds::from_micros(40),
 };
 
@@ -22,9 +25,14 @@ pub(crate) fn of_input(devices: usize) -> Picoseconds {
     Picoseconds(COST.per_input.get() + COST.per_input_and_device.get() * devices as u64)
 }
 
-/// What a plan around a fault costs on so many nodes.
+/// What it costs to begin a bypass on so many nodes.
 pub(crate) fn of_plan(nodes: u32) -> Picoseconds {
     Picoseconds(COST.per_plan.get() + COST.per_plan_and_node.get() * u64::from(nodes))
+}
+
+/// What the end of a change costs on so many nodes.
+pub(crate) fn of_end(nodes: u32) -> Picoseconds {
+    Picoseconds(COST.per_end_and_node.get() * u64::from(nodes))
 }
 
 /// How much later than asked for the daemon runs this time.

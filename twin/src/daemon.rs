@@ -215,7 +215,10 @@ impl Daemon {
                 Action::Answer(ReplyTo(1), answer) => turn.answer = Some(answer),
                 Action::Answer(..) => {}
                 Action::Reported(reported) => self.reported = reported,
-                Action::Note(Note::Ended(_, result)) => self.ended(at, result, turn),
+                Action::Note(Note::Ended(_, result)) => {
+                    at = at + cost::of_end(self.nodes);
+                    self.ended(at, result, turn);
+                }
                 Action::Note(_) => {}
             }
         }

@@ -234,7 +234,7 @@ impl World {
             let Some(index) = self.end_of(line) else { continue };
             let rate = self.rate();
             let at = self.modules[index].answers(self.now, bytes.len(), rate);
-            self.at(at, What::FromModule(line, bytes));
+            self.at(at + COST.handoff, What::FromModule(line, bytes));
         }
     }
 
@@ -294,7 +294,8 @@ impl World {
                 Does::Close => self.hang_up(index),
                 Does::Send(bytes) => {
                     let line = self.modules[index].line;
-                    let at = self.modules[index].sends(self.now, bytes.len(), rate);
+                    let begins = self.now + COST.handoff;
+                    let at = self.modules[index].sends(begins, bytes.len(), rate);
                     self.at(at, What::ToModule(line, bytes));
                 }
                 Does::Identity(_) | Does::Account(_) => {}

@@ -61,6 +61,15 @@ fn deaths_at_32_nodes_are_found_sooner_where_bytes_take_no_time() {
     assert!((1.0..=20.0).contains(&ptys), "{ptys} ms");
 }
 
+/// The sizes at which nothing of the cost model was measured, as `cargo test --test dead_node among -- --ignored` has
+/// them live.
+#[test]
+#[ignore = "prints figures of docs/twin.md"]
+fn deaths_at_64_and_720_nodes() {
+    deaths(64, 192, 20, PTYS);
+    deaths(720, 2_160, 5, PTYS);
+}
+
 #[test]
 fn sixty_four_nodes_take_less_than_ten_seconds_of_processor_time() {
     let began = ProcessTime::now();
