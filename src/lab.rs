@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom device` and `lightloom conform`: run by a second program, `lightloom-lab`, from beside this one.
+//! `lightloom device`, `lightloom conform` and `lightloom twin`: run by a second program, `lightloom-lab`, from beside this one.
 //!
 //! They need servers, TLS and HTTP/2, which nobody who plans and emulates should have to compile.
 
@@ -38,6 +38,20 @@ pub(crate) struct Device {
 )]
 pub(crate) struct Conform {
     /// See `lightloom conform --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    pub(crate) rest: Vec<OsString>,
+}
+
+/// Runs real programs in namespaces whose links are where emulated light is.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Example:
+  lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
+  lightloom twin exec --all --dir /tmp/twin -- hostname"
+)]
+pub(crate) struct Twin {
+    /// See `lightloom twin --help`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     pub(crate) rest: Vec<OsString>,
 }

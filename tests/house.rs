@@ -41,7 +41,8 @@ const ROOMS: &[Room] = &[
     ),
     pure("gnmi", "firmware-api/gnmi", &[]),
     pure("devices", "emulator/devices", &["units", "fabric", "firmware-api", "gnmi"]),
-    edge("lab", "lab", &["fabric", "firmware-api", "gnmi", "devices"]),
+    edge("live", "twin/live", &["units", "fabric", "devices"]),
+    edge("lab", "lab", &["units", "fabric", "firmware-api", "gnmi", "devices", "live"]),
     pure("control", "daemon/control", &["units", "fabric", "planner"]),
     pure(
         "drivers",

@@ -8,9 +8,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::output::{self, Colour, Outcome};
-use crate::{device, verb};
+use crate::{device, twin, verb};
 
-/// Emulated devices to connect to, and the conformance suite for devices of every protocol.
+/// Emulated devices to connect to, the conformance suite for devices of every protocol, and the live twin.
 #[derive(Debug, Parser)]
 #[command(
     name = "lightloom-lab",
@@ -32,6 +32,7 @@ pub(crate) struct Arguments {
 enum Verb {
     Device(device::Arguments),
     Conform(verb::Arguments),
+    Twin(twin::Arguments),
     Completions(Completions),
     Man(Man),
 }
@@ -46,7 +47,7 @@ struct Completions {
     shell: Shell,
 }
 
-/// Writes the manual pages of `lightloom device` and `lightloom conform`.
+/// Writes the manual pages of `lightloom device`, `lightloom conform` and `lightloom twin`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  lightloom-lab man --folder ~/.local/share/man/man1")]
 struct Man {
@@ -63,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
         Verb::Device(arguments) => device::run(arguments),
         Verb::Conform(arguments) => verb::run(arguments),
+        Verb::Twin(arguments) => twin::run(arguments),
         Verb::Completions(arguments) => completions(arguments),
         Verb::Man(arguments) => man(arguments),
     }
@@ -82,7 +84,8 @@ fn man(arguments: &Man) -> anyhow::Result<Outcome> {
     // The pages are called as a user types: `man lightloom-device-serve`.
     let mut program = Arguments::command().name("lightloom");
     program.build();
-    let verbs = ["device", "conform"].into_iter().filter_map(|name| program.find_subcommand(name));
+    let verbs =
+        ["device", "conform", "twin"].into_iter().filter_map(|name| program.find_subcommand(name));
     let mut commands: Vec<_> = verbs.cloned().collect();
     let mut pages = 0;
     while let Some(command) = commands.pop() {

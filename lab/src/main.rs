@@ -5,6 +5,7 @@
 mod cli;
 mod device;
 mod output;
+mod twin;
 mod verb;
 
 use std::process::ExitCode;

@@ -15,6 +15,8 @@ pub(crate) enum Outcome {
     Good,
     /// The input or the result is bad, and the verb has said why: exit status 1.
     Bad,
+    /// A program that was run ended with this status, and is ours to pass on.
+    Status(u8),
 }
 
 /// Wrong usage that no parser of flags could refuse: exit status 2.
@@ -102,6 +104,7 @@ pub(crate) fn conclude(end: anyhow::Result<Outcome>) -> ExitCode {
     match end {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Bad) => ExitCode::from(1),
+        Ok(Outcome::Status(status)) => ExitCode::from(status),
         Err(error) if error.is::<Refused>() => ExitCode::from(1),
         Err(error) if reader_went_away(&error) => ExitCode::SUCCESS,
         Err(error) => {

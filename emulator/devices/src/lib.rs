@@ -26,6 +26,7 @@ mod gnmi;
 #[cfg(not(feature = "gnmi"))]
 #[path = "gnmi/absent.rs"]
 mod gnmi;
+mod light;
 mod line;
 mod list;
 mod misbehave;
@@ -38,6 +39,7 @@ mod transceiver;
 
 pub use fault::{Fault, FaultError, Share};
 pub use gnmi::{GnmiSpec, GnmiSwitch};
+pub use light::LightChange;
 pub use line::{Faulty, FaultyLight};
 pub use list::{DeviceList, DeviceListFile, Endpoint, load, load_beside};
 pub use misbehave::{Family, Misbehaviour};

@@ -11,6 +11,7 @@ use lightloom_units::SimTime;
 
 use super::fault::Fault;
 use super::gnmi::GnmiSwitch;
+use super::light::Watched;
 use super::line::Faulty;
 use super::switch::OpticalSwitch;
 use super::transceiver::Transceiver;
@@ -76,7 +77,9 @@ pub struct Rack {
     wakeups: BTreeSet<(SimTime, Slot)>,
     faults: BTreeMap<SimTime, Vec<(Slot, Fault)>>,
     /// Both directions of every fibre between two transceivers: external path to external path.
-    fibres: BTreeMap<(Slot, u8), (Slot, u8)>,
+    pub(super) fibres: BTreeMap<(Slot, u8), (Slot, u8)>,
+    /// Devices that were called since the light was last asked for; `None` where nobody asks.
+    pub(super) watched: Option<Watched>,
 }
 
 impl Rack {
@@ -290,6 +293,9 @@ impl Rack {
     fn called(&mut self, now: SimTime, slot: Slot, out: &mut Vec<Output>) {
         let mut called = vec![slot];
         while let Some(slot) = called.pop() {
+            if let Some(watched) = &mut self.watched {
+                watched.called.insert(slot);
+            }
             for far in self.spread_light(now, slot) {
                 self.devices[far.0].1.as_device().on_time(now, out);
                 called.push(far);

@@ -29,6 +29,7 @@ use rustix::termios::{OptionalActions, ioctl_tiocnxcl, tcgetattr, tcsetattr};
 use serde::Serialize;
 
 use super::fault::Fault;
+use super::light::LightChange;
 use super::list::{DeviceList, Endpoint};
 use super::rack::{Rack, Slot};
 use super::{Line, Output, Port};
@@ -106,7 +107,11 @@ pub struct Server {
     addresses: Vec<Address>,
     stop: Arc<OwnedFd>,
     started: Instant,
+    watcher: Option<Watcher>,
 }
+
+/// Hears of light that moved.
+pub type Watcher = Box<dyn FnMut(Vec<LightChange>) + Send>;
 
 impl Server {
     /// Opens every pty, port and link of `list`. Time begins now.
@@ -125,6 +130,7 @@ impl Server {
             addresses: Vec::new(),
             stop: Arc::clone(&stop),
             started: now_instant(),
+            watcher: None,
         };
         server.add(Channel::Stop(stop), EventFlags::IN)?;
         for (slot, endpoint) in list.endpoints {
@@ -143,6 +149,13 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// Lets `watcher` hear where light is, at first of every bundle, then of those whose light moved. It is called
+    /// on the thread that serves the devices, which answer nothing until it returns.
+    pub fn watch_light(&mut self, watcher: Watcher) {
+        self.rack.watch_light();
+        self.watcher = Some(watcher);
     }
 
     /// What ends [`Server::run`].
@@ -232,6 +245,12 @@ impl Server {
             let mut out = Vec::new();
             self.rack.on_time(now, &mut out);
             self.send(out);
+            if let Some(watcher) = &mut self.watcher {
+                let changes = self.rack.light_changes(now);
+                if !changes.is_empty() {
+                    watcher(changes);
+                }
+            }
             let timeout = self.rack.next_wakeup().map(|at| timespec(at.0.saturating_sub(now.0)));
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which fibres carry light both ways: what a kernel or an engine is to join.
+//!
+//! Two bundles are joined while each sends into the fibre between them. Light one way only joins nothing: no
+//! receiver locks to a far end that does not hear it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_units::SimTime;
+
+use super::rack::{AnyDevice, Rack, Slot};
+
+/// The bundle that another is joined with from now on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LightChange {
+    /// The bundle, as `n3/b0`.
+    pub bundle: String,
+    /// Its far end; `None` if it has no light, loops back, or the far end sends nothing.
+    pub far: Option<String>,
+}
+
+/// Who hears of light, and what they heard last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watched {
+    pub(super) called: BTreeSet<Slot>,
+    joined: BTreeMap<Slot, Option<Slot>>,
+}
+
+impl Rack {
+    /// From now on [`Rack::light_changes`] answers; at first it names every transceiver.
+    pub fn watch_light(&mut self) {
+        let called = (0..self.devices().count()).map(Slot).collect();
+        self.watched = Some(Watched { called, joined: BTreeMap::new() });
+    }
+
+    /// Transceivers whose far end is another than when this was last asked. Empty unless light is watched.
+    pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
+        let Some(watched) = &mut self.watched else { return Vec::new() };
+        let called = std::mem::take(&mut watched.called);
+        // A far end of a device that was called has another far end, too.
+        let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
+        let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
+        let asked: BTreeSet<Slot> = called.iter().copied().chain(far).collect();
+        let has_paths = |slot: &Slot| self.device(*slot).1.kind() == "transceiver";
+        let asked = asked.into_iter().filter(has_paths);
+        let now_joined: Vec<_> = asked.map(|slot| (slot, self.joined_with(now, slot))).collect();
+        let Some(watched) = &mut self.watched else { return Vec::new() };
+        let changed: Vec<_> = now_joined
+            .into_iter()
+            .filter(|(slot, far)| watched.joined.insert(*slot, *far) != Some(*far))
+            .collect();
+        let name = |slot: Slot| self.device(slot).0.to_owned();
+        changed
+            .into_iter()
+            .map(|(slot, far)| LightChange { bundle: name(slot), far: far.map(name) })
+            .collect()
+    }
+
+    /// The transceiver that `slot` exchanges light with.
+    #[must_use]
+    pub fn joined_with(&self, now: SimTime, slot: Slot) -> Option<Slot> {
+        let AnyDevice::Transceiver(near) = self.device(slot).1 else { return None };
+        let number = (1..=2).find(|number| near.device().sends(now, *number))?;
+        let &(far, far_number) = self.fibres.get(&(slot, number))?;
+        let AnyDevice::Transceiver(other) = self.device(far).1 else { return None };
+        other.device().sends(now, far_number).then_some(far)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Output;
+
+    const FABRIC: &str =
+        "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n";
+
+    fn rack() -> Rack {
+        let list = "seed: 1\nfabric: r.yaml\ntransceivers:\n  - {names: \"n{0..7}/b{0..1}\", powered_for: 2s}\n";
+        let mut read = |_: &str| Ok(FABRIC.to_owned());
+        crate::load_beside("d.yaml", list.as_bytes(), &mut read).0.unwrap().rack
+    }
+
+    #[test]
+    fn modules_that_loop_back_are_joined_with_nothing() {
+        let mut rack = rack();
+        assert_eq!(rack.light_changes(SimTime::START), []);
+        rack.watch_light();
+        let first = rack.light_changes(SimTime::START);
+        assert_eq!(first.len(), 16);
+        assert!(first.iter().all(|change| change.far.is_none()), "{first:?}");
+        assert_eq!(rack.light_changes(SimTime::START), [], "nothing moved since");
+    }
+
+    #[test]
+    fn a_fault_without_light_changes_nothing() {
+        let mut rack = rack();
+        rack.watch_light();
+        rack.light_changes(SimTime::START);
+        let (slot, mut out) = (rack.slot("n3/b0").unwrap(), Vec::<Output>::new());
+        rack.apply(SimTime::START, slot, "dead".parse().unwrap(), &mut out);
+        assert_eq!(rack.light_changes(SimTime::START), []);
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom twin`: real programs in namespaces whose links are where emulated light is.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use lightloom_live::enter::{self, Ended};
+use lightloom_live::record::Folder;
+use lightloom_live::{check, hold, up};
+use serde_json::json;
+
+use crate::cli::{Format, FormatArgument};
+use crate::output::{self, Outcome, WrongUsage};
+
+mod inside;
+mod job;
+
+/// Real programs on emulated light: a namespace a node, and lightloomd that moves the links.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
+  lightloom twin exec n4 --dir /tmp/twin -- ping -c 1 n5
+  lightloom twin exec --all --dir /tmp/twin -- hostname
+  lightloom twin fault n4 dead --dir /tmp/twin
+  lightloom twin down --dir /tmp/twin
+
+LIGHTLOOM_TWIN names the folder where --dir does not. docs/twin.md says what is real and what is emulated.")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Up(Up),
+    Exec(Exec),
+    Ring(job::Ring),
+    Report(job::Report),
+    Status(Show),
+    Fault(Fault),
+    Down(Show),
+    #[command(flatten)]
+    Inside(inside::Verb),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Dir {
+    /// The folder of the twin.
+    #[arg(long = "dir", value_name = "FOLDER", env = "LIGHTLOOM_TWIN")]
+    folder: PathBuf,
+}
+
+impl Dir {
+    fn folder(&self) -> anyhow::Result<Folder> {
+        Ok(Folder::new(&self.folder)?)
+    }
+}
+
+/// Brings a twin up: namespaces, emulated transceivers, lightloomd, and the plan applied by it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
+  lightloom twin up topologies/ring-64.yaml --rate 1Gbps --dir /tmp/twin")]
+struct Up {
+    /// The fabric file, with `hbd: {khop: …}`.
+    fabric: PathBuf,
+    /// A plan for it [default: it is planned].
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Only the first so many nodes get a namespace; transceivers are there of all [default: all].
+    #[arg(long, value_name = "N")]
+    nodes: Option<u32>,
+    /// What a fibre carries at most, such as 1Gbps [default: as much as this machine can].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<u64>,
+    #[command(flatten)]
+    dir: Dir,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+/// Runs a program in one node, or in each.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom twin exec n4 --dir /tmp/twin -- ip address
+  lightloom twin exec --all --timeout 60s --dir /tmp/twin -- ./train.py
+
+The program has LIGHTLOOM_NODE and LIGHTLOOM_TWIN; $LIGHTLOOM_TWIN/ranks.json says who its neighbours are.
+Exit status: that of the program; with --all 0 if each ended with 0, else 1.")]
+struct Exec {
+    /// The node, such as n4.
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    node: Option<String>,
+    /// On every node at once; what each prints is in a log of its own.
+    #[arg(long)]
+    all: bool,
+    /// What the run is called: its logs are in log/NAME.
+    #[arg(long, value_name = "NAME", default_value = "run", requires = "all")]
+    name: String,
+    /// A program that runs longer is killed, such as 60s [default: none is].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    dir: Dir,
+    #[command(flatten)]
+    format: FormatArgument,
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// Shows what a twin consists of, or ends it and removes what it made.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom twin status --dir /tmp/twin
+  lightloom twin down --dir /tmp/twin")]
+struct Show {
+    #[command(flatten)]
+    dir: Dir,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+/// Lets a node die, or something go wrong with a transceiver.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom twin fault n4 dead --dir /tmp/twin
+  lightloom twin fault n4/b0 unplug 1 --dir /tmp/twin
+
+`dead` of a node takes its light, its programs and its data-centre network; other faults are those of
+`lightloom device fault`.")]
+struct Fault {
+    /// The node or transceiver: n4 or n4/b0.
+    part: String,
+    /// What goes wrong: a word and its argument.
+    #[arg(required = true, value_name = "FAULT")]
+    fault: Vec<String>,
+    #[command(flatten)]
+    dir: Dir,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let rate: lightloom_units::BitsPerSecond =
+        text.parse().map_err(|error| format!("{error}: write it like 1Gbps"))?;
+    Ok(rate.get() / 8)
+}
+
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let time: lightloom_units::Picoseconds =
+        text.parse().map_err(|error| format!("{error}: write it like 60s"))?;
+    Ok(Duration::from_nanos(time.get() / 1_000))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    match &arguments.verb {
+        Verb::Up(arguments) => bring_up(arguments),
+        Verb::Exec(arguments) => exec(arguments),
+        Verb::Ring(arguments) => job::ring(arguments),
+        Verb::Report(arguments) => job::report(arguments),
+        Verb::Status(arguments) => status(arguments),
+        Verb::Fault(arguments) => fault(arguments),
+        Verb::Down(arguments) => down(arguments),
+        Verb::Inside(verb) => inside::run(verb),
+    }
+}
+
+fn bring_up(arguments: &Up) -> anyhow::Result<Outcome> {
+    let wanted = up::Wanted {
+        fabric: arguments.fabric.clone(),
+        plan: arguments.plan.clone(),
+        nodes: arguments.nodes,
+        bytes_per_second: arguments.rate,
+    };
+    let folder = arguments.dir.folder()?;
+    let report = up::up(&folder, &wanted, &up::Programs::find()?)?;
+    if arguments.format.format == Format::Json {
+        output::print_json(&report)?;
+        return Ok(Outcome::Good);
+    }
+    let rate = report.bytes_per_second.map_or_else(
+        || "as fast as this machine can".to_owned(),
+        |rate| format!("at most {:.3} Gbit/s each", rate as f64 * 8e-9),
+    );
+    output::print(&format!(
+        "{} is up in {:.2} s: {} nodes, {} transceivers, {} fibres with light, {rate}\n\
+         joined by {}\n\
+         namespaces {:.0} ms, transceivers {:.0} ms, read by lightloomd after {:.0} ms\n\
+         lightloomd: lightloom ctl --socket {} status\n\
+         next: lightloom twin exec n0 --dir {} -- ping -c 1 n1\n",
+        report.fabric,
+        report.total_ms / 1e3,
+        report.nodes,
+        report.transceivers,
+        report.circuits,
+        report.way,
+        report.namespaces_ms,
+        report.devices_ms,
+        report.daemon_ms,
+        report.daemon_socket.display(),
+        report.folder.display(),
+    ))?;
+    Ok(Outcome::Good)
+}
+
+fn exec(arguments: &Exec) -> anyhow::Result<Outcome> {
+    let folder = arguments.dir.folder()?;
+    let Some(node) = &arguments.node else { return exec_all(arguments, &folder) };
+    let status = enter::run(&folder, node, &arguments.command, arguments.timeout)?;
+    match status.code() {
+        Some(0) => Ok(Outcome::Good),
+        Some(code) => Ok(Outcome::Status(u8::try_from(code).unwrap_or(1))),
+        None => anyhow::bail!("the program was ended by {status}"),
+    }
+}
+
+fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<Outcome> {
+    let name = &arguments.name;
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        let why = format!("`{name}` cannot be the name of a folder: write letters and digits");
+        return Err(WrongUsage(why).into());
+    }
+    let programs = enter::Programs {
+        name: name.clone(),
+        command: arguments.command.clone(),
+        timeout: arguments.timeout,
+    };
+    let ended = enter::everywhere(folder, &up::Programs::find()?.own, &programs)?;
+    let good = ended.iter().filter(|of| of.is_good()).count();
+    if arguments.format.format == Format::Json {
+        output::print_json(&json!({ "programs": ended }))?;
+    } else {
+        let longest = ended.iter().map(|of| of.ran_ms).fold(0.0, f64::max);
+        let bad: String = ended.iter().filter(|of| !of.is_good()).map(line).collect();
+        let logs = folder.file("log").join(name);
+        let all = ended.len();
+        output::print(&format!(
+            "{bad}{good} of {all} ended with status 0, the last after {:.2} s; logs in {}\n",
+            longest / 1e3,
+            logs.display()
+        ))?;
+    }
+    Ok(if good == ended.len() { Outcome::Good } else { Outcome::Bad })
+}
+
+fn line(of: &Ended) -> String {
+    let how = match (of.timed_out, of.code, of.signal) {
+        (true, ..) => "ran longer than --timeout and was killed".to_owned(),
+        (_, Some(code), _) => format!("exit status {code}"),
+        (_, None, signal) => format!("signal {}", signal.unwrap_or_default()),
+    };
+    format!("{}: {how}, see {}\n", of.node, of.log.with_extension("err").display())
+}
+
+fn status(arguments: &Show) -> anyhow::Result<Outcome> {
+    let folder = arguments.dir.folder()?;
+    let record = folder.record()?;
+    let up = enter::up(&folder);
+    let ranks: Option<lightloom_live::ranks::Ranks> = folder.read(lightloom_live::ranks::FILE)?;
+    let state = if up.is_ok() { "up" } else { "ended" };
+    let generation = ranks.as_ref().map_or(0, |ranks| ranks.generation);
+    if arguments.format.format == Format::Json {
+        let process = up.as_ref().ok().map(|(holder, _)| holder.init.pid);
+        let document = json!({
+            "state": state, "fabric": record.fabric, "nodes": record.nodes, "process": process,
+            "generation": generation,
+        });
+        output::print_json(&document)?;
+    } else {
+        output::print(&format!(
+            "{}: {state}, {} nodes, ranks of generation {generation}\n",
+            record.fabric, record.nodes
+        ))?;
+    }
+    up?;
+    Ok(Outcome::Good)
+}
+
+fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
+    let fault = arguments.fault.join(" ");
+    let entry = lightloom_live::fault::inject(&arguments.dir.folder()?, &arguments.part, &fault)?;
+    if arguments.format.format == Format::Json {
+        output::print_json(&entry)?;
+    } else if entry.killed > 0 {
+        output::note(&format!("{} programs of {} were killed", entry.killed, entry.part));
+    }
+    Ok(Outcome::Good)
+}
+
+fn down(arguments: &Show) -> anyhow::Result<Outcome> {
+    hold::down(&arguments.dir.folder()?)?;
+    if arguments.format.format == Format::Json {
+        output::print_json(&json!({ "down": true }))?;
+    }
+    Ok(Outcome::Good)
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the twin starts itself: no user types these.
+
+use std::io::Read;
+
+use anyhow::Context;
+use clap::Subcommand;
+use lightloom_fabric::plan::Plan;
+use lightloom_live::ranks::Ranks;
+use serde::Deserialize;
+
+use super::{Dir, check, hold, up};
+use crate::output::Outcome;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Holds the namespaces of a twin.
+    #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
+    Hold(Dir),
+    /// The first process inside.
+    #[command(hide = true, after_help = "Example: started by `lightloom twin hold`")]
+    Init(Dir),
+    /// Tries what the kernel allows.
+    #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
+    Probe,
+    /// Hears of a change of lightloomd, on standard input, and writes the ranks.
+    #[command(hide = true, after_help = "Example: started by lightloomd")]
+    Committed(Dir),
+}
+
+#[derive(Deserialize)]
+struct Hook {
+    transaction: Transaction,
+}
+
+#[derive(Deserialize)]
+struct Transaction {
+    plan_sha256: String,
+}
+
+pub(crate) fn run(verb: &Verb) -> anyhow::Result<Outcome> {
+    match verb {
+        Verb::Hold(dir) => hold::hold(&dir.folder()?, &up::Programs::find()?.own)?,
+        Verb::Init(dir) => {
+            let programs = up::Programs::find()?;
+            hold::init(&dir.folder()?, &programs.own, &programs.daemon)?;
+        }
+        Verb::Probe => check::probe()?,
+        Verb::Committed(dir) => committed(dir)?,
+    }
+    Ok(Outcome::Good)
+}
+
+fn committed(dir: &Dir) -> anyhow::Result<()> {
+    let folder = dir.folder()?;
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let hook: Hook = serde_json::from_str(&text).context("the change is not understood")?;
+    let name = format!("state/plan-{}.json", hook.transaction.plan_sha256);
+    let plan: Option<Plan> = folder.read(&name)?;
+    // Changes without a plan move no ring.
+    if let Some(plan) = plan {
+        Ranks::write(&folder, &plan)?;
+    }
+    Ok(())
+}

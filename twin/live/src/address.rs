@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Names and addresses of the twin: what programs in a node see.
+//!
+//! | network | host name | address |
+//! | --- | --- | --- |
+//! | data-centre network | `n3` | 10.64.0.0/16, the node's number and 1 |
+//! | fibres, by bundle | `n3-b0` | 10.65.0.0/16 for `b0`, 10.66.0.0/16 for `b1`, and so on |
+
+use std::net::Ipv4Addr;
+
+/// Nodes that the address plan has room for.
+pub const NODES_MAX: u32 = 65_000;
+/// Bundles of a node that it has room for.
+pub const BUNDLES_MAX: u8 = 16;
+
+/// The interface of the data-centre network in every node.
+pub const DCN: &str = "eth0";
+
+/// Of a node in the data-centre network.
+#[must_use]
+pub fn dcn(node: u32) -> Ipv4Addr {
+    numbered(64, node)
+}
+
+/// Of a bundle's port.
+#[must_use]
+pub fn port(node: u32, bundle: u8) -> Ipv4Addr {
+    numbered(65 + bundle, node)
+}
+
+fn numbered(second: u8, node: u32) -> Ipv4Addr {
+    let [_, _, high, low] = (node + 1).to_be_bytes();
+    Ipv4Addr::new(10, second, high, low)
+}
+
+/// The hardware address that goes with an address of the twin.
+#[must_use]
+pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    [0x02, 0x6c, a, b, c, d]
+}
+
+/// `/etc/hosts` of every node.
+#[must_use]
+pub fn hosts(nodes: u32, bundles: u8) -> String {
+    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+    for node in 0..nodes {
+        text.push_str(&format!("{} n{node}\n", dcn(node)));
+        for bundle in 0..bundles {
+            text.push_str(&format!("{} n{node}-b{bundle}\n", port(node, bundle)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_port_has_an_address_and_a_hardware_address_of_its_own() {
+        let ports = (0..700).flat_map(|node| (0..4).map(move |bundle| port(node, bundle)));
+        let all: Vec<_> = ports.chain((0..700).map(dcn)).collect();
+        let addresses: BTreeSet<_> = all.iter().collect();
+        let hardware: BTreeSet<_> = all.iter().map(|address| hardware(*address)).collect();
+        assert_eq!((addresses.len(), hardware.len()), (3500, 3500));
+        assert_eq!(port(255, 0), Ipv4Addr::new(10, 65, 1, 0));
+    }
+
+    #[test]
+    fn hosts_name_both_networks() {
+        let text = hosts(2, 2);
+        assert!(text.contains("10.64.0.2 n1\n10.65.0.2 n1-b0\n10.66.0.2 n1-b1\n"), "{text}");
+    }
+}

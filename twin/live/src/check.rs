@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether this machine can carry a twin of this size: asked before anything of it is made.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::netlink::{Batch, Kernel};
+use crate::record::{Folder, RECORD, Record};
+use crate::{Error, link};
+
+/// Memory that a namespace with its interfaces takes, in KiB: more than was ever measured.
+const NODE_KIB: u64 = 1_500;
+/// What the daemon and the holder take besides, in KiB.
+const BASE_KIB: u64 = 200_000;
+
+/// Checks the folder and the machine.
+///
+/// # Errors
+/// What is missing, and what would do.
+pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Result<(), Error> {
+    if folder.file(RECORD).exists() {
+        let shown = folder.path().display();
+        return Err(Error::Refused(format!(
+            "there is a twin in {shown} already: `lightloom twin down --dir {shown}` ends it, or name another folder"
+        )));
+    }
+    for name in &record.files {
+        if folder.file(name).exists() {
+            return Err(Error::Refused(format!(
+                "{} is there already and is not of a twin: name an empty folder with --dir",
+                folder.file(name).display()
+            )));
+        }
+    }
+    // A Unix socket's name is at most 108 bytes long.
+    if folder.daemon_socket().as_os_str().len() > 100 {
+        let shown = folder.path().display();
+        return Err(Error::Refused(format!(
+            "{shown} is too long a name for sockets in it: name a folder of at most 80 characters with --dir"
+        )));
+    }
+    size(record)?;
+    kernel(own)
+}
+
+fn size(record: &Record) -> Result<(), Error> {
+    let modules = u64::from(record.fabric_nodes) * u64::from(record.bundles);
+    let number =
+        |file: &str| fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    if let (Some(most), Some(used)) =
+        (number("/proc/sys/kernel/pty/max"), number("/proc/sys/kernel/pty/nr"))
+        && modules + used > most
+    {
+        return Err(Error::Refused(format!(
+            "{modules} transceivers need as many ptys, and this machine has {} left of {most}: raise \
+             kernel.pty.max with sysctl, or take a smaller fabric",
+            most.saturating_sub(used)
+        )));
+    }
+    let files = 2 * modules + u64::from(record.nodes) + 64;
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    if let Ok((_, most)) = limit
+        && files > most
+    {
+        return Err(Error::Refused(format!(
+            "a twin of this size needs {files} open files in one process, and the limit is {most}: raise it \
+             (`ulimit -Hn {files}` as root), or take a smaller fabric"
+        )));
+    }
+    let needed = BASE_KIB + NODE_KIB * u64::from(record.nodes);
+    let free = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?.to_owned();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+    });
+    match free {
+        Some(free) if free < needed => Err(Error::Refused(format!(
+            "a twin of {} nodes needs about {} MiB of memory, and {} MiB are free: give fewer with --nodes",
+            record.nodes,
+            needed / 1024,
+            free / 1024
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Lets a process of its own try what the twin needs, in namespaces that end with it.
+fn kernel(own: &std::path::Path) -> Result<(), Error> {
+    let mut command = Command::new(own);
+    command.args(["twin", "probe"]).stdin(Stdio::null());
+    let output =
+        command.output().map_err(|error| Error::system("try what the kernel allows", error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Refused(said.trim().trim_start_matches("error: ").to_owned()))
+}
+
+/// Tries what the twin needs of the kernel, in namespaces of its own.
+///
+/// # Errors
+/// What the kernel refuses, and what would do.
+pub fn probe() -> Result<(), Error> {
+    use nix::sched::{CloneFlags, unshare};
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
+        Error::Refused(format!(
+            "this system lets nobody without privileges make namespaces ({error}): set \
+             user.max_user_namespaces above 0 (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0) with \
+             sysctl; in a container start it with --security-opt seccomp=unconfined"
+        ))
+    })?;
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)
+        .map_err(|error| {
+            Error::Refused(format!(
+                "this system makes no network, process and mount namespaces ({error}): see \
+                 user.max_net_namespaces, user.max_pid_namespaces and user.max_mnt_namespaces with sysctl"
+            ))
+        })?;
+    let mut kernel = Kernel::open()?;
+    let here = fs::File::open("/proc/self/ns/net")
+        .map_err(|error| Error::system("open a namespace", error))?;
+    let mut try_it = |needs: &str, module: &str, batch: Batch| {
+        kernel.run(batch).map_err(|error| {
+            Error::Refused(format!(
+                "this kernel has no {needs} ({error}): load it as root with `modprobe -a {module}`, or run a kernel \
+                 that has it"
+            ))
+        })
+    };
+    let mut batch = Batch::default();
+    let pair = link::Pair {
+        name: "probe0",
+        index: 1_000,
+        address: crate::address::dcn(0),
+        peer: "probe1",
+        peer_index: 1_001,
+        peer_namespace: std::os::fd::AsRawFd::as_raw_fd(&here),
+        bridge: None,
+    };
+    link::add_pair(&mut batch, &pair);
+    try_it("pairs of virtual interfaces", "veth", batch)?;
+    let mut batch = Batch::default();
+    link::add_bridge(&mut batch, "probe2", 1_002);
+    try_it("bridges", "bridge", batch)?;
+    let mut batch = Batch::default();
+    link::add_ingress(&mut batch, 1_000);
+    try_it("hook at ingress", "sch_ingress", batch)?;
+    let mut batch = Batch::default();
+    link::redirect(&mut batch, 1_000, 1_001);
+    try_it("u32 and mirred", "cls_u32 act_mirred", batch)
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs in nodes: one that takes the place of this process's work, or one on each node with a log.
+
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, sethostname};
+use serde::Serialize;
+
+use crate::Error;
+use crate::record::{Folder, Holder, Ready, Record};
+
+/// How often programs are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Makes this process one of node `name`: its network, host name, `/etc/hosts`, processes. What it starts from
+/// now on is there.
+///
+/// # Errors
+/// The twin is not up, there is no such node, or this process has several threads.
+pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
+    let record = folder.record()?;
+    let node = record.node(name)?;
+    let (holder, ready) = up(folder)?;
+    let pid = holder.init.pid;
+    let Some(fd) = ready.namespaces.get(node as usize) else {
+        return Err(Error::Refused(format!("{name} has no namespace")));
+    };
+    let network = open(format!("/proc/{pid}/fd/{fd}"))?;
+    enter_holder(pid, Some(&network))?;
+    unshare(CloneFlags::CLONE_NEWUTS)
+        .map_err(|error| Error::system(format!("give {name} a host name"), error))?;
+    sethostname(name).map_err(|error| Error::system(format!("give {name} a host name"), error))
+}
+
+/// Makes this process one of the holder's, in the namespace of the fibres.
+pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error> {
+    let here = std::env::current_dir().map_err(|error| Error::system("find this folder", error))?;
+    let of = |kind: &str| open(format!("/proc/{pid}/ns/{kind}"));
+    let (user, mounts, processes) = (of("user")?, of("mnt")?, of("pid")?);
+    let fibres = of("net")?;
+    let set = |file: &File, what: CloneFlags| {
+        setns(file, what).map_err(|error| Error::system("enter the twin's namespaces", error))
+    };
+    set(&user, CloneFlags::CLONE_NEWUSER)?;
+    set(network.unwrap_or(&fibres), CloneFlags::CLONE_NEWNET)?;
+    set(&processes, CloneFlags::CLONE_NEWPID)?;
+    set(&mounts, CloneFlags::CLONE_NEWNS)?;
+    std::env::set_current_dir(&here)
+        .map_err(|error| Error::system(format!("return to {}", here.display()), error))
+}
+
+fn open(path: String) -> Result<File, Error> {
+    File::open(&path).map_err(|error| Error::system(format!("open {path}"), error))
+}
+
+/// Who holds the twin, and what it holds.
+///
+/// # Errors
+/// The twin is not up.
+pub fn up(folder: &Folder) -> Result<(Holder, Ready), Error> {
+    let holder: Option<Holder> = folder.read("holder.json")?;
+    let ready: Option<Ready> = folder.read("ready.json")?;
+    match (holder, ready) {
+        (Some(holder), Some(ready)) if holder.init.runs() => Ok((holder, ready)),
+        _ => Err(Error::Refused(format!(
+            "the twin in {} is not up (its process has ended): `lightloom twin down --dir {}` removes what is left",
+            folder.path().display(),
+            folder.path().display()
+        ))),
+    }
+}
+
+/// What to start on each node.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// What the run is called: the folder of its logs.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// What a program that runs longer is killed after; `None`: never.
+    pub timeout: Option<Duration>,
+}
+
+/// How the program of one node ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ended {
+    /// The node.
+    pub node: String,
+    /// Its exit status; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether it ran longer than it may.
+    pub timed_out: bool,
+    /// How long it ran, in milliseconds.
+    pub ran_ms: f64,
+    /// What it printed; errors are beside it, in `.err`.
+    pub log: PathBuf,
+}
+
+impl Ended {
+    /// Whether it ended with status 0.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.code == Some(0) && !self.timed_out
+    }
+}
+
+/// Starts the program on every node at once and waits until the last has ended.
+///
+/// # Errors
+/// The twin is not up, or a log cannot be written.
+pub fn everywhere(folder: &Folder, own: &Path, programs: &Programs) -> Result<Vec<Ended>, Error> {
+    let record: Record = folder.record()?;
+    up(folder)?;
+    let logs = folder.file("log").join(&programs.name);
+    fs::create_dir_all(&logs)
+        .map_err(|error| Error::system(format!("make {}", logs.display()), error))?;
+    let start = Instant::now();
+    let mut running = Vec::new();
+    for node in 0..record.nodes {
+        let name = format!("n{node}");
+        let log = |kind: &str| {
+            let file = logs.join(format!("{name}.{kind}"));
+            File::create(&file)
+                .map_err(|error| Error::system(format!("write {}", file.display()), error))
+        };
+        let mut command = Command::new(own);
+        command.args(["twin", "exec", &name, "--dir"]).arg(folder.path()).arg("--");
+        command.args(&programs.command).stdin(Stdio::null());
+        command.stdout(log("out")?).stderr(log("err")?).process_group(0);
+        let child = command.spawn().map_err(|error| Error::system("start a program", error))?;
+        running.push((name, child, false));
+    }
+    let mut ended = Vec::new();
+    while !running.is_empty() {
+        running.retain_mut(|(name, child, killed)| {
+            let late = programs.timeout.is_some_and(|timeout| start.elapsed() > timeout);
+            if late && !*killed {
+                *killed = true;
+                kill_group(child);
+            }
+            let Ok(Some(status)) = child.try_wait() else { return true };
+            let log = logs.join(format!("{name}.out"));
+            ended.push(outcome(name, status, *killed, start, log));
+            false
+        });
+        std::thread::sleep(LOOK_EVERY);
+    }
+    ended.sort_by_key(|of: &Ended| record.node(&of.node).unwrap_or(u32::MAX));
+    folder.write_in(&logs, "result.json", &ended)?;
+    Ok(ended)
+}
+
+fn outcome(name: &str, status: ExitStatus, timed_out: bool, start: Instant, log: PathBuf) -> Ended {
+    Ended {
+        node: name.to_owned(),
+        code: status.code(),
+        signal: status.signal(),
+        timed_out,
+        ran_ms: start.elapsed().as_secs_f64() * 1e3,
+        log,
+    }
+}
+
+/// Ends a program and what it started, unless that left its group.
+pub fn kill_group(child: &Child) {
+    let _ended_meanwhile = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+}
+
+/// Runs a command in a node and waits for it.
+///
+/// # Errors
+/// It cannot be entered or started, or runs longer than `timeout`.
+pub fn run(
+    folder: &Folder,
+    node: &str,
+    command: &[String],
+    timeout: Option<Duration>,
+) -> Result<ExitStatus, Error> {
+    enter(folder, node)?;
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Error::Refused("which program? write it after --".into()));
+    };
+    let started = Instant::now();
+    let mut starting = Command::new(program);
+    starting.args(arguments).env("LIGHTLOOM_TWIN", folder.path()).env("LIGHTLOOM_NODE", node);
+    // Its own group is what a timeout ends; without one it stays in the terminal's.
+    if timeout.is_some() {
+        starting.process_group(0);
+    }
+    let mut child = starting
+        .spawn()
+        .map_err(|error| Error::system(format!("run {program} on {node}"), error))?;
+    let Some(timeout) = timeout else {
+        return child.wait().map_err(|error| Error::system(format!("wait for {program}"), error));
+    };
+    loop {
+        let ended = child.try_wait();
+        if let Some(status) = ended.map_err(|error| Error::system("wait for a program", error))? {
+            return Ok(status);
+        }
+        if started.elapsed() > timeout {
+            kill_group(&child);
+            let _reaped = child.wait();
+            return Err(Error::Refused(format!(
+                "{program} did not end within {:.1} s on {node} and was killed: give it longer with --timeout",
+                timeout.as_secs_f64()
+            )));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node that dies: its transceivers lose their light, its network its carrier, and its programs are killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::netlink::{Batch, Kernel};
+use crate::record::Folder;
+use crate::{Error, enter, link, nodes, unix_us};
+
+/// The file of [`Fault`], a line each.
+pub const FILE: &str = "faults.jsonl";
+
+/// What was made to break.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Fault {
+    /// The node or transceiver.
+    pub part: String,
+    /// What happened to it, in the words of `lightloom device fault`.
+    pub fault: String,
+    /// When its light was gone, Unix time in microseconds.
+    pub unix_us: u64,
+    /// Programs of the node that were killed.
+    pub killed: u32,
+}
+
+/// Lets something go wrong with a node or transceiver. `dead` of a node takes its programs and its network, too.
+///
+/// # Errors
+/// The twin is not up, or the emulated transceivers refuse.
+pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<Fault, Error> {
+    let record = folder.record()?;
+    let (holder, ready) = enter::up(folder)?;
+    say(folder, &format!("{part} {fault}"))?;
+    let mut entry =
+        Fault { part: part.to_owned(), fault: fault.to_owned(), unix_us: unix_us(), killed: 0 };
+    if let (Ok(node), "dead") = (record.node(part), fault) {
+        let namespace = ready.namespaces.get(node as usize).copied().unwrap_or_default();
+        entry.killed = kill_all(&format!("/proc/{}/fd/{namespace}", holder.init.pid))?;
+        enter::enter_holder(holder.init.pid, None)?;
+        let mut batch = Batch::default();
+        link::set(&mut batch, nodes::dcn_index(node), false, None);
+        Kernel::open()?.run(batch)?;
+    }
+    folder.add_line(FILE, &entry)?;
+    Ok(entry)
+}
+
+fn say(folder: &Folder, line: &str) -> Result<(), Error> {
+    let talk = |error| Error::system("talk to the emulated transceivers", error);
+    let socket = UnixStream::connect(folder.device_socket()).map_err(talk)?;
+    let mut socket = BufReader::new(socket);
+    socket.get_mut().write_all(format!("{line}\n").as_bytes()).map_err(talk)?;
+    let mut answer = String::new();
+    socket.read_line(&mut answer).map_err(talk)?;
+    match answer.trim() {
+        "ok" => Ok(()),
+        wrong => Err(Error::Refused(wrong.trim_start_matches("error: ").to_owned())),
+    }
+}
+
+/// Kills every process of a network namespace.
+fn kill_all(namespace: &str) -> Result<u32, Error> {
+    let identity = |path: &str| fs::metadata(path).map(|of| (of.dev(), of.ino()));
+    let wanted =
+        identity(namespace).map_err(|error| Error::system(format!("find {namespace}"), error))?;
+    let processes =
+        fs::read_dir("/proc").map_err(|error| Error::system("list processes", error))?;
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let of_node = pids
+        .filter(|pid: &i32| identity(&format!("/proc/{pid}/ns/net")).is_ok_and(|of| of == wanted));
+    Ok(of_node.filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count() as u32)
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The process that holds a twin: it enters new namespaces, becomes the first process of one and makes the rest.
+//!
+//! ```text
+//!   twin up ─▶ twin hold (user, mount, process, network namespace of its own; waits)
+//!                └▶ twin init (first process inside): nodes, transceivers on ptys, wiring, lightloomd
+//! ```
+//!
+//! The first process of a process namespace takes all others with it when it ends, and it ends with its parent.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lightloom_devices::serve::{Options, Server};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{getegid, geteuid, setsid};
+
+use crate::record::{Folder, Holder, Process, Ready};
+use crate::{Error, nodes, wiring};
+
+/// How fibres are joined, in words.
+pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
+
+/// Ended by its parent's end.
+const GO: &[u8] = b"go\n";
+
+/// Enters namespaces of its own and starts the first process in them. Returns when that has ended.
+///
+/// # Errors
+/// The system refuses.
+pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
+    setsid().map_err(|error| Error::system("leave the session of the terminal", error))?;
+    let (user, group) = (geteuid(), getegid());
+    let namespaces = CloneFlags::CLONE_NEWUSER
+        | CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC;
+    unshare(namespaces).map_err(|error| Error::system("make namespaces", error))?;
+    let set = |file: &str, text: &str| {
+        fs::write(file, text).map_err(|error| Error::system(format!("write {file}"), error))
+    };
+    set("/proc/self/setgroups", "deny")?;
+    set("/proc/self/uid_map", &format!("0 {user} 1"))?;
+    set("/proc/self/gid_map", &format!("0 {group} 1"))?;
+    let mut command = Command::new(own);
+    command.args(["twin", "init", "--dir"]).arg(folder.path()).stdin(Stdio::piped());
+    let mut init =
+        command.spawn().map_err(|error| Error::system("start the first process", error))?;
+    let process = |pid| {
+        Process::find(pid).ok_or_else(|| Error::Refused("the first process ended early".into()))
+    };
+    let holder = Holder { parent: process(std::process::id())?, init: process(init.id())? };
+    folder.write("holder.json", &holder)?;
+    if let Some(mut input) = init.stdin.take() {
+        input.write_all(GO).map_err(|error| Error::system("start the first process", error))?;
+    }
+    init.wait().map_err(|error| Error::system("wait for the first process", error))?;
+    Ok(())
+}
+
+/// The first process inside: makes everything and serves until it is killed.
+///
+/// # Errors
+/// The system refuses; nothing is left then, for all of it ends with this process.
+pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
+    let mut word = [0; GO.len()];
+    io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;
+    set_pdeathsig(Signal::SIGKILL).map_err(|error| Error::system("end with the parent", error))?;
+    mounts(folder)?;
+    let record = folder.record()?;
+    let text = read(&folder.file("fabric.yaml"))?;
+    let (fabric, _) = lightloom_fabric::file::load("fabric.yaml", text.as_bytes());
+    let fabric = fabric.ok_or_else(|| Error::Refused("the fabric file has mistakes".into()))?;
+    raise_file_limit();
+    let start = Instant::now();
+    let namespaces = nodes::make(&record, &fabric)?;
+    let namespaces_ms = milliseconds(start);
+    let start = Instant::now();
+    let watcher = wiring::start(folder, &record)?;
+    let mut server = devices(folder, &text)?;
+    server.watch_light(Box::new(watcher));
+    std::thread::spawn(move || server.run());
+    let devices_ms = milliseconds(start);
+    let log = folder.file("log/lightloomd.log");
+    let log = fs::File::create(&log)
+        .map_err(|error| Error::system(format!("write {}", log.display()), error))?;
+    let mut command = Command::new(daemon);
+    command.arg("--config").arg(folder.file("daemon.yaml")).stdin(Stdio::null());
+    let second =
+        log.try_clone().map_err(|error| Error::system("share the log of lightloomd", error))?;
+    command.stdout(log).stderr(second);
+    let command_error =
+        |error| Error::system(format!("start {} for {}", daemon.display(), own.display()), error);
+    let _daemon = command.spawn().map_err(command_error)?;
+    let ready = Ready {
+        way: WAY.to_owned(),
+        namespaces: namespaces.iter().map(AsRawFd::as_raw_fd).collect(),
+        namespaces_ms,
+        devices_ms,
+    };
+    folder.write("ready.json", &ready)?;
+    // Everything that loses its parent inside becomes a child of this process.
+    loop {
+        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some())
+        {
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn mounts(folder: &Folder) -> Result<(), Error> {
+    let none: Option<&str> = None;
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |error: nix::Error| Error::system(what, error)
+    };
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
+        .map_err(failed("keep mounts private"))?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), none)
+        .map_err(failed("mount /proc for the processes inside"))?;
+    mount(Some(&folder.file("hosts")), "/etc/hosts", none, MsFlags::MS_BIND, none)
+        .map_err(failed("put the names of the nodes into /etc/hosts"))
+}
+
+fn devices(folder: &Folder, fabric: &str) -> Result<Server, Error> {
+    let list = read(&folder.file("devices.yaml"))?;
+    let mut beside = |_: &str| Ok(fabric.to_owned());
+    let (list, mistakes) =
+        lightloom_devices::load_beside("devices.yaml", list.as_bytes(), &mut beside);
+    let list = list.ok_or_else(|| Error::Refused(format!("the device list: {mistakes:?}")))?;
+    let options =
+        Options { links: Some(folder.file("modules")), control: Some(folder.device_socket()) };
+    Server::start(list, &options)
+        .map_err(|error| Error::system("serve the emulated transceivers", error))
+}
+
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _the_old_limit_may_do = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+fn read(file: &Path) -> Result<String, Error> {
+    fs::read_to_string(file)
+        .map_err(|error| Error::system(format!("read {}", file.display()), error))
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+/// Ends the twin of `folder` and removes what its record names.
+///
+/// # Errors
+/// It does not end within ten seconds, or a file cannot be removed.
+pub fn down(folder: &Folder) -> Result<(), Error> {
+    let record = folder.record()?;
+    if let Some(holder) = folder.read::<Holder>("holder.json")? {
+        for process in [holder.init, holder.parent].into_iter().filter(|process| process.runs()) {
+            let pid = nix::unistd::Pid::from_raw(process.pid.cast_signed());
+            let _ended_meanwhile = nix::sys::signal::kill(pid, Signal::SIGKILL);
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        while holder.init.runs() || holder.parent.runs() {
+            if Instant::now() > until {
+                let pid = holder.init.pid;
+                return Err(Error::Refused(format!(
+                    "process {pid} of the twin does not end within 10 s: see `ps {pid}`"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    for name in &record.files {
+        remove(&folder.file(name))?;
+    }
+    remove(&folder.file(crate::record::RECORD))?;
+    let _holds_other_files = fs::remove_dir(folder.path());
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    let removed = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::system(format!("remove {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
+}

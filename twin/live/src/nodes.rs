@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One network namespace a node, with an interface a bundle and one in the data-centre network.
+
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use lightloom_fabric::fabric::Fabric;
+use nix::sched::{CloneFlags, unshare};
+
+use crate::address::{self, DCN};
+use crate::link::{self, Pair};
+use crate::netlink::{Batch, Kernel};
+use crate::{Error, record::Record};
+
+const BRIDGE: u32 = 2;
+const PORTS: u32 = 100_000;
+const DCN_PORTS: u32 = 8_000_000;
+const LOOPBACK: u32 = 1;
+/// More threads only wait for the kernel's one lock over network configuration.
+const THREADS: u32 = 2;
+
+/// The interface outside the node that a bundle's packets come out of.
+pub(crate) fn port_index(node: u32, bundle: u8) -> u32 {
+    PORTS + node * u32::from(address::BUNDLES_MAX) + u32::from(bundle)
+}
+
+/// The interface outside the node of its data-centre network.
+pub(crate) fn dcn_index(node: u32) -> u32 {
+    DCN_PORTS + node
+}
+
+/// One end of a fibre: where it is and what it reaches.
+struct FarEnd {
+    bundle: u8,
+    address: Ipv4Addr,
+}
+
+/// Makes every namespace; each lives as long as its file is open.
+pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error> {
+    let outside = File::open("/proc/self/ns/net")
+        .map_err(|error| Error::system("open the namespace of the fibres", error))?;
+    let mut kernel = Kernel::open()?;
+    let mut batch = Batch::default();
+    link::set(&mut batch, LOOPBACK, true, None);
+    link::add_bridge(&mut batch, "dcn", BRIDGE);
+    kernel.run(batch)?;
+    let mut far_ends: Vec<Vec<FarEnd>> = (0..record.nodes).map(|_| Vec::new()).collect();
+    for fibre in fabric.hbd.fibres() {
+        let (a, b) = fabric.hbd.ports(fibre);
+        for (near, far) in [(a.bundle, b.bundle), (b.bundle, a.bundle)] {
+            let address = address::port(far.node.0, far.bundle);
+            if let Some(ends) = far_ends.get_mut(near.node.index()) {
+                ends.push(FarEnd { bundle: near.bundle, address });
+            }
+        }
+    }
+    let (far_ends, fd) = (&far_ends, outside.as_raw_fd());
+    let share = record.nodes.div_ceil(THREADS).max(1);
+    let made = std::thread::scope(|scope| {
+        let starts = (0..record.nodes).step_by(share as usize);
+        let threads: Vec<_> = starts
+            .map(|start| {
+                let end = (start + share).min(record.nodes);
+                let one = move |node| make_one(record, node, &far_ends[node as usize], fd);
+                scope.spawn(move || (start..end).map(one).collect::<Result<Vec<_>, _>>())
+            })
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(Error::Refused("a thread ended early".into())))
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<_>, Error>>()
+    })?;
+    let mut batch = Batch::default();
+    for node in 0..record.nodes {
+        for bundle in 0..record.bundles {
+            link::add_ingress(&mut batch, port_index(node, bundle));
+            if let Some(rate) = record.bytes_per_second {
+                link::limit(&mut batch, port_index(node, bundle), rate);
+            }
+        }
+        link::set(&mut batch, dcn_index(node), true, Some(BRIDGE));
+    }
+    kernel.run(batch)?;
+    Ok(made.into_iter().flatten().collect())
+}
+
+fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Result<File, Error> {
+    let name = format!("n{node}");
+    unshare(CloneFlags::CLONE_NEWNET)
+        .map_err(|error| Error::system(format!("make the network namespace of {name}"), error))?;
+    let namespace = File::open("/proc/thread-self/ns/net")
+        .map_err(|error| Error::system(format!("open the namespace of {name}"), error))?;
+    // Saves what the kernel would spend on addresses that nobody uses.
+    let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+    let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    let mut kernel = Kernel::open()?;
+    let mut batch = Batch::default();
+    link::set(&mut batch, LOOPBACK, true, None);
+    let own = address::dcn(node);
+    let peer = format!("{name}-{DCN}");
+    let dcn = u32::from(address::BUNDLES_MAX) + 10;
+    let mut add = |name: &str, index, peer: &str, peer_index, own, prefix| {
+        let pair = Pair {
+            name,
+            index,
+            address: own,
+            peer,
+            peer_index,
+            peer_namespace: outside,
+            bridge: None,
+        };
+        link::add_pair(&mut batch, &pair);
+        link::set(&mut batch, index, true, None);
+        link::add_address(&mut batch, index, own, prefix);
+    };
+    add(DCN, dcn, &peer, dcn_index(node), own, 16);
+    for bundle in 0..record.bundles {
+        let (inside, peer) = (format!("b{bundle}"), format!("{name}-b{bundle}"));
+        let own = address::port(node, bundle);
+        add(&inside, 10 + u32::from(bundle), &peer, port_index(node, bundle), own, 32);
+    }
+    for end in ends {
+        let own = address::port(node, end.bundle);
+        link::add_far_end(&mut batch, 10 + u32::from(end.bundle), own, end.address);
+    }
+    kernel.run(batch)?;
+    Ok(namespace)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who computes with whom over which fibre, written for jobs after every change of the light.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use lightloom_fabric::plan::Plan;
+use lightloom_units::id::NodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Folder;
+use crate::{Error, address};
+
+/// The file of [`Ranks`].
+pub const FILE: &str = "ranks.json";
+
+/// Every group of the plan on the devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ranks {
+    /// Grows with each change.
+    pub generation: u64,
+    /// When it was written, Unix time in microseconds.
+    pub unix_us: u64,
+    /// The digest of the plan.
+    pub plan: String,
+    /// Groups of jobs, then spare ones.
+    pub groups: Vec<Group>,
+}
+
+/// Nodes in the order of their line of light.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name in the plan.
+    pub id: String,
+    /// The job that it works for; `None` for a spare one.
+    pub job: Option<String>,
+    /// Its members.
+    pub members: Vec<Member>,
+}
+
+/// A node of a group and its neighbours over light.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The node.
+    pub node: String,
+    /// The address of the next node's port; `None` at the end of the line.
+    pub next: Option<Ipv4Addr>,
+    /// The address of the previous node's port; `None` at its beginning.
+    pub previous: Option<Ipv4Addr>,
+}
+
+impl Ranks {
+    /// As `plan` says.
+    #[must_use]
+    pub fn of(plan: &Plan, generation: u64) -> Self {
+        let mut far: BTreeMap<(NodeId, NodeId), Ipv4Addr> = BTreeMap::new();
+        for circuit in &plan.circuits {
+            let (a, b) = (circuit.a.bundle, circuit.b.bundle);
+            far.insert((a.node, b.node), address::port(b.node.0, b.bundle));
+            far.insert((b.node, a.node), address::port(a.node.0, a.bundle));
+        }
+        let groups = plan.groups.iter().map(|group| {
+            let job = group.job.and_then(|job| plan.jobs.get(job as usize));
+            let members = group.nodes.iter().enumerate().map(|(index, node)| Member {
+                node: node.to_string(),
+                next: group.nodes.get(index + 1).and_then(|to| far.get(&(*node, *to)).copied()),
+                previous: index
+                    .checked_sub(1)
+                    .and_then(|before| group.nodes.get(before))
+                    .and_then(|to| far.get(&(*node, *to)).copied()),
+            });
+            Group {
+                id: group.id.to_string(),
+                job: job.map(|job| job.name.clone()),
+                members: members.collect(),
+            }
+        });
+        let digest = plan.digest.clone();
+        Self { generation, unix_us: crate::unix_us(), plan: digest, groups: groups.collect() }
+    }
+
+    /// Writes them, and a host file for MPI beside them, as one generation more than those that are there.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn write(folder: &Folder, plan: &Plan) -> Result<Self, Error> {
+        let before: Option<Self> = folder.read(FILE)?;
+        let ranks = Self::of(plan, before.map_or(1, |ranks| ranks.generation + 1));
+        let working = ranks.groups.iter().filter(|group| group.job.is_some());
+        let hosts: String = working
+            .flat_map(|group| &group.members)
+            .map(|member| format!("{} slots=1\n", member.node))
+            .collect();
+        let file = folder.file("hostfiles").join("all");
+        std::fs::write(&file, hosts)
+            .map_err(|error| Error::system(format!("write {}", file.display()), error))?;
+        folder.write(FILE, &ranks)?;
+        Ok(ranks)
+    }
+
+    /// The group of a node, and which member it is.
+    #[must_use]
+    pub fn find(&self, node: &str) -> Option<(&Group, usize)> {
+        self.groups.iter().find_map(|group| {
+            let index = group.members.iter().position(|member| member.node == node)?;
+            Some((group, index))
+        })
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a fault did to a job of the twin: light, daemon and job, each by its own records.
+//!
+//! Nothing here is derived from a plan or an assumption: the light is from `wiring.jsonl`, the ranks from the daemon's
+//! own hook, the steps from what the job printed. All are stamped with the clock of one machine.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+use crate::fault::{self, Fault};
+use crate::ranks::{self, Ranks};
+use crate::record::Folder;
+use crate::ring::Step;
+use crate::wiring::{self, Rewired};
+
+/// What happened to the group that a fault met.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Always `lightloom.live-report/v1`.
+    pub schema: &'static str,
+    /// What broke.
+    pub part: String,
+    /// How.
+    pub fault: String,
+    /// From the fault until packets went the last of the new ways, in milliseconds; `None` if no light moved.
+    pub dark_ms: Option<f64>,
+    /// From the fault until the daemon had committed and the ranks were written, in milliseconds; `None` if they
+    /// were not.
+    pub ranks_ms: Option<f64>,
+    /// From the last rewiring that a device asked for until the kernel did it, in milliseconds.
+    pub rewired_ms: Option<f64>,
+    /// The groups of the job, those that missed most first.
+    pub groups: Vec<GroupReport>,
+}
+
+/// The steps of one group around the fault.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupReport {
+    /// Its name.
+    pub group: String,
+    /// Steps that were done.
+    pub steps: u64,
+    /// The longest time without a step after the fault, in milliseconds.
+    pub gap_ms: f64,
+    /// A step before the fault, the median, in milliseconds.
+    pub before_ms: Option<f64>,
+    /// The longest step after the fault, in milliseconds: what had begun again is counted from its new begin.
+    pub during_ms: Option<f64>,
+    /// A step after the gap, the median, in milliseconds.
+    pub after_ms: Option<f64>,
+}
+
+/// Reads the records of the run `name`.
+///
+/// # Errors
+/// There was no fault, or no such run.
+pub fn of(folder: &Folder, name: &str) -> Result<Report, Error> {
+    let faults: Vec<Fault> = lines(folder, fault::FILE)?;
+    let Some(fault) = faults.last() else {
+        return Err(Error::Refused(
+            "nothing broke: `lightloom twin fault NODE dead` while the job runs".into(),
+        ));
+    };
+    let steps = steps(folder, name)?;
+    if steps.is_empty() {
+        return Err(Error::Refused(format!(
+            "no step was done in {}: start `lightloom twin ring` with exec --all --name {name}",
+            folder.file("log").join(name).display()
+        )));
+    }
+    let rewired: Vec<Rewired> = lines(folder, wiring::FILE)?;
+    let joined = rewired.iter().filter(|one| one.done_unix_us > fault.unix_us);
+    let last = joined.filter(|one| !one.joined.is_empty()).last();
+    let ranks: Option<Ranks> = folder.read(ranks::FILE)?;
+    let since = |at: u64| (at >= fault.unix_us).then(|| milliseconds(at - fault.unix_us));
+    let mut groups: Vec<_> = steps
+        .into_iter()
+        .map(|(group, steps)| group_report(group, &steps, fault.unix_us))
+        .collect();
+    groups.sort_by(|a, b| b.gap_ms.total_cmp(&a.gap_ms));
+    Ok(Report {
+        schema: "lightloom.live-report/v1",
+        part: fault.part.clone(),
+        fault: fault.fault.clone(),
+        dark_ms: last.and_then(|one| since(one.done_unix_us)),
+        ranks_ms: ranks.and_then(|ranks| since(ranks.unix_us)),
+        rewired_ms: last.map(|one| milliseconds(one.paths_us)),
+        groups,
+    })
+}
+
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1e3
+}
+
+fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Error> {
+    let file = folder.file(name);
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    // A line that says what went wrong, or was cut by a kill, is no measurement.
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Steps by group, each as soon as the last of its nodes had done it.
+fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<Step>>, Error> {
+    let logs = folder.file("log").join(name);
+    let read = fs::read_dir(&logs)
+        .map_err(|error| Error::system(format!("read {}", logs.display()), error))?;
+    let mut last: BTreeMap<(String, u64), Step> = BTreeMap::new();
+    for path in read.flatten().map(|entry| entry.path()) {
+        if path.extension().is_none_or(|extension| extension != "out") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        for step in text.lines().filter_map(|line| serde_json::from_str::<Step>(line).ok()) {
+            let of = last.entry((step.group.clone(), step.step)).or_insert_with(|| step.clone());
+            if step.unix_us > of.unix_us {
+                *of = step;
+            }
+        }
+    }
+    let mut groups: BTreeMap<String, Vec<Step>> = BTreeMap::new();
+    for ((group, _), step) in last {
+        groups.entry(group).or_default().push(step);
+    }
+    Ok(groups)
+}
+
+fn group_report(group: String, steps: &[Step], fault_us: u64) -> GroupReport {
+    let before = steps.iter().filter(|step| step.unix_us <= fault_us);
+    let after: Vec<_> = steps.iter().filter(|step| step.unix_us > fault_us).collect();
+    let ends = before.clone().next_back().into_iter().chain(after.iter().copied());
+    let ends: Vec<u64> = ends.map(|step| step.unix_us).collect();
+    let gaps = ends.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let (gap, at) = gaps.zip(1..).max().unwrap_or_default();
+    let end_of_gap = ends.get(at).copied().unwrap_or(fault_us);
+    GroupReport {
+        group,
+        steps: steps.len() as u64,
+        gap_ms: milliseconds(gap),
+        before_ms: median(before.map(|step| step.step_us)),
+        during_ms: after.iter().map(|step| step.step_us).max().map(milliseconds),
+        after_ms: median(
+            after.iter().filter(|step| step.unix_us > end_of_gap).map(|step| step.step_us),
+        ),
+    }
+}
+
+fn median(times: impl Iterator<Item = u64>) -> Option<f64> {
+    let mut times: Vec<u64> = times.collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().map(milliseconds)
+}
+
+impl Report {
+    /// As a table with units.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let shown = |value: Option<f64>| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} ms"))
+        };
+        let mut text = format!("{} {}\n\n", self.part, self.fault);
+        let rows = [
+            ("new ranks, by lightloomd", self.ranks_ms),
+            ("last light on its new way, by the kernel", self.dark_ms),
+            ("of that from light to packets, by the kernel", self.rewired_ms),
+        ];
+        for (what, value) in rows {
+            let _never_fails = writeln!(text, "{what:44}  {:>12}", shown(value));
+        }
+        let _never_fails = writeln!(
+            text,
+            "\n{:6}  {:>6}  {:>12}  {:>12}  {:>12}  {:>12}",
+            "group", "steps", "longest gap", "step before", "longest step", "step after"
+        );
+        for group in &self.groups {
+            let _never_fails = writeln!(
+                text,
+                "{:6}  {:>6}  {:>12}  {:>12}  {:>12}  {:>12}",
+                group.group,
+                group.steps,
+                shown(Some(group.gap_ms)),
+                shown(group.before_ms),
+                shown(group.during_ms),
+                shown(group.after_ms)
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_counted_from_the_last_step_before_the_fault() {
+        let step = |number, unix_us| Step {
+            node: "n0".into(),
+            group: "g0".into(),
+            generation: 1,
+            step: number,
+            members: 8,
+            unix_us,
+            step_us: 900,
+        };
+        let ends = [1_000, 2_000, 3_000, 48_000, 49_000, 50_000];
+        let steps: Vec<_> = (0..).zip(ends).map(|(number, at)| step(number, at)).collect();
+        let report = group_report("g0".into(), &steps, 3_500);
+        assert_eq!((report.steps, report.gap_ms), (6, 45.0));
+        assert_eq!((report.before_ms, report.after_ms), (Some(0.9), Some(0.9)));
+        let whole = group_report("g0".into(), &steps[..2], 3_500);
+        assert_eq!((whole.gap_ms, whole.after_ms), (0.0, None), "it ended before the fault");
+    }
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Brings a twin up: writes down what it will be, starts the holder, and has the daemon apply the plan.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::plan::Plan;
+use serde::Serialize;
+
+use crate::ranks::Ranks;
+use crate::record::{Folder, RECORD, Ready, Record};
+use crate::{Error, address, check, hold};
+
+/// How long the namespaces may take.
+const HOLDER_WITHIN: Duration = Duration::from_secs(60);
+/// How long a command of `lightloom ctl` may take.
+const CTL_WITHIN: Duration = Duration::from_secs(120);
+
+/// What to bring up.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The fabric file.
+    pub fabric: PathBuf,
+    /// A plan for it; without one, it is planned.
+    pub plan: Option<PathBuf>,
+    /// Only the first so many nodes get a namespace.
+    pub nodes: Option<u32>,
+    /// What a fibre carries at most, in bytes a second.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// The programs that take part.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// This one, which holds and enters.
+    pub own: PathBuf,
+    /// `lightloom`, beside it.
+    pub lightloom: PathBuf,
+    /// `lightloomd`, beside it.
+    pub daemon: PathBuf,
+}
+
+impl Programs {
+    /// Finds the others beside this one.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub fn find() -> Result<Self, Error> {
+        let own = std::env::current_exe()
+            .map_err(|error| Error::system("find where this program is", error))?;
+        let beside = |name: &str| {
+            let program = own.with_file_name(name);
+            if program.is_file() {
+                return Ok(program);
+            }
+            Err(Error::Refused(format!(
+                "{name} is not beside {}: the archive and the Debian package have both; in the source folder \
+                 `cargo build --release --workspace` builds them",
+                own.display()
+            )))
+        };
+        Ok(Self { lightloom: beside("lightloom")?, daemon: beside("lightloomd")?, own })
+    }
+}
+
+/// What came up.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The folder of the twin.
+    pub folder: PathBuf,
+    /// The name of the fabric.
+    pub fabric: String,
+    /// Nodes with a namespace.
+    pub nodes: u32,
+    /// Emulated transceivers.
+    pub transceivers: u32,
+    /// Fibres that carry light.
+    pub circuits: usize,
+    /// How they are joined.
+    pub way: String,
+    /// What a fibre carries at most, in bytes a second; none: as much as the machine can.
+    pub bytes_per_second: Option<u64>,
+    /// The daemon's API.
+    pub daemon_socket: PathBuf,
+    /// From the start until namespaces and interfaces were there, in milliseconds.
+    pub namespaces_ms: f64,
+    /// What the transceivers took, in milliseconds.
+    pub devices_ms: f64,
+    /// From the start until the daemon had read every transceiver, in milliseconds.
+    pub daemon_ms: f64,
+    /// From the start until the plan had light, in milliseconds.
+    pub total_ms: f64,
+}
+
+/// Brings a twin up. Where that fails half way, what was made is undone.
+///
+/// # Errors
+/// The input or the machine does not allow it, and what would do.
+pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<Report, Error> {
+    let start = Instant::now();
+    let bytes = fs::read(&wanted.fabric)
+        .map_err(|error| Error::system(format!("read {}", wanted.fabric.display()), error))?;
+    let fabric = load(&wanted.fabric, &bytes)?;
+    let record = record(&fabric, wanted)?;
+    check::machine(folder, &record, &programs.own)?;
+    let plan = plan(wanted, &fabric, programs)?;
+    write_all(folder, &record, &bytes, &plan, programs)?;
+    let made = make(folder, programs, start);
+    let (ready, daemon_ms) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            let undone = hold::down(folder);
+            return Err(undone.err().unwrap_or(error));
+        }
+    };
+    Ok(Report {
+        folder: folder.path().to_owned(),
+        fabric: record.fabric.clone(),
+        nodes: record.nodes,
+        transceivers: record.fabric_nodes * u32::from(record.bundles),
+        circuits: plan.circuits.len(),
+        way: ready.way,
+        bytes_per_second: record.bytes_per_second,
+        daemon_socket: folder.daemon_socket(),
+        namespaces_ms: ready.namespaces_ms,
+        devices_ms: ready.devices_ms,
+        daemon_ms,
+        total_ms: start.elapsed().as_secs_f64() * 1e3,
+    })
+}
+
+fn load(file: &Path, bytes: &[u8]) -> Result<Fabric, Error> {
+    let name = file.display().to_string();
+    let (fabric, mistakes) = lightloom_fabric::file::load(&name, bytes);
+    fabric.ok_or_else(|| {
+        let style = lightloom_fabric::document::Style::Plain;
+        Error::Refused(format!(
+            "the fabric file has mistakes:\n{}",
+            lightloom_fabric::document::render(&mistakes, style)
+        ))
+    })
+}
+
+fn record(fabric: &Fabric, wanted: &Wanted) -> Result<Record, Error> {
+    let all = fabric.hbd.nodes();
+    if fabric.hbd.fibres().next().is_none() {
+        return Err(Error::Refused(format!(
+            "{} has no transceivers that switch light ({}): the twin takes fabrics with `hbd: {{khop: …}}`",
+            fabric.name,
+            fabric.hbd.name()
+        )));
+    }
+    let nodes = wanted.nodes.unwrap_or(all);
+    if nodes == 0 || nodes > all {
+        return Err(Error::Refused(format!(
+            "{} has {all} nodes: write --nodes 1 to {all}",
+            fabric.name
+        )));
+    }
+    let bundles = fabric.hbd.k();
+    if all > address::NODES_MAX || bundles > address::BUNDLES_MAX {
+        return Err(Error::Refused(format!(
+            "{all} nodes with {bundles} bundles each are more than the twin has addresses for: at most {} with {}",
+            address::NODES_MAX,
+            address::BUNDLES_MAX
+        )));
+    }
+    let mut record = Record::new(&fabric.name, nodes, all, bundles);
+    record.bytes_per_second = wanted.bytes_per_second;
+    Ok(record)
+}
+
+fn plan(wanted: &Wanted, fabric: &Fabric, programs: &Programs) -> Result<Plan, Error> {
+    let bytes = match &wanted.plan {
+        Some(file) => fs::read(file)
+            .map_err(|error| Error::system(format!("read {}", file.display()), error))?,
+        None => {
+            let mut command = Command::new(&programs.lightloom);
+            command.arg("plan").arg(&wanted.fabric).args(["--format", "json"]);
+            let output = command.output();
+            let output = output.map_err(|error| Error::system("plan the fabric", error))?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                return Err(Error::Refused(format!("the fabric cannot be planned: {said}")));
+            }
+            output.stdout
+        }
+    };
+    let file = wanted.plan.clone().unwrap_or_else(|| "the plan".into());
+    let plan: Plan = serde_json::from_slice(&bytes)
+        .map_err(|error| Error::File { file: file.clone(), error })?;
+    if plan.fabric_sha256 != fabric.sha256 {
+        return Err(Error::Refused(format!(
+            "{} is a plan for another fabric file than {}: plan that one",
+            file.display(),
+            wanted.fabric.display()
+        )));
+    }
+    Ok(plan)
+}
+
+fn write_all(
+    folder: &Folder,
+    record: &Record,
+    fabric: &[u8],
+    plan: &Plan,
+    programs: &Programs,
+) -> Result<(), Error> {
+    let make = |path: &Path| {
+        fs::create_dir_all(path)
+            .map_err(|error| Error::system(format!("make {}", path.display()), error))
+    };
+    make(folder.path())?;
+    folder.write(RECORD, record)?;
+    for name in ["modules", "state", "log", "hostfiles", "done"] {
+        make(&folder.file(name))?;
+    }
+    let write = |name: &str, bytes: &[u8]| {
+        let file = folder.file(name);
+        fs::write(&file, bytes)
+            .map_err(|error| Error::system(format!("write {}", file.display()), error))
+    };
+    let (last, bundle) = (record.fabric_nodes - 1, record.bundles - 1);
+    write("fabric.yaml", fabric)?;
+    write("hosts", address::hosts(record.nodes, record.bundles).as_bytes())?;
+    write(
+        "devices.yaml",
+        format!(
+            "seed: 1\nfabric: fabric.yaml\ntransceivers:\n  - {{names: \"n{{0..{last}}}/b{{0..{bundle}}}\", \
+             powered_for: 2s, protocol: v1.2}}\n"
+        )
+        .as_bytes(),
+    )?;
+    let quoted = |path: &Path| serde_json::to_string(&path.to_string_lossy()).unwrap_or_default();
+    write(
+        "daemon.yaml",
+        format!(
+            "# lightloomd of a live twin: what it bypasses by itself, and who hears of it.\n\
+             state_dir: {}\nsocket: {}\nfabric: {}\n\
+             policies: {{on_fault: bypass, heartbeat: 5s, poll_every: 1s}}\n\
+             hooks:\n  after: {{command: [{}, twin, committed, --dir, {}]}}\n\
+             modules:\n  - {{nodes: [0, {last}], bundles: {}, serial: {}}}\n",
+            quoted(&folder.file("state")),
+            quoted(&folder.daemon_socket()),
+            quoted(&folder.file("fabric.yaml")),
+            quoted(&programs.own),
+            quoted(folder.path()),
+            record.bundles,
+            quoted(&folder.file("modules/n{node}-b{bundle}")),
+        )
+        .as_bytes(),
+    )?;
+    folder.write("plan.json", plan)
+}
+
+fn make(folder: &Folder, programs: &Programs, start: Instant) -> Result<(Ready, f64), Error> {
+    let log = folder.file("log/holder.log");
+    let log = fs::File::create(&log)
+        .map_err(|error| Error::system(format!("write {}", log.display()), error))?;
+    let errors = log.try_clone().map_err(|error| Error::system("share a log", error))?;
+    let mut command = Command::new(&programs.own);
+    command.args(["twin", "hold", "--dir"]).arg(folder.path());
+    command.stdin(Stdio::null()).stdout(log).stderr(errors);
+    let mut holder = command.spawn().map_err(|error| Error::system("start the holder", error))?;
+    let ready = wait_for(folder, &mut holder)?;
+    let socket = folder.daemon_socket();
+    let until = Instant::now() + HOLDER_WITHIN;
+    while !socket.exists() {
+        if Instant::now() > until || holder.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return Err(early(folder, "lightloomd.log", "lightloomd did not start"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    ctl(folder, programs, &["wait"])?;
+    let daemon_ms = start.elapsed().as_secs_f64() * 1e3;
+    ctl(folder, programs, &["adopt", "all"])?;
+    let plan = folder.file("plan.json");
+    ctl(folder, programs, &["apply", &plan.to_string_lossy()])?;
+    let until = Instant::now() + Duration::from_secs(10);
+    while folder.read::<Ranks>(crate::ranks::FILE)?.is_none() {
+        if Instant::now() > until {
+            return Err(early(folder, "lightloomd.log", "no rank file was written within 10 s"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok((ready, daemon_ms))
+}
+
+fn wait_for(folder: &Folder, holder: &mut Child) -> Result<Ready, Error> {
+    let until = Instant::now() + HOLDER_WITHIN;
+    loop {
+        if let Some(ready) = folder.read("ready.json")? {
+            return Ok(ready);
+        }
+        let ended = holder.try_wait().is_ok_and(|ended| ended.is_some());
+        if ended || Instant::now() > until {
+            return Err(early(folder, "holder.log", "the namespaces were not made"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// What a log says last, before it is removed.
+fn early(folder: &Folder, log: &str, what: &str) -> Error {
+    let text = fs::read_to_string(folder.file("log").join(log)).unwrap_or_default();
+    let last: Vec<_> = text.lines().rev().take(5).collect();
+    let last: Vec<_> = last.into_iter().rev().collect();
+    Error::Refused(format!("{what}: {}", last.join("; ")))
+}
+
+fn ctl(folder: &Folder, programs: &Programs, words: &[&str]) -> Result<(), Error> {
+    let mut command = Command::new(&programs.lightloom);
+    command.args(["ctl", "--socket"]).arg(folder.daemon_socket()).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let what = words.first().copied().unwrap_or_default();
+    let started = Instant::now();
+    let output =
+        command.output().map_err(|error| Error::system(format!("run ctl {what}"), error))?;
+    if output.status.success() && started.elapsed() < CTL_WITHIN {
+        return Ok(());
+    }
+    let said = [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes));
+    Err(Error::Refused(format!("`lightloom ctl {what}`: {}", said.concat().trim())))
+}
