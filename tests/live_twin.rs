@@ -3,6 +3,8 @@
 //!
 //! Skipped by name where the kernel makes no namespaces for this user.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
 mod lab_program;
 
 use std::path::Path;
@@ -10,8 +12,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const FABRIC: &str = "kind: fabric\nversion: 2\nname: ring-16\n\
-    hbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\njobs:\n  - {name: pretrain, gpus: 48, tp: 16}\n";
+const FABRIC: &str = "kind: fabric\nversion: 2\nname: ring-17\n\
+    hbd: {khop: {nodes: 17, gpus_per_node: 4, k: 2}}\njobs:\n  - {name: pretrain, gpus: 64, tp: 16}\n";
 
 fn lightloom(arguments: &[&str]) -> Command {
     lab_program::build();
@@ -84,14 +86,14 @@ fn a_program_runs_in_every_node_with_its_name_its_log_and_its_status() {
     let output = twin.run("exec", &["--all", "--name", "look", "--", "sh", "-c", script]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("n3: exit status 7"), "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("15 of 16 ended with status 0"));
+    assert!(text(&output.stdout).contains("16 of 17 ended with status 0"));
     let said = std::fs::read_to_string(twin.file("twin/log/look/n5.out")).unwrap();
     assert_eq!(said, "n5\n4\n10.66.0.6 n5-b1\n", "its name, four interfaces and the hosts");
     assert_eq!(twin.run("exec", &["n2", "--", "sh", "-c", "exit 42"]).status.code(), Some(42));
     let late = twin.run("exec", &["n2", "--timeout", "300ms", "--", "sleep", "20"]);
     assert!(text(&late.stderr).contains("did not end within 0.3 s"), "{}", text(&late.stderr));
-    let unknown = twin.run("exec", &["n16", "--", "true"]);
-    assert!(text(&unknown.stderr).contains("write n0 to n15"), "{}", text(&unknown.stderr));
+    let unknown = twin.run("exec", &["n17", "--", "true"]);
+    assert!(text(&unknown.stderr).contains("write n0 to n16"), "{}", text(&unknown.stderr));
 }
 
 #[test]
@@ -130,8 +132,8 @@ fn what_cannot_be_carried_is_said_before_anything_is_made() {
         assert_ne!(output.status.code(), Some(0));
         text(&output.stderr)
     };
-    let said = up(&[&ring, "--nodes", "17"]);
-    assert!(said.contains("ring-16 has 16 nodes: write --nodes 1 to 16"), "{said}");
+    let said = up(&[&ring, "--nodes", "18"]);
+    assert!(said.contains("ring-17 has 17 nodes: write --nodes 1 to 17"), "{said}");
     let said = up(&["topologies/rfabric-2048.yaml"]);
     assert!(said.contains("the twin takes fabrics with"), "{said}");
     assert!(!Path::new(&twin).exists(), "nothing was made");
@@ -140,4 +142,45 @@ fn what_cannot_be_carried_is_said_before_anything_is_made() {
     let said = up(&[&ring]);
     assert!(said.contains("name an empty folder with --dir"), "{said}");
     assert_eq!(std::fs::read_to_string(at("twin/state")).unwrap(), "of somebody");
+}
+
+#[test]
+fn a_ring_goes_on_around_a_node_that_died_with_light_that_the_daemon_moved() {
+    let Some(twin) = Twin::up() else { return };
+    let lab = Path::new(env!("CARGO_BIN_EXE_lightloom")).with_file_name("lightloom-lab");
+    let lab = lab.display().to_string();
+    std::thread::scope(|scope| {
+        let job = scope.spawn(|| {
+            let ring = ["ring", "--steps", "150", "--size", "64KiB", "--pause", "10ms"];
+            let mut arguments =
+                vec!["--all", "--name", "ring", "--timeout", "60s", "--", &lab, "twin"];
+            arguments.extend(ring);
+            twin.run("exec", &arguments)
+        });
+        let log = twin.file("twin/log/ring/n4.out");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while std::fs::read_to_string(&log).map_or(0, |text| text.lines().count()) < 20 {
+            assert!(std::time::Instant::now() < until, "n4 begins");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let fault = twin.run("fault", &["n4", "dead"]);
+        assert!(fault.status.success(), "{}", text(&fault.stderr));
+        let ended = job.join().unwrap();
+        assert!(text(&ended.stdout).contains("16 of 17 ended"), "{}", text(&ended.stdout));
+    });
+    let ranks = twin.read("ranks.json");
+    assert!(!ranks["groups"].to_string().contains("\"n4\""), "the ranks go around it: {ranks}");
+    let report = twin.run("report", &["--name", "ring", "--format", "json"]);
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let groups = report["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 4);
+    assert!(groups.iter().all(|group| group["steps"] == 150), "no step is missing: {groups:?}");
+    assert!(report["dark_ms"].as_f64().unwrap() > 0.0, "{report}");
+    assert!(report["modelled"][0]["restored_ms"].as_f64().unwrap() > 0.0, "{report}");
+    // What the job's own clock says is no less than what the kernel's work took.
+    assert!(groups[0]["gap_ms"].as_f64().unwrap() >= report["rewired_ms"].as_f64().unwrap());
+    let strict = ["--name", "ring", "--within", "1us", "--junit", &twin.file("twin.xml")];
+    assert_eq!(twin.run("report", &strict).status.code(), Some(1));
+    let junit = std::fs::read_to_string(twin.file("twin.xml")).unwrap();
+    assert!(junit.contains("failures=\"4\"") && junit.contains("no step for"), "{junit}");
 }

@@ -2,10 +2,14 @@
 //! `lightloom twin ring`, a small elastic job, and `lightloom twin report`, what a fault did to it.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
-use lightloom_live::{report, ring};
+use lightloom_live::report::{self, GroupReport};
+use lightloom_live::{ring, up};
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
 use super::Dir;
 use crate::cli::{Format, FormatArgument};
@@ -44,6 +48,12 @@ pub(crate) struct Report {
     /// What the run was called.
     #[arg(long, value_name = "NAME", default_value = "ring")]
     name: String,
+    /// The longest gap that a group may have, such as 2s; a longer one is exit status 1.
+    #[arg(long, value_name = "TIME", value_parser = super::time)]
+    within: Option<Duration>,
+    /// Where to write a JUnit file with a case a group; it fails where the gap is longer than --within.
+    #[arg(long, value_name = "FILE", requires = "within")]
+    junit: Option<PathBuf>,
     #[command(flatten)]
     dir: Dir,
     #[command(flatten)]
@@ -75,10 +85,48 @@ pub(crate) fn ring(arguments: &Ring) -> anyhow::Result<Outcome> {
 
 pub(crate) fn report(arguments: &Report) -> anyhow::Result<Outcome> {
     let folder = arguments.dir.folder()?;
-    let report = report::of(&folder, &arguments.name)?;
+    let report = report::of(&folder, &arguments.name, &up::Programs::find()?)?;
     match arguments.format.format {
         Format::Json => output::print_json(&report)?,
         Format::Text => output::print(&report.text())?,
     }
-    Ok(Outcome::Good)
+    let Some(within) = arguments.within else { return Ok(Outcome::Good) };
+    if let Some(file) = &arguments.junit {
+        std::fs::write(file, junit(&report, within)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let late = report.groups.iter().filter(|group| is_late(group, within));
+    let late: Vec<_> = late.map(|group| group.group.as_str()).collect();
+    if late.is_empty() {
+        return Ok(Outcome::Good);
+    }
+    let (late, within) = (late.join(", "), within.as_secs_f64());
+    output::note(&format!("missed: {late} had a gap longer than {within:.3} s"));
+    Ok(Outcome::Bad)
+}
+
+fn is_late(group: &GroupReport, within: Duration) -> bool {
+    group.gap_ms > within.as_secs_f64() * 1e3
+}
+
+fn junit(report: &report::Report, within: Duration) -> anyhow::Result<String> {
+    let mut suite = TestSuite::new(format!("{} {}", report.part, report.fault));
+    for group in &report.groups {
+        let mut status = TestCaseStatus::success();
+        if is_late(group, within) {
+            status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            let limit = within.as_secs_f64() * 1e3;
+            status.set_message(format!(
+                "no step for {:.2} ms, and {limit:.2} ms are allowed",
+                group.gap_ms
+            ));
+        }
+        let mut case = TestCase::new(group.group.clone(), status);
+        case.set_classname("lightloom.twin");
+        case.set_time(Duration::from_secs_f64(group.gap_ms / 1e3));
+        suite.add_test_case(case);
+    }
+    let mut document = quick_junit::Report::new("lightloom twin");
+    document.add_test_suite(suite);
+    Ok(document.to_string()?)
 }

@@ -4,6 +4,10 @@
 //! Nothing here is derived from a plan or an assumption: the light is from `wiring.jsonl`, the ranks from the daemon's
 //! own hook, the steps from what the job printed. All are stamped with the clock of one machine.
 
+mod model;
+
+pub use model::Modelled;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -16,6 +20,7 @@ use crate::fault::{self, Fault};
 use crate::ranks::{self, Ranks};
 use crate::record::Folder;
 use crate::ring::Step;
+use crate::up::Programs;
 use crate::wiring::{self, Rewired};
 
 /// What happened to the group that a fault met.
@@ -36,6 +41,8 @@ pub struct Report {
     pub rewired_ms: Option<f64>,
     /// The groups of the job, those that missed most first.
     pub groups: Vec<GroupReport>,
+    /// The same death of a node in packet runs; empty for other faults.
+    pub modelled: Vec<Modelled>,
 }
 
 /// The steps of one group around the fault.
@@ -59,7 +66,7 @@ pub struct GroupReport {
 ///
 /// # Errors
 /// There was no fault, or no such run.
-pub fn of(folder: &Folder, name: &str) -> Result<Report, Error> {
+pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<Report, Error> {
     let faults: Vec<Fault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {
         return Err(Error::Refused(
@@ -74,8 +81,8 @@ pub fn of(folder: &Folder, name: &str) -> Result<Report, Error> {
         )));
     }
     let rewired: Vec<Rewired> = lines(folder, wiring::FILE)?;
-    let joined = rewired.iter().filter(|one| one.done_unix_us > fault.unix_us);
-    let last = joined.filter(|one| !one.joined.is_empty()).last();
+    let mut joined = rewired.iter().filter(|one| one.done_unix_us > fault.unix_us);
+    let last = joined.rfind(|one| !one.joined.is_empty());
     let ranks: Option<Ranks> = folder.read(ranks::FILE)?;
     let since = |at: u64| (at >= fault.unix_us).then(|| milliseconds(at - fault.unix_us));
     let mut groups: Vec<_> = steps
@@ -83,6 +90,9 @@ pub fn of(folder: &Folder, name: &str) -> Result<Report, Error> {
         .map(|(group, steps)| group_report(group, &steps, fault.unix_us))
         .collect();
     groups.sort_by(|a, b| b.gap_ms.total_cmp(&a.gap_ms));
+    let is_modelled = fault.fault == "dead" && !fault.part.contains('/');
+    let modelled =
+        if is_modelled { model::both(folder, name, fault, programs)? } else { Vec::new() };
     Ok(Report {
         schema: "lightloom.live-report/v1",
         part: fault.part.clone(),
@@ -91,6 +101,7 @@ pub fn of(folder: &Folder, name: &str) -> Result<Report, Error> {
         ranks_ms: ranks.and_then(|ranks| since(ranks.unix_us)),
         rewired_ms: last.map(|one| milliseconds(one.paths_us)),
         groups,
+        modelled,
     })
 }
 
@@ -163,15 +174,37 @@ impl Report {
         let shown = |value: Option<f64>| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} ms"))
         };
-        let mut text = format!("{} {}\n\n", self.part, self.fault);
+        let mut text = format!("{} {}, from the fault until\n\n", self.part, self.fault);
+        let modelled = |control: &str, of: fn(&Modelled) -> Option<f64>| {
+            shown(self.modelled.iter().find(|one| one.control == control).and_then(of))
+        };
+        let gap = self.groups.first().map(|group| group.gap_ms);
+        let switched: fn(&Modelled) -> Option<f64> = |one| one.switched_ms;
+        let restored: fn(&Modelled) -> Option<f64> = |one| one.restored_ms;
+        let nothing: fn(&Modelled) -> Option<f64> = |_| None;
         let rows = [
-            ("new ranks, by lightloomd", self.ranks_ms),
-            ("last light on its new way, by the kernel", self.dark_ms),
-            ("of that from light to packets, by the kernel", self.rewired_ms),
+            ("the last light is on its new way", self.dark_ms, switched),
+            ("the groups may go on (ranks written)", self.ranks_ms, restored),
+            ("the job goes on (its longest gap)", gap, nothing),
         ];
-        for (what, value) in rows {
-            let _never_fails = writeln!(text, "{what:44}  {:>12}", shown(value));
+        let _never_fails = writeln!(
+            text,
+            "{:36}  {:>12}  {:>14}  {:>14}",
+            "", "live", "lightloomd in", "assumed delays"
+        );
+        let _never_fails =
+            writeln!(text, "{:36}  {:>12}  {:>14}  {:>14}", "", "", "packet run", "in packet run");
+        for (what, live, of) in rows {
+            let (virtual_twin, assumed) = (modelled("lightloomd", of), modelled("assumed", of));
+            let live = shown(live);
+            let _never_fails =
+                writeln!(text, "{what:36}  {live:>12}  {virtual_twin:>14}  {assumed:>14}");
         }
+        let _never_fails = writeln!(
+            text,
+            "\nthe kernel's part of it, from the device's last word to packets: {}",
+            shown(self.rewired_ms)
+        );
         let _never_fails = writeln!(
             text,
             "\n{:6}  {:>6}  {:>12}  {:>12}  {:>12}  {:>12}",

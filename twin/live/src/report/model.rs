@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The same fault in the packet run, with the shipping daemon under its clock and with assumed delays.
+
+use std::fs;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::fault::Fault;
+use crate::record::Folder;
+use crate::up::Programs;
+
+/// What one way of modelling the control plane says.
+#[derive(Clone, Debug, Serialize)]
+pub struct Modelled {
+    /// `lightloomd` or `assumed`, as in a scenario.
+    pub control: &'static str,
+    /// From the fault until light rests on its new way, in milliseconds; `None` if it says nothing of it.
+    pub switched_ms: Option<f64>,
+    /// From the fault until the groups may go on, in milliseconds; `None` if they never may.
+    pub restored_ms: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    faults: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    at_ps: u64,
+    restored_ps: Option<u64>,
+    #[serde(default)]
+    timeline: Vec<Stage>,
+}
+
+#[derive(Deserialize)]
+struct Stage {
+    stage: String,
+    end_ps: u64,
+}
+
+/// Runs the fault in both ways.
+///
+/// # Errors
+/// `lightloom emulate` refuses, and why.
+pub(super) fn both(
+    folder: &Folder,
+    name: &str,
+    fault: &Fault,
+    programs: &Programs,
+) -> Result<Vec<Modelled>, Error> {
+    let words = [("lightloomd", "control: lightloomd\n"), ("assumed", "")];
+    words
+        .into_iter()
+        .map(|(control, key)| one(folder, name, fault, programs, control, key))
+        .collect()
+}
+
+fn one(
+    folder: &Folder,
+    name: &str,
+    fault: &Fault,
+    programs: &Programs,
+    control: &'static str,
+    key: &str,
+) -> Result<Modelled, Error> {
+    let file = folder.file("log").join(name).join(format!("{control}.yaml"));
+    let fabric = serde_json::to_string(&folder.file("fabric.yaml").to_string_lossy());
+    let scenario = format!(
+        "kind: scenario\nversion: 2\nname: twin\non: {{fabric: {}}}\nseed: 1\n{key}\
+         collectives:\n  - all_reduce: {{name: ring, bytes: 4MiB, repeat: 4}}\n\
+         faults:\n  - {{part: {}, at: 50us}}\n",
+        fabric.unwrap_or_default(),
+        fault.part
+    );
+    fs::write(&file, scenario)
+        .map_err(|error| Error::system(format!("write {}", file.display()), error))?;
+    let mut command = Command::new(&programs.lightloom);
+    command.arg("emulate").arg(&file).args(["--format", "json"]);
+    let output = command.output().map_err(|error| Error::system("run lightloom emulate", error))?;
+    let outcome: Outcome = serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Error::Refused(format!("`lightloom emulate {}`: {said}", file.display()))
+    })?;
+    let Some(run) = outcome.faults.first() else {
+        return Err(Error::Refused(format!("{}: no fault in the result", file.display())));
+    };
+    let since = |at: u64| at.saturating_sub(run.at_ps) as f64 / 1e9;
+    let switched = run.timeline.iter().find(|stage| stage.stage == "switched");
+    Ok(Modelled {
+        control,
+        switched_ms: switched.map(|stage| since(stage.end_ps)),
+        restored_ms: run.restored_ps.map(since),
+    })
+}
