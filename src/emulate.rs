@@ -110,7 +110,7 @@ fn run_once(
 ) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
     let start = scenario::plan(scenario)?;
-    let took = begun.elapsed();
+    let took = plan::Took { planned: begun.elapsed(), proven: None };
     if arguments.result.format == ResultFormat::Text {
         output::print(&heading(scenario, &start, took))?;
     }
@@ -133,7 +133,7 @@ fn run_once(
 }
 
 /// What is run on: the plan of a fabric, or the size of a network.
-fn heading(scenario: &Scenario, start: &Start, took: std::time::Duration) -> String {
+fn heading(scenario: &Scenario, start: &Start, took: plan::Took) -> String {
     match (&scenario.on, &start.plan) {
         (On::Fabric(fabric), Some((plan, verdict))) => plan::describe(fabric, plan, verdict, took),
         _ => text::network(&start.substrate),

@@ -2,6 +2,7 @@
 //! `lightloom plan`: from a fabric and its faults to a proven plan.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -101,8 +102,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let options = Options { method, exact, seed, ..Options::default() };
     let start = Instant::now();
     let mut plan = lightloom_planner::plan(&fabric, &faults, options)?;
-    let took = start.elapsed();
+    let planned = start.elapsed();
     let verdict = prove(&fabric, &faults, &plan)?;
+    let took = Took { planned, proven: Some(start.elapsed() - planned) };
     let mut sensitivity = None;
     if let Some(network) = network {
         let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
@@ -118,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     write(arguments.output.as_deref(), &plan)?;
     match arguments.format.format {
         Format::Json => {
-            output::note(&planned_in(took));
+            output::note(&took.to_string());
             output::print_json(&WithSensitivity { plan: &plan, sensitivity })?;
         }
         Format::Text => {
@@ -146,9 +148,23 @@ pub(crate) fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
     Input { file: files::name(path), sha256: fabric.sha256.clone() }
 }
 
-/// How long planning took: for people only, as it is another time on every run.
-pub(crate) fn planned_in(took: Duration) -> String {
-    format!("planned in {:.2} ms", took.as_secs_f64() * 1e3)
+/// How long planning and its proof took: for people only, as it is another time on every run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took {
+    pub(crate) planned: Duration,
+    /// `None` if it is in the other.
+    pub(crate) proven: Option<Duration>,
+}
+
+impl fmt::Display for Took {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = |took: Duration| took.as_secs_f64() * 1e3;
+        let planned = milliseconds(self.planned);
+        match self.proven.map(milliseconds) {
+            Some(proven) => write!(f, "planned in {planned:.2} ms, proven in {proven:.2} ms"),
+            None => write!(f, "planned and proven in {planned:.2} ms"),
+        }
+    }
 }
 
 /// A plan, with the comparisons that were asked for.
@@ -235,7 +251,7 @@ pub(crate) fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
 
 /// A plan for people, on one page: what each job got and what is wasted, where its ranks are, what it sends over
 /// which circuits, what planning both together gains, and what was proven.
-pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Duration) -> String {
+pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let hbd = &fabric.hbd;
     let heading = format!(
         "{}: {} nodes of {} GPUs, {}; {}; {}\n\n",
@@ -275,7 +291,10 @@ fn groups_text(plan: &Plan) -> String {
     line("on broken nodes", metrics.gpus_faulty, "-".into());
     line("working for jobs", metrics.gpus_used, "-".into());
     line("in spare rings", metrics.gpus_spare, "-".into());
-    line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound));
+    match plan.jobs.is_empty() {
+        true => line("idle, as there is no job", metrics.gpus_wasted, "-".into()),
+        false => line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound)),
+    }
     if let Some(passing) = metrics.gpus_passing {
         line("  of them, passing light on", passing, "-".into());
     }
@@ -362,7 +381,7 @@ fn gain_text(plan: &Plan) -> String {
     )
 }
 
-fn proof(plan: &Plan, verdict: &Verdict, took: Duration) -> String {
+fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let metrics = &plan.metrics;
     let mut proven = Vec::new();
     if verdict.circuits > 0 || verdict.bundles > 0 {
@@ -385,7 +404,7 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Duration) -> String {
             Some(power) => format!("interconnect: {usd} and {power} a GPU; "),
             None => format!("network and card cost {usd} a GPU; "),
         });
-    format!("proven: {}\n{cost}{}\nplan {}\n", proven.join("; "), planned_in(took), digest(plan))
+    format!("proven: {}\n{cost}{}\nplan {}\n", proven.join("; "), took, digest(plan))
 }
 
 fn broken_parts(count: usize) -> String {

@@ -65,8 +65,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let options = Options { compare: false, ..Options::default() };
     let Replanned { plan: next, change, circuits_made, circuits_removed } =
         joint::replan(&fabric, &before, &faults, is_repair, options)?;
-    let took = start.elapsed();
+    let planned = start.elapsed();
     let verdict = plan::prove(&fabric, &faults, &next)?;
+    let took = plan::Took { planned, proven: Some(start.elapsed() - planned) };
     let next = next.sealed(inputs.clone());
     plan::write(arguments.output.as_deref(), &next)?;
     // A job that had to shrink does not fit a plan from nothing.
@@ -80,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                     "cross_tor_share": fresh.metrics.cross_tor_share,
                 })
             });
-            output::note(&plan::planned_in(took));
+            output::note(&took.to_string());
             output::print_json(&json!({
                 "schema": SCHEMA,
                 "version": VERSION,

@@ -272,6 +272,28 @@ fn runs_and_training_steps_are_shown() {
     assert_good(&html, &required, "run");
 }
 
+/// A fabric without rings is not described as a line of no hops, and nothing is priced that it does not have.
+#[test]
+fn a_fabric_without_rings_is_described_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("islands.yaml").display().to_string();
+    let text = "kind: fabric\nversion: 2\nname: islands\nhbd: {switch: {nodes: 32, gpus_per_node: 4, gpus: 16}}\n\
+                dcn: {fat_tree: {nodes_per_tor: 4, tors_per_domain: 4}}\n\
+                jobs: [{name: t, gpus: 64, tp: 16}]\n";
+    fs::write(&file, text).unwrap();
+    let markdown = page(&[&file, "--format", "markdown"]);
+    assert!(
+        markdown.contains("each in a switch domain of 16 GPUs, over a network: fat-tree"),
+        "{markdown}"
+    );
+    for false_word in
+        ["0-hop", "transceivers with an optical switch", "interconnect power", "bypasses lead past"]
+    {
+        assert!(!markdown.contains(false_word), "{false_word}: {markdown}");
+    }
+    assert_good(&page(&[&file]), &["summary", "fabric", "table-gpus", "table-jobs"], "islands");
+}
+
 /// A question of what to buy is answered before anything else, in the words of `lightloom buy`.
 #[test]
 fn what_to_buy_is_answered_first() {

@@ -3,6 +3,7 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Shape;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::Verdict;
@@ -20,8 +21,13 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subj
     match subject {
         Subject::Ring { fabric, plan, verdict, .. } => {
             plan_headlines(report, used, plan);
-            parts(used, fabric);
-            report.sections.push(ring_section(fabric, plan, *verdict));
+            if fabric.hbd.ring().is_some() {
+                cost_headlines(report, plan);
+                parts(used, fabric);
+                report.sections.push(ring_section(fabric, plan, *verdict));
+            } else {
+                report.sections.push(islands_section(fabric, plan, *verdict));
+            }
             if let Some((network, circuits)) = fabric.dcn.circuits().zip(RfabricPlan::of(plan)) {
                 tree_headlines(report, used, &circuits);
                 let section = tree_section(network, &circuits);
@@ -34,6 +40,7 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subj
         }
         Subject::PlanAlone { plan } => {
             plan_headlines(report, used, plan);
+            cost_headlines(report, plan);
             let conclusion = plan_conclusion(plan);
             let mut section = Section::new("fabric", "The plan", conclusion);
             section.blocks.push(Block::Table(jobs(plan)));
@@ -47,9 +54,22 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subj
     }
 }
 
-/// What a ring is, in a sentence.
+/// What a fabric is, in a sentence.
 pub(in super::super) fn lead(fabric: &Fabric, faults: &str) -> String {
     let hbd = &fabric.hbd;
+    if hbd.ring().is_none() {
+        let domain = match hbd.grouping() {
+            Grouping::Anywhere => "without a high-bandwidth domain".to_owned(),
+            _ => format!("each in a {}", hbd.name()),
+        };
+        return format!(
+            "{} GPUs: {} nodes of {}, {domain}, over a network: {}. {faults}",
+            fixed(hbd.gpus() as f64, 0),
+            fixed(f64::from(hbd.nodes()), 0),
+            hbd.gpus_per_node(),
+            fabric.dcn.name(),
+        );
+    }
     let shape = match hbd.shape() {
         Shape::Ring => "ring",
         Shape::Line => "line",
@@ -96,20 +116,6 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
         "of inner data-parallel hops; bound 0 %".to_owned(),
         "cross_tor_share",
     );
-    headline(
-        report,
-        "interconnect",
-        (metrics.cost_per_gpu_usd.unwrap_or_default().0, Unit::Usd),
-        "for each GPU, prices of the fabric file".to_owned(),
-        "cost_per_gpu_usd",
-    );
-    headline(
-        report,
-        "interconnect power",
-        (metrics.power_per_gpu_w.unwrap_or_default().0, Unit::Watts),
-        "for each GPU".to_owned(),
-        "power_per_gpu_w",
-    );
     used.push(("gpus_used", of(metrics.gpus_used)));
     used.push(("gpus_spare", of(metrics.gpus_spare)));
     used.push(("gpus_faulty", of(metrics.gpus_faulty)));
@@ -124,6 +130,25 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
     ));
     used.push(("waste_ratio_lower_bound", bound));
     used.push(("cross_tor_share", Quantity::share(metrics.cross_tor_share).show()));
+}
+
+/// Cost and power, where the fabric file knows the parts: those of rings.
+fn cost_headlines(report: &mut Report, plan: &Plan) {
+    let metrics = &plan.metrics;
+    headline(
+        report,
+        "interconnect",
+        (metrics.cost_per_gpu_usd.unwrap_or_default().0, Unit::Usd),
+        "for each GPU, prices of the fabric file".to_owned(),
+        "cost_per_gpu_usd",
+    );
+    headline(
+        report,
+        "interconnect power",
+        (metrics.power_per_gpu_w.unwrap_or_default().0, Unit::Watts),
+        "for each GPU".to_owned(),
+        "power_per_gpu_w",
+    );
 }
 
 /// How cost and power of the fabric come about, with its own numbers.
@@ -193,6 +218,23 @@ fn plan_conclusion(plan: &Plan) -> String {
         gpus(metrics.gpus_spare),
         gpus(metrics.gpus_wasted),
     )
+}
+
+/// Groups in islands, or wherever the network reaches: there is no line of nodes to draw.
+fn islands_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
+    let mut section = Section::new("fabric", "The fabric and its plan", plan_conclusion(plan));
+    section.blocks.push(Block::Table(gpus(plan)));
+    section.blocks.push(Block::Table(jobs(plan)));
+    section.blocks.push(Block::Note(format!(
+        "Proven by a checker that shares no code with the planner: {} groups over {} GPUs, each where a {} lets it be.",
+        fixed(plan.groups.len() as f64, 0),
+        fixed(verdict.gpus as f64, 0),
+        match fabric.hbd.grouping() {
+            Grouping::Anywhere => "network".to_owned(),
+            _ => fabric.hbd.name(),
+        },
+    )));
+    section
 }
 
 fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
