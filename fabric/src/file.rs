@@ -19,6 +19,7 @@ pub mod codes;
 mod convert;
 mod direct;
 mod explicit;
+mod idle;
 mod jobs;
 mod lower;
 mod network;

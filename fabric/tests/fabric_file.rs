@@ -310,3 +310,21 @@ fn a_hop_that_loses_too_much_is_not_there_for_the_planner() {
     let short = shown(&text.replace("{fibre_m: 2, connectors: 2}, ", ""));
     assert!(short.contains("2 lengths of hop, and k is 3"), "{short}");
 }
+
+/// Keys of circuits where there are none, of prices of parts that are not there, of experts in a model without.
+#[test]
+fn keys_that_would_do_nothing_are_refused_with_the_reason() {
+    let text = "name: x\nhbd: {switch: {nodes: 16, gpus_per_node: 4, gpus: 16}}\n\
+                dcn: {leaf_spine: {nodes_per_leaf: 4}}\nplanning: {floor: 0.5}\n\
+                parts: {ocstrx: {usd: 1, watts: 1}}\njobs:\n- name: t\n  gpus: 64\n  tp: 8\n  step:\n    training:\n      \
+                model: llama-3.1-70b\n      dp: 8\n      ep: 2\n      tokens: 4096\n      gradient_slack: 1h\n      \
+                micro_batch_slack: 1h\n";
+    let all = shown(text);
+    for reason in [
+        "this design has no transceivers to price",
+        "llama-3.1-70b has no experts to spread over 2 ranks",
+    ] {
+        assert_eq!(all.matches(reason).count(), 1, "{reason}: {all}");
+    }
+    assert_eq!(all.matches("the network has no circuits to change").count(), 3, "{all}");
+}

@@ -4,6 +4,7 @@
 use super::codes;
 use super::direct::{self, Direct};
 use super::explicit;
+use super::idle;
 use super::jobs::{Sizes, lower_jobs};
 use super::network;
 use super::optics;
@@ -43,6 +44,7 @@ pub(super) fn lower(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
     check: &mut Check<'_>,
 ) -> Option<Fabric> {
+    idle::refuse(&raw, check);
     let network = lower_network(&raw.dcn, check);
     let transceiver = lower_transceiver(&raw.transceiver, check);
     let domain = domain(&raw, check);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keys that would do nothing in this file, each with what would make them do something. What a program writes out of
+//! its defaults may stand.
+
+use super::codes;
+use super::raw::{DcnFile, FabricFile, HbdFile};
+use super::step::{PlanningFile, StepFile};
+use crate::document::Check;
+use crate::model::shipped_model;
+
+/// Refuses keys of circuits without optical switches, of prices without priced parts, of experts without experts.
+pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
+    let has_rings = matches!(raw.hbd, Some(HbdFile::Khop(_)));
+    if !has_rings && check.is_written("/parts") {
+        check
+            .error(codes::WHICH_FORM, "/parts", "this design has no transceivers to price")
+            .help("remove it, or choose `hbd: {khop: …}`; `lightloom cost` prices other designs");
+    }
+    let has_circuits = matches!(raw.dcn, DcnFile::ReconfigurableFatTree(_));
+    for (index, job) in raw.jobs.iter().enumerate() {
+        let Some(StepFile::Training(step)) = &job.step else { continue };
+        let path = format!("/jobs/{index}/step/training");
+        if !has_circuits {
+            let slacks = [
+                ("gradient_slack", step.gradient_slack.0),
+                ("micro_batch_slack", step.micro_batch_slack.0),
+            ];
+            for (key, _) in slacks.into_iter().filter(|(_, slack)| slack.0 > 0) {
+                no_circuits(&format!("{path}/{key}"), check);
+            }
+        }
+        let is_dense =
+            shipped_model(&step.model).is_some_and(|model| model.feed_forward.experts.is_none());
+        if step.ep > 1 && is_dense {
+            let message = format!("{} has no experts to spread over {} ranks", step.model, step.ep);
+            check
+                .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
+                .help("remove it, or name a mixture of experts");
+        }
+    }
+    if !has_circuits && raw.planning != PlanningFile::default() {
+        no_circuits("/planning", check);
+    }
+}
+
+fn no_circuits(path: &str, check: &mut Check<'_>) {
+    check
+        .error(codes::WHICH_FORM, path, "the network has no circuits to change")
+        .help("remove it, or choose `dcn: {reconfigurable_fat_tree: …}`")
+        .also("/dcn", "the network is chosen here");
+}
