@@ -130,7 +130,12 @@ fn commands(page: &str) -> Vec<Vec<String>> {
         let code = code.strip_prefix("$ ").unwrap_or(code);
         let Some(rest) = code.strip_prefix("lightloom ") else { continue };
         let end = rest.find(['|', '>', ';', '&', '`', '#', '\n', '→']).unwrap_or(rest.len());
-        found.push(rest[..end].split_whitespace().map(str::to_owned).collect());
+        // What follows `--` is a command of its own.
+        let mut parts = rest[..end].split(" -- ");
+        let ours = parts.next().into_iter();
+        for words in ours.chain(parts.filter_map(|part| part.strip_prefix("lightloom "))) {
+            found.push(words.split_whitespace().map(str::to_owned).collect());
+        }
     }
     found
 }

@@ -16,7 +16,8 @@ use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter, Shipped};
 use crate::run::workload::{Circuits, Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
 use crate::run::{
-    ControlPlane, Order, Progress, RunError, RunLog, Series, Sharing, Workload, run as run_order,
+    ControlPlane, Order, Pass, Progress, RunError, RunLog, Series, Sharing, Workload,
+    run as run_order,
 };
 use crate::scenario::{
     CircuitPlan, Effect, Expectation, FaultEvent, On, PACKETS_MAX, Scenario, Start, StartError,
@@ -142,6 +143,7 @@ pub fn emulate_with(
     let Settings { threads, watch, series, .. } = settings;
     let making = Making { maker, ..Making::new(scenario, start, (scale, threads, sharing))? };
     let events = making.events(&start.events);
+    progress.begins(Pass::Faults);
     let mut log = making.run(&events, (watch, series), progress)?;
     if sharing == Sharing::Proven && log.engine().prove()?.is_none() {
         return Err(EmulateError::NothingSpared("parts of the run grew together"));
@@ -153,24 +155,22 @@ pub fn emulate_with(
     let is_calm = events.iter().all(|event| is_old(&event));
     let baseline = match is_calm {
         true => None,
-        false => Some(making.run(&old, calm(), progress)?),
+        false => {
+            progress.begins(Pass::Calm);
+            Some(making.run(&old, calm(), progress)?)
+        }
     };
     // Phases have no flows of their own by which a fault could be separated from another: each is run alone.
     let mut alone = Vec::new();
     if start.circuits.is_some() && scenario.phases.is_some() && events.len() > 1 {
-        for event in &events {
-            alone.push(making.run(std::slice::from_ref(event), calm(), progress)?);
-        }
+        alone = making.each_alone(&events, progress)?;
     }
     let without = making.without_each(&events, progress)?;
     // Faults each of which is enough for what happened show nothing when one is left out: each is run alone.
     if let Some(baseline) = &baseline
         && judge::is_overdetermined(&log, baseline, &without)
     {
-        for event in &events {
-            let only = std::slice::from_ref(event);
-            alone.push(making.run(only, calm(), progress)?);
-        }
+        alone = making.each_alone(&events, progress)?;
     }
     let ran = judge::Ran {
         without: &without,
@@ -350,6 +350,19 @@ impl<'a> Making<'a> {
         Ok(Box::new(Shipped::new(replanner, side, daemon)))
     }
 
+    /// By fault, the run with it alone.
+    fn each_alone(
+        &self,
+        events: &[FaultEvent],
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<RunLog>, RunError> {
+        let alone = |(fault, event)| {
+            progress.begins(Pass::Only(fault));
+            self.run(std::slice::from_ref(event), (Watch::default(), None), &mut *progress)
+        };
+        events.iter().enumerate().map(alone).collect()
+    }
+
     /// By fault, the run without it, where jobs train; without the only one of this run it is the run without faults.
     fn without_each(
         &self,
@@ -367,6 +380,7 @@ impl<'a> Making<'a> {
             }
             let mut others = events.to_vec();
             others.remove(fault);
+            progress.begins(Pass::Without(fault));
             let log = self.run(&others, (Watch::default(), None), &mut *progress)?;
             Ok(judge::Without::Run(Box::new(log)))
         };

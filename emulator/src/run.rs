@@ -40,8 +40,24 @@ pub(crate) use workload::Workload;
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;
 
+/// Which of the runs of a scenario is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pass {
+    /// With everything that the scenario says.
+    Faults,
+    /// Without faults, to compare.
+    Calm,
+    /// Without one of the faults, to say what that one did: its place among them, from 0.
+    Without(usize),
+    /// With one fault only, to say what it does by itself.
+    Only(usize),
+}
+
 /// Hears how far a run is.
 pub trait Progress {
+    /// A run begins.
+    fn begins(&mut self, _: Pass) {}
+
     /// Simulated time now, packet-hops so far, and the share of the work that is done.
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
 }

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_emulator::run::{Pass, Progress};
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -18,7 +19,7 @@ const TWO_JOBS: &str = include_str!("../../topologies/job-64.yaml");
 /// One job whose circuits follow the phases of its step.
 const CIRCUITS: &str = include_str!("../../topologies/job-64-circuits.yaml");
 
-fn run(fabric: &str, train: &str, faults: &[String]) -> Outcome {
+fn scenario_of(fabric: &str, train: &str, faults: &[String]) -> Scenario {
     let text = format!(
         "kind: scenario\nversion: 2\nname: attribution\non: {{fabric: fabric.yaml}}\nseed: 1\n\
          control: {{detection_delay: 5ms, planning_delay: 1ms}}\n{train}\nfaults: [{}]\n",
@@ -29,7 +30,11 @@ fn run(fabric: &str, train: &str, faults: &[String]) -> Outcome {
         _ => Err("no such file".to_owned()),
     };
     let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
-    let scenario = loaded.unwrap_or_else(|| panic!("{text}: {mistakes:?}"));
+    loaded.unwrap_or_else(|| panic!("{text}: {mistakes:?}"))
+}
+
+fn run(fabric: &str, train: &str, faults: &[String]) -> Outcome {
+    let scenario = scenario_of(fabric, train, faults);
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
@@ -89,6 +94,36 @@ fn drawn(draws: &mut impl RngExt, parts: &[&str], nodes: u32, most_ms: u32) -> S
         0 => format!("{{part: {part}, at: {at}ms, lasts: {}ms}}", draws.random_range(1..60)),
         _ => format!("{{part: {part}, at: {at}ms}}"),
     }
+}
+
+/// Who watches the runs.
+#[derive(Default)]
+struct Passes(Vec<Pass>);
+
+impl Progress for Passes {
+    fn begins(&mut self, pass: Pass) {
+        self.0.push(pass);
+    }
+
+    fn report(&mut self, _: SimTime, _: u64, _: f64) {}
+}
+
+/// The share that is done may fall within a run; which run is under way is said by the run itself.
+#[test]
+fn whoever_watches_hears_which_run_begins() {
+    let train = "train: [{job: pretrain, steps: 1}]";
+    let heard = |faults: &[&str]| {
+        let faults: Vec<String> = faults.iter().map(|fault| (*fault).to_owned()).collect();
+        let mut passes = Passes::default();
+        let scenario = scenario_of(TWO_JOBS, train, &faults);
+        lightloom_emulator::emulate(&scenario, 1, &mut passes).unwrap();
+        passes.0
+    };
+    let (one, other) = ("{part: n1, at: 100ms}", "{part: n9, at: 200ms}");
+    assert_eq!(heard(&[]), [Pass::Faults]);
+    assert_eq!(heard(&[one]), [Pass::Faults, Pass::Calm]);
+    let both = heard(&[one, other]);
+    assert_eq!(both[..4], [Pass::Faults, Pass::Calm, Pass::Without(0), Pass::Without(1)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lightloom_emulator::run::Progress;
+use lightloom_emulator::run::{Pass, Progress};
 use lightloom_units::SimTime;
 
 use crate::output;
@@ -14,16 +14,13 @@ use crate::progress::QUIET_FOR;
 /// Elsewhere than on a terminal, a line is written at each tenth and at least so often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows how far the runs of a scenario have come: one with its faults, one without.
+/// Shows how far the runs of a scenario have come: one with its faults, and those that it is compared with.
 pub(super) struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
     /// When the first of the runs began.
     first: Instant,
-    /// When the last report came: where one run ends, the next begins.
-    heard: Instant,
-    /// The run: 0 with the faults, 1 without.
-    run: usize,
+    pass: Pass,
     last: Last,
 }
 
@@ -31,7 +28,6 @@ pub(super) struct Live {
 struct Last {
     at: Instant,
     tenth: u64,
-    done: f64,
 }
 
 impl Live {
@@ -42,20 +38,18 @@ impl Live {
             ProgressBar::new(1000).with_style(style)
         });
         let now = Instant::now();
-        Self {
-            bar,
-            begun: now,
-            first: now,
-            heard: now,
-            run: 0,
-            last: Last { at: now, tenth: 0, done: 0.0 },
-        }
+        Self { bar, begun: now, first: now, pass: Pass::Faults, last: Last { at: now, tenth: 0 } }
     }
 
     fn line(&self, now: SimTime, packet_hops: u64) -> String {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let millions = packet_hops as f64 / 1e6;
-        let which = if self.run == 0 { "" } else { " (without faults)" };
+        let which = match self.pass {
+            Pass::Faults => String::new(),
+            Pass::Calm => " (without faults)".to_owned(),
+            Pass::Without(fault) => format!(" (without fault {})", fault + 1),
+            Pass::Only(fault) => format!(" (fault {} alone)", fault + 1),
+        };
         format!(
             "{now} simulated, {millions:.1} M packet-hops, {:.1} M/s{which}",
             millions / seconds
@@ -64,14 +58,13 @@ impl Live {
 }
 
 impl Progress for Live {
+    fn begins(&mut self, pass: Pass) {
+        self.pass = pass;
+        self.begun = Instant::now();
+        self.last = Last { at: self.begun, tenth: 0 };
+    }
+
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64) {
-        if done < self.last.done {
-            self.run += 1;
-            self.begun = self.heard;
-            self.last = Last { at: self.begun, tenth: 0, done };
-        }
-        self.last.done = done;
-        self.heard = Instant::now();
         if let Some(bar) = &self.bar {
             bar.set_position((done * 1000.0) as u64);
             bar.set_message(self.line(now, packet_hops));

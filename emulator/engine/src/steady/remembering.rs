@@ -25,7 +25,7 @@ use super::{Entangled, LocalProbe};
 /// How far an island is run ahead: further than anything but a flow that has no way.
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
 /// Once so many packet-hops, and more than those that were run once, were run again, one engine for all is faster.
-const MOST_REDONE: u64 = 20_000_000;
+const MOST_REDONE: u64 = 100_000_000;
 
 /// A class to be run, from acts that were made for its beginning on.
 type Waiting = Vec<(u64, Act)>;
