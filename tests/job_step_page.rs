@@ -45,7 +45,7 @@ fn the_small_job_prints_what_the_page_shows() {
     let printed = emulate("topologies/scenarios/job-circuits.yaml");
     let late = printed.lines().filter(|line| line.starts_with("fault: "));
     let late: Vec<&str> = late
-        .map(|line| line.rsplit_once(", ").unwrap().1.trim_end_matches(" late at most"))
+        .map(|line| line.rsplit_once("; ").unwrap().1.trim_end_matches(" late at most"))
         .collect();
     let said = format!("the node costs {} and the switch {}", late[0], late[1]);
     assert!(page.contains(&said), "{said}");

@@ -138,7 +138,7 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
         ports: phases::port_time(ran),
         flows: Flows::new(&flows),
         faults: faults(ran, traffic.as_ref(), &groups),
-        metrics: shares::metrics(ran),
+        metrics: shares::metrics(ran, traffic.as_ref()),
         plan: metrics.as_ref().map(|metrics| PlanResult {
             gpus_used: metrics.gpus_used,
             waste_ratio: metrics.waste_ratio,

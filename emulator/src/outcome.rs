@@ -514,46 +514,67 @@ impl fmt::Display for FaultResult {
         if let Some(phases) = &self.phases {
             write!(f, "; {phases}")?;
         }
-        write!(f, "; {} out of service", count(self.gpus_lost, "GPU", "GPUs"))?;
+        if self.gpus_lost > 0 {
+            write!(f, "; {} out of service", count(self.gpus_lost, "GPU", "GPUs"))?;
+        }
         match self.delay {
-            Some(delay) => write!(f, ", {delay} late at most"),
-            None => f.write_str(", work left undone"),
+            Some(Picoseconds(0)) => f.write_str("; nothing ended later"),
+            Some(delay) => write!(f, "; {delay} late at most"),
+            None => f.write_str("; work left undone"),
         }
     }
 }
 
 impl fmt::Display for TrafficImpact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} on its links, {} moved, {} given up; affected {} of {}",
-            count(self.flows_hit, "flow", "flows"),
-            self.flows_moved,
-            self.flows_given_up,
-            count(self.hosts.len() as u64, "host", "hosts"),
-            match self.workloads.as_slice() {
-                [] => "no workload".to_owned(),
-                names => names.join(", "),
-            },
-        )
+        let hosts = count(self.hosts.len() as u64, "host", "hosts");
+        let parts = [
+            (self.flows_hit, format!("{} on its links", count(self.flows_hit, "flow", "flows"))),
+            (
+                self.flows_moved,
+                format!("{} ended at another time", count(self.flows_moved, "flow", "flows")),
+            ),
+            (
+                self.flows_given_up,
+                format!("{} given up", count(self.flows_given_up, "flow", "flows")),
+            ),
+            (
+                self.workloads.len() as u64,
+                format!("affected {hosts} of {}", self.workloads.join(", ")),
+            ),
+        ];
+        what_happened(f, parts, "affected no flow")
     }
 }
 
 impl fmt::Display for PhaseImpact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} lost, {} affected, {} missed, {} lost; slowed {}",
-            count(self.circuits_lost as u64, "circuit", "circuits"),
-            count(self.leaves_affected.len() as u64, "leaf", "leaves"),
-            count(u64::from(self.changes_missed), "change", "changes"),
-            count(self.packets_lost, "packet", "packets"),
-            match self.phases_slowed.as_slice() {
-                [] => "nothing".to_owned(),
-                phases => phases.join(", "),
-            },
-        )
+        let [circuits, leaves, changes] = [
+            self.circuits_lost as u64,
+            self.leaves_affected.len() as u64,
+            u64::from(self.changes_missed),
+        ];
+        let slowed = self.phases_slowed.len() as u64;
+        let parts = [
+            (circuits, format!("{} lost", count(circuits, "circuit", "circuits"))),
+            (leaves, format!("{} affected", count(leaves, "leaf", "leaves"))),
+            (changes, format!("{} of circuits missed", count(changes, "change", "changes"))),
+            (self.packets_lost, format!("{} lost", count(self.packets_lost, "packet", "packets"))),
+            (slowed, format!("slowed {}", self.phases_slowed.join(", "))),
+        ];
+        what_happened(f, parts, "affected no phase")
     }
+}
+
+/// Of what can happen, what did; `nothing` where none of it did.
+fn what_happened<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    parts: [(u64, String); N],
+    nothing: &str,
+) -> fmt::Result {
+    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+    let parts: Vec<String> = parts.map(|(_, words)| words).collect();
+    f.write_str(&if parts.is_empty() { nothing.to_owned() } else { parts.join(", ") })
 }
 
 /// A number with its noun.

@@ -218,20 +218,6 @@ fn a_dead_host_takes_its_flows_with_it_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn a_workload_whose_flows_were_given_up_has_not_completed() {
-    let outcome = run("
-name: cut
-on: {fat_tree: {radix: 4}}
-traffic: [{name: in, run: {incast: h0}, bytes: 1MiB}]
-faults: [{part: h0/nic0, at: 5us}]
-expect: [completes within 1s]
-");
-    assert_eq!(outcome.workloads[0].end, None);
-    assert!(!outcome.expectations[0].passed);
-    assert_eq!(outcome.expectations[0].value, "15 flows of `in` were given up");
-}
-
-#[test]
 fn a_pause_storm_spreads_over_a_lossless_priority_and_no_other() {
     // h0 pauses; its leaf fills and pauses its uplinks, and so stops flows to h1 from other leaves.
     let text = |priority: u8| {

@@ -2,7 +2,13 @@
 //! JUnit XML: a suite for each seed, in it a case for each expectation and one for each fault; where jobs train under
 //! several seeds, what their steps lose as properties of one more suite.
 //!
-//! A fault's case fails when an expectation about restoration fails because of it. So the file says "failed" exactly when the exit status does.
+//! Times are simulated, so that a seed writes the same file again: of a suite that of its run, of a fault that until
+//! everything it hit went on.
+//!
+//! A fault's case fails when an expectation about restoration fails because of it. So the file says "failed" exactly
+//! when the exit status does.
+
+use std::time::Duration;
 
 use anyhow::Context;
 use lightloom_emulator::outcome::{ExpectationResult, FaultResult};
@@ -56,6 +62,7 @@ fn suite(subject: &Subject, run: &SeedRun) -> TestSuite {
     ] {
         suite.add_property((name, value.as_str()));
     }
+    suite.set_time(Duration::from_nanos(run.simulated.0 / 1_000));
     let class = format!("lightloom.{}", subject.scenario);
     for result in &run.expectations {
         suite.add_test_case(expectation_case(result, run, &replay, &class));
@@ -105,6 +112,9 @@ fn fault_case(
     let mut case =
         TestCase::new(format!("fault {} {} at {}", number, fault.what(), when(fault)), status);
     case.set_classname(class);
+    if let (Some(at), Some(restored)) = (fault.at, fault.restored) {
+        case.set_time(Duration::from_nanos(restored.since(at).0 / 1_000));
+    }
     case.set_system_out(words);
     case
 }

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lightloom_emulator::outcome::{
-    ExpectationResult, FaultResult, Outcome as Run, Stop, WorkloadResult,
+    ExpectationResult, FaultResult, Flows, Outcome as Run, Stop, WorkloadResult,
 };
 use lightloom_emulator::scenario::{Expectation, Kind};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
-use lightloom_units::id::GroupId;
 
 use super::{daemon, phases, steps};
 use crate::table::Table;
@@ -37,6 +36,9 @@ pub(crate) fn describe(result: &Run) -> String {
     for fault in &result.faults {
         text.push_str(&describe_fault(result, fault));
     }
+    if let Some(same) = undisturbed_groups(result).filter(|_| !result.faults.is_empty()) {
+        let _ = writeln!(text, "\n{same}");
+    }
     text.push_str(&daemon::describe(result));
     let packets = &result.head.packets;
     let _ = writeln!(
@@ -54,15 +56,14 @@ pub(crate) fn describe(result: &Run) -> String {
     if !result.drops_by_priority.is_empty() {
         let _ = writeln!(text, "{}", queues(result));
     }
-    let _ = writeln!(
-        text,
-        "flows: {} ended (median {}, P99 {}, longest {}), {} given up",
-        result.flows.count,
-        result.flows.fct_p50,
-        result.flows.fct_p99,
-        result.flows.fct_max,
-        result.flows.cancelled,
-    );
+    let Flows { count, cancelled, fct_p50, fct_p99, fct_max } = &result.flows;
+    let _ = match count {
+        0 => writeln!(text, "flows: none ended, {cancelled} given up"),
+        _ => writeln!(
+            text,
+            "flows: {count} ended (median {fct_p50}, P99 {fct_p99}, longest {fct_max}), {cancelled} given up",
+        ),
+    };
     let _ = writeln!(
         text,
         "simulated {} in {:.2} s: {} packet-hops, {:.1} million a second{}",
@@ -266,18 +267,24 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
             "{count} of {all} groups end every step at the same picosecond without this fault{names}"
         );
     }
+    text
+}
+
+/// How many groups ended everything as in the run without faults.
+fn undisturbed_groups(result: &Run) -> Option<String> {
     if result.groups.is_empty() || !result.steps.of_jobs().is_empty() {
-        return text;
+        return None;
     }
     let all: BTreeSet<_> = result.workloads.iter().filter_map(|c| c.group).collect();
-    let moved = |group: &&GroupId| {
-        result.workloads.iter().any(|c| c.group == Some(**group) && c.end != c.end_without_faults)
-    };
-    let affected = |group: &&GroupId| fault.groups_affected.contains(group);
-    let unmoved = all.iter().filter(|group| !moved(group) && !affected(group)).count();
-    let _ = writeln!(
-        text,
-        "the other {unmoved} groups ended every collective at the same picosecond as without the fault",
-    );
-    text
+    let moved = result.workloads.iter().filter(|c| c.end != c.end_without_faults);
+    let moved: BTreeSet<_> = moved.filter_map(|c| c.group).collect();
+    let affected = result.faults.iter().flat_map(|fault| &fault.groups_affected).copied();
+    let moved: BTreeSet<_> = affected.chain(moved).collect();
+    let same = all.difference(&moved).count();
+    (!all.is_empty()).then(|| {
+        format!(
+            "{same} of {} groups ended every collective at the same picosecond as without faults",
+            all.len()
+        )
+    })
 }

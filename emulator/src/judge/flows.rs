@@ -139,7 +139,8 @@ impl<'a> Compared<'a> {
     pub(super) fn delay(&self, moved: &[Moved]) -> Option<Picoseconds> {
         let end = |ran: Ran<'_>, place: usize| {
             let job = &ran.jobs[place];
-            job.done.then(|| job.steps.last().and_then(|step| step.end)).flatten()
+            let is_whole = job.done && job.steps.iter().all(|step| given_up(ran, step) == 0);
+            is_whole.then(|| job.steps.last().and_then(|step| step.end)).flatten()
         };
         let late = |place| {
             let (end, calm) = (end(self.here, place)?, end(self.calm, place)?);
@@ -147,6 +148,20 @@ impl<'a> Compared<'a> {
         };
         let delays: Option<Vec<Picoseconds>> = workloads_of(moved).into_iter().map(late).collect();
         Some(delays?.into_iter().max().unwrap_or(Picoseconds::ZERO))
+    }
+
+    /// Hosts at an end of a flow that never arrived.
+    pub(super) fn hosts_open(&self) -> usize {
+        let records = self.open().map(|flow| self.here.engine.record(flow));
+        let ends: BTreeSet<VertexId> =
+            records.flat_map(|record| [record.source, record.destination]).collect();
+        ends.len()
+    }
+
+    /// Flows that never arrived.
+    pub(super) fn open(&self) -> impl Iterator<Item = FlowId> {
+        let flows = self.here.jobs.iter().flat_map(|job| job.steps.iter().flat_map(Step::flows));
+        flows.filter(|flow| self.here.engine.record(*flow).end.is_none())
     }
 
     /// What keeps a workload from having completed: one that never ended, or of which flows were given up. One

@@ -7,6 +7,7 @@
 
 use lightloom_units::SimTime;
 
+use super::flows::Compared;
 use super::{Ran, groups};
 use crate::outcome::Metrics;
 
@@ -32,18 +33,20 @@ impl Share {
 }
 
 /// Both shares over all that works in a run.
-pub(super) fn metrics(ran: &Ran<'_>) -> Metrics {
+pub(super) fn metrics(ran: &Ran<'_>, traffic: Option<&Compared<'_>>) -> Metrics {
     let (mut up, mut useful) = (Share::default(), Share::default());
     if !ran.log.groups.is_empty() {
         up.add(groups::availability(ran.log));
         useful.add(groups::goodput(ran.log, ran.baseline));
     }
-    if !ran.traffic.is_empty() && ran.log.groups.is_empty() {
+    if let Some(traffic) = traffic.filter(|_| ran.log.groups.is_empty()) {
         up.add(of_hosts(ran));
-        let hosts = ran.start.substrate.hosts.len() as f64;
+        // A host with a flow that never arrived has finished nothing.
+        let hosts = ran.start.substrate.hosts.len();
+        let (here, calm) = (ran.log.ended.0, ran.baseline.ended.0);
         useful.add(Share {
-            part: ran.baseline.ended.0 as f64 * hosts,
-            whole: ran.log.ended.0 as f64 * hosts,
+            part: calm.min(here) as f64 * (hosts - traffic.hosts_open()) as f64,
+            whole: here as f64 * hosts as f64,
         });
     }
     if let Some(ports) = optical_ports(ran) {

@@ -182,6 +182,7 @@ impl Figure {
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self.unit() {
+            FigureUnit::Time if value == f64::INFINITY => "never".to_owned(),
             FigureUnit::Time => Picoseconds(value as u64).to_string(),
             FigureUnit::Size => Bytes(value as u64).to_string(),
             FigureUnit::Rate => BitsPerSecond((value * 8.0) as u64).to_string(),
@@ -206,7 +207,12 @@ impl Figure {
                 Ok(rate.0 as f64 / 8.0)
             }
             FigureUnit::Number => {
-                let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+                let per_cent = text.strip_suffix('%').filter(|_| self.is_share());
+                let number = match per_cent {
+                    Some(number) => number.trim().parse().ok().map(|number: f64| number / 100.0),
+                    None => text.parse().ok(),
+                };
+                let number = number.filter(|number: &f64| number.is_finite());
                 number.ok_or_else(|| ExpectationError::Number(text.to_owned()))
             }
         }

@@ -7,7 +7,7 @@ use lightloom_engine::transport::{Balance, Interfaces};
 use lightloom_engine::{FlowId, LinkId};
 use lightloom_units::Picoseconds;
 
-use super::super::{Context, Notice, Owner, RunError};
+use super::super::{Context, FaultLog, Notice, Owner, RunError};
 use super::ControlPlane;
 use crate::scenario::Effect;
 
@@ -89,7 +89,12 @@ impl ControlPlane for Rerouter {
         if act == FOR_REPAIR {
             spread_again(context);
         }
-        if let Some(fault) = own.filter(|_| !is_stranded || is_hopeless) {
+        // What was given up for it never goes on.
+        let is_over = |fault: &usize| match is_hopeless {
+            true => context.faults[*fault].flows_given_up.is_empty(),
+            false => !is_stranded,
+        };
+        if let Some(fault) = own.filter(is_over) {
             let now = context.now();
             context.faults[fault].restored.get_or_insert(now);
         }
@@ -127,6 +132,19 @@ fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     engine.paths(flow).iter().any(|path| path.iter().all(is_up))
 }
 
+/// The fault for which a flow is given up: the last one that hit it, or that was there when it began.
+fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
+    let hit = context.faults.iter().rposition(|log| log.flows_hit.contains(&flow));
+    let began = context.engine.record(flow).start;
+    let was_there = |(fault, log): &(usize, &FaultLog)| {
+        context.active[*fault] && log.mattered.is_some_and(|at| at <= began)
+    };
+    hit.or_else(|| {
+        let there = context.faults.iter().enumerate().filter(was_there);
+        there.map(|(fault, _)| fault).next_back()
+    })
+}
+
 /// Gives flows over dark links other ways, and gives up those without one if nothing will be repaired. Returns whether
 /// some had none.
 fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
@@ -146,9 +164,8 @@ fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
         is_stranded = true;
         if is_hopeless && !context.has_fixed_flows {
             context.engine.cancel_flow(flow);
-            let hit = context.faults.iter_mut().rfind(|log| log.flows_hit.contains(&flow));
-            if let Some(log) = hit {
-                log.flows_given_up.push(flow);
+            if let Some(fault) = why_given_up(context, flow) {
+                context.faults[fault].flows_given_up.push(flow);
             }
         }
     }
