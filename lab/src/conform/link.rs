@@ -12,7 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr};
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
+use tokio_rustls::rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Error as TlsError,
+    StreamOwned,
+};
 
 /// The longest single wait: then an interruption is looked for.
 const SLICE: Duration = Duration::from_millis(50);
@@ -150,6 +153,41 @@ fn open(address: &Address) -> io::Result<Stream> {
     })
 }
 
+/// What went wrong; where it was TLS, also what to give instead.
+fn named(error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+    let write = match tls {
+        Some(TlsError::InvalidCertificate(why)) => match why {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "the authority in --ca did not sign it: give --ca the file of the one that did"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "it is for another name: give --name the name in it"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "it has expired: the device needs a new one, or the clock here is wrong"
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "it is not valid yet: compare the clocks of both sides"
+            }
+            _ => return error.to_string(),
+        },
+        Some(TlsError::AlertReceived(
+            AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure,
+        )) => "the device may ask for a certificate: give --certificate and --key",
+        Some(TlsError::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::DecryptError
+            | AlertDescription::BadCertificate,
+        )) => "the device does not trust --certificate: give one of an authority that it knows",
+        Some(TlsError::InvalidMessage(_)) => {
+            "this port does not speak TLS: give --plaintext if that is meant"
+        }
+        _ => return error.to_string(),
+    };
+    format!("{error} ({write})")
+}
+
 fn write_serial(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let mut waits = [PollFd::new(line, PollFlags::OUT)];
@@ -179,7 +217,7 @@ impl Link for Wire {
             let at = match &self.address {
                 Address::Tcp(at) | Address::Tls(at, ..) | Address::Serial(at, _) => at,
             };
-            Trouble::Lost(format!("cannot connect to {at}: {error}"))
+            Trouble::Lost(format!("cannot connect to {at}: {}", named(&error)))
         })?;
         self.stream = Some(stream);
         Ok(())
@@ -192,7 +230,7 @@ impl Link for Wire {
             Some(Stream::Tls(stream)) => stream.write_all(bytes).and_then(|()| stream.flush()),
             Some(Stream::Serial(line)) => write_serial(line, bytes),
         };
-        sent.map_err(|error| Trouble::Lost(format!("write: {error}")))
+        sent.map_err(|error| Trouble::Lost(format!("write: {}", named(&error))))
     }
 
     fn receive(&mut self, within: Duration) -> Result<Vec<u8>, Trouble> {
@@ -226,7 +264,7 @@ impl Link for Wire {
                         return Ok(Vec::new());
                     }
                 }
-                Err(error) => return Err(Trouble::Lost(format!("read: {error}"))),
+                Err(error) => return Err(Trouble::Lost(format!("read: {}", named(&error)))),
             }
         }
     }
