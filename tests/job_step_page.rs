@@ -52,7 +52,6 @@ fn the_small_job_prints_what_the_page_shows() {
 }
 
 #[test]
-#[ignore = "runs 2,048 GPUs packet by packet, twice: two minutes"]
 fn the_large_job_prints_what_the_page_and_the_readme_show() {
     let page = page("docs/job-step.md");
     let large = page.split_once("## A small job").unwrap().0;

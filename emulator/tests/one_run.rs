@@ -432,6 +432,38 @@ fn of_two_faults_of_one_instant_each_is_restored_when_its_group_goes_on() {
     }
 }
 
+/// Of two nodes that die at once, with a spare for one of them: the group of one goes on after its plan, that of the other
+/// after the repair. No group is later than its fault is restored, but for the collective that begins again.
+#[test]
+fn of_two_faults_of_one_instant_the_one_whose_group_is_lost_is_restored_with_it() {
+    let fabric = include_str!("../../topologies/ring-64.yaml");
+    let read = &mut |name: &str| match name {
+        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        _ => Err("no such file".to_owned()),
+    };
+    for (one, other) in [(0, 1), (1, 0), (0, 4), (3, 60), (12, 13)] {
+        let text = format!(
+            "kind: scenario\nversion: 2\nname: two\non: {{fabric: fabric.yaml}}\n\
+             collectives: [all_reduce: {{name: x, bytes: 4MiB, repeat: 10}}]\n\
+             faults: [{{part: n{one}, at: 10us, lasts: 3ms}}, {{part: n{other}, at: 10us, lasts: 3ms}}]\n\
+             expect: [restored within 20ms]\n"
+        );
+        let (scenario, mistakes) = scenario::load("two.yaml", text.as_bytes(), read);
+        let outcome = emulate(&scenario.unwrap_or_else(|| panic!("{mistakes:?}")), 1, &mut ());
+        let outcome = outcome.unwrap();
+        assert!(
+            outcome.expectations[0].passed,
+            "{one}, {other}: {}",
+            outcome.expectations[0].value
+        );
+        for fault in &outcome.faults {
+            let took = fault.restored.unwrap().since(fault.at.unwrap());
+            let late = fault.delay.unwrap();
+            assert!(took + Picoseconds::from_micros(50) >= late, "{one}, {other}: {fault}");
+        }
+    }
+}
+
 #[test]
 fn keys_without_effect_are_refused_with_what_to_write_instead() {
     let network = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";

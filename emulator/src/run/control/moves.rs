@@ -24,7 +24,7 @@ impl Replanner<'_> {
         lit_at: &BTreeMap<BundleId, SimTime>,
     ) {
         let mut restored = lit_at.values().copied().max().unwrap_or(context.now());
-        let (mut all_live, mut moves) = (true, Vec::new());
+        let mut moves = Vec::new();
         for changed in &change.groups {
             let Some((group, to)) = self.moved(changed, before) else { continue };
             let is_formed = matches!(changed, GroupChange::Formed { .. });
@@ -32,7 +32,6 @@ impl Replanner<'_> {
                 self.attribute(context, fault, group, to.is_none());
             }
             let Some(nodes) = to else {
-                all_live = false;
                 self.groups[group].is_lost = true;
                 let resumes = context.now();
                 moves.push(GroupMove { group, members: None, is_formed, resumes });
@@ -55,13 +54,20 @@ impl Replanner<'_> {
         if !moves.is_empty() {
             context.post(Notice::Groups(moves));
         }
-        if let Some(fault) = fault.filter(|_| all_live) {
-            // A plan for a fault of the same instant may have moved its groups already: they go on when they go on.
-            let groups = context.faults[fault].groups.iter();
-            let on_their_way = groups.map(|group| self.groups[*group].resumes).max();
-            let restored = restored.max(on_their_way.unwrap_or_default());
-            context.faults[fault].restored = Some(restored);
+        if let Some(fault) = fault {
+            self.restore(context, fault, restored);
         }
+    }
+
+    /// A fault is restored when its own groups go on. One plan answers all faults of an instant: what it lost for one of
+    /// them is nothing that another waits for, and its moves for a later one go on when they go on.
+    fn restore(&self, context: &mut Context<'_>, fault: usize, moved: SimTime) {
+        let own = || context.faults[fault].groups.iter().map(|group| &self.groups[*group]);
+        if own().any(|group| group.is_lost) {
+            return;
+        }
+        let on_their_way = own().map(|group| group.resumes).max().unwrap_or_default();
+        context.faults[fault].restored = Some(moved.max(on_their_way));
     }
 
     /// The group that a change is about, and where it goes. `None` there if it is lost.
