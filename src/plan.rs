@@ -437,8 +437,14 @@ fn spare_note(plan: &Plan) -> String {
             "(every ring has a spare node: any one death in it moves the modules of two nodes)\n"
                 .to_owned()
         }
-        Some(1) => "(1 ring has no spare node left)\n".to_owned(),
-        Some(rings) => format!("({rings} rings have no spare node left)\n"),
+        Some(1) => {
+            "(1 ring has no spare node left, or no fibre past one of its nodes)\n".to_owned()
+        }
+        Some(rings) => {
+            format!(
+                "({rings} rings have no spare node left, or no fibre past one of their nodes)\n"
+            )
+        }
     }
 }
 

@@ -392,7 +392,7 @@ pub struct Metrics {
     /// Those of them on nodes that pass the light of a ring on. `None` where no ring has such a node by design.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_passing: Option<u64>,
-    /// Rings that have lost the node that passes their light on. `None` as `gpus_passing`.
+    /// Rings that have lost the node that passes their light on, or a fibre past one of their nodes. `None` as `gpus_passing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.

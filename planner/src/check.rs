@@ -95,7 +95,7 @@ pub enum Violation {
     #[error("{group}: {node} passes its light on, and has a rank in it or is broken")]
     SpareUsed { group: GroupId, node: NodeId },
     #[error(
-        "{group}: if {node} dies, no working fibre joins {a} and {b}, one other path of the same bundles away"
+        "{group}: if {node} dies, no fibre joins {a} and {b}, one other path of the same bundles away"
     )]
     NoWayPast { group: GroupId, node: NodeId, a: BundleId, b: BundleId },
     #[error("{0}")]
@@ -140,8 +140,8 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
     }
     let lit = links::check(fabric, faults, plan, &mut found);
     rings::check(fabric, faults, plan, &lit, &mut found);
-    spares::check(fabric, faults, plan, &lit, &mut found);
-    numbers::check(fabric, faults, plan, &mut found);
+    let cannot_stand_in = spares::check(fabric, faults, plan, &lit, &mut found);
+    numbers::check(fabric, faults, plan, cannot_stand_in, &mut found);
     network::check(fabric, faults, plan, &mut found);
     if !plan.is_as_written() {
         let (stated, found_now) = (plan.digest.clone(), digest(plan));

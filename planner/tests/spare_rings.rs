@@ -186,6 +186,33 @@ fn a_ring_without_its_spare_is_bypassed_and_regains_it_after_the_repair() {
     assert_eq!(repaired.ranks, bridged.ranks, "no rank moves for it");
 }
 
+/// The fibres of two hops are dark until a node dies. One that breaks moves nothing, and is said.
+#[test]
+fn a_broken_fibre_past_a_node_moves_nothing_and_is_counted() {
+    let fabric = fabric(
+        "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 40, gpus_per_node: 4, k: 3, spare_per_ring: 1}}\n\
+         jobs: [{name: j, gpus: 128, tp: 16}]\n",
+    );
+    let first = plan(&fabric, &FaultSet::none(), options()).expect("a plan");
+    proven(&fabric, &FaultSet::none(), &first);
+    let mut counted = 0;
+    for node in 0..40 {
+        let one = faults(&fabric, &[&format!("n{node}/b0.2")]);
+        let next = replan(&fabric, &first, &one, false, options()).expect("a plan").plan;
+        proven(&fabric, &one, &next);
+        assert_eq!((&next.ranks, &next.transceivers), (&first.ranks, &first.transceivers));
+        counted += next.metrics.rings_without_spare.unwrap();
+        // Whoever dies then, the next plan is sound.
+        for dead in [node, (node + 1) % 40, (node + 2) % 40, (node + 39) % 40] {
+            let two = faults(&fabric, &[&format!("n{node}/b0.2"), &format!("n{dead}")]);
+            let last = replan(&fabric, &next, &two, false, options()).expect("a plan").plan;
+            proven(&fabric, &two, &last);
+        }
+    }
+    // Three such fibres in each of eight rings of five nodes.
+    assert_eq!(counted, 24);
+}
+
 #[test]
 fn a_plan_that_claims_a_spare_it_cannot_use_is_refused() {
     let fabric = fabric(
@@ -202,7 +229,7 @@ fn a_plan_that_claims_a_spare_it_cannot_use_is_refused() {
     let mut cut = sound.clone();
     let faults = faults(&fabric, &["n0/b0.2"]);
     cut.faults = faults.parts(&fabric);
-    refused(&faults, &cut, "if n1 dies, no working fibre joins");
+    refused(&faults, &cut, "rings_without_spare is 0 in the plan and 1");
     let mut used = sound.clone();
     used.groups[0].passing = vec![used.groups[1].passing[0]];
     refused(&FaultSet::none(), &used, "is in g0 and in g1");

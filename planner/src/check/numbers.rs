@@ -13,7 +13,14 @@ use super::Violation;
 /// Ratios are counts over counts: they agree to the last few bits or not at all.
 const TOLERANCE: f64 = 1e-9;
 
-pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut Vec<Violation>) {
+/// `cannot_stand_in`: rings whose spare could not stand in for each of their nodes.
+pub(super) fn check(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    cannot_stand_in: u64,
+    found: &mut Vec<Violation>,
+) {
     let metrics = &plan.metrics;
     let per_node = u64::from(fabric.hbd.gpus_per_node());
     let total = u64::from(fabric.hbd.nodes()) * per_node;
@@ -31,7 +38,7 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
     counts.same("gpus_used", metrics.gpus_used, used);
     counts.same("gpus_spare", metrics.gpus_spare, spare);
     counts.same("gpus_wasted", metrics.gpus_wasted, wasted);
-    check_spares(fabric, plan, &mut counts);
+    check_spares(fabric, plan, cannot_stand_in, &mut counts);
     counts.near("waste_ratio", metrics.waste_ratio, wasted as f64 / total as f64);
     let bound = remainder(plan, total - faulty) as f64 / total as f64;
     counts.near("waste_ratio_lower_bound", metrics.waste_ratio_lower_bound, bound);
@@ -39,12 +46,13 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
     check_parts_lists(fabric, plan, &mut counts);
 }
 
-/// GPUs that only pass light on, and rings that have none such, where rings have one by design.
-fn check_spares(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
+/// GPUs that only pass light on, and rings that have none such or one that cannot stand in for each node, where rings
+/// have one by design.
+fn check_spares(fabric: &Fabric, plan: &Plan, cannot_stand_in: u64, counts: &mut Comparison<'_>) {
     let per_node = usize::from(fabric.hbd.gpus_per_node());
     let rings = || plan.groups.iter().filter(|group| group.ring.len() >= per_node);
     let passing = rings().map(|group| group.passing.len() as u64).sum::<u64>() * per_node as u64;
-    let bare = rings().filter(|group| group.passing.is_empty()).count() as u64;
+    let bare = rings().filter(|group| group.passing.is_empty()).count() as u64 + cannot_stand_in;
     let (stated_passing, stated_bare) =
         (plan.metrics.gpus_passing, plan.metrics.rings_without_spare);
     if fabric.spare_per_ring > 0 {

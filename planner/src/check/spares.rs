@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings: each spare node passes light on and works for nobody, and whichever node of its ring dies, the two
-//! bundles that faced it reach each other by their other path.
+//! bundles that faced it reach each other by their other path. Where the fibre of that path is broken, the ring runs on
+//! and counts as one without a spare.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +14,23 @@ use lightloom_units::id::{BundleId, NodeId};
 use super::Violation;
 use super::links::{Lit, working_far_end};
 
+/// Returns how many rings with a spare could not do without each of their nodes, for a broken fibre.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
     plan: &Plan,
     lit: &Lit,
     found: &mut Vec<Violation>,
-) {
+) -> u64 {
+    let mut cannot_stand_in = 0;
     for group in plan.groups.iter().filter(|group| !group.passing.is_empty()) {
         let before = found.len();
         check_spare(fabric, faults, group, found);
-        if found.len() == before {
-            check_deaths(fabric, faults, group, lit, found);
+        if found.len() == before && !survives_deaths(fabric, faults, group, lit, found) {
+            cannot_stand_in += 1;
         }
     }
+    cannot_stand_in
 }
 
 fn check_spare(fabric: &Fabric, faults: &FaultSet, group: &Group, found: &mut Vec<Violation>) {
@@ -44,14 +48,16 @@ fn check_spare(fabric: &Fabric, faults: &FaultSet, group: &Group, found: &mut Ve
     }
 }
 
-/// For each node of the ring: what faced it can be joined by one other path of the same two bundles.
-fn check_deaths(
+/// For each node of the ring: what faced it can be joined by one other path of the same two bundles; whether all of
+/// these work.
+fn survives_deaths(
     fabric: &Fabric,
     faults: &FaultSet,
     group: &Group,
     lit: &Lit,
     found: &mut Vec<Violation>,
-) {
+) -> bool {
+    let mut all_work = true;
     let ring: BTreeSet<NodeId> = group.nodes.iter().chain(&group.passing).copied().collect();
     for &node in ring.iter().filter(|node| node.0 < fabric.hbd.nodes()) {
         let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
@@ -63,9 +69,11 @@ fn check_deaths(
             let path = if lit.path(bundle) == Some(Path::External1) { 2 } else { 1 };
             Port { bundle, path }
         };
-        let joined = working_far_end(fabric, faults, other(a)) == Some(other(b));
-        if a.node == b.node || !joined {
+        let is_cabled = fabric.hbd.peer(other(a)) == Some(other(b));
+        if a.node == b.node || !is_cabled {
             found.push(Violation::NoWayPast { group: group.id, node, a, b });
         }
+        all_work &= working_far_end(fabric, faults, other(a)) == Some(other(b));
     }
+    all_work
 }

@@ -155,8 +155,9 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     let wasted = if is_placed { healthy - used - spare } else { 0 };
     let has_spares = spare::are_wanted(fabric);
     let passing = layout.groups.iter().filter(|group| group.passing.is_some()).count() as u64;
-    let rings = layout.groups.iter().filter(|group| group.segment.is_none()).count() as u64;
-    let without_spare = rings - passing;
+    let rings = layout.groups.iter().filter(|group| group.segment.is_none());
+    let without_spare =
+        rings.filter(|group| !spare::stands_in_for_all(fabric, &survey, group)).count() as u64;
     let crossing: CrossTor =
         (0..).zip(&layout.jobs).map(|(job, _)| layout.cross_tor(fabric, job)).sum();
     Metrics {

@@ -255,6 +255,13 @@ fn left_out(
         .then_some(group)
 }
 
+/// Whether a ring has a spare and every fibre works that would lead past a node of it that dies.
+pub(super) fn stands_in_for_all(fabric: &Fabric, survey: &Survey<'_>, group: &RingGroup) -> bool {
+    let at = |node: &NodeId| fabric.hbd.position_of(*node);
+    group.passing.is_some()
+        && group.nodes.windows(3).all(|three| survey.has_fibre(at(&three[0]), 2))
+}
+
 /// What is left of `old` when its spare is used up and was not enough: the spare, if it works, has the ranks of
 /// one node that broke.
 pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> RingGroup {
