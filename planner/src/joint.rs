@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   Fabric + FaultSet ──▶ khop      groups of GPUs, so that equal ranks can share a leaf
+//!                          │ idle      nodes that are better left idle
 //!                          │ mapping   which group is which pipeline stage and data-parallel rank
 //!                          │ traffic   what rings carry, what stays below a leaf, what is left
 //!                          │ network   circuits for what is left, phase by phase
@@ -16,6 +17,7 @@
 //! so the dimension that changes fastest stays below them.
 
 mod bound;
+mod idle;
 mod mapping;
 mod network;
 mod replan;
@@ -88,7 +90,16 @@ pub enum PlanError {
 /// If a job does not fit, or the network cannot carry what it sends.
 pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     let layout = khop::plan(fabric, faults, options.method)?;
-    complete(fabric, faults, layout, options)
+    let layout = idle::quickest(fabric, faults, layout, options)?;
+    let together = complete(fabric, faults, layout, options)?;
+    if together.metrics.orchestration_gain.is_none_or(|gain| gain >= 0.0) {
+        return Ok(together);
+    }
+    // Estimates were wrong, and what each half plans alone is quicker: it is in hand.
+    let alone = khop::plan(fabric, faults, Method::Blind)?;
+    let alone = complete(fabric, faults, alone, options)?;
+    let gain = |plan: &Plan| plan.metrics.orchestration_gain.unwrap_or(f64::NEG_INFINITY);
+    Ok(if gain(&alone) > gain(&together) { alone } else { together })
 }
 
 /// The plan of a fabric whose groups are placed: ranks, traffic and circuits.

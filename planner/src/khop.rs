@@ -88,9 +88,25 @@ pub enum PlanError {
 /// # Errors
 /// If a job does not fit, or if [`Method::Exact`] is asked of a fabric too large for it.
 pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout, PlanError> {
+    plan_leaving(fabric, faults, method, &[])
+}
+
+/// As [`plan`], with `left` out of the groups of jobs: they may be spares.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn plan_leaving(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    method: Method,
+    left: &[lightloom_units::id::NodeId],
+) -> Result<Layout, PlanError> {
     let survey = Survey::new(&fabric.hbd, faults);
     let mut layout = Layout::dark(fabric);
     let mut free = survey.alive().to_vec();
+    for node in left {
+        free[fabric.hbd.position_of(*node).index()] = false;
+    }
     let mut proofs = vec![None; fabric.jobs.len()];
     let placed = if spare::are_wanted(fabric) {
         spare::place(fabric, &survey, &free, method != Method::Blind)
@@ -105,6 +121,10 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
         }
         let bound = cross_tor_bound(fabric, &survey, job, groups.len());
         layout.add_job(fabric, job, index, bound, groups, &mut free);
+    }
+    for node in left {
+        let position = fabric.hbd.position_of(*node).index();
+        free[position] = survey.alive()[position];
     }
     for tp in spare_sizes(&fabric.jobs) {
         let groups = any_groups(fabric, &survey, &free, tp);

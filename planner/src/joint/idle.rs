@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes that are better left idle: where a job does not need all of them, using fewer under each leaf can keep whole
+//! stages or sets of replicas below leaves that would otherwise be cut by their boundaries.
+//!
+//! Tried, besides the layout that uses nodes as they come: at most so many nodes of each leaf, with the leaves that
+//! have fewer left out or not, and the layout blind to leaves. The one with the least estimated time between
+//! leaves is taken; of equals the first, so that nothing changes where nothing is gained.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_units::id::NodeId;
+
+use super::traffic::phases;
+use super::{Options, PlanError, mapping, network};
+use crate::khop::{self, Layout, Method};
+
+/// Trying takes a plan of the groups each: with more nodes than this that is not done.
+const MOST_NODES: u32 = 1_024;
+
+/// What has to be gained before nodes are left idle for it.
+const WORTH: f64 = 0.99;
+
+/// The layout with the least time between leaves: `first`, or one that leaves nodes idle.
+pub(super) fn quickest(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    first: Layout,
+    options: Options,
+) -> Result<Layout, PlanError> {
+    if options.method != Method::Scan || fabric.hbd.nodes() > MOST_NODES {
+        return Ok(first);
+    }
+    let Some((used, seconds)) = estimate(fabric, faults, &first, options)? else {
+        return Ok(first);
+    };
+    let needed = first.groups.iter().filter(|group| group.job.is_some());
+    let needed = needed.map(|group| group.nodes.len()).sum();
+    let mut best = (seconds * WORTH, first);
+    let mut tried = vec![khop::plan(fabric, faults, Method::Blind)];
+    tried.extend(
+        idle_sets(fabric, faults, needed)
+            .iter()
+            .map(|idle| khop::plan_leaving(fabric, faults, Method::Scan, idle)),
+    );
+    for layout in tried.into_iter().flatten() {
+        // Fewer GPUs at work is no gain.
+        let found = estimate(fabric, faults, &layout, options).ok().flatten();
+        if let Some((_, seconds)) =
+            found.filter(|(gpus, seconds)| *gpus >= used && *seconds < best.0)
+        {
+            best = (seconds, layout);
+        }
+    }
+    Ok(best.1)
+}
+
+/// GPUs at work and the estimated time between leaves. `None` where no job trains.
+fn estimate(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    layout: &Layout,
+    options: Options,
+) -> Result<Option<(u64, f64)>, PlanError> {
+    let mut layout = layout.clone();
+    let mappings = mapping::mappings(fabric, &mut layout)?;
+    if mappings.is_empty() {
+        return Ok(None);
+    }
+    layout.name_by_place();
+    let plan = khop::to_document(fabric, faults, options.seed, &layout);
+    let (used, mut ranks) = (plan.metrics.gpus_used, plan.ranks);
+    mapping::rank_in_best_order(fabric, faults, &mut ranks, &layout, &mappings)?;
+    Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?))))
+}
+
+/// Sets of working nodes to leave idle: all but so many of each leaf; then all of the leaves that have fewer as well; and
+/// then all leaves but the first of the others that are enough for `needed` nodes.
+fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
+    let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
+    for node in (0..fabric.hbd.nodes()).map(NodeId).filter(|node| !faults.nodes.contains(node)) {
+        leaves.entry(fabric.dcn.tor_of(node).0).or_default().push(node);
+    }
+    let widest = leaves.values().map(Vec::len).max().unwrap_or(0);
+    let mut sets = Vec::new();
+    for most in (1..=widest).rev() {
+        let beyond = leaves.values().flat_map(|leaf| leaf.iter().skip(most));
+        let of_narrow = leaves.values().filter(|leaf| leaf.len() < most).flatten();
+        let at_most: Vec<NodeId> = beyond.copied().collect();
+        let exactly: Vec<NodeId> = at_most.iter().chain(of_narrow).copied().collect();
+        let wide = leaves.values().filter(|leaf| leaf.len() >= most);
+        let of_last = wide.skip(needed.div_ceil(most)).flat_map(|leaf| leaf.iter().take(most));
+        let first: Vec<NodeId> = exactly.iter().chain(of_last).copied().collect();
+        sets.extend([at_most, exactly, first]);
+    }
+    sets.retain(|set| !set.is_empty());
+    sets
+}

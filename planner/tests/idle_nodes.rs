@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes that are better left idle, and a plan that is never slower than what each half plans alone.
+
+mod joint_fabric;
+
+use joint_fabric::{fabric, faults};
+use lightloom_fabric::plan::Plan;
+use lightloom_planner::check::check;
+use lightloom_planner::{Options, plan};
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+
+fn text(nodes: u32, per_leaf: u32, [pp, dp]: [u32; 2]) -> String {
+    format!(
+        "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         dcn: {{leaf_spine: {{nodes_per_leaf: {per_leaf}}}}}\n\
+         jobs: [{{name: t, gpus: {}, tp: 4, step: {{training: {{model: llama-3.1-8b, pp: {pp}, dp: {dp}, \
+         micro_batches: 4, tokens: 4096}}}}}}]\n",
+        4 * pp * dp
+    )
+}
+
+fn planned(text: &str, broken: &[&str]) -> Plan {
+    let fabric = fabric(text);
+    let broken = faults(&fabric, broken);
+    let plan = plan(&fabric, &broken, Options::default()).expect("a plan");
+    if let Err(found) = check(&fabric, &broken, &plan) {
+        panic!("{found:?}");
+    }
+    plan
+}
+
+fn step_ms(plan: &Plan) -> f64 {
+    plan.metrics.step_time_ps.expect("a job trains").as_secs_f64() * 1e3
+}
+
+/// The figures are those of a brute force over all placements: whole stages, or sets of replicas, below leaves.
+#[test]
+fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
+    for broken in [&[][..], &["n2"], &["n2", "n5"]] {
+        let step = step_ms(&planned(&text(9, 3, [2, 2]), broken));
+        assert!(
+            (step - 0.447).abs() < 0.001,
+            "{broken:?}: {step} ms, 13.607 ms with nodes as they come"
+        );
+    }
+    let step = step_ms(&planned(&text(24, 4, [4, 3]), &[]));
+    assert!((step - 1.007).abs() < 0.001, "{step} ms, 14.390 ms with nodes as they come");
+}
+
+#[test]
+fn no_plan_is_slower_than_each_half_planned_alone() {
+    let (mut draws, mut gained) = (Seed(3).stream("idle", 0), 0);
+    for _ in 0..80 {
+        let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(1..=4_u32));
+        let per_leaf = draws.random_range(2..=6_u32);
+        let leaves = (pp * dp).div_ceil(per_leaf) + draws.random_range(0..=3);
+        let (nodes, one) = (leaves * per_leaf, text(leaves * per_leaf, per_leaf, [pp, dp]));
+        let dead = format!("n{}", draws.random_range(0..nodes));
+        let broken: &[&str] = if nodes > pp * dp { &[&dead] } else { &[] };
+        let gain = planned(&one, broken).metrics.orchestration_gain.unwrap_or(0.0);
+        assert!(gain >= -1e-12, "{one}, {broken:?}: {gain}");
+        gained += usize::from(gain > 0.0);
+    }
+    assert!(gained > 20, "{gained} of 80 gained anything");
+}
