@@ -6,6 +6,7 @@
 //! circuit select the fibre that joins them, that ranks are complete, and that the metrics say what
 //! the plan does. It shares no code with the planner: a mistake there shows here.
 
+mod claims;
 mod links;
 mod network;
 mod numbers;
@@ -143,6 +144,7 @@ pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict,
     let cannot_stand_in = spares::check(fabric, faults, plan, &lit, &mut found);
     numbers::check(fabric, faults, plan, cannot_stand_in, &mut found);
     network::check(fabric, faults, plan, &mut found);
+    claims::check(fabric, plan, &mut found);
     if !plan.is_as_written() {
         let (stated, found_now) = (plan.digest.clone(), digest(plan));
         found.push(Violation::Changed { stated, found: found_now });
