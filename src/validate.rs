@@ -5,13 +5,18 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use lightloom_fabric::document::{self, Diagnostic, Severity, codes};
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan;
+use lightloom_fabric::provenance::Inputs;
+use lightloom_planner::check::check;
+use lightloom_planner::khop;
 use serde_json::json;
 
 use crate::emulate::Source;
 use crate::files;
 use crate::kinds::{self, KINDS, Kind};
 use crate::output::{self, Outcome, WrongUsage};
+use crate::replan;
 use crate::schema::KindName;
 
 /// Checks fabric and other files: every mistake at once, with its place and its fix.
@@ -20,6 +25,7 @@ use crate::schema::KindName;
   lightloom validate fabric.yaml
   lightloom validate topologies/*.yaml --format sarif > findings.sarif
   lightloom validate faults.yaml --scenario scenario.yaml
+  lightloom validate plan.json --fabric fabric.yaml
   generate-fabric | lightloom validate - --kind fabric")]
 pub(crate) struct Arguments {
     /// The files; `-` is standard input.
@@ -32,6 +38,9 @@ pub(crate) struct Arguments {
     /// break so there.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
+    /// Prove plans again on this fabric, with the faults that stand in them.
+    #[arg(long, value_name = "FILE")]
+    fabric: Option<PathBuf>,
     /// How to show the result.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -52,16 +61,26 @@ enum Format {
 /// What was found in one file.
 struct Finding {
     file: String,
-    kind: Option<&'static Kind>,
+    /// What kind of file it is, by name.
+    kind: Option<&'static str>,
     mistakes: Vec<Diagnostic>,
 }
+
+/// What files are held against, besides their own form.
+struct Against {
+    scenario: Option<Source>,
+    fabric: Option<Fabric>,
+}
+
+/// What programs write and `--fabric` proves.
+const PLAN: &str = "plan";
 
 /// The kind of files that are held against a scenario.
 const FAULTS: &str = "faults";
 
 impl Finding {
     fn is_of_faults(&self) -> bool {
-        self.kind.is_some_and(|kind| kind.name == FAULTS)
+        self.kind == Some(FAULTS)
     }
 
     fn is_good(&self) -> bool {
@@ -71,11 +90,18 @@ impl Finding {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
-    let scenario = arguments.scenario.as_deref().map(Source::read).transpose()?;
-    let examined = arguments.files.iter().map(|path| examine(path, kind, scenario.as_ref()));
+    let against = Against {
+        scenario: arguments.scenario.as_deref().map(Source::read).transpose()?,
+        fabric: arguments.fabric.as_deref().map(files::read_fabric).transpose()?,
+    };
+    let examined = arguments.files.iter().map(|path| examine(path, kind, &against));
     let findings: Vec<Finding> = examined.collect();
-    if scenario.is_some() && !findings.iter().any(Finding::is_of_faults) {
+    if against.scenario.is_some() && !findings.iter().any(Finding::is_of_faults) {
         let message = "--scenario is what a file of faults is held against, and none is given";
+        return Err(WrongUsage(message.to_owned()).into());
+    }
+    if against.fabric.is_some() && !findings.iter().any(|finding| finding.kind == Some(PLAN)) {
+        let message = "--fabric is what a plan is proven on, and none is given";
         return Err(WrongUsage(message.to_owned()).into());
     }
     match arguments.format {
@@ -87,30 +113,44 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
-fn examine(
-    path: &std::path::Path,
-    kind: Option<&'static Kind>,
-    scenario: Option<&Source>,
-) -> Finding {
+fn examine(path: &std::path::Path, kind: Option<&'static Kind>, against: &Against) -> Finding {
     let file = files::name(path);
+    let named = |kind: Option<&'static Kind>| kind.map(|kind| kind.name);
     let bytes = match files::read_document(path) {
         Ok(bytes) => bytes,
-        Err(mistake) => return Finding { file, kind, mistakes: vec![*mistake] },
+        Err(mistake) => return Finding { file, kind: named(kind), mistakes: vec![*mistake] },
     };
+    if plan::is_plan(&bytes) {
+        let mistakes = prove(path, &file, against.fabric.as_ref());
+        return Finding { file, kind: Some(PLAN), mistakes };
+    }
     let kind = kind.or_else(|| kinds::of_keys(&document::top_keys(&bytes)));
-    let mistakes = match (kind, scenario) {
-        _ if plan::is_plan(&bytes) => vec![it_is_a_plan(&file)],
+    let mistakes = match (kind, &against.scenario) {
         (Some(kind), Some(scenario)) if kind.name == FAULTS => scenario.check_faults(&file, &bytes),
         (Some(kind), _) => (kind.check)(&file, &bytes),
         (None, _) => unknown_kind(&file, &bytes),
     };
-    Finding { file, kind, mistakes }
+    Finding { file, kind: named(kind), mistakes }
 }
 
-fn it_is_a_plan(file: &str) -> Diagnostic {
-    let message = "this is a plan, which programs write: there is nothing to mend in it";
-    let help = "`lightloom replan` and `lightloom export` hold a plan against its fabric";
-    Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)
+/// What is wrong with a plan on its fabric.
+fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Diagnostic> {
+    let Some(fabric) = fabric else {
+        let message = "this is a plan, which says nothing without its fabric";
+        let help = "write `--fabric FILE` to prove it there";
+        return vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)];
+    };
+    let not_sound = |text: String| Diagnostic::whole_file(codes::NOT_SOUND, file, text);
+    let plan = match replan::read_plan(path, &mut Inputs::new()) {
+        Ok(plan) => plan,
+        Err(error) => return vec![not_sound(format!("{error:#}"))],
+    };
+    let faults = match khop::from_document(fabric, &plan) {
+        Ok((_, faults)) => faults,
+        Err(error) => return vec![not_sound(error.to_string())],
+    };
+    let violations = check(fabric, &faults, &plan).err().unwrap_or_default();
+    violations.iter().map(|violation| not_sound(violation.to_string())).collect()
 }
 
 /// What is wrong with a file that is not clearly of any kind: first of all, whether it is YAML at all.
@@ -128,7 +168,7 @@ fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
 fn show_text(findings: &[Finding]) -> anyhow::Result<()> {
     for finding in findings {
         output::diagnostics(&finding.mistakes);
-        let kind = finding.kind.map_or("file", |kind| kind.name);
+        let kind = finding.kind.unwrap_or("file");
         if finding.is_good() {
             output::print(&format!("{}: good {kind} file\n", finding.file))?;
         }
@@ -142,7 +182,7 @@ fn show_json(findings: &[Finding]) -> anyhow::Result<()> {
         .map(|finding| {
             json!({
                 "file": finding.file,
-                "kind": finding.kind.map(|kind| kind.name),
+                "kind": finding.kind,
                 "valid": finding.is_good(),
                 "diagnostics": finding.mistakes,
             })

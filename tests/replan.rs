@@ -61,6 +61,25 @@ fn swapped_files_are_told_apart() {
 }
 
 #[test]
+fn validate_proves_a_plan_on_its_fabric() {
+    let folder = planned();
+    let proven = lightloom(folder.path(), &["validate", "plan.json", "--fabric", FABRIC]);
+    assert_eq!(proven.status.code(), Some(0), "{proven:?}");
+    assert_eq!(text(&proven.stdout), "plan.json: good plan file\n");
+    let plan = std::fs::read_to_string(folder.path().join("plan.json")).expect("the plan");
+    let (at, broken) = ("\"dp\":1", "\"dp\":7");
+    assert!(plan.contains(at), "a second replica");
+    let damaged = plan.replacen(at, broken, 1);
+    std::fs::write(folder.path().join("damaged.json"), damaged).expect("a file");
+    let found = lightloom(folder.path(), &["validate", "damaged.json", "--fabric", FABRIC]);
+    assert_eq!(found.status.code(), Some(1));
+    let message = text(&found.stderr);
+    assert!(message.contains("LL0017") && message.contains("other coordinates"), "{message}");
+    let useless = lightloom(folder.path(), &["validate", FABRIC, "--fabric", FABRIC]);
+    assert_eq!(useless.status.code(), Some(2), "{useless:?}");
+}
+
+#[test]
 fn a_fresh_plan_is_set_beside_the_next_one() {
     let folder = planned();
     let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--repair", "n3"];

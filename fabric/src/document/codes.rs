@@ -35,6 +35,8 @@ crate::document::codes! {
     UNREADABLE = "LL0015", "the file cannot be read";
     /// Neither its keys nor the user say what the file is.
     UNKNOWN_KIND = "LL0016", "the kind of the file is not clear";
+    /// A plan against which its fabric, or the plan itself, speaks.
+    NOT_SOUND = "LL0017", "a plan is not sound on its fabric";
 
     /// A key that means nothing here.
     UNKNOWN_KEY = "LL0101", "unknown key";
