@@ -77,10 +77,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
-        let message = "--prove-reuse has nothing to prove with --timeline, --pcap, --links-out or --series-out, for which \
+        let message = "--prove-reuse has nothing to prove with --timeline, --pcap, --links-out or series, for which \
                        everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
+    arguments.look.refuse_idle()?;
     let source = Source::read(&arguments.scenario)?;
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {

@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter, Shipped};
 use crate::run::workload::{Circuits, Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
 use crate::run::{
-    ControlPlane, Order, Pass, Progress, RunError, RunLog, Series, Sharing, Workload,
+    ControlPlane, Looks, Order, Pass, Progress, RunError, RunLog, Series, Sharing, Workload,
     run as run_order,
 };
 use crate::scenario::{
@@ -35,8 +35,8 @@ pub struct Settings {
     pub watch: Watch,
     /// Whether equal parts are simulated once; the result does not depend on it.
     pub sharing: Sharing,
-    /// How often ports are looked at. `None` if nobody wants to see them over time.
-    pub series: Option<Picoseconds>,
+    /// What is looked at over time. `None` if nobody wants to see it.
+    pub series: Option<Looks>,
 }
 
 /// A run that has come to its end: its result, and the engine to look into.
@@ -47,7 +47,7 @@ pub struct Finished {
     pub engine: Islands<Watch>,
     /// What it ran on.
     pub substrate: Arc<Substrate>,
-    /// What ports did over time, where that was asked for.
+    /// What ports and flows did over time, where that was asked for.
     pub series: Series,
 }
 
@@ -277,7 +277,7 @@ impl<'a> Making<'a> {
     fn run(
         &self,
         events: &[FaultEvent],
-        (watch, series): (Watch, Option<Picoseconds>),
+        (watch, series): (Watch, Option<Looks>),
         progress: &mut dyn Progress,
     ) -> Result<RunLog, RunError> {
         let Self { scenario, start, .. } = self;

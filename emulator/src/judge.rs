@@ -25,7 +25,7 @@ use lightloom_planner::khop::to_document;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::outcome::{
-    FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, Steps, TrafficImpact,
+    Counted, FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, Steps, TrafficImpact,
 };
 use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
@@ -224,6 +224,10 @@ fn faults(
             dark: log.dark,
             groups_affected: groups,
             groups_unaffected: unaffected,
+            counted: match ran.start.substrate.rings {
+                Some(_) => Counted::Gpus,
+                None => Counted::Hosts,
+            },
             gpus_affected: hosts,
             gpus_lost: log.gpus_lost,
             traffic: moved.map(|(traffic, moved)| impact(ran, traffic, log, moved)),

@@ -238,6 +238,9 @@ pub struct FaultResult {
     /// was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
+    /// What the next two figures count: hosts where nothing says how many GPUs a host has.
+    #[serde(default, skip_serializing_if = "Counted::is_gpus")]
+    pub counted: Counted,
     /// GPUs of these groups.
     pub gpus_affected: u64,
     /// GPUs that went out of service: those of the part that broke, and of groups that were lost.
@@ -255,6 +258,30 @@ pub struct FaultResult {
     /// What it did to the phases of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhaseImpact>,
+}
+
+/// What stands at the ends of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// GPUs of a fabric.
+    #[default]
+    Gpus,
+    /// Hosts of a network written in place.
+    Hosts,
+}
+
+impl Counted {
+    fn is_gpus(&self) -> bool {
+        *self == Self::Gpus
+    }
+
+    fn of(self, number: u64) -> String {
+        match self {
+            Self::Gpus => count(number, "GPU", "GPUs"),
+            Self::Hosts => count(number, "host", "hosts"),
+        }
+    }
 }
 
 /// What a fault did to the phases of a step.
@@ -515,7 +542,7 @@ impl fmt::Display for FaultResult {
             write!(f, "; {phases}")?;
         }
         if self.gpus_lost > 0 {
-            write!(f, "; {} out of service", count(self.gpus_lost, "GPU", "GPUs"))?;
+            write!(f, "; {} out of service", self.counted.of(self.gpus_lost))?;
         }
         match self.delay {
             Some(Picoseconds(0)) => f.write_str("; nothing ended later"),

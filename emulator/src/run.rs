@@ -33,7 +33,7 @@ pub(crate) use context::{Context, Notice, Owner};
 pub(crate) use control::ControlPlane;
 pub(crate) use log::{FaultLog, RunLog, Stop};
 use series::Looker;
-pub use series::{Series, SeriesRow};
+pub use series::{FlowSeriesRow, Looks, Series, SeriesRow};
 pub use waiting::{Waiting, WaitsFor};
 pub(crate) use workload::Workload;
 
@@ -125,7 +125,7 @@ pub(crate) struct Order<'a> {
     /// Whether much of it happens again and again, and is to be remembered.
     pub(crate) remembers: bool,
     /// How often ports are looked at. `None` if nobody wants to see them over time.
-    pub(crate) series: Option<Picoseconds>,
+    pub(crate) series: Option<Looks>,
     /// The run is stopped here.
     pub(crate) time_limit: SimTime,
     /// The run is stopped after so many packets on a wire.
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
             time_limit: order.time_limit,
             packet_limit: order.packet_limit,
             still: (0, SimTime::START),
-            looker: order.series.map(|every| Looker::new(every, links)),
+            looker: order.series.map(|looks| Looker::new(looks, links)),
         })
     }
 

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::run::{Series, SeriesRow, Sharing};
+use lightloom_emulator::run::{Looks, Series, SeriesRow, Sharing};
 use lightloom_emulator::{Settings, emulate_from, scenario};
 use lightloom_engine::LinkId;
 use lightloom_engine::capture::Watch;
@@ -20,6 +20,7 @@ fn run(switches: &str, series: Option<Picoseconds>) -> (Outcome, Series, Vec<Tot
     let (loaded, mistakes) = scenario::load("s.yaml", text.as_bytes(), read);
     let loaded = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&loaded).unwrap();
+    let series = series.map(|every| Looks { every, ports: true, flows: true });
     let settings =
         Settings { threads: 1, watch: Watch::default(), sharing: Sharing::Reuse, series };
     let finished = emulate_from(&loaded, &start, settings, &mut ()).unwrap();
@@ -43,6 +44,25 @@ fn sums(rows: &[SeriesRow], links: usize) -> Vec<Totals> {
     sums
 }
 
+/// What flows did between looks adds up to what the result says of them, and only copies of packets exceed its window.
+fn require_flows(series: &Series, outcome: &Outcome) {
+    let flows = &outcome.flow_records;
+    let mut delivered = vec![0; flows.len()];
+    let mut resent = vec![0; flows.len()];
+    for row in &series.flows {
+        delivered[row.flow.index()] += row.delivered.0;
+        let again = &mut resent[row.flow.index()];
+        *again += row.resent;
+        if let Some(end) = row.sending {
+            let copies = u64::from(end.in_flight).saturating_sub(u64::from(end.window));
+            assert!(end.window > 0 && copies <= *again, "{row:?}");
+        }
+    }
+    let sizes: Vec<u64> = flows.iter().map(|flow| flow.size.0).collect();
+    assert_eq!(delivered, sizes);
+    assert_eq!(resent.iter().sum::<u64>(), outcome.head.packets.retransmitted);
+}
+
 #[test]
 fn the_series_of_every_port_adds_up_in_every_mode_and_looking_changes_nothing() {
     for switches in [
@@ -63,6 +83,7 @@ fn the_series_of_every_port_adds_up_in_every_mode_and_looking_changes_nothing() 
             assert_eq!(sums(&series.rows, totals.len()), totals, "{text}");
             let held = series.rows.iter().map(|row| row.queue).max().unwrap();
             assert!(held > Bytes::ZERO && held <= plain.queues.max_bytes * 2, "{text}{held}");
+            require_flows(&series, &seen);
             let last = series.rows.last().unwrap().at;
             let is_placed = |row: &SeriesRow| {
                 row.at == last || row.at.since(SimTime::START).0.is_multiple_of(every.0)

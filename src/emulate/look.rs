@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Looking into one run: a timeline for Perfetto, packets for tshark, a table of all links.
 
+mod over_time;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use lightloom_emulator::outcome::{FaultResult, Outcome as Run};
-use lightloom_emulator::run::Series;
+use lightloom_emulator::run::{Looks, Series};
 use lightloom_emulator::scenario::{Kind, Scenario};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_engine::capture::{
@@ -42,9 +44,13 @@ pub(super) struct Look {
     /// time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps.
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     series_out: Option<PathBuf>,
-    /// How often ports are looked at for `--series-out`.
-    #[arg(long, value_name = "TIME", default_value = "10us", value_parser = interval, requires = "series_out")]
-    series_every: Picoseconds,
+    /// Write what flows did over time to this file:
+    /// time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s.
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
+    flow_series_out: Option<PathBuf>,
+    /// How often ports and flows are looked at, 10us if not written. With `--timeline` the curves of the 64 busiest of each stand there, too.
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    series_every: Option<Picoseconds>,
 }
 
 /// The time between two looks.
@@ -64,6 +70,20 @@ impl Look {
             || self.pcap.is_some()
             || self.links_out.is_some()
             || self.series_out.is_some()
+            || self.flow_series_out.is_some()
+    }
+
+    /// Refuses a distance between looks where nobody looks.
+    ///
+    /// # Errors
+    /// If so.
+    pub(super) fn refuse_idle(&self) -> anyhow::Result<()> {
+        if self.series_every.is_some() && self.series().is_none() {
+            let message = "--series-every says how often ports and flows are looked at: write --series-out, \
+                           --flow-series-out or --timeline with it";
+            return Err(WrongUsage(message.into()).into());
+        }
+        Ok(())
     }
 
     /// Refuses packets of a run that is scaled down, where each stands for many.
@@ -72,19 +92,23 @@ impl Look {
     /// If packets of single ports were asked for.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
-        let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series_out.is_some();
+        let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series().is_some();
         if !is_scaled || !looks {
             return Ok(());
         }
         let message = "a run of phases is scaled down and each of its packets stands for many, so `--pcap`, \
-                       `--pcap-port` and `--series-out` would mislead: use `--timeline`, `--links-out` or `--flows-out`, or write \
+                       `--pcap-port` and series would mislead: use `--timeline`, `--links-out` or `--flows-out`, or write \
                        `phases: {scale: 1}`";
         Err(WrongUsage(message.into()).into())
     }
 
-    /// How often ports are looked at. `None` if nobody asks.
-    pub(super) fn series(&self) -> Option<Picoseconds> {
-        self.series_out.as_ref().map(|_| self.series_every)
+    /// What is looked at over time. `None` if nobody asks.
+    pub(super) fn series(&self) -> Option<Looks> {
+        let draws = self.timeline.is_some() && self.series_every.is_some();
+        let (ports, flows) = (self.series_out.is_some(), self.flow_series_out.is_some());
+        let every = self.series_every.unwrap_or(Picoseconds::from_micros(10));
+        let looks = Looks { every, ports: ports || draws, flows: flows || draws };
+        (looks.ports || looks.flows).then_some(looks)
     }
 
     /// What to watch the run with.
@@ -123,7 +147,8 @@ impl Look {
         let packets = Watch::packets(engine.probes());
         if let Some(path) = &self.timeline {
             let mut bytes = Vec::new();
-            write_timeline(&mut bytes, &tracks(result, engine, substrate, &packets))?;
+            let curves = over_time::curves(series, engine, substrate);
+            write_timeline(&mut bytes, &tracks(result, engine, substrate, &packets), &curves)?;
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.pcap {
@@ -142,13 +167,17 @@ impl Look {
             files::write(path, links_csv(engine, substrate).as_bytes())?;
         }
         if let Some(path) = &self.series_out {
-            files::write(path, series_csv(series, substrate).as_bytes())?;
-            if let Some(at) = series.full_at {
-                output::note(&format!(
-                    "the series ends at {at} with {} rows: choose a longer --series-every",
-                    series.rows.len()
-                ));
-            }
+            files::write(path, over_time::ports_csv(series, substrate).as_bytes())?;
+        }
+        if let Some(path) = &self.flow_series_out {
+            files::write(path, over_time::flows_csv(series, engine, substrate).as_bytes())?;
+        }
+        if let Some(at) = series.full_at {
+            output::note(&format!(
+                "the series ends at {at} with {} rows of ports and {} of flows: choose a longer --series-every",
+                series.rows.len(),
+                series.flows.len(),
+            ));
         }
         Ok(())
     }
@@ -255,29 +284,6 @@ fn links_csv(engine: &Engine<Watch>, substrate: &Substrate) -> String {
             csv,
             "{name},{},{},{},{},{}",
             count.bytes, count.packets, count.dropped, count.marked, count.lost
-        );
-    }
-    csv
-}
-
-/// What ports did over time, one look at one port a line.
-fn series_csv(series: &Series, substrate: &Substrate) -> String {
-    let mut csv = String::from(
-        "time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps\n",
-    );
-    for row in &series.rows {
-        let _ = writeln!(
-            csv,
-            "{},{},{},{},{},{},{},{},{}",
-            row.at.0,
-            substrate.link_name(row.link),
-            row.queue.0,
-            row.sent.0,
-            row.rate.0,
-            row.marked,
-            row.dropped,
-            row.lost,
-            row.paused.0,
         );
     }
     csv

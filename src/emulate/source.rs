@@ -26,6 +26,14 @@ fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
 
+/// A mistake of a scenario that nobody wrote, as one of the fabric that it was made for.
+fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
+    const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once over planned circuits; \
+                        for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
+    let bare = Diagnostic::whole_file(mistake.code, fabric, mistake.message);
+    Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }
+}
+
 impl Source {
     /// Every mistake of a file of faults that this scenario could name.
     pub(crate) fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
@@ -57,7 +65,14 @@ impl Source {
                 files::note_input(inputs, role, &there.name, &there.bytes);
                 Ok(there)
             };
-            let (loaded, mistakes) = scenario::load(&file, of_step(&last).as_bytes(), &mut beside);
+            let unwritten = format!("the step of {file}");
+            let text = of_step(&last);
+            let (loaded, mistakes) = scenario::load(&unwritten, text.as_bytes(), &mut beside);
+            let of_fabric = |mistake: Diagnostic| match mistake.file == unwritten {
+                true => without_place(mistake, &file),
+                false => mistake,
+            };
+            let mistakes = mistakes.into_iter().map(of_fabric).collect();
             return (loaded.map(|loaded| Scenario { name: file, ..loaded }), mistakes);
         }
         if let Some(other) = kinds::refuse_other(&file, bytes, "scenario") {

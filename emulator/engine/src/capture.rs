@@ -14,7 +14,7 @@ use crate::steady::{LocalProbe, arrival_sum};
 
 pub use pcapng::write_pcapng;
 pub use queues::Queues;
-pub use timeline::{Slice, Track, host_tracks, link_tracks, write_timeline};
+pub use timeline::{Counter, Slice, Track, host_tracks, link_tracks, write_timeline};
 
 /// Keeps the packets that arrive over chosen links, up to a bound.
 #[derive(Clone, Debug, Default)]

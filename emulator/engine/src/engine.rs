@@ -57,7 +57,7 @@ pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
 pub use route::{Choice, Route, RouteError};
 pub(crate) use route::{FlowName, Router};
-pub use run::{Awaits, Engine, PacketCount};
+pub use run::{Awaits, Engine, PacketCount, SendingEnd};
 pub use settings::{EngineError, Settings};
 pub(crate) use shard::again;
 pub use switching::Switching;

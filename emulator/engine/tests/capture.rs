@@ -98,7 +98,7 @@ fn the_timeline_shows_flows_and_busy_links() {
     let mut tracks = host_tracks(&engine, &|vertex| format!("v{}", vertex.0));
     tracks.extend(link_tracks(&engine, &arrivals, &|link| format!("link \"{}\"", link.0)));
     let mut text = Vec::new();
-    write_timeline(&mut text, &tracks).unwrap();
+    write_timeline(&mut text, &tracks, &[]).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let events = value["traceEvents"].as_array().unwrap();
     let tracks_of = |process: &str| -> Vec<(u64, String)> {
@@ -130,7 +130,7 @@ fn slices_of_a_track_that_overlap_are_drawn_in_rows_of_their_own() {
     let slices = vec![slice(0, 10), slice(5, 15), slice(10, 20), slice(15, 16)];
     let track = Track { process: "p", name: "t".into(), slices };
     let mut text = Vec::new();
-    write_timeline(&mut text, &[track]).unwrap();
+    write_timeline(&mut text, &[track], &[]).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let events = value["traceEvents"].as_array().unwrap();
     let threads: Vec<u64> =

@@ -5,8 +5,8 @@
 //! `links`, a planner of rings takes its `planned` out of service, a controller of circuits its `ports`.
 
 use lightloom_engine::{LinkId, VertexId};
-use lightloom_fabric::fault::{FaultError, FaultSet, Part as PlannedPart};
-use lightloom_units::id::{GpuId, LeafId, NodeId, OcsId, TorId};
+use lightloom_fabric::fault::{self, FaultError, FaultSet, Part as PlannedPart};
+use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, OcsId, TorId};
 
 use super::{DCN, RingCables, Substrate, both_ways};
 
@@ -120,6 +120,9 @@ pub enum PartError {
         /// Its last interface.
         last: usize,
     },
+    /// A fibre that no bundle has.
+    #[error(transparent)]
+    Fibre(fault::PartError),
     /// No such ToR.
     #[error("{tor} does not exist: the fabric has ToRs t0 to t{last}")]
     NoTor {
@@ -345,7 +348,13 @@ impl Substrate {
         if let Ok(gpu) = text.replacen("/nic", "/g", 1).parse::<GpuId>() {
             return Some(self.gpu_part(rings, text, gpu));
         }
-        let planned = text.parse::<PlannedPart>().ok()?;
+        let planned = match text.parse::<PlannedPart>() {
+            Ok(planned) => planned,
+            Err(error) => {
+                let of_bundle = text.rsplit_once('.').is_some_and(|(b, _)| b.parse::<BundleId>().is_ok());
+                return of_bundle.then_some(Err(PartError::Fibre(error)));
+            }
+        };
         planned.node()?;
         Some(self.planned_part(rings, planned))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A run as a timeline in the Trace Event Format, which Perfetto and Chrome open: tracks with slices,
 //! one for each host with the flows it sends, one for each watched link with the times at which it was
-//! busy, and whatever else the caller has.
+//! busy, counters such as the queue of a port, and whatever else the caller has.
 
 use std::io::{self, Write};
 
@@ -29,6 +29,19 @@ pub struct Slice {
     pub begin: SimTime,
     /// Until when.
     pub end: SimTime,
+}
+
+/// A figure over time, drawn as a curve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// What it stands among.
+    pub process: &'static str,
+    /// Whose figure it is.
+    pub name: String,
+    /// The unit.
+    pub unit: &'static str,
+    /// It has this value from this moment on, in order of time.
+    pub points: Vec<(SimTime, u64)>,
 }
 
 /// A track for each host with the flows it sends that have ended.
@@ -85,12 +98,18 @@ fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&Arrival]) -> Vec<Slice>
     busy.into_iter().map(slice).collect()
 }
 
-/// Writes tracks. Slices that overlap are drawn below each other under the same name.
+/// Writes tracks and counters. Slices that overlap are drawn below each other under the same name.
 ///
 /// # Errors
 /// What `out` reports.
-pub fn write_timeline(out: &mut impl Write, tracks: &[Track]) -> io::Result<()> {
-    let mut processes: Vec<&str> = tracks.iter().map(|track| track.process).collect();
+pub fn write_timeline(
+    out: &mut impl Write,
+    tracks: &[Track],
+    counters: &[Counter],
+) -> io::Result<()> {
+    let of_counters = counters.iter().map(|counter| counter.process);
+    let mut processes: Vec<&str> =
+        tracks.iter().map(|track| track.process).chain(of_counters).collect();
     processes.dedup();
     let mut events = Events { out, first: true };
     write!(events.out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
@@ -107,6 +126,13 @@ pub fn write_timeline(out: &mut impl Write, tracks: &[Track]) -> io::Result<()> 
             for slice in row {
                 events.slice((process, thread), slice)?;
             }
+        }
+    }
+    for counter in counters {
+        let process = processes.iter().position(|name| *name == counter.process);
+        let process = process.expect("every process is listed") + 1;
+        for (at, value) in &counter.points {
+            events.count(process, counter, (*at, *value))?;
         }
     }
     write!(events.out, "]}}")
@@ -154,6 +180,24 @@ impl<W: Write> Events<'_, W> {
             quoted(&slice.name),
             Microseconds(slice.begin.0),
             Microseconds(slice.end.0 - slice.begin.0),
+        )
+    }
+}
+
+impl<W: Write> Events<'_, W> {
+    fn count(
+        &mut self,
+        pid: usize,
+        counter: &Counter,
+        (at, value): (SimTime, u64),
+    ) -> io::Result<()> {
+        self.comma()?;
+        write!(
+            self.out,
+            "{{\"ph\":\"C\",\"name\":{},\"pid\":{pid},\"ts\":{},\"args\":{{\"{}\":{value}}}}}",
+            quoted(&counter.name),
+            Microseconds(at.0),
+            counter.unit,
         )
     }
 }

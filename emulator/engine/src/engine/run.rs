@@ -4,6 +4,7 @@
 mod counts;
 mod flows;
 mod links;
+mod seen;
 mod trains;
 mod waits;
 
@@ -15,6 +16,7 @@ use rayon::prelude::*;
 pub use self::counts::PacketCount;
 use self::flows::FlowState;
 use self::trains::Trains;
+pub use self::seen::SendingEnd;
 pub use self::waits::Awaits;
 use super::control::{Act, ControlQueue, Event};
 use super::flow::{BatchId, FlowId};

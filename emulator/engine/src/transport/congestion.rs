@@ -179,6 +179,14 @@ impl Controller {
         }
     }
 
+    /// The rate at which packets may leave, in bits per second. `None` for schemes that set a window alone.
+    pub(crate) fn pace(&self) -> Option<BitsPerSecond> {
+        match &self.scheme {
+            Scheme::Dcqcn(state) => Some(BitsPerSecond(state.pace())),
+            _ => None,
+        }
+    }
+
     /// No packet may be sent before this.
     pub(crate) fn next_send(&self) -> u64 {
         match &self.scheme {

@@ -11,6 +11,7 @@
 
 mod again;
 mod credit;
+mod seen;
 mod tail;
 
 use std::collections::VecDeque;

@@ -234,7 +234,9 @@ pub(super) fn lower_after(
                 let message = format!("no workload before this one is called `{name}`");
                 check
                     .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
-                    .help("a workload waits for collectives, or for traffic that stands above it");
+                    .help("a workload waits for collectives, or for traffic that stands above it")
+                    .depends_on("/traffic")
+                    .depends_on("/collectives");
             }
         }
     }

@@ -94,6 +94,11 @@ impl State {
         }
     }
 
+    /// The rate as of the last time that anything was asked of it, in bits per second.
+    pub(super) fn pace(&self) -> u64 {
+        self.current as u64
+    }
+
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
         self.run_timers(feedback.now);
         let interval = self.settings.notification_interval.get();

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the sending end is doing, for those who look.
+
+use super::Sender;
+use crate::engine::SendingEnd;
+
+impl Sender {
+    pub(crate) fn seen(&self) -> SendingEnd {
+        SendingEnd {
+            acknowledged: self.acked,
+            in_flight: self.in_flight,
+            window: self.window,
+            pace: self.controller.as_ref().and_then(|controller| controller.pace()),
+            resent: self.resent,
+        }
+    }
+}
