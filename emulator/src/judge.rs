@@ -99,6 +99,7 @@ impl<'a> Ran<'a> {
     fn full_size(&self, flow: &FlowRecord) -> FlowRecord {
         FlowRecord {
             size: flow.size * self.scale,
+            sent: flow.sent * self.scale,
             delivered: flow.delivered * self.scale,
             start: self.moment(flow.start),
             end: flow.end.map(|end| self.moment(end)),

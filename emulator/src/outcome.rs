@@ -432,9 +432,9 @@ pub struct PhaseResult {
     /// From the first command of the change before it to the last circuit up.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// Data sent more than once, since circuits came or went, in the fabric's bytes.
+    /// Data of this phase sent more than once, since circuits came or went, in the fabric's bytes.
     pub resent_bytes: Bytes,
-    /// Packets lost on circuits that went dark.
+    /// Packets lost on circuits and on the interfaces of leaves, which phases have for themselves.
     pub packets_lost: u64,
     /// Bytes that never found a way.
     pub held_bytes: Bytes,

@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use lightloom_emulator::emulate;
-use lightloom_emulator::outcome::{Outcome, Waiting, WaitsFor};
+use lightloom_emulator::outcome::{Outcome, PhaseResult, Waiting, WaitsFor};
 use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_units::Picoseconds;
+use lightloom_units::{Bytes, Picoseconds};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
@@ -237,6 +237,28 @@ fn rings_flows_and_a_change_of_circuits_run_beside_each_other_with_a_fault_in_ea
     assert!(circuit.phases.as_ref().unwrap().circuits_lost > 0, "{circuit}");
     assert!(outcome.phases.iter().any(|phase| phase.transition > Picoseconds::ZERO));
     require_conserved(&outcome);
+}
+
+/// Packets of every workload counted as those of the phase beside it: 2.6 GiB "sent twice" of 214 MiB.
+#[test]
+fn a_phase_counts_its_own_packets_alone() {
+    let phases = |more: &str| {
+        let text = format!(
+            "name: x\non: {{fabric: pod.yaml}}\nphases: {{steps: 2, scale: 1}}\n{more}\
+             faults: [{{part: ocs0/p0..p7, phase: far, at: 25us, lasts: 200us}}]\n"
+        );
+        let outcome = emulate(&loaded(&text), 1, &mut ()).unwrap();
+        assert!(outcome.stop.is_none(), "{:?}", outcome.stop);
+        outcome.phases
+    };
+    let (alone, beside) = (
+        phases(""),
+        phases("collectives: [{all_reduce: {name: tensor, bytes: 1MiB, repeat: 20}}]\n"),
+    );
+    assert_eq!(alone, beside, "rings share no link with phases");
+    assert!(alone.iter().any(|phase| phase.resent_bytes > Bytes::ZERO), "the fault stops flows");
+    let is_less = |phase: &PhaseResult| phase.resent_bytes < phase.demand_bytes;
+    assert!(alone.iter().all(is_less), "{alone:?}");
 }
 
 /// Phases took timeouts of 1,000 s with them, so that what other workloads lost beside them was never sent again.

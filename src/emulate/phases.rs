@@ -15,7 +15,8 @@ pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
         return String::new();
     }
-    let mut text = format!("{}\n{}\n{}", scale(result), phase_table(result), step_table(result));
+    let gap = if result.workloads.is_empty() { "" } else { "\n" };
+    let mut text = format!("{gap}{}\n{}\n{}", scale(result), phase_table(result), step_table(result));
     if let Some(ports) = &result.ports {
         let faults = match result.faults.is_empty() {
             true => String::new(),
@@ -43,9 +44,9 @@ fn undrained(result: &Run) -> String {
 
 fn scale(result: &Run) -> String {
     match result.scale {
-        1 => "at full size".to_owned(),
+        1 => "phases at full size".to_owned(),
         scale => format!(
-            "scaled down: sizes and times were divided by {scale}, the figures below are multiplied by it again"
+            "phases scaled down: sizes and times were divided by {scale}, the figures below are multiplied by it again"
         ),
     }
 }

@@ -127,7 +127,7 @@ impl OpticalCircuits {
     }
 
     /// Both directions between a leaf and its hosts.
-    pub(super) fn interface(&self, leaf: LeafId) -> [LinkId; 2] {
+    pub(crate) fn interface(&self, leaf: LeafId) -> [LinkId; 2] {
         both_ways(self.interfaces[leaf.index()])
     }
 

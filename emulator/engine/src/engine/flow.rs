@@ -109,6 +109,8 @@ pub struct FlowRecord {
     pub destination: VertexId,
     /// Data in all messages together.
     pub size: Bytes,
+    /// Data that has been sent, once or more often.
+    pub sent: Bytes,
     /// Data that has arrived in order.
     pub delivered: Bytes,
     /// The start asked for.

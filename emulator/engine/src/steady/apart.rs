@@ -473,6 +473,7 @@ impl<P: LocalProbe> Apart<P> {
                 source,
                 destination,
                 size: message * u64::from(messages),
+                sent: Bytes::ZERO,
                 delivered: Bytes::ZERO,
                 start,
                 end: None,

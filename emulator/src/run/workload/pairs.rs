@@ -44,6 +44,8 @@ pub(super) struct Traffic {
     pair_of: BTreeMap<BatchId, usize>,
     open: usize,
     ended: SimTime,
+    /// Data that flows which were stopped had sent and that had not arrived: others send it again.
+    stopped: Bytes,
 }
 
 impl Traffic {
@@ -61,7 +63,8 @@ impl Traffic {
                 is_cut: false,
             })
             .collect();
-        Self { open: pairs.len(), pairs, pair_of: BTreeMap::new(), ended: SimTime::START }
+        let (open, pair_of) = (pairs.len(), BTreeMap::new());
+        Self { open, pairs, pair_of, ended: SimTime::START, stopped: Bytes::ZERO }
     }
 
     /// Whether every byte has arrived, and when the last one did.
@@ -72,6 +75,13 @@ impl Traffic {
     /// Bytes that wait for a way.
     pub(super) fn held(&self) -> Bytes {
         Bytes(self.pairs.iter().map(|pair| pair.held).sum())
+    }
+
+    /// Data sent more than once: of flows that were stopped, and what was lost of the others.
+    pub(super) fn sent_twice(&self, engine: &Islands<Watch>) -> Bytes {
+        let flows = self.pairs.iter().flat_map(|pair| &pair.flows);
+        let again = flows.map(|(flow, _)| again(engine, *flow)).fold(Bytes::ZERO, |a, b| a + b);
+        self.stopped + again
     }
 
     /// Leaves with a flow over one of these lanes.
@@ -159,6 +169,9 @@ impl Traffic {
     ) -> Result<(), EngineError> {
         let pair = &mut self.pairs[index];
         for (flow, _) in pair.flows.drain(..) {
+            let record = context.engine.record(flow);
+            let lost = Bytes(record.sent.0.saturating_sub(record.delivered.0));
+            self.stopped = self.stopped + lost + again(&context.engine, flow);
             context.engine.cancel_flow(flow);
         }
         let sent: u64 = shares.iter().map(|(_, size)| size).sum();
@@ -181,6 +194,11 @@ impl Traffic {
         pair.is_cut = !pair.is_lit(context);
         Ok(())
     }
+}
+
+/// What a flow sent again by itself.
+fn again(engine: &Islands<Watch>, flow: FlowId) -> Bytes {
+    engine.transport().payload * u64::from(engine.record(flow).retransmitted)
 }
 
 impl Pair {

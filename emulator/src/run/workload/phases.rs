@@ -2,8 +2,9 @@
 //! Phases of a step, one after another, and the step again: what every leaf sends to every other.
 
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, LinkId, PacketCount};
+use lightloom_engine::{BatchId, LinkId};
 use lightloom_planner::rfabric::demand::Demand;
+use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
@@ -39,8 +40,8 @@ pub(crate) struct Phases<'a> {
     /// When the last one began and ended.
     change: (SimTime, SimTime),
     logs: Vec<PhaseLog>,
-    /// What had been sent when this phase began.
-    before: PacketCount,
+    /// What had been lost on its links when this phase began.
+    lost_before: u64,
     /// Every phase of every step is over.
     ended: Option<SimTime>,
     me: Owner,
@@ -53,7 +54,7 @@ impl<'a> Phases<'a> {
             is_changing: false,
             change: (SimTime::START, SimTime::START),
             logs: Vec::new(),
-            before: PacketCount::default(),
+            lost_before: 0,
             ended: None,
             me: Owner::Workload(0),
             order,
@@ -66,13 +67,21 @@ impl<'a> Phases<'a> {
         (self.logs.len() - 1) % self.order.demands.len()
     }
 
+    /// Packets lost so far on circuits and on the joint interfaces of leaves, which phases have for themselves.
+    fn lost(&self, context: &Context<'_>) -> u64 {
+        let leaves = (0..self.circuits.network().leaves()).map(LeafId::from_index);
+        let interfaces = leaves.flat_map(|leaf| self.circuits.interface(leaf));
+        let lanes = self.circuits.circuits().flat_map(|circuit| self.circuits.links(circuit));
+        lanes.chain(interfaces).map(|link| context.engine.port_count(link).lost).sum()
+    }
+
     fn all(&self) -> usize {
         self.order.demands.len() * self.order.steps as usize
     }
 
     fn begin_phase(&mut self, context: &mut Context<'_>) {
         let start = context.now();
-        self.before = context.engine.packets();
+        self.lost_before = self.lost(context);
         self.logs.push(PhaseLog { start, ..PhaseLog::default() });
         let phase = self.phase();
         context.at(start + self.order.slacks[phase], self.me, SLACK_OVER);
@@ -102,19 +111,18 @@ impl<'a> Phases<'a> {
 
     /// Writes down what the phase has come to.
     fn close(&mut self, context: &Context<'_>, time: Option<Picoseconds>) {
-        let now = context.engine.packets();
-        let payload = context.engine.transport().payload;
-        let demand = self.order.demands[self.phase()].total();
+        let lost = self.lost(context);
         let (began, ended) = self.change;
         let held = self.traffic.as_ref().map_or(Bytes::ZERO, Traffic::held);
+        let twice = |traffic: &Traffic| traffic.sent_twice(&context.engine);
+        let resent = self.traffic.as_ref().map_or(Bytes::ZERO, twice);
         let log = self.logs.last_mut().expect("the phase was begun");
         log.time = time;
         log.transition = if began >= log.start { ended.since(began) } else { Picoseconds::ZERO };
         log.circuits_up = context.circuits_up.len();
-        log.packets_lost = now.lost - self.before.lost;
+        log.packets_lost = lost - self.lost_before;
         log.held = held;
-        let sent = payload * (now.data_sent - self.before.data_sent);
-        log.resent = sent.saturating_sub(demand);
+        log.resent = resent;
     }
 
     fn divide(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {

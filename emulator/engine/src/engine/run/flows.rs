@@ -496,16 +496,21 @@ impl<P: Probe> Engine<P> {
         let Place { shard, index } = state.sender;
         let receiver = &self.shards[state.receiver.shard as usize].receivers;
         let packets = receiver[state.receiver.index as usize].packets_in_order();
-        let delivered = self.settings.transport.payload * u64::from(packets);
+        let bytes = |packets: u32| {
+            let bytes = self.settings.transport.payload * u64::from(packets);
+            bytes.min(state.size)
+        };
+        let sender = &self.shards[shard as usize].senders[index as usize];
         FlowRecord {
             source: state.source(),
             destination: state.destination(),
             size: state.size,
-            delivered: if state.end.is_some() { state.size } else { delivered.min(state.size) },
+            sent: if state.end.is_some() { state.size } else { bytes(sender.packets_sent()) },
+            delivered: if state.end.is_some() { state.size } else { bytes(packets) },
             start: state.start,
             end: state.end,
-            acknowledged: self.shards[shard as usize].senders[index as usize].finished(),
-            retransmitted: self.shards[shard as usize].senders[index as usize].resent,
+            acknowledged: sender.finished(),
+            retransmitted: sender.resent,
             cancelled: state.cancelled,
         }
     }

@@ -5,6 +5,11 @@ use super::Sender;
 use crate::engine::SendingEnd;
 
 impl Sender {
+    /// Packets that were sent, once or more often.
+    pub(crate) fn packets_sent(&self) -> u32 {
+        self.sent
+    }
+
     pub(crate) fn seen(&self) -> SendingEnd {
         SendingEnd {
             acknowledged: self.acked,
