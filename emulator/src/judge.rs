@@ -25,7 +25,8 @@ use lightloom_planner::khop::to_document;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::outcome::{
-    Counted, FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, Steps, TrafficImpact,
+    Counted, FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, Steps,
+    TrafficImpact,
 };
 use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};

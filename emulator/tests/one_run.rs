@@ -16,8 +16,8 @@ use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::{Outcome, PhaseResult, Waiting, WaitsFor};
 use lightloom_emulator::scenario::{self, Neighbour, Scenario};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_units::{Bytes, Picoseconds};
 use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds};
 use rand::RngExt;
 
 /// Eight leaves of two nodes; what leaves send to each other is small.

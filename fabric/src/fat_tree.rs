@@ -175,7 +175,7 @@ impl FatTreeSpec {
 pub struct ReconfigurableFatTree {
     spec: FatTreeSpec,
     closed: BTreeSet<LeafPair>,
-    /// Ports that cannot be used, always an even number of one leaf on one switch.
+    /// Ports that cannot be used.
     dead: BTreeSet<OcsPortId>,
     /// Leaves that have lost uplinks, and how many.
     fewer_uplinks: BTreeMap<LeafId, u32>,
@@ -199,8 +199,8 @@ impl ReconfigurableFatTree {
         Ok(Self { spec, closed, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
     }
 
-    /// What `faults` leave of it. A broken port takes its neighbour of the same leaf out, too: with an
-    /// even number of ports every set of circuits that fits the leaves' ports can be realised.
+    /// What `faults` leave of it. Where a leaf has an odd number of ports left on a switch, some set of circuits that fits
+    /// the leaves' ports may not be realisable: a planner sees that when it places them.
     #[must_use]
     pub fn without(&self, faults: &FaultSet) -> Self {
         let mut dead = self.dead.clone();
@@ -209,7 +209,7 @@ impl ReconfigurableFatTree {
             dead.extend((0..ports).map(|port| OcsPortId { ocs, port }));
         }
         for port in &faults.ocs_ports {
-            dead.extend([port.port & !1, port.port | 1].map(|at| OcsPortId { port: at, ..*port }));
+            dead.insert(*port);
         }
         let mut fewer_uplinks = self.fewer_uplinks.clone();
         for uplink in &faults.uplinks {
@@ -230,7 +230,7 @@ impl ReconfigurableFatTree {
         self.dead.range(port(0)..=port(u32::MAX)).map(|dead| dead.port)
     }
 
-    /// Ports of `leaf` on `ocs` that cannot be used: an even number.
+    /// How many ports of `leaf` on `ocs` cannot be used.
     #[must_use]
     pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
         let ports = self.ports_per_leaf(ocs);

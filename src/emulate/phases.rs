@@ -16,7 +16,8 @@ pub(super) fn describe(result: &Run) -> String {
         return String::new();
     }
     let gap = if result.workloads.is_empty() { "" } else { "\n" };
-    let mut text = format!("{gap}{}\n{}\n{}", scale(result), phase_table(result), step_table(result));
+    let mut text =
+        format!("{gap}{}\n{}\n{}", scale(result), phase_table(result), step_table(result));
     if let Some(ports) = &result.ports {
         let faults = match result.faults.is_empty() {
             true => String::new(),

@@ -22,7 +22,8 @@ pub(super) fn run(
     run_one: impl Fn(Seed) -> anyhow::Result<SeedRun> + Sync,
 ) -> anyhow::Result<Outcome> {
     if arguments.flows_out.is_some() || arguments.look.is_asked_for() {
-        let message = "--flows-out, --timeline, --pcap, --links-out and series show one run: give one seed";
+        let message =
+            "--flows-out, --timeline, --pcap, --links-out and series show one run: give one seed";
         return Err(WrongUsage(message.to_owned()).into());
     }
     if arguments.prove_reuse {

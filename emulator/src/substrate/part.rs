@@ -351,7 +351,8 @@ impl Substrate {
         let planned = match text.parse::<PlannedPart>() {
             Ok(planned) => planned,
             Err(error) => {
-                let of_bundle = text.rsplit_once('.').is_some_and(|(b, _)| b.parse::<BundleId>().is_ok());
+                let of_bundle =
+                    text.rsplit_once('.').is_some_and(|(b, _)| b.parse::<BundleId>().is_ok());
                 return of_bundle.then_some(Err(PartError::Fibre(error)));
             }
         };

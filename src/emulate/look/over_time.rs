@@ -115,18 +115,15 @@ fn port_curves(series: &Series, substrate: &Substrate) -> Vec<Counter> {
     curves
 }
 
-fn flow_curves(
-    series: &Series,
-    engine: &Engine<Watch>,
-    substrate: &Substrate,
-) -> Vec<Counter> {
+fn flow_curves(series: &Series, engine: &Engine<Watch>, substrate: &Substrate) -> Vec<Counter> {
     const PROCESS: &str = "flows over time";
     let flows: Vec<FlowId> = busiest(series.flows.iter().map(|row| (row.flow, row.delivered)));
     let mut curves = Vec::new();
     for flow in flows {
         let record = engine.record(flow);
         let ends = (substrate.name(record.source), substrate.name(record.destination));
-        let name = |figure: &str| format!("flow {} {} to {} {figure}", flow.index(), ends.0, ends.1);
+        let name =
+            |figure: &str| format!("flow {} {} to {} {figure}", flow.index(), ends.0, ends.1);
         let rows = || series.flows.iter().filter(|row| row.flow == flow);
         let window = rows().map(|r| (r.at, r.sending.map_or(0, |end| end.window.into())));
         curves.extend(curve(PROCESS, name("window"), "packets", window));

@@ -15,8 +15,8 @@ use rayon::prelude::*;
 
 pub use self::counts::PacketCount;
 use self::flows::FlowState;
-use self::trains::Trains;
 pub use self::seen::SendingEnd;
+use self::trains::Trains;
 pub use self::waits::Awaits;
 use super::control::{Act, ControlQueue, Event};
 use super::flow::{BatchId, FlowId};

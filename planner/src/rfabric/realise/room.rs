@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ports that are free on each switch, and circuits that move over to make room for one more.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_units::id::{LeafId, OcsId};
+
+/// How many others are moved to make room for one circuit.
+pub(super) const MOST_MOVED: u32 = 3;
+
+/// All switches with what they hold.
+pub(super) struct Room<'a> {
+    books: Vec<PortBook<'a>>,
+    pub(super) circuits: BTreeSet<CrossConnect>,
+}
+
+impl<'a> Room<'a> {
+    pub(super) fn new(fabric: &'a ReconfigurableFatTree, circuits: &[CrossConnect]) -> Self {
+        let switches = (0..fabric.switches()).map(OcsId::from_index);
+        let books = switches.map(|ocs| PortBook::new(fabric, ocs, &fabric.spec().held)).collect();
+        let mut room = Self { books, circuits: BTreeSet::new() };
+        for circuit in circuits {
+            room.put(*circuit);
+        }
+        room
+    }
+
+    fn put(&mut self, circuit: CrossConnect) {
+        self.books[circuit.ocs.index()].occupy(circuit);
+        self.circuits.insert(circuit);
+    }
+
+    fn take(&mut self, circuit: CrossConnect) {
+        self.books[circuit.ocs.index()].release(circuit);
+        self.circuits.remove(&circuit);
+    }
+
+    /// Puts a circuit between two leaves somewhere, moving so many others at most; nothing changes if it cannot.
+    pub(super) fn place(&mut self, a: usize, b: usize, moves: u32) -> bool {
+        if let Some(circuit) = self.books.iter_mut().find_map(|book| book.connect(a, b)) {
+            self.circuits.insert(circuit);
+            return true;
+        }
+        moves > 0 && (0..self.books.len()).any(|at| self.place_for_another(at, (a, b), moves))
+    }
+
+    /// Puts it on a switch where one of its leaves has a port, in place of a circuit of the other leaf.
+    fn place_for_another(&mut self, at: usize, (a, b): (usize, usize), moves: u32) -> bool {
+        let is_free = |leaf| self.books[at].lowest_free(LeafId::from_index(leaf)).is_some();
+        let full = match (is_free(a), is_free(b)) {
+            (true, false) => b,
+            (false, true) => a,
+            _ => return false,
+        };
+        let full = LeafId::from_index(full);
+        let on_it = |one: &&CrossConnect| one.ocs.index() == at && (one.a == full || one.b == full);
+        let others: Vec<CrossConnect> = self.circuits.iter().filter(on_it).copied().collect();
+        others.into_iter().any(|other| {
+            self.take(other);
+            let here = self.books[at].connect(a, b).expect("a port was given up for it");
+            self.circuits.insert(here);
+            let is_placed = self.place(other.a.index(), other.b.index(), moves - 1);
+            if !is_placed {
+                self.take(here);
+                self.put(other);
+            }
+            is_placed
+        })
+    }
+}
+
+/// Ports of one switch that are taken.
+pub(in crate::rfabric) struct PortBook<'a> {
+    fabric: &'a ReconfigurableFatTree,
+    ocs: OcsId,
+    taken: BTreeSet<u32>,
+}
+
+impl<'a> PortBook<'a> {
+    pub(in crate::rfabric) fn new(
+        fabric: &'a ReconfigurableFatTree,
+        ocs: OcsId,
+        held: &[CrossConnect],
+    ) -> Self {
+        let mut book = Self { fabric, ocs, taken: fabric.dead_ports(ocs).collect() };
+        for circuit in held.iter().filter(|circuit| circuit.ocs == ocs) {
+            book.occupy(*circuit);
+        }
+        book
+    }
+
+    pub(in crate::rfabric) fn occupy(&mut self, circuit: CrossConnect) {
+        self.taken.extend([circuit.a_port, circuit.b_port]);
+    }
+
+    pub(in crate::rfabric) fn release(&mut self, circuit: CrossConnect) {
+        self.taken.remove(&circuit.a_port);
+        self.taken.remove(&circuit.b_port);
+    }
+
+    pub(in crate::rfabric) fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
+        let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
+        let (a_port, b_port) = (self.lowest_free(a)?, self.lowest_free(b)?);
+        let circuit = CrossConnect { ocs: self.ocs, a_port, b_port, a, b };
+        self.occupy(circuit);
+        Some(circuit)
+    }
+
+    fn lowest_free(&self, leaf: LeafId) -> Option<u32> {
+        (0..self.fabric.ports_per_leaf(self.ocs))
+            .map(|slot| self.fabric.switch_port(self.ocs, leaf, slot))
+            .find(|port| !self.taken.contains(port))
+    }
+}
