@@ -79,7 +79,7 @@ fn what_a_format_cannot_hold_is_said_with_what_can() {
         (output.status.code(), text(&output.stderr).to_owned())
     };
     let (code, message) = refused(&["sonic-ocs"]);
-    assert!(code == Some(1) && message.contains("no optical switches"), "{message}");
+    assert!(code == Some(1) && message.contains("this fabric has none"), "{message}");
     assert!(message.contains("these can: slurm, slurm-ring, slurm-tree, topograph"), "{message}");
     let (code, message) = refused(&["slurm", "--hostname", "gpu"]);
     assert!(code == Some(1) && message.contains("`{:04}`"), "{message}");
@@ -206,6 +206,57 @@ print(json.dumps({'nodes': len(graph), 'edges': edges, 'broken': broken}))";
         .collect();
     lit.sort();
     assert_eq!(lit, circuits(&plan));
+}
+
+/// The graph had no edge, and the one for Graphviz neither.
+#[test]
+fn networkx_finds_the_cables_of_a_dragonfly() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("dragonfly-72.yaml");
+    plan(folder.path(), &fabric, &[]);
+    exported(folder.path(), &fabric, &["graphml", "-o", "plan.graphml"]);
+    let dot = exported(folder.path(), &fabric, &["dot"]);
+    assert_eq!(dot.matches(" -- ").count(), 72 + 90);
+    let program = "import json, networkx
+graph = networkx.read_graphml('plan.graphml')
+leaves = graph.subgraph([node for node in graph if node.startswith('leaf')])
+degrees = sorted(set(dict(leaves.degree()).values()))
+print(json.dumps([len(graph), graph.number_of_edges(), networkx.diameter(leaves), degrees]))";
+    let probe = ["python3", "-c", "import networkx"];
+    let Some(read) = consumer("networkx", &probe, &["python3", "-c", program], folder.path())
+    else {
+        return;
+    };
+    let read: Value = serde_json::from_str(&read).unwrap();
+    assert_eq!(read, serde_json::json!([72 + 36, 72 + 90, 3, [5]]), "a balanced dragonfly");
+}
+
+/// 400 GB/s stood there for GPUs that have a network card and nothing else, and a domain was a ring.
+#[test]
+fn astra_sim_gets_the_links_that_the_fabric_has() {
+    let folder = tempfile::tempdir().unwrap();
+    for (hbd, wanted) in [
+        ("none: {nodes: 16, gpus_per_node: 8}", ["[ Switch ]", "[ 128 ]", "[ 50.0 ]"]),
+        (
+            "switch: {nodes: 16, gpus_per_node: 8, gpus: 64}",
+            ["[ Switch, Switch ]", "[ 8, 16 ]", "[ 800.0, 50.0 ]"],
+        ),
+        (
+            "khop: {nodes: 16, gpus_per_node: 8, k: 2}",
+            ["[ Ring, Switch ]", "[ 8, 16 ]", "[ 400.0, 50.0 ]"],
+        ),
+    ] {
+        let fabric = format!(
+            "kind: fabric\nversion: 2\nname: x\nhbd: {{{hbd}}}\n\
+             dcn: {{fat_tree: {{nodes_per_tor: 4}}}}\njobs: [{{name: a, gpus: 128, tp: 8}}]\n"
+        );
+        std::fs::write(folder.path().join("x.yaml"), &fabric).unwrap();
+        plan(folder.path(), "x.yaml", &[]);
+        let network = exported(folder.path(), "x.yaml", &["astra-sim"]);
+        for text in wanted {
+            assert!(network.contains(text), "{hbd}: {network}");
+        }
+    }
 }
 
 /// The schemas of Kubernetes itself, as the package kubernetes-validate ships them.

@@ -92,7 +92,7 @@ impl Export {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
     /// The format cannot hold a plan of this kind.
-    #[error("`{format}` cannot hold the plan of a {plan}: {why}; these can: {works}")]
+    #[error("`{format}` cannot hold {plan}: {why}; these can: {works}")]
     WrongKind {
         /// The format.
         format: &'static str,
@@ -139,9 +139,9 @@ impl Format {
     /// # Errors
     /// If the format cannot hold it.
     pub fn of_ring(&self, plan: &RingPlan<'_>) -> Result<Export, ExportError> {
-        let write = self
-            .ring
-            .map_err(|why| self.wrong_kind("k-hop ring", why, |format| format.ring.is_ok()))?;
+        let write = self.ring.map_err(|why| {
+            self.wrong_kind("a plan without optical switches", why, |format| format.ring.is_ok())
+        })?;
         write(plan)
     }
 
@@ -151,7 +151,9 @@ impl Format {
     /// If the format cannot hold it.
     pub fn of_fat_tree(&self, plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         let write = self.fat_tree.map_err(|why| {
-            self.wrong_kind("reconfigurable fat-tree", why, |format| format.fat_tree.is_ok())
+            self.wrong_kind("the plan of a reconfigurable fat-tree", why, |format| {
+                format.fat_tree.is_ok()
+            })
         })?;
         write(plan)
     }

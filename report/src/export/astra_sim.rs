@@ -6,11 +6,13 @@
 //! a link. The first dimension is the ring of GPUs, the second the groups of the job over the
 //! data-centre network.
 
+use lightloom_fabric::hbd::Grouping;
+
 use super::{Export, ExportError, Format, RingPlan};
 
 pub(super) const FORMAT: Format = Format {
     name: "astra-sim",
-    about: "ASTRA-sim analytical network YAML of one job: rings, and a switch between them",
+    about: "ASTRA-sim analytical network YAML of one job: its rings or domains, and a switch between them",
     ring: Ok(export),
     fat_tree: Err(
         "its analytical back end knows rings, switches and full meshes, and the circuits of a \
@@ -24,20 +26,26 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let crosses_nodes = job.tp > u32::from(plan.fabric.hbd.gpus_per_node());
     let links = &plan.fabric.hbd_links;
     let latency = if crosses_nodes { links.fibre_latency } else { links.inside_latency };
-    let mut dimensions = vec![Dimension {
-        shape: "Ring",
+    let domain = |shape, edges: f64| Dimension {
+        shape,
         npus: job.tp as usize,
-        gbytes_per_s: links.edge_rate.bytes_per_second() / 1e9,
+        gbytes_per_s: edges * links.edge_rate.bytes_per_second() / 1e9,
         latency_ns: latency.0 as f64 / 1e3,
-    }];
-    if groups > 1 {
-        let dcn = &plan.fabric.dcn;
-        dimensions.push(Dimension {
-            shape: "Switch",
-            npus: groups,
-            gbytes_per_s: dcn.link_rate().bytes_per_second() / 1e9,
-            latency_ns: dcn.link_latency().0 as f64 / 1e3,
-        });
+    };
+    let network = |npus| Dimension {
+        shape: "Switch",
+        npus,
+        gbytes_per_s: plan.fabric.dcn.link_rate().bytes_per_second() / 1e9,
+        latency_ns: plan.fabric.dcn.link_latency().0 as f64 / 1e3,
+    };
+    let mut dimensions = match plan.fabric.hbd.grouping() {
+        Grouping::Line => vec![domain("Ring", 1.0)],
+        // A GPU reaches its switch by what it has for both edges of a ring.
+        Grouping::Island { .. } => vec![domain("Switch", 2.0)],
+        Grouping::Anywhere => vec![network(job.tp as usize * groups)],
+    };
+    if groups > 1 && plan.fabric.hbd.grouping() != Grouping::Anywhere {
+        dimensions.push(network(groups));
     }
     let row = |cell: &dyn Fn(&Dimension) -> String| {
         dimensions.iter().map(cell).collect::<Vec<_>>().join(", ")
@@ -66,14 +74,22 @@ fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
         "which GPU is where, ToRs and aggregation domains: its groups hang on one switch"
             .to_owned(),
     ];
-    if crosses_nodes {
+    let grouping = plan.fabric.hbd.grouping();
+    if let Grouping::Island { .. } = grouping {
+        let domain = plan.fabric.hbd.name();
+        lost.push(format!("what joins the GPUs of a {domain}: they hang on one switch"));
+    }
+    if let Some(network) = plan.fabric.dcn.direct() {
+        lost.push(format!("the {} cables of the {}", network.cables().len(), network.name()));
+    }
+    if crosses_nodes && grouping == Grouping::Line {
         lost.push(format!(
             "that hops inside a node take {} and not the {} of a fibre: a ring has one latency, \
              here the slower",
             plan.fabric.hbd_links.inside_latency, plan.fabric.hbd_links.fibre_latency
         ));
     }
-    if plan.fabric.dcn.oversubscription() > 1 {
+    if plan.fabric.dcn.direct().is_none() && plan.fabric.dcn.oversubscription() > 1 {
         lost.push(format!("the oversubscription of {}:1", plan.fabric.dcn.oversubscription()));
     }
     let others = plan.plan.jobs.len().saturating_sub(1);

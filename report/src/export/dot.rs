@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use lightloom_units::id::LeafId;
+
 use super::write::quoted;
 use super::{Export, ExportError, FatTreePlan, Format, RingPlan, Seat};
 
@@ -47,10 +49,29 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         let [a, b] = [circuit.a, circuit.b].map(|port| quoted(plan.name(port.bundle.node)));
         writeln!(text, "  {a} -- {b} [a=\"{}\", b=\"{}\"];", circuit.a, circuit.b).expect(ANY_TEXT);
     }
+    if let Some(network) = plan.fabric.dcn.direct() {
+        for leaf in (0..plan.fabric.dcn.leaves(plan.fabric.hbd.nodes())).map(LeafId) {
+            writeln!(text, "  {leaf} [shape=ellipse];").expect(ANY_TEXT);
+        }
+        for node in plan.nodes() {
+            let leaf = LeafId(plan.fabric.dcn.tor_of(node).0);
+            writeln!(text, "  {} -- {leaf};", quoted(plan.name(node))).expect(ANY_TEXT);
+        }
+        for cable in network.cables() {
+            writeln!(text, "  {} -- {};", cable.a, cable.b).expect(ANY_TEXT);
+        }
+    }
     text.push_str("}\n");
     let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
-    let mut lost =
-        vec![format!("{dark} dark fibres and the GPUs inside a node: it shows what carries light")];
+    let mut lost = match plan.fabric.hbd.ring() {
+        Some(_) => vec![format!(
+            "{dark} dark fibres and the GPUs inside a node: it shows what carries light"
+        )],
+        None => vec!["the GPUs inside a node and what joins them".to_owned()],
+    };
+    if plan.fabric.dcn.direct().is_none() {
+        lost.push("the packet switches between nodes".to_owned());
+    }
     lost.extend(plan.lost_small_rings());
     Ok(Export::one("plan.dot", text, lost))
 }

@@ -6,7 +6,8 @@
 
 use std::fmt::Write;
 
-use lightloom_units::id::NodeId;
+use lightloom_fabric::direct::DirectNetwork;
+use lightloom_units::id::{LeafId, NodeId};
 
 use rustc_hash::FxHashSet;
 
@@ -106,10 +107,32 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         ];
         document.edge(&a.bundle.node.to_string(), &b.bundle.node.to_string(), &data);
     }
-    let mut lost =
-        vec!["the GPUs inside a node and the paths of dark bundles: a vertex is a node".to_owned()];
+    let mut lost = match hbd.ring() {
+        Some(_) => vec![
+            "the GPUs inside a node and the paths of dark bundles: a vertex is a node".to_owned(),
+        ],
+        None => vec!["the GPUs inside a node and what joins them: a vertex is a node".to_owned()],
+    };
+    match plan.fabric.dcn.direct() {
+        Some(network) => leaves(plan, network, &mut document),
+        None => lost.push("the packet switches above ToRs".to_owned()),
+    }
     lost.extend(plan.lost_small_rings());
     Ok(document.end(lost))
+}
+
+/// Leaves that are joined leaf to leaf, with their nodes and cables.
+fn leaves(plan: &RingPlan<'_>, network: &DirectNetwork, document: &mut Document) {
+    for leaf in (0..plan.fabric.dcn.leaves(plan.fabric.hbd.nodes())).map(LeafId) {
+        document.node(&leaf.to_string(), &[("name", leaf.to_string())]);
+    }
+    for node in plan.nodes() {
+        let leaf = LeafId(plan.fabric.dcn.tor_of(node).0);
+        document.edge(&node.to_string(), &leaf.to_string(), &[]);
+    }
+    for cable in network.cables() {
+        document.edge(&cable.a.to_string(), &cable.b.to_string(), &[]);
+    }
 }
 
 fn node_data(plan: &RingPlan<'_>, node: NodeId) -> Vec<(&'static str, String)> {

@@ -16,8 +16,10 @@ use super::{Export, ExportError, ExportedFile, FatTreePlan, Format};
 pub(super) const FORMAT: Format = Format {
     name: "sonic-ocs",
     about: "SONiC CONFIG_DB JSON of every optical switch: ports and cross-connects of a phase",
-    ring: Err("a k-hop ring has no optical switches: light is switched inside the transceivers \
-         (`lightloom ctl apply` sets them)"),
+    ring: Err(
+        "it writes the circuits of optical switches, and this fabric has none (in k-hop rings light is switched inside \
+         the transceivers, which `lightloom ctl apply` sets)",
+    ),
     fat_tree: Ok(export),
 };
 
