@@ -284,7 +284,13 @@ impl ReconfigurableFatTree {
     /// Optical ports of `leaf` that other jobs leave to us.
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
-        let held = self.spec.held.iter().filter(|held| held.a == leaf || held.b == leaf).count();
+        let own = |held: &&CrossConnect| held.a == leaf || held.b == leaf;
+        // A port that is held and broken counts once.
+        let works = |held: &&CrossConnect| {
+            let port = if held.a == leaf { held.a_port } else { held.b_port };
+            !self.dead.contains(&OcsPortId { ocs: held.ocs, port })
+        };
+        let held = self.spec.held.iter().filter(own).filter(works).count();
         let dead: u32 = match self.dead.is_empty() {
             true => 0,
             false => (0..self.switches())

@@ -135,17 +135,25 @@ pub fn plan(
     }
     let planner = Planner { fabric, phases, candidates: &candidates, solved, options };
     // Without a packet core there may be circuits for each phase and none that serve all of them.
-    let fixed = fixed.seconds.is_finite().then(|| planner.realise(&fixed, existing)).transpose()?;
+    let served = |realised: Result<RfabricPlan, PlanError>| match realised {
+        Ok(plan) => Ok(Some(plan)),
+        // Circuits that broken ports leave without a switch can be those without which a phase is not served.
+        Err(PlanError::Unservable(_)) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let is_possible = fixed.seconds.is_finite();
+    let fixed = is_possible.then(|| served(planner.realise(&fixed, existing))).transpose()?;
+    let fixed = fixed.flatten();
     let static_step_time_ps = fixed.as_ref().map(|fixed| fixed.step_time_ps);
     if !options.may_change {
         let fixed = fixed.ok_or(PlanError::NoneForAll)?;
         return Ok(RfabricPlan { static_step_time_ps, ..fixed });
     }
-    let moving = planner.realise(&moving, existing)?;
     // The schedule was chosen on logical circuits; what the switches keep decides.
-    let best = match fixed {
-        Some(fixed) if fixed.step_time_ps <= moving.step_time_ps => fixed,
-        _ => moving,
+    let best = match (fixed, planner.realise(&moving, existing)) {
+        (Some(fixed), Ok(moving)) if fixed.step_time_ps <= moving.step_time_ps => fixed,
+        (Some(fixed), Err(PlanError::Unservable(_))) => fixed,
+        (_, moving) => moving?,
     };
     Ok(RfabricPlan { static_step_time_ps, ..best })
 }

@@ -9,6 +9,7 @@ use lightloom_units::Picoseconds;
 use super::super::evaluate::Evaluator;
 use super::super::multi_hop;
 use super::super::one_hop;
+use super::super::patch;
 use super::super::phases::{Candidate, Phase, Schedule, seconds_in_steps};
 use super::super::realise::{Realisation, realise, topology_of};
 use super::super::topology::Topology;
@@ -32,6 +33,12 @@ impl Planner<'_> {
         existing: &[CrossConnect],
     ) -> Result<RfabricPlan, PlanError> {
         let circuits = self.place(schedule, existing)?;
+        for (phase, circuits) in self.phases.iter().zip(&circuits) {
+            let topology = topology_of(self.fabric.leaves(), circuits);
+            if Evaluator::new(self.fabric, &phase.demand).lambda(&topology) <= 0.0 {
+                return Err(PlanError::Unservable(phase.name.clone()));
+            }
+        }
         let names = schedule.choice.iter().map(|choice| self.candidates[*choice].name.clone());
         Ok(self.assemble(&circuits, names.collect()))
     }
@@ -105,7 +112,13 @@ impl Planner<'_> {
                 None => {
                     let before = by_phase.last().map_or(existing, Vec::as_slice);
                     let topology = &self.candidates[choice].topology;
-                    let circuits = self.sound(at, realise(self.fabric, topology, before))?;
+                    let realisation = realise(self.fabric, topology, before);
+                    let is_whole = realisation.unplaced.is_empty();
+                    let circuits = self.sound(at, realisation)?;
+                    let circuits = match is_whole {
+                        true => circuits,
+                        false => self.patched(schedule, choice, circuits),
+                    };
                     with_idle_ports_left_alone(circuits, before)
                 }
             };
@@ -113,6 +126,23 @@ impl Planner<'_> {
             by_phase.push(circuits);
         }
         Ok(by_phase)
+    }
+
+    /// `circuits` with single ones exchanged for the phases of a choice, where some found no switch.
+    fn patched(
+        &self,
+        schedule: &Schedule,
+        choice: usize,
+        circuits: Vec<CrossConnect>,
+    ) -> Vec<CrossConnect> {
+        let own = self.phases.iter().zip(&schedule.choice).filter(|(_, own)| **own == choice);
+        let evaluators: Vec<Evaluator> =
+            own.map(|(phase, _)| Evaluator::new(self.fabric, &phase.demand)).collect();
+        let live: Vec<(&Evaluator, f64)> = evaluators
+            .iter()
+            .map(|evaluator| (evaluator, evaluator.upper_bound(self.fabric)))
+            .collect();
+        patch::patch(self.fabric, &live, circuits, super::NEAR_ENOUGH, super::EXCHANGES)
     }
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
