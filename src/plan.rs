@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::file::StepFile;
@@ -267,10 +268,11 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: To
     let network = match plan.phases.is_empty() {
         true => String::new(),
         false => format!(
-            "{}\n{}{}\n",
+            "{}\n{}{}{}\n",
             plan_rfabric::text(plan),
             plan_rfabric::summary(plan),
-            gain_text(plan)
+            gain_text(plan),
+            assumed_text(fabric)
         ),
     };
     format!("{heading}{groups}{}{network}{}", ranks_text(fabric, plan), proof(plan, verdict, took))
@@ -368,13 +370,31 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
     if rows == 0 { String::new() } else { format!("{table}\n") }
 }
 
+/// The network that times are for, where a file says nothing of it.
+fn assumed_text(fabric: &Fabric) -> String {
+    let assumed = FatTree::default();
+    if fabric.dcn.packet_tree() != Some(&assumed) {
+        return String::new();
+    }
+    format!(
+        "These times are for the network of a file without `dcn`: a fat-tree, {}:1, {} nodes below a leaf, {} a \
+         network interface.\n",
+        assumed.oversubscription, assumed.nodes_per_tor, assumed.link_rate
+    )
+}
+
 /// What planning both halves together gains, and what nothing could gain.
 fn gain_text(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(gain) = metrics.orchestration_gain else { return String::new() };
-    let bound = metrics.orchestration_gain_upper_bound.map_or(String::new(), |bound| {
-        format!("; no placement saves more than {}", percent(bound))
-    });
+    let bound = match metrics.orchestration_gain_upper_bound {
+        Some(bound) if bound < 0.999_95 => {
+            format!("; no placement saves more than {}", percent(bound))
+        }
+        // A bound of everything rules nothing out.
+        Some(_) => "; no bound below all of it is known".to_owned(),
+        None => "; no bound is known for this step on this fabric".to_owned(),
+    };
     format!(
         "Planning rings and network together saves {} of that time over planning each alone{bound}.\n",
         percent(gain)

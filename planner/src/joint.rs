@@ -62,9 +62,18 @@ impl Default for Options {
     }
 }
 
+/// GPUs of one plan at most.
+pub const MOST_GPUS: u64 = 4_194_304;
+
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
+    /// More GPUs than a plan takes.
+    #[error(
+        "{0} GPUs are more than the {MOST_GPUS} that one plan takes: it has a rank for each GPU, and is proven as a \
+         whole; plan a part of the fabric that is cabled alone, or ask `lightloom compare` what such a design is worth"
+    )]
+    TooLarge(u64),
     /// A job finds no GPUs.
     #[error(transparent)]
     Groups(#[from] khop::PlanError),
@@ -89,6 +98,9 @@ pub enum PlanError {
 /// # Errors
 /// If a job does not fit, or the network cannot carry what it sends.
 pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
+    if fabric.hbd.gpus() > MOST_GPUS {
+        return Err(PlanError::TooLarge(fabric.hbd.gpus()));
+    }
     let layout = khop::plan(fabric, faults, options.method)?;
     let layout = idle::quickest(fabric, faults, layout, options)?;
     let together = complete(fabric, faults, layout, options)?;

@@ -64,3 +64,52 @@ fn no_plan_is_slower_than_each_half_planned_alone() {
     }
     assert!(gained > 20, "{gained} of 80 gained anything");
 }
+
+/// A job of 512 GPUs on the dragonfly that ships, in seconds a step.
+fn dragonfly(broken: &[String]) -> f64 {
+    let text = include_str!("../../topologies/dragonfly-72.yaml");
+    let broken: Vec<&str> = broken.iter().map(String::as_str).collect();
+    step_ms(&planned(text, &broken)) / 1e3
+}
+
+#[test]
+fn fewer_broken_nodes_of_a_dragonfly_group_are_never_slower_than_all_of_them() {
+    for group in 0..9 {
+        let nodes: Vec<String> =
+            (8 * group..8 * group + 8).map(|node| format!("n{node}")).collect();
+        let all = dragonfly(&nodes);
+        for broken in [1, 2, 4, 6] {
+            let step = dragonfly(&nodes[..broken]);
+            assert!(step <= all * 1.000_001, "group {group}: {broken} {step} s, all {all} s");
+        }
+    }
+}
+
+#[test]
+fn a_job_inside_one_island_may_save_all_and_no_gain_exceeds_its_bound() {
+    let mut draws = Seed(11).stream("islands", 0);
+    let mut bounded = 0;
+    for _ in 0..60 {
+        let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(2..=4_u32));
+        let (island, per_leaf) =
+            (1 << draws.random_range(0..=3_u32), 1 << draws.random_range(0..=3_u32));
+        let nodes = 32;
+        let text = format!(
+            "kind: fabric\nversion: 2\nname: x\nhbd: {{switch: {{nodes: {nodes}, gpus_per_node: 4, gpus: {}}}}}\n\
+             dcn: {{leaf_spine: {{nodes_per_leaf: {per_leaf}}}}}\n\
+             jobs: [{{name: t, gpus: {}, tp: 4, step: {{training: {{model: llama-3.1-8b, pp: {pp}, dp: {dp}, \
+             micro_batches: 4, tokens: 4096}}}}}}]\n",
+            4 * island,
+            4 * pp * dp
+        );
+        let metrics = planned(&text, &[]).metrics;
+        let Some(gain) = metrics.orchestration_gain else { continue };
+        let bound = metrics.orchestration_gain_upper_bound.expect("islands and leaves divide");
+        assert!(gain <= bound + 1e-9, "{text}: {gain} of {bound}");
+        if pp * dp <= island {
+            assert!((bound - 1.0).abs() < 1e-9, "{text}: {bound}");
+        }
+        bounded += usize::from(bound < 0.999);
+    }
+    assert!(bounded > 5, "{bounded} bounds say anything");
+}

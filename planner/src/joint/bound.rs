@@ -9,6 +9,9 @@
 //! it touches in each direction. The least bytes a point, times all points, over the rate of all leaves, is
 //! a time that no placement and no choice of circuits goes below.
 //!
+//! Where islands of several groups carry traffic between groups, S is what one leaf holds and the islands that reach
+//! into it, or one island and its leaves.
+//!
 //! It is attained where one dimension alone leaves the leaves and its ranks divide evenly; it is loose where leaves
 //! are unequally loaded, or where circuits come in whole numbers that do not fit the traffic.
 
@@ -31,16 +34,26 @@ struct Direction {
     bytes: f64,
 }
 
-/// Seconds that the longest step of `mappings` spends between leaves at least. `None` where islands are larger than
-/// groups, so that they carry traffic between groups.
+/// Nodes that reach one another below a leaf or on an island, at least: what leaves all of them leaves a leaf, too. Where
+/// neither islands nor leaves divide the other, whole ones of both may chain the fabric together: `None`.
+fn nodes_together(fabric: &Fabric) -> Option<u32> {
+    let of_leaf = fabric.dcn.nodes_per_tor();
+    match fabric.hbd.grouping() {
+        Grouping::Island { nodes } => {
+            let (small, large) = (of_leaf.min(nodes), of_leaf.max(nodes));
+            large.is_multiple_of(small).then_some(large)
+        }
+        Grouping::Line | Grouping::Anywhere => Some(of_leaf),
+    }
+}
+
+/// Seconds that the longest step of `mappings` spends between leaves at least. `None` where islands and leaves overlap in
+/// part.
 pub(super) fn least_seconds(
     fabric: &Fabric,
     faults: &FaultSet,
     mappings: &[Mapping],
 ) -> Option<f64> {
-    if matches!(fabric.hbd.grouping(), Grouping::Island { .. }) {
-        return None;
-    }
     let rate: f64 = leaf_rates(fabric, faults).iter().sum();
     // The step of the job that takes longest counts: what another sends does not delay it at best.
     let bytes = mappings.iter().map(|mapping| least_bytes(fabric, mapping));
@@ -53,7 +66,7 @@ fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {
     let Some(StepFile::Training(raw)) = &job.step else { return None };
     let card = step::model(fabric, job).ok()??;
     let per_node = u32::from(fabric.hbd.gpus_per_node());
-    let together = fabric.dcn.nodes_per_tor() * (per_node / job.tp).max(1);
+    let together = nodes_together(fabric)?.saturating_mul((per_node / job.tp).max(1));
     let points = mapping.groups() as f64 * f64::from(job.tp);
     Some(least_bytes_a_point(&directions(mapping, raw, &card, job.tp), together) * points)
 }

@@ -3,10 +3,10 @@
 //! stages or sets of replicas below leaves that would otherwise be cut by their boundaries.
 //!
 //! Tried, besides the layout that uses nodes as they come: at most so many nodes of each leaf, with the leaves that
-//! have fewer left out or not, and the layout blind to leaves. The one with the least estimated time between
+//! have fewer left out or not, where leaves are joined leaf to leaf whole leaves, and the layout blind to leaves. The one with the least estimated time between
 //! leaves is taken; of equals the first, so that nothing changes where nothing is gained.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -19,8 +19,11 @@ use crate::khop::{self, Layout, Method};
 /// Trying takes a plan of the groups each: with more nodes than this that is not done.
 const MOST_NODES: u32 = 1_024;
 
-/// What has to be gained before nodes are left idle for it.
+/// What has to be gained before nodes are left idle for it, where times are estimates.
 const WORTH: f64 = 0.99;
+
+/// The same where times are those of the routes that the plan gets.
+const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
 /// The layout with the least time between leaves: `first`, or one that leaves nodes idle.
 pub(super) fn quickest(
@@ -37,7 +40,8 @@ pub(super) fn quickest(
     };
     let needed = first.groups.iter().filter(|group| group.job.is_some());
     let needed = needed.map(|group| group.nodes.len()).sum();
-    let mut best = (seconds * WORTH, first);
+    let worth = if fabric.dcn.direct().is_some() { WORTH_OF_ROUTES } else { WORTH };
+    let mut best = (seconds * worth, first);
     let mut tried = vec![khop::plan(fabric, faults, Method::Blind)];
     tried.extend(
         idle_sets(fabric, faults, needed)
@@ -94,6 +98,34 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
         let first: Vec<NodeId> = exactly.iter().chain(of_last).copied().collect();
         sets.extend([at_most, exactly, first]);
     }
+    if fabric.dcn.direct().is_some() {
+        sets.extend(along_cables(&leaves, faults, fabric, needed));
+    }
     sets.retain(|set| !set.is_empty());
+    sets
+}
+
+/// How many of the first leaves are left idle at most.
+const MOST_SKIPPED: usize = 16;
+
+/// Where leaves are joined leaf to leaf, neighbours share cables, and a job that is shifted against them can load some of
+/// them twice. Left idle: the first leaves, and all of every 2, 4, 8 or 16 leaves of which a node is broken.
+fn along_cables(
+    leaves: &BTreeMap<u32, Vec<NodeId>>,
+    faults: &FaultSet,
+    fabric: &Fabric,
+    needed: usize,
+) -> Vec<Vec<NodeId>> {
+    let working: usize = leaves.values().map(Vec::len).sum();
+    let first = |count: usize| leaves.values().take(count).flatten().copied().collect();
+    let around_broken = |size: u32| {
+        let broken: BTreeSet<u32> =
+            faults.nodes.iter().map(|node| fabric.dcn.tor_of(*node).0 / size).collect();
+        let idle = leaves.iter().filter(|(leaf, _)| broken.contains(&(*leaf / size)));
+        idle.flat_map(|(_, nodes)| nodes).copied().collect()
+    };
+    let mut sets: Vec<Vec<NodeId>> = (1..=MOST_SKIPPED).map(first).collect();
+    sets.extend([2, 4, 8, 16].map(around_broken));
+    sets.retain(|idle| working - idle.len() >= needed);
     sets
 }

@@ -255,8 +255,15 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     bits
 }
 
-/// The least time in which any circuits could carry `phases`, leaf by leaf: what orders of ranks are compared by.
+/// Leaves joined leaf to leaf up to which an estimate looks at every cable: routes are found anew for each.
+const MOST_ROUTED_LEAVES: u32 = 256;
+
+/// The least time in which any circuits could carry `phases`, leaf by leaf; over cables between leaves, the time of their
+/// routes: what orders of ranks and sets of idle nodes are compared by.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> f64 {
+    if let Some(network) = fabric.dcn.direct().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES) {
+        return routes::seconds(network, faults, phases);
+    }
     let rates = leaf_rates(fabric, faults);
     let leaves = |phase: &Phase| busiest_seconds(&phase.demand, &rates);
     phases

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use lightloom_fabric::direct::{DirectNetwork, LeafCable};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{PhasePlan, RoutePlan};
-use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, Picoseconds};
 
 use crate::rfabric::demand::Demand;
 use crate::rfabric::phases::Phase;
@@ -50,6 +50,16 @@ pub(super) fn plan(
         })
     };
     phases.iter().map(routed).collect()
+}
+
+/// Seconds of all `phases` over routes of `network`; infinite where leaves are cut off.
+pub(super) fn seconds(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> f64 {
+    let graph = Graph::new(network, faults);
+    let seconds = |phase: &Phase| match phase.demand.total() {
+        Bytes::ZERO => 0.0,
+        _ => graph.route(&phase.demand).map_or(f64::INFINITY, |routed| routed.seconds),
+    };
+    phases.iter().map(seconds).sum()
 }
 
 struct Routed {
