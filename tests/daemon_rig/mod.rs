@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::ledger::Past;
 use lightloom_control::record::{Asked, TxnResult};
-use lightloom_control::state::{DeviceName, Micros};
+use lightloom_control::state::{DeviceName, Micros, Txn};
 use lightloom_control::{bypass, desired};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::Storage;
@@ -237,6 +237,12 @@ impl Rig {
     /// Waits for the transaction and demands that it is committed.
     pub(crate) async fn committed(&mut self, answer: &Answer) {
         let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
+        let past = self.over(txn).await;
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+    }
+
+    /// Waits until the transaction is over.
+    async fn over(&mut self, txn: Txn) -> Past {
         loop {
             self.shared.changes.mark_unchanged();
             let find = move |runtime: &Runtime| {
@@ -244,8 +250,7 @@ impl Rig {
                 history.iter().find(|past| past.txn == txn).cloned()
             };
             if let Some(past) = self.look(find).await {
-                assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
-                return;
+                return past;
             }
             self.shared.changes.changed().await.unwrap();
         }
@@ -267,8 +272,34 @@ impl Rig {
 
     pub(crate) async fn adopt_all(&mut self) {
         let devices: Vec<DeviceName> = self.config.drivers.keys().cloned().collect();
-        let answer = self.ask(Request::Adopt(devices), None).await;
-        assert!(matches!(answer, Answer::Adopted { .. }), "{answer:?}");
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.ask(Request::Adopt(devices.clone()), None).await {
+                Answer::Adopted { .. } => return,
+                // A busy machine lets modules answer too late: they are out of reach for a moment.
+                answer => assert!(Instant::now() < until, "{answer:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Asks until it is done. On a busy machine modules that are well answer too late now and then: such a change is
+    /// refused or aborted, and has moved nothing.
+    pub(crate) async fn commit(&mut self, request: Request, plan: Option<Plan>) {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let why = match self.ask(request.clone(), plan.clone()).await {
+                Answer::Accepted { txn } => match self.over(txn).await {
+                    past if past.result == TxnResult::Committed => return,
+                    past if past.result == TxnResult::Aborted => format!("{:?}", past.parts),
+                    past => panic!("{:?}: {:?}", past.result, past.parts),
+                },
+                Answer::Done => return,
+                answer => format!("{answer:?}"),
+            };
+            assert!(Instant::now() < until, "{why}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     pub(crate) async fn apply_plan(&mut self, plan: &Plan) {
@@ -285,8 +316,7 @@ impl Rig {
         let target = desired::paths(plan, &self.config.bundles).unwrap();
         let plan_sha256 = bypass::sha256_of(plan);
         let apply = Apply { target, plan_sha256, confirm_within, ..Apply::default() };
-        let answer = self.ask(Request::Apply(apply), Some(plan.clone())).await;
-        self.committed(&answer).await;
+        self.commit(Request::Apply(apply), Some(plan.clone())).await;
     }
 }
 

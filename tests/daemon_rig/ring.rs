@@ -48,7 +48,7 @@ async fn daemon_again(on_fault: &str, folder: &Path) -> Rig {
     let links = folder.join("links");
     let file = format!(
         "policies: {{on_fault: {on_fault}, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
-         - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\", limits: {{reply_within: 300ms}}}}\n",
+         - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
         NODES - 1,
         links.display()
     );
