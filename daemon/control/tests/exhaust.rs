@@ -240,7 +240,7 @@ fn a_rule_that_the_edge_breaks_is_found() {
 
 /// Larger worlds, for a night.
 #[test]
-#[ignore = "takes hours"]
+#[ignore = "takes minutes"]
 fn nightly_larger_worlds_with_more_faults() {
     let mut states = 0;
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
@@ -254,4 +254,10 @@ fn nightly_larger_worlds_with_more_faults() {
     states += explore(bypassed(dying(2)), 50_000_000);
     states += explore(two_clients(faults(2)), 50_000_000);
     println!("{states} states in all");
+}
+
+#[test]
+#[ignore = "takes an hour"]
+fn nightly_every_bypass_on_top_of_an_unconfirmed_change_with_three_faults() {
+    explore(bypassed(dying(3)), 50_000_000);
 }

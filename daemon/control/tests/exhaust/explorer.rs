@@ -504,19 +504,45 @@ fn key(state: &State) -> u128 {
         state;
     let rest = (late, soft, clients.iter().map(VecDeque::len).collect::<Vec<_>>(), faults);
     let flags = (state.durable.len(), state.late_came, &state.unread, &state.ended);
-    let text =
-        format!("{controller:?}{models:?}{flights:?}{down:?}{dead:?}{rest:?}{flags:?}{now:?}");
-    let mut hashes = [1_u8, 2].map(|seed| {
-        let mut hasher = std::hash::DefaultHasher::new();
-        seed.hash(&mut hasher);
-        hasher
-    });
-    // Which of two devices was asked first says nothing.
-    for piece in text.split("Ticket(") {
-        let piece = piece.trim_start_matches(|digit: char| digit.is_ascii_digit());
-        hashes.iter_mut().for_each(|hasher| piece.hash(hasher));
+    let mut hashed = Hashed::default();
+    let all =
+        format_args!("{controller:?}{models:?}{flights:?}{down:?}{dead:?}{rest:?}{flags:?}{now:?}");
+    std::fmt::Write::write_fmt(&mut hashed, all).expect("hashing cannot fail");
+    let [one, other] = hashed.hashers.map(|hasher| hasher.finish());
+    (u128::from(one) << 64) | u128::from(other)
+}
+
+/// Hashes what is written to it, and takes all tickets for one: which of two devices was asked first says nothing.
+struct Hashed {
+    hashers: [std::hash::DefaultHasher; 2],
+    /// Pieces of `Ticket(` that were just written.
+    of_ticket: u8,
+}
+
+impl Default for Hashed {
+    fn default() -> Self {
+        let hashers = [1_u8, 2].map(|seed| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            seed.hash(&mut hasher);
+            hasher
+        });
+        Self { hashers, of_ticket: 0 }
     }
-    (u128::from(hashes[0].finish()) << 64) | u128::from(hashes[1].finish())
+}
+
+impl std::fmt::Write for Hashed {
+    fn write_str(&mut self, piece: &str) -> std::fmt::Result {
+        let number = self.of_ticket == 2 && piece.bytes().all(|byte| byte.is_ascii_digit());
+        self.of_ticket = match piece {
+            "Ticket" => 1,
+            "(" if self.of_ticket == 1 => 2,
+            _ => 0,
+        };
+        if !number {
+            self.hashers.iter_mut().for_each(|hasher| hasher.write(piece.as_bytes()));
+        }
+        Ok(())
+    }
 }
 
 /// Where a device stands, for a message.
