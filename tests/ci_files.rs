@@ -170,7 +170,7 @@ fn the_github_action_runs_its_steps_and_reports_success_and_failure() {
     let build = format!("install --locked --quiet --path {}\n", root().display());
     assert_eq!(read(folder.path(), "cargo-calls"), build);
     let page = read(folder.path(), "page.md");
-    assert!(page.contains("❌ failed: small") && page.contains("Worst seed"), "{page}");
+    assert!(page.contains("❌ failed: small") && page.contains("Most that failed: seed"), "{page}");
     assert!(read(folder.path(), "lightloom-junit.xml").contains("<failure"));
     let result: Value =
         serde_json::from_str(&read(folder.path(), "lightloom-result.json")).unwrap();

@@ -327,11 +327,13 @@ impl Sweep {
     }
 }
 
-/// The less, the worse: failed expectations first, then the smallest margin left.
-fn rank(run: &SeedRun) -> (Reverse<usize>, InOrder) {
+/// The less, the worse: failed expectations first, then the smallest margin left, then the next smallest: an equation
+/// that holds has a margin of nothing under every seed.
+fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<InOrder>) {
     let failed = run.expectations.iter().filter(|result| !result.passed).count();
-    let least = run.expectations.iter().map(margin_of).fold(f64::INFINITY, f64::min);
-    (Reverse(failed), InOrder(least))
+    let mut margins: Vec<InOrder> = run.expectations.iter().map(margin_of).map(InOrder).collect();
+    margins.sort_unstable();
+    (Reverse(failed), margins)
 }
 
 /// The margin of an expectation; those without one are at the end of their kind.
@@ -419,6 +421,22 @@ mod tests {
         let half = Sweep::merge(parts[..2].to_vec()).unwrap();
         assert_eq!(half.seeds_missing, [2, 5, 8].map(Seed));
         assert!(!half.passed(), "a sweep with holes is not passed");
+    }
+
+    /// The first seed stood there, for what is equal has no margin under any.
+    #[test]
+    fn an_equation_that_holds_does_not_hide_the_seed_that_comes_nearest_to_failing() {
+        let runs: Vec<SeedRun> = [0.5, 0.2, 0.4]
+            .into_iter()
+            .zip(0..)
+            .map(|(margin, seed)| {
+                let mut run = run(seed, margin);
+                let equal = ExpectationResult { margin: Some(0.0), ..run.expectations[0].clone() };
+                run.expectations.insert(0, equal);
+                run
+            })
+            .collect();
+        assert_eq!(Sweep::worst(&runs).map(|run| run.seed), Some(Seed(1)));
     }
 
     #[test]

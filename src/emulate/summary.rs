@@ -71,8 +71,11 @@ fn many_runs(text: &mut String, subject: &Subject, runs: &[SeedRun]) {
     text.push('\n');
     losses(text, runs);
     if let Some(worst) = Sweep::worst(runs) {
-        let _ =
-            writeln!(text, "Worst seed: {}, `{}`\n", worst.seed.0, replay_command(subject, worst));
+        let what = match worst.passed {
+            true => "Nearest to failing: seed",
+            false => "Most that failed: seed",
+        };
+        let _ = writeln!(text, "{what} {}, `{}`\n", worst.seed.0, replay_command(subject, worst));
     }
 }
 
