@@ -62,9 +62,11 @@ pub struct Sending {
 pub struct MessageTime {
     /// From the moment it may go until all of it has arrived.
     pub arrives: Picoseconds,
-    /// How long it occupies the slowest link of its path: the next message of the same sending arrives so
-    /// much later at the earliest.
+    /// How long it occupies the slowest link of its path: the next message of the same sending that goes the same way
+    /// arrives so much later at the earliest.
     pub occupies: Picoseconds,
+    /// How many ways messages of one sending take side by side, at least 1.
+    pub ways: u32,
 }
 
 /// A collective laid out.
@@ -165,15 +167,15 @@ impl Around {
             around * rounds as u64 + places.map(|place| edges[place].arrives).sum()
         };
         let chains = (0..edges.len()).map(from);
-        let later = self.messages as u64 - 1;
-        let single = edges.iter().map(|edge| edge.arrives + edge.occupies * later);
+        let later = |edge: &MessageTime| (self.messages as u64 - 1) / u64::from(edge.ways.max(1));
+        let single = edges.iter().map(|edge| edge.arrives + edge.occupies * later(edge));
         chains.chain(single).max().unwrap_or_default()
     }
 }
 
 /// When the last message would arrive if messages met nobody but those of their own sending:
 /// message `k` arrives at the later of (what it waits for) + its time over the path, and (message
-/// `k-1` of the sending) + its time on the slowest link.
+/// `k-1` of the sending, with several ways one as many places before) + its time on the slowest link.
 fn longest_chain(sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {
     let mut arrivals: Vec<Vec<Picoseconds>> = vec![Vec::new(); sendings.len()];
     let rounds = sendings.iter().map(|sending| sending.messages).max().unwrap_or(0);
@@ -184,10 +186,11 @@ fn longest_chain(sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {
                 let needed = (i64::from(k) - i64::from(awaits.ahead)).min(awaited.len() as i64 - 1);
                 usize::try_from(needed).map_or(Picoseconds::ZERO, |needed| awaited[needed])
             });
-            let MessageTime { arrives, occupies } = times[place];
+            let MessageTime { arrives, occupies, ways } = times[place];
             let after_others = ready.max().unwrap_or_default() + arrives;
-            let last = arrivals[place].last();
-            let after_own = last.map_or(Picoseconds::ZERO, |at| *at + occupies);
+            let before = (k as usize).checked_sub(ways.max(1) as usize);
+            let after_own =
+                before.map_or(Picoseconds::ZERO, |before| arrivals[place][before] + occupies);
             arrivals[place].push(after_others.max(after_own));
         }
     }

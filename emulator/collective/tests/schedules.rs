@@ -62,10 +62,9 @@ fn message_by_message(schedule: &Schedule, time: MessageTime) -> u64 {
                     usize::try_from(needed).ok().map(|needed| others[needed])
                 });
                 let after_others = awaited.max().unwrap_or(0) + time.arrives.get();
-                let after_own = match message {
-                    0 => 0,
-                    _ => arrived[place][message - 1] + time.occupies.get(),
-                };
+                let before = message.checked_sub(time.ways as usize);
+                let after_own =
+                    before.map_or(0, |before| arrived[place][before] + time.occupies.get());
                 let at = after_others.max(after_own);
                 moved |= arrived[place][message] != at;
                 arrived[place][message] = at;
@@ -79,8 +78,11 @@ fn message_by_message(schedule: &Schedule, time: MessageTime) -> u64 {
 
 #[test]
 fn closed_forms_are_what_happens_message_by_message_where_all_messages_take_the_same() {
-    for (arrives, occupies) in [(1_000, 1_000), (1_000, 300), (1_000, 1)] {
-        let time = MessageTime { arrives: Picoseconds(arrives), occupies: Picoseconds(occupies) };
+    for (arrives, occupies, ways) in
+        [(1_000, 1_000, 1), (1_000, 300, 1), (1_000, 1, 1), (1_000, 600, 2), (1_000, 900, 3)]
+    {
+        let (arrives, occupies) = (Picoseconds(arrives), Picoseconds(occupies));
+        let time = MessageTime { arrives, occupies, ways };
         for (name, schedule) in every_kind() {
             let ideal = schedule.ideal(&vec![time; schedule.sendings.len()]).get();
             assert_eq!(ideal, message_by_message(&schedule, time), "{name}, {time:?}");

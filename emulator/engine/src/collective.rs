@@ -12,8 +12,8 @@ use lightloom_collective::{Await, CollectiveError, Kind, Level, MessageTime, Sch
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use crate::engine::{
-    BatchId, EngineError, FlowId, FlowSpec, Gate, Route, VertexId, message_time, share_of,
-    wire_time,
+    BatchId, EngineError, FlowId, FlowSpec, Gate, LinkId, Route, VertexId, message_time, share_of,
+    soonest, wire_time,
 };
 use crate::steady::Stage;
 
@@ -186,16 +186,28 @@ fn gate(flows: &[FlowId], awaits: &Await) -> Gate {
 fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<MessageTime> {
     let (network, settings) = (stage.network(), stage.settings());
     let time = |(flow, sending): (&FlowId, &Sending)| {
-        let path = stage.path(*flow);
         let (ways, transport) = (stage.ways(*flow), &settings.transport);
-        let share = share_of(network, transport, &ways, sending.message);
-        let wires = ways.iter().map(|way| wire_time(network, transport, way, sending.message));
-        let shortest = wires.min();
+        // Packets of several paths have the link in common with which they begin, and no other.
+        let one_path = stage.takes_one_path(*flow);
+        let in_common = |way: &&[LinkId]| if one_path { way.len() } else { 1 };
+        let wires = ways
+            .iter()
+            .map(|way| wire_time(network, transport, &way[..in_common(way)], sending.message));
         MessageTime {
-            arrives: message_time(network, settings, path, share),
-            // Messages one after the other may go by different interfaces.
-            occupies: Picoseconds(shortest.map_or(0, Picoseconds::get) / ways.len() as u64),
+            arrives: alone(stage, *flow, sending.message),
+            occupies: wires.min().unwrap_or_default(),
+            ways: ways.len() as u32,
         }
     };
     flows.iter().zip(sendings).map(time).collect()
+}
+
+/// How long a message of a flow takes at least while nobody else sends: exactly that where it has one path.
+fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {
+    let (network, settings) = (stage.network(), stage.settings());
+    if stage.takes_one_path(flow) {
+        return message_time(network, settings, stage.path(flow), message);
+    }
+    let share = share_of(network, &settings.transport, &stage.ways(flow), message);
+    soonest(network, settings, &stage.paths(flow), share)
 }

@@ -47,7 +47,7 @@ mod switching;
 pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 pub use groups::{Crossing, Groups};
-pub use ideal::{message_time, share_of, wire_time};
+pub use ideal::{message_time, share_of, soonest, wire_time};
 pub use marking::Marking;
 pub use network::{
     Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,

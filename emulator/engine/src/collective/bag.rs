@@ -5,9 +5,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use super::{Collective, Kind, StartError};
-use crate::engine::{
-    BatchId, Engine, FlowId, FlowSpec, Gate, LinkId, Probe, message_time, share_of, wire_time,
-};
+use crate::engine::{BatchId, Engine, FlowId, FlowSpec, Gate, LinkId, Probe, wire_time};
 use crate::steady::Stage;
 
 /// What a flow of a bag waits for, by their places in it.
@@ -74,11 +72,9 @@ fn add_bag<S: Stage>(
         let (message, begins) = (spec.message, spec.start.max(now));
         let flow: FlowId = engine.add_flow(spec.in_batch(batch))?;
         let path = engine.path(flow);
-        let is_single = engine.path_count(flow) == 1;
         let (network, settings) = (engine.network(), engine.settings());
-        let share = share_of(network, &settings.transport, &engine.ways(flow), message);
-        alone.push((begins.since(start), message_time(network, settings, path, share)));
-        if is_single {
+        alone.push((begins.since(start), super::alone(engine, flow, message)));
+        if engine.takes_one_path(flow) {
             let ends = [path[0], path[path.len() - 1]];
             for end in ends.into_iter().take(path.len()) {
                 let (sum, first) = busy.entry(end).or_insert((Picoseconds::ZERO, begins));

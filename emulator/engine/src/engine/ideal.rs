@@ -50,6 +50,30 @@ pub fn message_time(
     Picoseconds(last) + settings.host_delay
 }
 
+/// No message by several paths takes less than this: as [`message_time`], but packets meet on the first link alone, and
+/// a short last one may pass the others on another path. Of those paths, the quickest.
+///
+/// # Panics
+/// If there is no path, or an empty one.
+#[must_use]
+pub fn soonest(
+    network: &Network,
+    settings: &Settings,
+    paths: &[&[LinkId]],
+    message: Bytes,
+) -> Picoseconds {
+    let transport = &settings.transport;
+    let before = transport.packets_for(message) - 1;
+    let short = Bytes(message.0 - before * transport.payload.0);
+    let by = |path: &&[LinkId]| {
+        let alone = |size| message_time(network, settings, path, size);
+        let first = network.link(path[0]).spec.rate.time_for(transport.packet());
+        let last_full = before.checked_sub(1).map(|k| first * k + alone(transport.payload));
+        (first * before + alone(short)).max(last_full.unwrap_or_default())
+    };
+    paths.iter().map(by).min().expect("a flow has a path")
+}
+
 /// What the fastest of some interfaces carries at least of a message that is sent by all of them: `ways` are paths
 /// by each of them. Somebody carries no less than its share of the packets.
 #[must_use]

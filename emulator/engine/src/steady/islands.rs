@@ -368,8 +368,14 @@ impl<P: LocalProbe> Stage for Islands<P> {
             Mode::Whole(engine) => engine.ways(flow),
         }
     }
-    fn path_count(&self, flow: FlowId) -> usize {
-        self.engine().map_or(1, |engine| engine.paths(flow).len())
+    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]> {
+        match &self.mode {
+            Mode::Apart(apart) => vec![apart.flows[flow.index()].path()],
+            Mode::Whole(engine) => Stage::paths(&**engine, flow),
+        }
+    }
+    fn takes_one_path(&self, flow: FlowId) -> bool {
+        self.engine().is_none_or(|engine| engine.takes_one_path(flow))
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
         match &self.mode {

@@ -58,8 +58,10 @@ pub trait Stage {
     fn path(&self, flow: FlowId) -> &[LinkId];
     /// See [`Engine::ways`].
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    /// How many paths a flow's data takes in turn.
-    fn path_count(&self, flow: FlowId) -> usize;
+    /// See [`Engine::paths`].
+    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]>;
+    /// Whether all of a flow's data takes the same links.
+    fn takes_one_path(&self, flow: FlowId) -> bool;
     /// See [`Engine::record`].
     fn record(&self, flow: FlowId) -> FlowRecord;
     /// How many flows were added.
@@ -135,8 +137,11 @@ impl<P: Probe> Stage for Engine<P> {
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
         Self::ways(self, flow)
     }
-    fn path_count(&self, flow: FlowId) -> usize {
-        Self::paths(self, flow).len()
+    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]> {
+        Self::paths(self, flow).iter().map(Vec::as_slice).collect()
+    }
+    fn takes_one_path(&self, flow: FlowId) -> bool {
+        Self::paths(self, flow).len() == 1 && self.choices(flow).is_empty()
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
         Self::record(self, flow)
