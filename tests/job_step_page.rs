@@ -40,6 +40,7 @@ fn require_printed(page: &[Vec<&str>], scenario: &str) {
 fn the_small_job_prints_what_the_page_shows() {
     let page = page("docs/job-step.md");
     let small = page.split_once("## A small job").unwrap().1;
+    let small = small.split_once("## The same deaths").unwrap().0;
     require_printed(&steps(small), "topologies/scenarios/job-step.yaml");
     // By how much later than without each fault the job ended.
     let printed = emulate("topologies/scenarios/job-circuits.yaml");
@@ -56,6 +57,23 @@ fn the_large_job_prints_what_the_page_and_the_readme_show() {
     let page = page("docs/job-step.md");
     let large = page.split_once("## A small job").unwrap().0;
     require_printed(&steps(large), "topologies/large/job-2048-step.yaml");
+}
+
+#[test]
+fn the_designs_lose_what_the_page_shows() {
+    let page = page("docs/job-step.md");
+    let designs = page.split_once("## The same deaths").unwrap().1;
+    let blocks: Vec<&str> = designs.split("isolation-").skip(1).collect();
+    let mut shown = 0;
+    for block in blocks {
+        let (name, rest) = block.split_once(".yaml").unwrap();
+        let lines = steps(rest);
+        if !lines.is_empty() {
+            require_printed(&lines, &format!("topologies/scenarios/isolation-{name}.yaml"));
+            shown += lines.len();
+        }
+    }
+    assert_eq!(shown, 8, "two steps each of four scenarios");
 }
 
 #[test]

@@ -452,10 +452,8 @@ fn trains<'a>(
         return Ok((Vec::new(), Vec::new()));
     };
     let rings = start.substrate.rings.as_ref().ok_or(TrainError::NoGpus)?;
-    let members = match &start.layout {
-        Some(layout) => replanner(scenario, start, (rings, layout)).members(),
-        None => start.members_without_rings(),
-    };
+    let layout = start.layout.as_ref().ok_or(TrainError::NoGpus)?;
+    let members = replanner(scenario, start, (rings, layout)).members();
     let mut orders = Vec::new();
     for train in &scenario.train {
         let step = TrainStep::of(train, fabric, plan)?;

@@ -204,14 +204,9 @@ fn sum(step: &JobStep) -> u64 {
 fn what_a_job_lacks_is_said() {
     let bare = TWO_JOBS.replace("step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}", "");
     let bare = bare.replace("tp: 8, }", "tp: 8}");
-    let islands = TWO_JOBS.replace(
-        "khop: {nodes: 16, gpus_per_node: 4, k: 2}",
-        "switch: {nodes: 16, gpus_per_node: 4, gpus: 16}",
-    );
     let cases = [
         (TWO_JOBS, "train: [{job: third}]", "the fabric has no job `third`"),
         (&bare, "train: [{job: other}]", "says neither model nor mapping"),
-        (&islands, "train: [{job: first}]", "islands of this fabric are not emulated"),
         (TWO_JOBS, "train: [{job: first, sequence: 1000}]", "do not fill a micro-batch"),
         (TWO_JOBS, "train: [{job: first, accelerator: h1000}]", "h1000"),
         (TWO_JOBS, "train: [{job: first}, {job: first}]", "trains twice"),

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use lightloom_collective::{Await, CollectiveError, Kind, Level, MessageTime, Schedule, Sending};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
+use rustc_hash::FxHashMap;
 
 use crate::engine::{
     BatchId, EngineError, FlowId, FlowSpec, Gate, LinkId, Route, VertexId, message_time, share_of,
@@ -151,15 +152,10 @@ impl Placement {
                 stage.add_gate(flows[place], gate(&flows, awaits))?;
             }
         }
-        Ok(Collective {
-            kind: schedule.kind,
-            ranks: schedule.ranks,
-            size: schedule.size,
-            start: self.start,
-            ideal: schedule.ideal(&times(stage, &flows, &schedule.sendings)),
-            batch,
-            flows,
-        })
+        let in_order = schedule.ideal(&times(stage, &flows, &schedule.sendings));
+        let ideal = in_order.max(busiest_end(stage, &flows, &schedule.sendings));
+        let Schedule { kind, ranks, size, .. } = *schedule;
+        Ok(Collective { kind, ranks, size, start: self.start, ideal, batch, flows })
     }
 
     fn flow(&self, sending: &Sending, gates: Vec<Gate>, batch: BatchId) -> FlowSpec {
@@ -180,6 +176,25 @@ impl Placement {
 
 fn gate(flows: &[FlowId], awaits: &Await) -> Gate {
     Gate { flow: flows[awaits.sending], ahead: awaits.ahead }
+}
+
+/// How long the link next to a host is busy that has the most to carry, of flows with one path. Both ways round a ring leave
+/// a host by one link where a switch joins all of them.
+fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Picoseconds {
+    let (network, transport) = (stage.network(), &stage.settings().transport);
+    let mut busy: FxHashMap<LinkId, Picoseconds> = FxHashMap::default();
+    for (flow, sending) in
+        flows.iter().zip(sendings).filter(|(flow, _)| stage.takes_one_path(**flow))
+    {
+        let path = stage.path(*flow);
+        let mut ends: Vec<LinkId> = path.first().into_iter().chain(path.last()).copied().collect();
+        ends.dedup();
+        for end in ends {
+            let once = wire_time(network, transport, &[end], sending.message);
+            *busy.entry(end).or_default() += once * u64::from(sending.messages);
+        }
+    }
+    busy.into_values().max().unwrap_or_default()
 }
 
 /// How long one message of each flow takes on its path while that is idle.

@@ -43,6 +43,8 @@ pub enum WaitsFor {
     },
     /// Light on the ring of a group.
     Light,
+    /// Nodes that a group can be made of again.
+    Nodes,
     /// A way between its hosts.
     Way,
     /// A message of a flow that was given up.
@@ -101,6 +103,9 @@ impl fmt::Display for WaitsFor {
                 write!(f, "waits for {link}, which is dark; no plan has replaced it")
             }
             Self::Light => f.write_str("waits for light on its ring"),
+            Self::Nodes => f.write_str(
+                "waits for working nodes: a group has too few, and none is idle where it could be",
+            ),
             Self::Way => f.write_str("finds no way between its hosts"),
             Self::GivenUp { flow } => {
                 write!(f, "waits for a message of {flow}, which was given up")

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where a run begins: what is broken, what will break, the plan for it, and what it runs on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lightloom_engine::{NetworkError, VertexId};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::{FaultError, FaultSet, Part as PlannedPart};
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::NodesError;
 use lightloom_planner::check::{Verdict, Violation, check};
@@ -78,7 +78,7 @@ pub enum StartError {
     },
     /// A fabric whose GPUs have nothing that is emulated.
     #[error(
-        "this fabric is no k-hop ring, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
+        "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
          switches or circuits"
     )]
     NoRings,
@@ -109,31 +109,6 @@ impl Start {
 }
 
 impl Start {
-    /// By group of the plan's jobs: who is in it, on a fabric whose groups are no rings.
-    pub(crate) fn members_without_rings(&self) -> Vec<Members> {
-        let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
-            return Vec::new();
-        };
-        let mut groups = BTreeMap::<_, (u32, Vec<_>)>::new();
-        for rank in &plan.ranks {
-            let Some(job) = rank.job else { continue };
-            let group = groups.entry(rank.group).or_insert((job, Vec::new()));
-            group.1.push((rank.tp, gpus.vertex(rank.gpu)));
-        }
-        let members = |(job, mut ranks): (u32, Vec<(u32, VertexId)>)| {
-            ranks.sort_unstable_by_key(|(tp, _)| *tp);
-            Members {
-                job,
-                gpus: ranks.len() as u32,
-                ring: Vec::new(),
-                light: Vec::new(),
-                is_closed: false,
-                ranks: ranks.into_iter().map(|(_, vertex)| vertex).collect(),
-            }
-        };
-        groups.into_values().map(members).collect()
-    }
-
     /// By TP group of a job, in the order of its step's lanes: who is in it, of `groups`.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
         let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
@@ -221,7 +196,13 @@ fn layout_of(
     document: &Plan,
 ) -> Result<Option<Layout>, StartError> {
     if fabric.hbd.ring().is_none() {
-        return if scenario.collectives.is_empty() { Ok(None) } else { Err(StartError::NoRings) };
+        let (exchanges, trains) = (!scenario.collectives.is_empty(), !scenario.train.is_empty());
+        if exchanges && fabric.hbd.grouping() == Grouping::Anywhere {
+            return Err(StartError::NoRings);
+        }
+        if !exchanges && !trains {
+            return Ok(None);
+        }
     }
     let (layout, _) = from_document(fabric, document)?;
     let runs = layout.groups.iter().any(|group| group.job.is_some());

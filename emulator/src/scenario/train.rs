@@ -5,6 +5,7 @@
 use lightloom_engine::transport::Transport;
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::model::{read_model, shipped_model};
 use lightloom_fabric::plan::{Plan, Rank};
 use lightloom_training::calibrated::compose;
@@ -89,15 +90,6 @@ pub enum TrainError {
         /// The job.
         job: String,
     },
-    /// TP without rings.
-    #[error(
-        "the islands of this fabric are not emulated, and job `{job}` exchanges over them: take `hbd: {{khop: …}}`, or \
-         `hbd: {{none: …}}` with tp 1"
-    )]
-    Islands {
-        /// The job.
-        job: String,
-    },
     /// A network whose packets cannot be followed from GPU to GPU.
     #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
     NoGpus,
@@ -149,9 +141,6 @@ impl TrainStep {
         let Some(StepFile::Training(raw)) = &job.step else {
             return Err(TrainError::NoMapping { job: job.name.clone() });
         };
-        if fabric.hbd.ring().is_none() && job.tp > 1 {
-            return Err(TrainError::Islands { job: job.name.clone() });
-        }
         let mapping = mapping_of(train, job, raw, |of| count(plan, index, of))?;
         let (chip, framework) = train
             .accelerator
@@ -174,7 +163,7 @@ impl TrainStep {
             job: index,
             model: model_of(fabric, job, raw)?,
             peak_flops: compute.peak_flops,
-            network: Network::of_fabric(fabric),
+            network: network_of(fabric, job.tp),
             mapping,
             batch,
             compute,
@@ -230,11 +219,21 @@ impl TrainStep {
         let lag = |seconds: f64, there: Picoseconds| {
             Picoseconds(((seconds * 1e12) as u64).saturating_sub(there.0))
         };
+        // From GPU to GPU there is one cable, or two with the switch of an island between them.
+        let cables = if fabric.hbd.ring().is_some() { 1 } else { 2 };
+        let scale_out_lag = lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2);
+        let has_domain = fabric.hbd.grouping() != Grouping::Anywhere;
+        let inside = fabric.hbd_links.inside_latency * cables;
         Pace {
+            has_domain,
             domain: (share / links.domain).max(1.0),
             scale_out: (share / links.scale_out).max(1.0),
-            domain_lag: lag(links.domain_step_seconds, fabric.hbd_links.inside_latency),
-            scale_out_lag: lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2),
+            domain_lag: if has_domain {
+                lag(links.domain_step_seconds, inside)
+            } else {
+                scale_out_lag
+            },
+            scale_out_lag,
         }
     }
 }
@@ -243,6 +242,8 @@ impl TrainStep {
 /// exchange costs time besides what the cable delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
+    /// Without a domain, TP goes over the network, too.
+    has_domain: bool,
     domain: f64,
     scale_out: f64,
     /// For each step of an exchange inside the domain.
@@ -254,6 +255,9 @@ pub struct Pace {
 impl Pace {
     /// Bytes that an exchange inside the domain counts as.
     pub(crate) fn inside(&self, bytes: Bytes) -> Bytes {
+        if !self.has_domain {
+            return self.across(bytes);
+        }
         Bytes((bytes.0 as f64 * self.domain) as u64)
     }
 
@@ -294,6 +298,15 @@ fn mapping_of(
         recompute: Recompute::None,
         schedule: Schedule::OneForwardOneBackward,
     })
+}
+
+/// The network as the closed form takes it. In an island, as on a ring, nothing but TP stays inside.
+fn network_of(fabric: &Fabric, tp: u32) -> Network {
+    let network = Network::of_fabric(fabric);
+    match fabric.hbd.grouping() {
+        Grouping::Island { .. } => Network { domain_gpus: tp, ..network },
+        Grouping::Line | Grouping::Anywhere => network,
+    }
 }
 
 fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model, TrainError> {

@@ -261,11 +261,14 @@ impl Substrate {
     /// A host or a switch.
     fn vertex_part(&self, name: &str, vertex: VertexId) -> Part {
         let host = self.place_of(vertex);
-        let planned = self.rings.as_ref().and_then(|rings| rings.gpu(vertex));
+        let nodes = self.rings.iter().flat_map(|rings| match rings.gpu(vertex) {
+            Some(gpu) => vec![gpu.node],
+            None => rings.nodes_of_island(vertex),
+        });
         Part {
             is_commanded: host.is_some() && self.exchange.is_some(),
             hosts: host.into_iter().collect(),
-            planned: planned.map(|gpu| PlannedPart::Node(gpu.node)).into_iter().collect(),
+            planned: nodes.map(PlannedPart::Node).collect(),
             ..self.of_links(name, self.around(vertex))
         }
     }
@@ -314,9 +317,15 @@ impl Substrate {
         let (one, other) = self.vertex(from).zip(self.vertex(to)).ok_or_else(unknown)?;
         let leads = |link: &&LinkId| self.network.link(**link).to == other;
         let cable = self.network.outgoing(one).iter().find(leads);
-        cable
-            .map(|link| self.of_links(text, both_ways(*link)))
-            .ok_or_else(|| self.no_cable((one, from), to))
+        let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
+        // A GPU off the switch of its island takes its node out of the plan.
+        let is_of_island = |at: &&VertexId| {
+            self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
+        };
+        let island = [&one, &other].into_iter().find(is_of_island);
+        let gpus = [one, other].into_iter().filter_map(|at| self.rings.as_ref()?.gpu(at));
+        let nodes = gpus.filter(|_| island.is_some()).map(|gpu| PlannedPart::Node(gpu.node));
+        Ok(Part { planned: nodes.collect(), ..self.of_links(text, both_ways(*cable)) })
     }
 
     fn no_cable(&self, (one, from): (VertexId, &str), to: &str) -> PartError {
@@ -465,6 +474,9 @@ impl Substrate {
         let last = self.network.links().iter().map(|link| link.spec.plane.0).max().unwrap_or(0);
         if self.rings.is_none() && last > 0 {
             there += &format!(", or a plane `plane0` to `plane{last}`");
+        }
+        if self.rings.as_ref().is_some_and(|rings| !rings.islands.is_empty()) {
+            there += "; the switch of an island `hbd0`, a GPU's cable to it `n17/g2-hbd0`";
         }
         if self.circuits.is_some() {
             there += "; an optical switch `ocs3`, `any optical switch`, a port of it `ocs3/p7`, a board `ocs3/p0..p15`, the GPUs of a leaf \

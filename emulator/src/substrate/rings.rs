@@ -11,7 +11,9 @@ use lightloom_engine::{LinkId, LinkSpec, NetworkBuilder, NetworkError, Role, Rou
 use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::{Fibre, Path, Port};
+use lightloom_units::BitsPerSecond;
 use lightloom_units::id::{BundleId, GpuId, NodeId, TorId};
 
 use super::circuits::OpticalCircuits;
@@ -39,6 +41,8 @@ pub struct RingCables {
     carriers: Vec<Carrier>,
     /// By ToR: its switch.
     pub(super) tors: Vec<VertexId>,
+    /// By island: the switch that joins its GPUs.
+    pub(super) islands: Vec<VertexId>,
     /// By GPU: node × R + GPU.
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
@@ -60,7 +64,7 @@ impl Substrate {
         circuits: &[CrossConnect],
     ) -> Result<Self, NetworkError> {
         let mut builder = NetworkBuilder::new();
-        let has_gpus = fabric.hbd.ring().is_some()
+        let has_gpus = fabric.hbd.grouping() != Grouping::Anywhere
             || fabric.dcn.packet_tree().is_some()
             || fabric.dcn.direct().is_some();
         let mut rings = has_gpus.then(|| RingCables::new(fabric, &mut builder));
@@ -69,6 +73,7 @@ impl Substrate {
                 rings.cable_nodes(&mut builder);
                 rings.cable_fibres(&mut builder);
             }
+            rings.cable_islands(&mut builder);
             rings.cable_packet_tree(switches, &mut builder);
             rings.cable_leaves(switches, &mut builder);
         }
@@ -133,6 +138,7 @@ impl RingCables {
             fabric: fabric.clone(),
             carriers: Vec::new(),
             tors: Vec::new(),
+            islands: Vec::new(),
             gpus,
             gpus_per_node: fabric.hbd.gpus_per_node(),
             ring_edges: Vec::new(),
@@ -177,6 +183,32 @@ impl RingCables {
             });
             self.fibres.push((fibre, cables));
         }
+    }
+
+    /// A switch over the GPUs of every island, which each GPU reaches with the rate of its two edges. Nothing is lost in it.
+    fn cable_islands(&mut self, builder: &mut NetworkBuilder) {
+        let fabric = self.fabric.clone();
+        let Grouping::Island { nodes } = fabric.hbd.grouping() else { return };
+        let links = &fabric.hbd_links;
+        let rate = BitsPerSecond(2 * links.edge_rate.0);
+        let edge = LinkSpec::new(rate, links.inside_latency).in_plane(HBD);
+        let gpus = nodes as usize * usize::from(self.gpus_per_node);
+        for island in self.gpus.chunks(gpus.max(1)) {
+            let switch = builder.add(Role::Switch);
+            self.islands.push(switch);
+            for gpu in island {
+                self.carriers.push(Carrier::Always);
+                builder.connect(*gpu, switch, edge);
+            }
+        }
+    }
+
+    /// The nodes of an island, by the switch that joins their GPUs; none of any other vertex.
+    pub(super) fn nodes_of_island(&self, switch: VertexId) -> Vec<NodeId> {
+        let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return Vec::new() };
+        let Ok(island) = self.islands.binary_search(&switch) else { return Vec::new() };
+        let first = island as u32 * nodes;
+        (first..(first + nodes).min(self.fabric.hbd.nodes())).map(NodeId).collect()
     }
 
     /// The GPU on the lower (0) or upper (1) half of a port's bundle.
@@ -304,7 +336,9 @@ impl RingCables {
     fn name(&self, vertex: VertexId) -> Option<String> {
         let tor = || self.tors.binary_search(&vertex).ok();
         let gpu = self.gpu(vertex).map(|gpu| gpu.to_string());
+        let island = || self.islands.binary_search(&vertex).ok();
         gpu.or_else(|| Some(TorId::from_index(tor()?).to_string()))
+            .or_else(|| Some(format!("hbd{}", island()?)))
     }
 
     /// What decides whether a link carries light.
@@ -318,6 +352,7 @@ impl RingCables {
             let link = LinkId::from_index(index);
             let ends = network.link(link);
             match (network.role(ends.from), network.role(ends.to)) {
+                _ if ends.spec.plane == HBD && !self.islands.is_empty() => 0,
                 (Role::Switch, Role::Switch) => 4,
                 (Role::Switch, _) => 3,
                 (_, Role::Switch) => 2,

@@ -378,7 +378,9 @@ impl<'a> Walk<'a> {
         let message = format!("exactly one key belongs here, not {}", entries.len());
         let span = entries.get(1).map_or(place, |(key, _)| key.span());
         let problem = Problem::new(codes::ONE_CHOICE, span, message);
-        self.refuse(problem.with_help(format!("write {names}")))
+        let first = keys.first().map_or("", |key| key.name.as_str());
+        let help = format!("write {names}, and what belongs to it under it, as `{first}: …`");
+        self.refuse(problem.with_help(help))
     }
 
     /// Follows the alternative that this kind of value can be, or else says what all would be.

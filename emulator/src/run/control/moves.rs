@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part as PlannedPart;
 use lightloom_planner::khop::{Change, GroupChange, RingGroup};
-use lightloom_units::SimTime;
 use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, GroupMove, Notice};
 use super::replan::{Placed, Replanner};
@@ -134,7 +134,11 @@ impl Replanner<'_> {
             nodes.contains(&bundle.node) || passing.is_some_and(|node| node == bundle.node)
         };
         let lit = lit_at.keys().filter(mine).map(|bundle| lit_at[bundle]).max();
-        lit.unwrap_or(context.now() + self.fabric.transceiver.software_delay)
+        let software = match self.fabric.hbd.ring() {
+            Some(_) => self.fabric.transceiver.software_delay,
+            None => Picoseconds::ZERO,
+        };
+        lit.unwrap_or(context.now() + software)
     }
 
     /// Attributes the move of a group to the faults that hit it and to a bundle in it that did not obey, or

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use lightloom_engine::LinkId;
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::{FaultSet, Part as PlannedPart};
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Path;
 use lightloom_planner::check::check;
 use lightloom_planner::khop::{Change, Layout, RingGroup, Survey, replan, to_document};
@@ -141,6 +142,9 @@ impl<'a> Replanner<'a> {
         let hbd = &self.fabric.hbd;
         let gpus = self.fabric.hbd.gpus_per_node();
         let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
+        // Where there is no domain, the network carries what a group exchanges: no light of its own.
+        let has_domain = hbd.grouping() != Grouping::Anywhere;
+        let ring = |gpus: Vec<GpuId>| if has_domain { vertices(gpus) } else { Vec::new() };
         let ranks = ring_group
             .ranks
             .iter()
@@ -148,10 +152,10 @@ impl<'a> Replanner<'a> {
         Members {
             job: self.groups[group].job,
             gpus: self.groups[group].gpus,
-            ring: vertices(self.layout.ring(hbd, &ring_group)),
-            light: vertices(self.layout.way_of_light(hbd, &ring_group)),
-            // A group inside a node is a line: its ends are joined over its own links.
-            is_closed: ring_group.segment.is_none(),
+            ring: ring(self.layout.ring(hbd, &ring_group)),
+            light: ring(self.layout.way_of_light(hbd, &ring_group)),
+            // A group inside a node of a line is one, too: its ends are joined over its own links.
+            is_closed: hbd.ring().is_none() || ring_group.segment.is_none(),
             ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),
         }
     }

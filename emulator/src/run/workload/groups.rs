@@ -489,11 +489,14 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
     context.is_calm() || ring_links(context, members).is_some()
 }
 
-/// The links of a group's ring, one direction. `None` while one of them is dark.
+/// The links of a group's ring, one direction: one a hop, or two by way of the switch of an island. `None` while one of
+/// them is dark.
 pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let light = &members.light;
     let hops = if members.is_closed { light.len() } else { light.len() - 1 };
-    (0..hops).map(|at| lit_link(context, light[at], light[(at + 1) % light.len()])).collect()
+    let hop = |at: usize| lit_links(context, light[at], light[(at + 1) % light.len()]);
+    let hops: Option<Vec<Vec<LinkId>>> = (0..hops).map(hop).collect();
+    hops.map(|hops| hops.concat())
 }
 
 /// The ways between GPUs of a ring whose light goes by others in between, both directions. `None` while one is dark.
@@ -522,11 +525,19 @@ pub(super) fn ways_past(
     Some(ways)
 }
 
-fn lit_link(context: &Context<'_>, from: VertexId, to: VertexId) -> Option<LinkId> {
-    let network = &context.substrate.network;
-    let mut links = network.outgoing(from).iter().copied();
-    links.find(|link| {
-        let ends = network.link(*link);
-        ends.to == to && ends.spec.plane == HBD && context.carries(*link)
-    })
+fn lit_links(context: &Context<'_>, from: VertexId, to: VertexId) -> Option<Vec<LinkId>> {
+    let lit = |from: VertexId, is_end: &dyn Fn(VertexId) -> bool| {
+        let network = &context.substrate.network;
+        let mut links = network.outgoing(from).iter().copied();
+        links.find(|link| {
+            let ends = network.link(*link);
+            ends.spec.plane == HBD && is_end(ends.to) && context.carries(*link)
+        })
+    };
+    if let Some(link) = lit(from, &|end| end == to) {
+        return Some(vec![link]);
+    }
+    let up = lit(from, &|end| context.substrate.place_of(end).is_none())?;
+    let switch = context.substrate.network.link(up).to;
+    Some(vec![up, lit(switch, &|end| end == to)?])
 }

@@ -256,7 +256,7 @@ impl<'a> Trainings<'a> {
             links.copied().find(|link| !context.carries(*link))
         };
         let waits_for = match (stopped, dark()) {
-            (Some(seat), _) if seat.is_lost => WaitsFor::Light,
+            (Some(seat), _) if seat.is_lost => WaitsFor::Nodes,
             (Some(_), _) => WaitsFor::Transceivers,
             (None, Some(link)) => WaitsFor::DarkLink {
                 link: context.substrate.link_name(link),

@@ -235,6 +235,10 @@ impl Training<'_> {
         let (pace, now) = (&self.order.pace, context.now());
         let (kind, hosts, bytes) = match work {
             Work::Compute { .. } => return Ok(None),
+            Work::Ring { kind, ring, bytes } if !self.seats[*ring as usize].has_ring() => {
+                let members = &self.seats[*ring as usize].members;
+                (Some(*kind), members.ranks.clone(), pace.inside(*bytes))
+            }
             Work::Ring { kind, ring, bytes } => {
                 let members = &self.seats[*ring as usize].members;
                 let Some(ways) = ways_past(context, members) else { return Ok(None) };

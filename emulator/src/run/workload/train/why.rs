@@ -90,22 +90,21 @@ impl Training<'_> {
         }
     }
 
-    /// Time before a task began: lost work up to a fault, and waiting from then until the groups went on. Returns what is
-    /// neither.
+    /// Time before a task began: lost work up to each fault, and waiting from then until the groups went on. Returns what
+    /// is neither.
     fn before(&self, from: SimTime, to: SimTime, why: &mut Why) -> Picoseconds {
         let mut left = span(from, to);
         let overlaps = |outage: &&(SimTime, SimTime)| outage.0 < to && outage.1 > from;
-        if let Some((began, _)) = self.outages.iter().filter(overlaps).min() {
-            let lost = span(from, *began);
+        let mut outages: Vec<_> = self.outages.iter().filter(overlaps).collect();
+        outages.sort_unstable();
+        let mut until = from;
+        for (began, ended) in outages {
+            let lost = span(until, *began);
+            let waited = span(until.max(*began), (*ended).min(to));
             why.restart += lost;
-            left = left.saturating_sub(lost);
-            let mut until = from.max(*began);
-            for outage in self.outages.iter().filter(overlaps) {
-                let waited = span(until.max(outage.0), outage.1.min(to));
-                why.fault += waited;
-                left = left.saturating_sub(waited);
-                until = until.max(outage.1.min(to));
-            }
+            why.fault += waited;
+            left = left.saturating_sub(lost + waited);
+            until = until.max((*ended).min(to));
         }
         let changing =
             self.changes.iter().map(|(began, ended)| span(from.max(*began), to.min(*ended)));
