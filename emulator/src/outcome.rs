@@ -156,7 +156,7 @@ pub struct WorkloadResult {
     #[serde(rename = "lower_bound_ps")]
     pub lower_bound: Picoseconds,
     /// Which bound that is: `path`, the closed form of its messages; or an interface that has so much to send or to
-    /// receive, such as `h3 receives`.
+    /// receive, such as `h3 receives`; of a group alone, `an interface`.
     pub lower_bound_of: String,
     /// When the same collective ended in the run without faults.
     #[serde(rename = "end_without_faults_ps")]

@@ -34,6 +34,8 @@ pub struct Collective {
     /// What it takes when no packet waits for one of another flow, and no acknowledgement takes a
     /// link from data: nobody can be faster on these paths.
     pub ideal: Picoseconds,
+    /// What the link next to a host takes that has the most to carry: nobody can be faster, and that may be longer.
+    pub interface: Picoseconds,
     /// Its flows, and nobody else's, are in this batch.
     pub batch: BatchId,
     /// Its flows.
@@ -152,10 +154,10 @@ impl Placement {
                 stage.add_gate(flows[place], gate(&flows, awaits))?;
             }
         }
-        let in_order = schedule.ideal(&times(stage, &flows, &schedule.sendings));
-        let ideal = in_order.max(busiest_end(stage, &flows, &schedule.sendings));
+        let ideal = schedule.ideal(&times(stage, &flows, &schedule.sendings));
+        let interface = busiest_end(stage, &flows, &schedule.sendings);
         let Schedule { kind, ranks, size, .. } = *schedule;
-        Ok(Collective { kind, ranks, size, start: self.start, ideal, batch, flows })
+        Ok(Collective { kind, ranks, size, start: self.start, ideal, interface, batch, flows })
     }
 
     fn flow(&self, sending: &Sending, gates: Vec<Gate>, batch: BatchId) -> FlowSpec {

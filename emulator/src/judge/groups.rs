@@ -284,8 +284,9 @@ fn results_of<'a>(
             start: step.start,
             end: step.end,
             ideal: step.ideal,
-            lower_bound: step.ideal,
-            lower_bound_of: "path".to_owned(),
+            lower_bound: step.ideal.max(step.interface),
+            lower_bound_of: if step.interface > step.ideal { "an interface" } else { "path" }
+                .to_owned(),
             end_without_faults: at_place(baseline, step.place).and_then(|step| step.end),
             ranks: step.ranks,
             algbw_bytes_per_s: algbw,

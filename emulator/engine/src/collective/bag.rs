@@ -85,8 +85,9 @@ fn add_bag<S: Stage>(
         flows.push(flow);
     }
     let most = busy.values().map(|(sum, first)| first.since(start) + *sum).max();
-    let ideal = most.unwrap_or_default();
-    Ok((Collective { kind: Kind::Flows, ranks, size, start, ideal, batch, flows }, alone))
+    let interface = most.unwrap_or_default();
+    let (kind, ideal) = (Kind::Flows, interface);
+    Ok((Collective { kind, ranks, size, start, ideal, interface, batch, flows }, alone))
 }
 
 /// When the last flow ends if each is alone: flows begin when those they wait for have ended, and last so long.

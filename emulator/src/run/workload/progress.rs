@@ -14,12 +14,15 @@ pub(super) struct Running {
     pub(super) open: usize,
     /// The closed form of the undisturbed collective.
     pub(super) ideal: Picoseconds,
+    /// What the interface of a host takes that has the most to carry.
+    pub(super) interface: Picoseconds,
 }
 
 impl Running {
     pub(super) fn of(parts: Vec<Flows>) -> Self {
         let ideal = parts.iter().map(|part| part.ideal).max().unwrap_or_default();
-        Self { open: parts.len(), parts, ideal }
+        let interface = parts.iter().map(|part| part.interface).max().unwrap_or_default();
+        Self { open: parts.len(), parts, ideal, interface }
     }
 }
 
@@ -108,6 +111,8 @@ pub(crate) struct StepLog {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
     pub(crate) ideal: Picoseconds,
+    /// What the interface of a host takes that has the most to carry.
+    pub(crate) interface: Picoseconds,
     pub(crate) ranks: u32,
     pub(crate) restarts: u32,
 }
@@ -130,6 +135,7 @@ pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Runn
             start: begun.now,
             end: None,
             ideal: running.ideal,
+            interface: running.interface,
             ranks: begun.ranks,
             restarts: 0,
         }),

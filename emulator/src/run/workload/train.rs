@@ -488,6 +488,7 @@ impl Trainings<'_> {
             start: step.start,
             end: step.end.and_then(|_| step.group_ends.get(ring).copied()),
             ideal: Picoseconds((training.order.closed_form.step_seconds * 1e12) as u64),
+            interface: Picoseconds::ZERO,
             ranks: training.order.tensor(),
             restarts: step.restarts,
         };

@@ -164,7 +164,8 @@ impl Trainings<'_> {
                 }
                 let lag = training.order.lag(&task.work);
                 let log = &mut training.tasks[id.index()];
-                (log.state, log.ideal) = (State::Sends, lag + collective.ideal);
+                (log.state, log.ideal) =
+                    (State::Sends, lag + collective.ideal.max(collective.interface));
                 context.own(collective.batch, self.me);
                 self.batches.insert(collective.batch, (job, id));
                 training.sending.insert(id, collective);
