@@ -73,7 +73,7 @@ fn the_designs_lose_what_the_page_shows() {
             shown += lines.len();
         }
     }
-    assert_eq!(shown, 8, "two steps each of four scenarios");
+    assert_eq!(shown, 10, "two steps each of five scenarios");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::description::Act;
 use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
 
-/// How far a class is run ahead before anybody looks whether it is done.
+/// How far a class is run ahead before anybody looks whether it is done, at first and at most.
+const SHORTEST_STRIDE: Picoseconds = Picoseconds::from_micros(10);
 const STRIDE: Picoseconds = Picoseconds::from_millis(1);
 
 /// The end of a batch, as the engine of a class tells it.
@@ -101,9 +102,11 @@ impl<P: Probe> Class<P> {
         self.until = self.until.max(now.0);
         // What was reported until now was reported before.
         self.news.retain(|news| news.reported > now);
-        let mut bound = now;
+        // Small strides first: where flows were given up, nothing but a look says when the last packet was gone.
+        let (mut bound, mut stride) = (now, SHORTEST_STRIDE);
         while bound < limit && self.ended.is_none() {
-            bound = limit.min(bound + STRIDE);
+            bound = limit.min(bound + stride);
+            stride = STRIDE.min(stride * 2);
             self.run_until(bound);
             self.note_end();
         }
@@ -118,9 +121,10 @@ impl<P: Probe> Class<P> {
         }
     }
 
-    /// Notes what it has come to, if nothing happens any more.
+    /// Notes what it has come to, if nothing happens any more. The timeout of a flow that was given up may be due yet: nobody
+    /// is there to hear it.
     pub(super) fn note_end(&mut self) {
-        if self.ended.is_some() || self.due != u64::MAX || !self.engine.is_quiet() {
+        if self.ended.is_some() || !self.engine.is_quiet() {
             return;
         }
         let last = self.engine.records().map(|record| record.acknowledged);
