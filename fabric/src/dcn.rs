@@ -34,9 +34,9 @@ impl Dcn {
     pub fn name(&self) -> String {
         match self {
             Self::FatTree(tree) if tree.oversubscription > 1 => {
-                format!("fat-tree, {}:1", tree.oversubscription)
+                format!("{}, {}:1", tree.design, tree.oversubscription)
             }
-            Self::FatTree(_) => "fat-tree".to_owned(),
+            Self::FatTree(tree) => tree.design.to_owned(),
             Self::Rails(rails) => format!(
                 "{} rails below each of {} nodes, {} planes, {}:1",
                 rails.gpus_per_node, rails.nodes_per_group, rails.planes, rails.oversubscription
@@ -298,6 +298,8 @@ impl Default for Dcn {
 /// A fat-tree of two tiers (one aggregation domain) or three.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FatTree {
+    /// What it is called: one of two tiers is a leaf-spine where the file calls it so.
+    pub design: &'static str,
     /// p: nodes under one ToR, at least 1.
     pub nodes_per_tor: u32,
     /// ToRs of one aggregation domain, at least 1.

@@ -204,6 +204,7 @@ impl Default for FatTree {
     /// Four nodes a ToR, 64 ToRs a domain, non-blocking, 400 Gb/s, 1 µs a cable.
     fn default() -> Self {
         Self {
+            design: "fat-tree",
             nodes_per_tor: 4,
             tors_per_domain: 64,
             oversubscription: 1,

@@ -344,3 +344,26 @@ fn a_group_larger_than_the_fabric_is_refused_when_read() {
     let shown = render(&mistakes, Style::Plain);
     assert!(fabric.is_none() && shown.contains("write at most 48"), "{shown}");
 }
+
+#[test]
+fn more_gpus_than_one_plan_takes_are_refused_before_anything_is_planned() {
+    let of = |nodes: u32| {
+        fabric(&format!(
+            "kind: fabric\nversion: 2\nname: huge\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n"
+        ))
+    };
+    let refused = plan(&of(1_048_577), &FaultSet::none(), Options::default());
+    assert_eq!(refused.unwrap_err(), PlanError::TooLarge(4_194_308));
+}
+
+#[test]
+fn a_leaf_spine_is_called_what_its_file_calls_it() {
+    let of = |dcn: &str| {
+        fabric(&format!(
+            "kind: fabric\nversion: 2\nname: named\nhbd: {{khop: {{nodes: 8, gpus_per_node: 4, k: 2}}}}\ndcn: {{{dcn}}}\n"
+        ))
+    };
+    assert_eq!(of("leaf_spine: {nodes_per_leaf: 4}").dcn.name(), "leaf-spine");
+    assert_eq!(of("leaf_spine: {oversubscription: 2}").dcn.name(), "leaf-spine, 2:1");
+    assert_eq!(of("fat_tree: {nodes_per_tor: 4}").dcn.name(), "fat-tree");
+}

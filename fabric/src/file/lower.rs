@@ -410,6 +410,7 @@ fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
 /// A fat-tree of two tiers: all leaves are of one domain.
 fn leaf_spine(raw: &LeafSpineFile, hbd: &Hbd) -> FatTree {
     FatTree {
+        design: "leaf-spine",
         nodes_per_tor: raw.nodes_per_leaf,
         tors_per_domain: hbd.nodes().div_ceil(raw.nodes_per_leaf.max(1)).max(1),
         oversubscription: raw.oversubscription,
@@ -439,6 +440,7 @@ pub(super) fn not_positive(path: &str, what: &str, check: &mut Check<'_>) {
 
 fn lower_fat_tree(tree: &FatTreeFile) -> FatTree {
     FatTree {
+        design: "fat-tree",
         nodes_per_tor: tree.nodes_per_tor,
         tors_per_domain: tree.tors_per_domain,
         oversubscription: tree.oversubscription,
