@@ -107,7 +107,28 @@ impl Default for Inventory {
     }
 }
 
+/// More devices than these are not polled in the same moment.
+const POLLED_AT_ONCE: usize = 32;
+
 impl Inventory {
+    /// How long after a read that was no poll, by a change or when it came up, a device is polled. Of many devices
+    /// that were read in the same moment each has another time, never longer than between two polls: what is read
+    /// at once is answered late, and would be read at once for ever.
+    #[must_use]
+    pub fn first_poll_after(&self, device: &DeviceName) -> Micros {
+        let every = self.poll_every.0;
+        if self.devices.len() <= POLLED_AT_ONCE {
+            return self.poll_every;
+        }
+        // FNV-1a, and a last stir: names differ in a digit, and their hashes are to differ in the upper half.
+        let hash = device.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let share = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        // Not within the first eighth: who reads for a change may do so again.
+        Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
+    }
+
     /// A device promised its times: those of its limits that nobody wrote down follow them from now on.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };

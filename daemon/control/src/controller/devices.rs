@@ -68,8 +68,10 @@ impl Controller {
             actions.push(Action::Note(Note::Late(device.clone())));
             return;
         };
+        let is_out_of_turn = flight.drives || seen.observed.is_none();
         seen.next_poll = match seen.signalled.wants_read_after(flight.asked) {
             true => now.mono,
+            false if is_out_of_turn => now.mono + self.inventory.first_poll_after(device),
             false => now.mono + self.inventory.poll_every,
         };
         match &outcome {
