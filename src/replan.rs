@@ -79,6 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                     "gpus_used": fresh.metrics.gpus_used,
                     "waste_ratio": fresh.metrics.waste_ratio,
                     "cross_tor_share": fresh.metrics.cross_tor_share,
+                    "step_time_ps": fresh.metrics.step_time_ps,
                 })
             });
             output::note(&took.to_string());
@@ -175,16 +176,27 @@ fn given_up(before: &Plan, next: &Plan) -> String {
 /// What a plan from nothing would gain over the next plan, which moves as little as possible.
 fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
     let (next, fresh) = (&next.metrics, &fresh.metrics);
-    let more = fresh.gpus_used.saturating_sub(next.gpus_used);
-    let less = next.cross_tor_share - fresh.cross_tor_share;
-    match (more, less > 0.0) {
-        (0, false) => "a fresh plan would gain nothing\n".to_owned(),
-        (0, true) => format!(
-            "a fresh plan would use as many GPUs, with a cross-ToR share of {} instead of {}, but moves running groups\n",
-            plan::percent(fresh.cross_tor_share),
-            plan::percent(next.cross_tor_share)
+    let mut gains = Vec::new();
+    if let Some(more) = fresh.gpus_used.checked_sub(next.gpus_used).filter(|more| *more > 0) {
+        gains.push(format!("{more} GPUs more"));
+    }
+    if let (Some(next), Some(fresh)) = (next.step_time_ps, fresh.step_time_ps)
+        && fresh < next
+    {
+        let [fresh, next] = [fresh, next].map(|time| format!("{:.3} ms", time.as_secs_f64() * 1e3));
+        gains.push(format!("{fresh} of communication between leaves a step instead of {next}"));
+    }
+    if fresh.cross_tor_share < next.cross_tor_share {
+        let [fresh, next] = [fresh, next].map(|metrics| plan::percent(metrics.cross_tor_share));
+        gains.push(format!("a cross-ToR share of {fresh} instead of {next}"));
+    }
+    match gains.split_last() {
+        None => "a fresh plan would gain nothing\n".to_owned(),
+        Some((last, [])) => format!("a fresh plan would have {last}, but moves running groups\n"),
+        Some((last, before)) => format!(
+            "a fresh plan would have {} and {last}, but moves running groups\n",
+            before.join(", ")
         ),
-        _ => format!("a fresh plan would use {more} GPUs more, but moves running groups\n"),
     }
 }
 

@@ -77,6 +77,39 @@ fn a_fault_in_either_job_leaves_the_circuits_common() {
     }
 }
 
+/// Every phase of the small fabric: replicas of a job are below one leaf, until a death moves one.
+const SMALL: &str = "
+kind: fabric
+version: 2
+name: small
+hbd: {khop: {nodes: 20, gpus_per_node: 4, k: 2}}
+dcn:
+  reconfigurable_fat_tree:
+    leaves: 10
+    gpus_per_leaf: 8
+    circuit_rate: 400Gbps
+    electrical: {rate_per_leaf: 800Gbps, oversubscription: 4}
+    banks: [{name: agg, switches: 2, ports_per_switch: 40, ports_per_leaf: 4}]
+    timing: {control: 1ms, switching: 10ms}
+jobs:
+  - {name: one, gpus: 32, tp: 8, step: {training: {model: llama-3.1-8b, pp: 2, dp: 2, micro_batches: 4, tokens: 8192}}}
+  - {name: two, gpus: 32, tp: 8, step: {training: {model: llama-3.1-8b, pp: 2, dp: 2, micro_batches: 4, tokens: 8192}}}
+";
+
+#[test]
+fn a_phase_that_sent_nothing_before_a_death_gets_the_circuits_of_all() {
+    for (text, nodes) in [(SMALL.to_owned(), 20), (POD.to_owned() + A + B, 128)] {
+        let both = fabric(&text);
+        let before = plan(&both, &faults(&both, &[]), Options::default()).expect("a plan");
+        for node in 0..nodes {
+            let dead = faults(&both, &[&format!("n{node}")]);
+            let next = replan(&both, &before, &dead, false, Options::default());
+            let next = next.unwrap_or_else(|error| panic!("n{node}: {error}")).plan;
+            check(&both, &dead, &next).unwrap_or_else(|found| panic!("n{node}: {found:?}"));
+        }
+    }
+}
+
 #[test]
 fn circuits_that_follow_one_of_two_jobs_are_found() {
     let both = fabric(&(POD.to_owned() + A + B));

@@ -183,9 +183,13 @@ pub fn repaired(
         evaluators.iter().map(|evaluator| evaluator.upper_bound(fabric)).collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
-        // Phases with the same circuits keep the same circuits: no change comes between them.
-        let same = (0..before.len()).filter(|other| before[*other].circuits == phase.circuits);
-        let same: Vec<usize> = same.collect();
+        // Phases with the same circuits keep the same circuits: no change comes between them. So do all where none may
+        // come, though one sent nothing before and had none.
+        let is_same =
+            |other: &usize| !options.may_change || before[*other].circuits == phase.circuits;
+        let same: Vec<usize> = (0..before.len()).filter(is_same).collect();
+        let mut had = same.iter().map(|at| before[*at].circuits.as_slice());
+        let had = had.find(|circuits| !circuits.is_empty()).unwrap_or_default();
         let first = same.first().copied().unwrap_or(at);
         let own = match circuits.get(first) {
             Some(shared) => shared.clone(),
@@ -193,7 +197,7 @@ pub fn repaired(
                 let live: Vec<(&Evaluator, f64)> =
                     same.iter().map(|at| (&evaluators[*at], bounds[*at])).collect();
                 let good = same.iter().map(|at| 1.0 - before[*at].gap).fold(NEAR_ENOUGH, f64::min);
-                let kept = realise::repaired(fabric, &phase.circuits);
+                let kept = realise::repaired(fabric, had);
                 patch::patch(fabric, &live, kept, good, EXCHANGES)
             }
         };
