@@ -283,7 +283,8 @@ impl<'a> Making<'a> {
         let Self { scenario, start, .. } = self;
         let mut control: Vec<Box<dyn ControlPlane>> = Vec::new();
         let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
-        if !self.traffic.is_empty() || !self.trains.is_empty() {
+        let has_phases = scenario.phases.is_some();
+        if !self.traffic.is_empty() || !self.trains.is_empty() || has_phases {
             control.push(Box::new(Rerouter::new(scenario.control.reroute_delay)));
         }
         let planned = start.substrate.rings.as_ref().zip(start.layout.as_ref());

@@ -43,7 +43,7 @@ pub(crate) fn describe(result: &Run) -> String {
     let packets = &result.head.packets;
     let _ = writeln!(
         text,
-        "\npackets: {} sent, {} delivered, {} dropped, {} lost on dark links, {} in flight at the end; \
+        "\npackets: {} sent, {} delivered, {} dropped, {} lost on links, {} in flight at the end; \
          {} sent again, {} marked",
         packets.sent,
         packets.delivered,

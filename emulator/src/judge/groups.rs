@@ -54,14 +54,19 @@ fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
     end(log, group).unwrap_or(log.ended)
 }
 
+/// Whether a group has no work: its job does not run here.
+fn is_idle(log: &RunLog, group: &GroupLog) -> bool {
+    group.is_through(log.program_length) && steps(log, group).next().is_none()
+}
+
 /// The groups' time, weighted by their GPUs, in which no fault kept them still.
 pub(super) fn availability(log: &RunLog) -> Share {
     let mut share = Share::default();
-    for group in &log.groups {
-        let time = counted_until(log, group).since(SimTime::START).as_secs_f64();
+    for group in log.groups.iter().filter(|group| !is_idle(log, group)) {
+        let time = counted_until(log, group).0 as f64;
         let weight = f64::from(group.gpus);
         share.whole += weight * time;
-        share.part += weight * (time - group.down.as_secs_f64()).max(0.0);
+        share.part += weight * (time - group.down.0 as f64).max(0.0);
     }
     share
 }
@@ -69,15 +74,16 @@ pub(super) fn availability(log: &RunLog) -> Share {
 /// The groups' time, weighted by their GPUs, that the same work takes without faults.
 pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     let mut share = Share::default();
-    for (group, there) in log.groups.iter().zip(&baseline.groups) {
+    let both = log.groups.iter().zip(&baseline.groups);
+    for (group, there) in both.filter(|(group, _)| !is_idle(log, group)) {
         let last = steps(log, group).filter(|step| step.end.is_some()).map(|step| step.place).max();
         let without = last.and_then(|last| {
             let done = steps(baseline, there).filter(|step| step.place <= last);
             done.filter_map(|step| step.end).max()
         });
         let weight = f64::from(group.gpus);
-        share.part += weight * without.unwrap_or_default().since(SimTime::START).as_secs_f64();
-        share.whole += weight * counted_until(log, group).since(SimTime::START).as_secs_f64();
+        share.part += weight * without.unwrap_or_default().0 as f64;
+        share.whole += weight * counted_until(log, group).0 as f64;
     }
     share
 }

@@ -11,7 +11,7 @@ use super::flows::Compared;
 use super::{Ran, groups};
 use crate::outcome::Metrics;
 
-/// A part of a whole, in weighted seconds.
+/// A part of a whole, in weighted picoseconds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Share {
     pub(super) part: f64,

@@ -85,6 +85,15 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Whether nobody plans around it: links go on, and worse.
+    #[must_use]
+    pub const fn is_grey(&self) -> bool {
+        matches!(
+            self,
+            Self::Rate(_) | Self::RatePercent(_) | Self::BitErrors(_) | Self::PauseStorm(_)
+        )
+    }
+
     /// Whether only a run with the shipping control plane shows it.
     #[must_use]
     pub const fn needs_daemon(&self) -> bool {

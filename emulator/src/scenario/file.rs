@@ -461,6 +461,8 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &Start) -> Grou
     let mut breaks = Breaks::default();
     for fault in &scenario.faults {
         breaks.add(fault.probability, !fault.is_of_control());
+        breaks.forever |=
+            fault.probability >= 1.0 && fault.lasts.is_none() && fault.effect.is_grey();
     }
     // A file of faults that cannot be read counts for the worst, as a trace does.
     let unread = raw.faults_in.is_some() && scenario.faults.len() == raw.faults.len();

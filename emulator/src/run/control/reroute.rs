@@ -89,18 +89,33 @@ impl ControlPlane for Rerouter {
         if act == FOR_REPAIR {
             spread_again(context);
         }
-        // What was given up for it never goes on.
+        // What was given up for it never goes on, nor what has one way and waits on it.
         let is_over = |fault: &usize| match is_hopeless {
             true => context.faults[*fault].flows_given_up.is_empty(),
             false => !is_stranded,
         };
-        if let Some(fault) = own.filter(is_over) {
+        let own = own.filter(is_over);
+        if let Some(fault) = own.filter(|fault| !is_waited_for(context, *fault)) {
             let now = context.now();
             context.faults[fault].restored.get_or_insert(now);
         }
         context.post(Notice::Routes);
         Ok(())
     }
+}
+
+/// Whether a flow that was given its way, such as one of a phase, waits on a link of a fault.
+fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
+    let links = context.events[fault].links();
+    if links.is_empty() {
+        return false;
+    }
+    let crosses = |link: &LinkId| links.binary_search(link).is_ok();
+    let waits = |flow: &FlowId| match context.engine.engine() {
+        Some(engine) => engine.paths(*flow).iter().flatten().any(crosses),
+        None => context.engine.path(*flow).iter().any(crosses),
+    };
+    context.engine.flows_on_dark_links().iter().any(waits)
 }
 
 /// Whether hosts leave dark paths alone without a router: their paths are static.

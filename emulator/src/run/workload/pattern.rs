@@ -122,11 +122,12 @@ impl Traffic {
                 let network = engine.network();
                 let cables =
                     network.outgoing(self.hosts[0]).iter().map(|at| network.link(*at).spec);
-                let mut usable = cables.filter(|spec| match route {
+                let usable = cables.filter(|spec| match route {
                     Route::Within(plane) => spec.plane == *plane,
                     _ => true,
                 });
-                let rate = usable.next().expect("hosts have cables").rate;
+                // Inside a server cables are faster than the interface that most flows leave by.
+                let rate = usable.map(|spec| spec.rate).min().expect("hosts have cables");
                 let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);
                 flows

@@ -36,6 +36,8 @@ pub(crate) struct Breaks {
     pub(crate) anything: bool,
     /// Something that is restored.
     pub(crate) restorable: bool,
+    /// Under every seed, something that never is.
+    pub(crate) forever: bool,
 }
 
 impl Breaks {
@@ -136,6 +138,10 @@ impl Ground<'_> {
             Expectation::RestoredWithin(_) if !self.breaks.restorable => says(
                 "nothing that breaks in this scenario is restored, so this is true whatever happens",
                 "declare a fault that is, such as a part that is `down`, or leave the sentence out",
+            ),
+            Expectation::RestoredWithin(_) if self.breaks.forever => says(
+                "a fault of this scenario lasts for ever and nobody plans around it, so this is never true",
+                "write `lasts: 5ms` at the fault whose effect is a lower rate, bit errors or pauses, or leave the sentence out",
             ),
             Expectation::NoDrops { priority: Some(_) } if !self.switches.have_priorities() => says(
                 "these switches have one queue a port, which keeps no priorities apart",

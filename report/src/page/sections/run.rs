@@ -27,7 +27,7 @@ pub(in super::super) fn add(report: &mut Report, run: &Run, index: usize) {
     }
     let packets = &run.packets;
     section.blocks.push(Block::Note(format!(
-        "Packets: {} sent, {} delivered, {} dropped, {} lost on dark links, {} sent again. Seed {}; simulated {}.",
+        "Packets: {} sent, {} delivered, {} dropped, {} lost on links, {} sent again. Seed {}; simulated {}.",
         fixed(packets.sent as f64, 0),
         fixed(packets.delivered as f64, 0),
         fixed(packets.dropped as f64, 0),
