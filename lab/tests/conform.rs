@@ -108,6 +108,16 @@ fn tested<D: Device + FaultyLight + 'static>(
     faults: &[&str],
     interrupt_at: Option<Duration>,
 ) -> (Report, Rc<RefCell<Faulty<D>>>) {
+    tested_with(device, (port, protocol), &options(may_move), faults, interrupt_at)
+}
+
+fn tested_with<D: Device + FaultyLight + 'static>(
+    device: D,
+    (port, protocol): (Port, Protocol),
+    options: &Options,
+    faults: &[&str],
+    interrupt_at: Option<Duration>,
+) -> (Report, Rc<RefCell<Faulty<D>>>) {
     let mut device = Faulty::new(device, Seed(3), 0);
     for fault in faults {
         device.apply(SimTime::START, fault.parse().expect(fault), &mut Vec::new());
@@ -124,7 +134,7 @@ fn tested<D: Device + FaultyLight + 'static>(
         interrupt_at,
         is_shielded: false,
     };
-    let report = conform::run(protocol, Box::new(link), &options(may_move)).expect("it answers");
+    let report = conform::run(protocol, Box::new(link), options).expect("it answers");
     (report, device)
 }
 
@@ -236,6 +246,16 @@ fn a_broken_part_is_a_fault_and_no_misbehaviour() {
         assert_eq!(report.count("misbehaves"), 0, "{}: {fault}\n{}", family.word(), report.text());
         assert!(!report.is_good());
     }
+}
+
+#[test]
+fn a_wrong_password_is_one_finding_that_names_the_account() {
+    let wrong = Options { login: Some(("root".into(), "toor".into())), ..options(NUMBERS) };
+    let (report, _) = tested_with(switch(), (Port::Tl1, Protocol::Tl1), &wrong, &[], None);
+    assert_eq!(report.count("misbehaves"), 1, "{}", report.text());
+    let named = report.cases.iter().filter(|line| line.detail.contains("the account `root`"));
+    assert_eq!(named.count(), report.cases.len() - 2, "{}", report.text());
+    assert!(report.text().contains("the account or its password is wrong"), "{}", report.text());
 }
 
 #[test]

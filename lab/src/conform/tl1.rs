@@ -30,6 +30,8 @@ pub struct Tl1 {
     /// Tags of commands whose replies have not come: one that comes later is no reply to another.
     unanswered: BTreeSet<String>,
     login: (String, String),
+    /// A log-in has completed.
+    is_let_in: bool,
     inputs: u32,
     outputs: u32,
     free: (Vec<u32>, Vec<u32>),
@@ -100,6 +102,7 @@ pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Resul
         next_tag: 100,
         unanswered: BTreeSet::new(),
         login,
+        is_let_in: false,
         inputs: 0,
         outputs: 0,
         free: (Vec::new(), Vec::new()),
@@ -108,7 +111,18 @@ pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Resul
         set_ups: Vec::new(),
     };
     results.untestable.extend(UNTESTABLE);
-    run_all(&mut session, cases::STILL, results);
+    let (log_in, rest) = cases::STILL.split_at(cases::LOG_IN);
+    run_all(&mut session, log_in, results);
+    if !session.is_let_in {
+        let why = format!(
+            "the account `{}` is not let in: give the right --user and --password-file",
+            session.login.0
+        );
+        let rest = rest.iter().chain(cases::MOVING);
+        rest.for_each(|(case, _)| results.skip(*case, &*why));
+        return Ok("it lets nobody in who could ask".into());
+    }
+    run_all(&mut session, rest, results);
     // The device says who it is behind the log-in; who is not let in is in the findings.
     let identity = session
         .ask("RTRV-NETYPE", "", "")

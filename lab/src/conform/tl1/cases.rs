@@ -3,6 +3,9 @@
 
 use super::*;
 
+/// The first so many cases are about the log-in: who is not let in can test nothing else.
+pub(super) const LOG_IN: usize = 2;
+
 pub(super) const STILL: &[Tested<Tl1>] = &[
     (
         case("log-in-needed", "GR-831 2.6", "a client that has not logged in is denied"),
@@ -66,7 +69,15 @@ fn log_in_needed(tl1: &mut Tl1) -> Judged {
 
 fn log_in(tl1: &mut Tl1) -> Judged {
     let reply = tl1.activate()?;
-    holds(reply.completed(), || format!("ACT-USER ended in {} {}", reply.word, reply.code()))
+    tl1.is_let_in = reply.completed();
+    let user = &tl1.login.0;
+    holds(reply.completed(), || {
+        format!(
+            "ACT-USER of `{user}` ended in {} {}: the account or its password is wrong, or nobody is let in",
+            reply.word,
+            reply.code()
+        )
+    })
 }
 
 fn tag(tl1: &mut Tl1) -> Judged {
