@@ -343,10 +343,15 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
             .map(|rank| ([rank.tp, rank.pp, rank.cp, rank.dp], fabric.dcn.leaf_of(rank.gpu)))
             .collect();
         let count = |axis: usize| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0);
-        let together = |axis: usize| {
+        // Gradients go round: the last rank is a neighbour of the first. Stages are a line.
+        let together = |axis: usize, is_round: bool| {
+            let count = count(axis);
             let pairs = at.iter().filter_map(|(rank, leaf)| {
                 let mut next = *rank;
                 next[axis] += 1;
+                if is_round && count > 2 {
+                    next[axis] %= count;
+                }
                 at.get(&next).map(|other| leaf == other)
             });
             let (same, all) =
@@ -362,8 +367,8 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
             count(2).to_string(),
             count(3).to_string(),
             experts.max().unwrap_or(0).to_string(),
-            together(3),
-            together(1),
+            together(3, true),
+            together(1, false),
         ]);
         rows += 1;
     }

@@ -6,6 +6,7 @@ mod joint_fabric;
 use joint_fabric::{fabric, faults};
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::check;
+use lightloom_planner::joint::replan;
 use lightloom_planner::{Options, plan};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -46,6 +47,19 @@ fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
     }
     let step = step_ms(&planned(&text(24, 4, [4, 3]), &[]));
     assert!((step - 1.007).abs() < 0.001, "{step} ms, 14.390 ms with nodes as they come");
+}
+
+#[test]
+fn a_lost_group_goes_to_a_spare_below_its_own_leaf() {
+    let text = text(9, 3, [2, 2]);
+    let fabric = fabric(&text);
+    let before = planned(&text, &[]);
+    for node in 0..9 {
+        let dead = faults(&fabric, &[&format!("n{node}")]);
+        let next = replan(&fabric, &before, &dead, false, Options::default()).expect("a plan").plan;
+        let step = step_ms(&next);
+        assert!((step - 0.447).abs() < 0.001, "n{node}: {step} ms, 13.831 ms below another leaf");
+    }
 }
 
 #[test]

@@ -24,12 +24,12 @@
 
 mod neighbourhood;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Path;
-use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::id::{BundleId, NodeId, TorId};
 
 use super::document::selected_port;
 use super::grouping::chains_on_line;
@@ -297,14 +297,26 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// A working spare ring of the same size as `old`, taken out of the spares.
+    /// The leaves of a group.
+    fn leaves(&self, group: &RingGroup) -> BTreeSet<TorId> {
+        group.ranks.iter().map(|node| self.fabric.dcn.tor_of(*node)).collect()
+    }
+
+    /// Nodes of a group that are below these leaves: where it was before, so that its exchanges stay below them.
+    fn near(&self, group: &RingGroup, leaves: &BTreeSet<TorId>) -> usize {
+        let leaf = |node: &NodeId| self.fabric.dcn.tor_of(*node);
+        group.ranks.iter().filter(|node| leaves.contains(&leaf(node))).count()
+    }
+
+    /// A working spare ring of the same size as `old`, taken out of the spares: of those that are nearest, the last.
     fn take_spare(&mut self, old: &RingGroup) -> Option<RingGroup> {
         let per_node = self.fabric.hbd.gpus_per_node();
         let fits =
             |group: &RingGroup| group.job.is_none() && group.gpus(per_node) == old.gpus(per_node);
-        let spare = (0..self.layout.groups.len())
-            .rev()
-            .find(|g| fits(&self.layout.groups[*g]) && !self.is_broken(*g))?;
+        let spares = (0..self.layout.groups.len())
+            .filter(|g| fits(&self.layout.groups[*g]) && !self.is_broken(*g));
+        let leaves = self.leaves(old);
+        let spare = spares.max_by_key(|g| self.near(&self.layout.groups[*g], &leaves))?;
         Some(RingGroup { job: old.job, ..self.layout.groups.remove(spare) })
     }
 
@@ -314,9 +326,12 @@ impl<'a> Work<'a> {
         if self.idle.iter().filter(|idle| **idle).count() < length {
             return None;
         }
+        let leaves = self.leaves(like);
         if self.fabric.hbd.grouping() != Grouping::Line {
             let tp = like.gpus(self.fabric.hbd.gpus_per_node());
-            let group = any_groups(self.fabric, self.survey, &self.idle, tp).into_iter().next()?;
+            let groups = any_groups(self.fabric, self.survey, &self.idle, tp).into_iter();
+            // Of those that are nearest, the first.
+            let group = groups.rev().max_by_key(|group| self.near(group, &leaves))?;
             return Some(RingGroup { job: like.job, ..group });
         }
         if spare::are_wanted(self.fabric) {
@@ -326,8 +341,10 @@ impl<'a> Work<'a> {
                 return ring;
             }
         }
-        let chain = chains_on_line(self.survey, &self.idle, length).into_iter().next()?;
-        Some(RingGroup { job: like.job, ..RingGroup::chain(&self.fabric.hbd, &chain) })
+        let chains = chains_on_line(self.survey, &self.idle, length).into_iter();
+        let rings = chains.map(|chain| RingGroup::chain(&self.fabric.hbd, &chain));
+        let ring = rings.rev().max_by_key(|ring| self.near(ring, &leaves))?;
+        Some(RingGroup { job: like.job, ..ring })
     }
 
     /// A group as `job` has them: one of its own, or one of its size if it lost all.
