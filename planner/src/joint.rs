@@ -144,7 +144,7 @@ fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Picosec
     let mappings = mapping::mappings(fabric, &mut layout)?;
     layout.name_by_place();
     let mut ranks = khop::to_document(fabric, faults, options.seed, &layout).ranks;
-    mapping::rank(&mut ranks, &layout, &mappings);
+    mapping::rank(fabric, &mut ranks, &layout, &mappings);
     let sent = phases(fabric, &ranks)?;
     let options = Options { exact: None, ..options };
     let carried = network::carry(fabric, faults, &sent, options)?;

@@ -49,6 +49,27 @@ fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
     assert!((step - 1.007).abs() < 0.001, "{step} ms, 14.390 ms with nodes as they come");
 }
 
+/// A plan may leave any node idle, so what can be done without a node can be done with it; a hundredth is not worth it.
+#[test]
+fn one_more_broken_node_never_makes_a_plan_quicker() {
+    let mut draws = Seed(5).stream("one more", 0);
+    let mut slower = 0;
+    for _ in 0..60 {
+        let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(1..=4_u32));
+        let per_leaf = draws.random_range(2..=5_u32);
+        let leaves = (pp * dp).div_ceil(per_leaf) + draws.random_range(1..=3);
+        let (nodes, one) = (leaves * per_leaf, text(leaves * per_leaf, per_leaf, [pp, dp]));
+        let first = draws.random_range(0..nodes);
+        let step = step_ms(&planned(&one, &[&format!("n{first}")]));
+        for second in (0..nodes).filter(|second| *second != first) {
+            let two = step_ms(&planned(&one, &[&format!("n{first}"), &format!("n{second}")]));
+            assert!(step <= two * 1.011, "{one}\nn{first} {step} ms, n{second} too {two} ms");
+            slower += usize::from(two > step * 1.000_001);
+        }
+    }
+    assert!(slower > 0, "no broken node cost anything");
+}
+
 #[test]
 fn a_lost_group_goes_to_a_spare_below_its_own_leaf() {
     let text = text(9, 3, [2, 2]);

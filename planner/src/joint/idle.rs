@@ -19,6 +19,9 @@ use crate::khop::{self, Layout, Method};
 /// Trying takes a plan of the groups each: with more nodes than this that is not done.
 const MOST_NODES: u32 = 1_024;
 
+/// With at most this many nodes every single one is tried as one more idle node.
+const MOST_NODES_ONE_BY_ONE: u32 = 64;
+
 /// What has to be gained before nodes are left idle for it, where times are estimates.
 const WORTH: f64 = 0.99;
 
@@ -41,23 +44,75 @@ pub(super) fn quickest(
     let needed = first.groups.iter().filter(|group| group.job.is_some());
     let needed = needed.map(|group| group.nodes.len()).sum();
     let worth = if fabric.dcn.direct().is_some() { WORTH_OF_ROUTES } else { WORTH };
-    let mut best = (seconds * worth, first);
-    let mut tried = vec![khop::plan(fabric, faults, Method::Blind)];
-    tried.extend(
-        idle_sets(fabric, faults, needed)
-            .iter()
-            .map(|idle| khop::plan_leaving(fabric, faults, Method::Scan, idle)),
-    );
-    for layout in tried.into_iter().flatten() {
-        // Fewer GPUs at work is no gain.
-        let found = estimate(fabric, faults, &layout, options).ok().flatten();
-        if let Some((_, seconds)) =
-            found.filter(|(gpus, seconds)| *gpus >= used && *seconds < best.0)
-        {
-            best = (seconds, layout);
+    let search = Search { fabric, faults, used, options };
+    let mut best = Best { seconds: seconds * worth, layout: first, idle: Vec::new() };
+    search.blind(&mut best);
+    for idle in idle_sets(fabric, faults, needed) {
+        search.leaving(idle, &mut best);
+    }
+    if fabric.hbd.nodes() <= MOST_NODES_ONE_BY_ONE {
+        search.one_by_one(needed, &mut best);
+    }
+    Ok(best.layout)
+}
+
+/// The quickest layout so far.
+struct Best {
+    seconds: f64,
+    layout: Layout,
+    /// Nodes left idle for it.
+    idle: Vec<NodeId>,
+}
+
+/// What layouts are judged by.
+struct Search<'a> {
+    fabric: &'a Fabric,
+    faults: &'a FaultSet,
+    /// GPUs at work: fewer is no gain.
+    used: u64,
+    options: Options,
+}
+
+impl Search<'_> {
+    fn blind(&self, best: &mut Best) {
+        if let Ok(layout) = khop::plan(self.fabric, self.faults, Method::Blind) {
+            self.offer(layout, Vec::new(), best);
         }
     }
-    Ok(best.1)
+
+    fn leaving(&self, idle: Vec<NodeId>, best: &mut Best) {
+        if let Ok(layout) = khop::plan_leaving(self.fabric, self.faults, Method::Scan, &idle) {
+            self.offer(layout, idle, best);
+        }
+    }
+
+    fn offer(&self, layout: Layout, idle: Vec<NodeId>, best: &mut Best) {
+        let found = estimate(self.fabric, self.faults, &layout, self.options).ok().flatten();
+        if let Some((_, seconds)) =
+            found.filter(|(gpus, seconds)| *gpus >= self.used && *seconds < best.seconds)
+        {
+            *best = Best { seconds, layout, idle };
+        }
+    }
+
+    /// One node more left idle, as long as that gains: what one more broken node would lead to.
+    fn one_by_one(&self, needed: usize, best: &mut Best) {
+        let working = |node: &NodeId| !self.faults.nodes.contains(node);
+        let nodes: Vec<NodeId> = (0..self.fabric.hbd.nodes()).map(NodeId).filter(working).collect();
+        loop {
+            let (from, before) = (best.idle.clone(), best.seconds);
+            if from.len() + needed >= nodes.len() {
+                return;
+            }
+            for node in nodes.iter().filter(|node| !from.contains(node)) {
+                let idle = from.iter().chain([node]).copied().collect();
+                self.leaving(idle, best);
+            }
+            if best.seconds >= before {
+                return;
+            }
+        }
+    }
 }
 
 /// GPUs at work and the estimated time between leaves. `None` where no job trains.

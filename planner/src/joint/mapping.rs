@@ -11,11 +11,12 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, StepFile};
 use lightloom_fabric::plan::Rank;
+use lightloom_units::id::TorId;
 
 use super::PlanError;
 use super::network;
 use super::traffic::phases;
-use crate::khop::Layout;
+use crate::khop::{Layout, RingGroup};
 
 /// A parallel dimension between groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,17 @@ pub struct Mapping {
     pub ep: u32,
     /// Which dimension changes fastest from group to group, which next, and so on.
     pub order: [Dimension; 3],
+    /// How the job's groups are counted.
+    pub count: Count,
+}
+
+/// How the groups of a job are counted when they become ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// As they were placed: sets of neighbours follow one another.
+    AsPlaced,
+    /// Leaf by leaf, by the first node of a group: where leaves hold unequal numbers of groups, sets cut across them.
+    LeafByLeaf,
 }
 
 /// The coordinates of a group: every rank counts from 0.
@@ -150,7 +162,7 @@ fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
     let MappingFile { pp, cp, ep, dp, .. } = *raw;
     let most = u32::try_from(groups / (u64::from(pp) * u64::from(cp))).unwrap_or(u32::MAX);
     let dp = dp.unwrap_or(most / ep * ep);
-    Mapping { job, pp, cp, dp, ep, order: ORDERS[0] }
+    Mapping { job, pp, cp, dp, ep, order: ORDERS[0], count: Count::AsPlaced }
 }
 
 /// Numbers the ranks of every job in the order that loads the links between leaves least, one job after the
@@ -163,22 +175,35 @@ pub(super) fn rank_in_best_order(
     mappings: &[Mapping],
 ) -> Result<(), PlanError> {
     let mut mappings = mappings.to_vec();
-    rank(ranks, layout, &mappings);
+    rank(fabric, ranks, layout, &mappings);
     for at in 0..mappings.len() {
         let orders = distinct_orders(&mappings[at]);
-        let mut best = (f64::INFINITY, mappings[at].order);
-        for order in orders.iter().copied().filter(|_| orders.len() > 1) {
-            mappings[at].order = order;
-            rank(ranks, layout, &mappings);
+        let mut best = (f64::INFINITY, mappings[at].clone());
+        let counts = [Count::AsPlaced, Count::LeafByLeaf];
+        let counts =
+            if is_leaf_by_leaf(fabric, layout, mappings[at].job) { &counts[..1] } else { &counts };
+        let ways = counts.iter().flat_map(|count| orders.iter().map(|order| (*count, *order)));
+        for (count, order) in ways.filter(|_| orders.len() > 1 || counts.len() > 1) {
+            (mappings[at].count, mappings[at].order) = (count, order);
+            rank(fabric, ranks, layout, &mappings);
             let seconds = network::estimate(fabric, faults, &phases(fabric, ranks)?);
             if seconds < best.0 {
-                best = (seconds, order);
+                best = (seconds, mappings[at].clone());
             }
         }
-        mappings[at].order = best.1;
-        rank(ranks, layout, &mappings);
+        mappings[at] = best.1;
+        rank(fabric, ranks, layout, &mappings);
     }
     Ok(())
+}
+
+/// The leaf of a group's first node.
+fn leaf_of(fabric: &Fabric, group: &RingGroup) -> Option<TorId> {
+    group.nodes.first().map(|node| fabric.dcn.tor_of(*node))
+}
+
+fn is_leaf_by_leaf(fabric: &Fabric, layout: &Layout, job: u32) -> bool {
+    layout.groups_of(job).is_sorted_by_key(|group| leaf_of(fabric, group))
 }
 
 /// Orders that differ in a dimension of more than one rank.
@@ -196,19 +221,20 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
 }
 
 /// Writes every mapped group's coordinates into its ranks.
-pub(super) fn rank(ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
+pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
     let mut coordinates = BTreeMap::new();
-    let mut counted = vec![0_u32; layout.jobs.len()];
-    for group in &layout.groups {
-        let Some(job) = group.job else { continue };
-        let number = counted[job as usize];
-        counted[job as usize] += 1;
+    for job in (0..).take(layout.jobs.len()) {
         let mapping = mappings.iter().find(|mapping| mapping.job == job);
-        // Without a step all that is known is that groups are replicas.
-        let at = mapping.map_or(Coordinates { dp: number, ..Coordinates::default() }, |mapping| {
-            mapping.coordinates(number)
-        });
-        coordinates.insert(group.id, (at, mapping.map_or(1, |mapping| mapping.ep)));
+        let mut groups: Vec<&RingGroup> = layout.groups_of(job).collect();
+        if mapping.is_some_and(|mapping| mapping.count == Count::LeafByLeaf) {
+            groups.sort_by_key(|group| leaf_of(fabric, group));
+        }
+        for (number, group) in (0..).zip(groups) {
+            // Without a step all that is known is that groups are replicas.
+            let replica = Coordinates { dp: number, ..Coordinates::default() };
+            let at = mapping.map_or(replica, |mapping| mapping.coordinates(number));
+            coordinates.insert(group.id, (at, mapping.map_or(1, |mapping| mapping.ep)));
+        }
     }
     for rank in ranks {
         let Some((at, ep)) = coordinates.get(&rank.group) else { continue };
@@ -223,7 +249,8 @@ mod tests {
     #[test]
     fn every_order_counts_every_rank_once() {
         for order in ORDERS {
-            let mapping = Mapping { job: 0, pp: 3, cp: 2, dp: 4, ep: 1, order };
+            let mapping =
+                Mapping { job: 0, pp: 3, cp: 2, dp: 4, ep: 1, order, count: Count::AsPlaced };
             let mut seen: Vec<(u32, u32, u32)> = (0..24)
                 .map(|group| mapping.coordinates(group))
                 .map(|at| (at.pp, at.cp, at.dp))
@@ -233,8 +260,16 @@ mod tests {
             assert_eq!(seen.len(), 24, "{order:?}");
         }
         assert_eq!(
-            distinct_orders(&Mapping { job: 0, pp: 3, cp: 1, dp: 4, ep: 1, order: ORDERS[0] })
-                .len(),
+            distinct_orders(&Mapping {
+                job: 0,
+                pp: 3,
+                cp: 1,
+                dp: 4,
+                ep: 1,
+                order: ORDERS[0],
+                count: Count::AsPlaced
+            })
+            .len(),
             2
         );
     }
