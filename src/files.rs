@@ -160,7 +160,12 @@ pub(crate) fn fabric_in(
         }
         Ok(bytes) => match kinds::refuse_other(&name(path), &bytes, "fabric") {
             Some(other) => (None, vec![other]),
-            None => lightloom_planner::load(&name(path), &bytes, &mut |named| text_of(path, named)),
+            None => lightloom_planner::load_with(
+                &name(path),
+                &bytes,
+                &mut |named| text_of(path, named),
+                lightloom_training::mapped::search,
+            ),
         },
         Err(mistake) => (None, vec![*mistake]),
     };

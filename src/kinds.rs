@@ -11,6 +11,7 @@ use lightloom_fabric::file::{self, FabricFile};
 use lightloom_study::buy;
 use lightloom_study::cost::{self, PriceFile};
 use lightloom_training::cards::{self, Accelerator};
+use lightloom_training::mapped;
 use lightloom_training::model::Model;
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ pub(crate) const KINDS: &[Kind] = &[
         check: |file, bytes| {
             let path = std::path::Path::new(file);
             let mut read = |name: &str| plan_rfabric::read_beside(path, name);
-            lightloom_planner::load(file, bytes, &mut read).1
+            lightloom_planner::load_with(file, bytes, &mut read, mapped::search).1
         },
         schema: document::schema::<FabricFile>,
         codes: file::codes::ALL,

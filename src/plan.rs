@@ -11,7 +11,7 @@ use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::file::StepFile;
-use lightloom_fabric::plan::{JobPlan, Plan, RingSearch, digest};
+use lightloom_fabric::plan::{JobPlan, Plan, RingSearch, Searched, digest};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{Observation, TraceTime};
 use lightloom_planner::Options;
@@ -264,7 +264,7 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: To
         broken_parts(plan.faults.len()),
     );
     let placed = fabric.jobs.iter().any(Job::is_placed) || fabric.jobs.is_empty();
-    let groups = if placed { groups_text(plan) } else { String::new() };
+    let groups = if placed { groups_text(fabric, plan) } else { String::new() };
     let network = match plan.phases.is_empty() {
         true => String::new(),
         false => format!(
@@ -278,7 +278,7 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: To
     format!("{heading}{groups}{}{network}{}", ranks_text(fabric, plan), proof(plan, verdict, took))
 }
 
-fn groups_text(plan: &Plan) -> String {
+fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let mut jobs = Table::new(["job", "TP", "GPUs", "wanted", "cross-ToR", "lower bound"]);
     for job in &plan.jobs {
@@ -301,7 +301,27 @@ fn groups_text(plan: &Plan) -> String {
         line("  of them, passing light on", passing, "-".into());
     }
     let proofs: String = plan.jobs.iter().filter_map(ring_proof).collect();
-    format!("{jobs}{proofs}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
+    let searches: String = fabric.jobs.iter().zip(&plan.jobs).filter_map(search_text).collect();
+    format!("{jobs}{proofs}{searches}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
+}
+
+/// How the mapping of a job was found, and what to write to keep it.
+fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
+    let (Searched { sequences, sequence, .. }, step) = (planned.searched.as_ref()?, &job.step);
+    let found = planned.searched.as_ref()?;
+    Some(format!(
+        "{}: the shortest step of {} mappings, by the closed form of `lightloom mfu` ({}, constants {}, bf16, {sequences} \
+         sequences of {sequence} tokens, no virtual stages): {:.3} s, MFU {}, recompute {}\n  to keep it: tp: {}, step: {}\n",
+        job.name,
+        found.tried,
+        found.accelerator,
+        found.constants,
+        found.step_seconds,
+        percent(found.mfu),
+        found.recompute,
+        found.tp,
+        serde_json::to_string(step).ok()?.replace('"', "").replace(':', ": ").replace(',', ", "),
+    ))
 }
 
 /// Which algorithm ended the exact search for the rings of a job, and with what gap.

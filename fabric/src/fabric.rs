@@ -9,6 +9,7 @@ use crate::dcn::{Dcn, FatTree, Order};
 use crate::file::StepFile;
 use crate::hbd::Hbd;
 use crate::khop::KhopRing;
+use crate::plan::Searched;
 
 /// A valid fabric. It is made from a fabric file, where every error is reported.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +73,8 @@ pub struct Job {
     pub tp: u32,
     /// What it sends, again and again. `None` if only its rings are planned.
     pub step: Option<StepFile>,
+    /// How its mapping was found, where the file asks for a search.
+    pub searched: Option<Searched>,
 }
 
 impl Job {

@@ -38,8 +38,8 @@ pub use raw::{
     PartsFile, RailsFile, TransceiverFile,
 };
 pub use step::{
-    AllReduceFile, DemandFile, MappingFile, PhaseFile, PlanningFile, RlFile, SeedFile, ShapeFile,
-    SlackFile, StepFile,
+    AllReduceFile, DemandFile, MappingFile, PhaseFile, PlanningFile, RlFile, SearchFile, SeedFile,
+    ShapeFile, SlackFile, StepFile,
 };
 pub use workload::*;
 
@@ -53,7 +53,7 @@ pub fn load_any_version(
     file: &str,
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
-    also: impl FnOnce(&Fabric, &mut Check<'_>),
+    also: impl FnOnce(&mut Fabric, &mut Check<'_>),
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
     load_after(file, bytes, read, |_, _| (), also)
 }
@@ -66,13 +66,13 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
     load_with(file, bytes, &mut |name| Err(format!("cannot read {name} from here")), |_, _| ())
 }
 
-/// Reads a fabric file: the fabric, or every mistake in it, those that `also` reports included. `read` gives
-/// the text of the files it names.
+/// Reads a fabric file: the fabric, or every mistake in it, those that `also` reports included, which may complete what the file
+/// leaves to be found. `read` gives the text of the files it names.
 pub fn load_with(
     file: &str,
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
-    also: impl FnOnce(&Fabric, &mut Check<'_>),
+    also: impl FnOnce(&mut Fabric, &mut Check<'_>),
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
     load_after(file, bytes, read, |raw, check| lower::require_version(file, raw, check), also)
 }
@@ -83,12 +83,12 @@ fn load_after(
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
     before: impl FnOnce(&FabricFile, &mut Check<'_>),
-    also: impl FnOnce(&Fabric, &mut Check<'_>),
+    also: impl FnOnce(&mut Fabric, &mut Check<'_>),
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FabricFile, check| {
         before(&raw, check);
-        let fabric = lower::lower(raw, sha256(bytes), read, check)?;
-        also(&fabric, check);
+        let mut fabric = lower::lower(raw, sha256(bytes), read, check)?;
+        also(&mut fabric, check);
         Some(fabric)
     })
 }

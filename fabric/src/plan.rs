@@ -163,6 +163,9 @@ pub struct JobPlan {
     /// How the search for the most rings ended. `None` if the rings were not searched exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_rings: Option<RingProof>,
+    /// How its mapping was found, where the fabric file asks for a search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searched: Option<Searched>,
     /// Placement constraints kept, in files of earlier versions: part of their identity, otherwise unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints_kept: Option<u32>,
@@ -172,6 +175,45 @@ pub struct JobPlan {
     /// As `constraints_kept`: what a placement along the line alone would cross.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_greedy: Option<f64>,
+}
+
+/// How the mapping of a job was found: what was searched for, over what, and what the mapping that was taken reaches by
+/// the closed form of `lightloom mfu`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Searched {
+    /// What is trained.
+    pub model: String,
+    /// Sequences of a step.
+    pub sequences: u64,
+    /// Tokens of a sequence.
+    pub sequence: u64,
+    /// On what.
+    pub accelerator: String,
+    /// Whose constants.
+    pub constants: String,
+    /// Mappings tried.
+    pub tried: u64,
+    /// GPUs of a group.
+    pub tp: u32,
+    /// Context-parallel ranks.
+    pub cp: u32,
+    /// Pipeline stages.
+    pub pp: u32,
+    /// Data-parallel ranks.
+    pub dp: u32,
+    /// Expert-parallel ranks.
+    pub ep: u32,
+    /// Sequences of a micro-batch.
+    pub micro_batch: u32,
+    /// Micro-batches of a step on one pipeline.
+    pub micro_batches: u32,
+    /// What of the forward pass is computed again.
+    pub recompute: String,
+    /// Seconds of a step.
+    pub step_seconds: f64,
+    /// Share of the GPUs' peak that useful operations take, attention over the full mask.
+    pub mfu: f64,
 }
 
 /// How many rings of one size a search found on the nodes that earlier jobs left, and how sure that is.

@@ -28,7 +28,7 @@ fn fabric(nodes: u32, job: JobSize) -> Fabric {
     let tree = FatTree::default();
     let line = Order::SubLines.line(nodes, tree.nodes_per_tor);
     let ring = KhopRing::new(4, 3, Shape::Ring, line).expect("valid");
-    let job = Job { name: "train".into(), size: job, tp: TP, step: None };
+    let job = Job { name: "train".into(), size: job, tp: TP, step: None, searched: None };
     Fabric::of_ring(&format!("{nodes} nodes"), ring, Order::SubLines, tree, vec![job])
 }
 

@@ -33,7 +33,7 @@ use lightloom_units::seed::Seed;
 use crate::khop::{self, Layout, Method};
 use crate::rfabric::exact::Limits;
 use crate::rfabric::file::step::Mistake;
-pub use crate::rfabric::file::step::{load, load_any_version};
+pub use crate::rfabric::file::step::{load, load_any_version, load_with};
 use crate::rfabric::one_hop::Effort;
 
 pub use mapping::{Dimension, Mapping, MappingError};

@@ -13,4 +13,4 @@ pub mod joint;
 pub mod khop;
 pub mod rfabric;
 
-pub use joint::{Options, PlanError, load, load_any_version, plan};
+pub use joint::{Options, PlanError, load, load_any_version, load_with, plan};

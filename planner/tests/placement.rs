@@ -271,7 +271,7 @@ fn no_set_of_jobs_is_refused_that_fits_without_regard_to_tors() {
                 let tp = 4 * [1, 2, 3, 4, 6, 8][draws.random_range(0..6)];
                 let gpus = f64::from(nodes * 4) * load / f64::from(jobs);
                 let size = JobSize::Gpus(((gpus / f64::from(tp)) as u64).max(1) * u64::from(tp));
-                Job { name: format!("job{job}"), size, tp, step: None }
+                Job { name: format!("job{job}"), size, tp, step: None, searched: None }
             })
             .collect();
         let faults = broken(nodes, draws.random_range(0.0..0.08), (7, sample));
@@ -297,6 +297,7 @@ fn a_job_for_small_rings_is_placed_after_one_for_large_rings_and_before_it() {
                 size: JobSize::Gpus(gpus),
                 tp,
                 step: None,
+                searched: None,
             };
             fabric.jobs = jobs.map(job).to_vec();
             let faults = broken(720, 0.04, (7, sample));

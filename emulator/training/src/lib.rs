@@ -29,6 +29,7 @@ pub mod graph;
 pub mod kineto;
 pub mod longest_path;
 pub mod machine;
+pub mod mapped;
 pub mod mapping;
 pub mod memory;
 pub mod mfu;

@@ -18,17 +18,23 @@ pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
     }
     let has_circuits = matches!(raw.dcn, DcnFile::ReconfigurableFatTree(_));
     for (index, job) in raw.jobs.iter().enumerate() {
-        let Some(StepFile::Training(step)) = &job.step else { continue };
-        let path = format!("/jobs/{index}/step/training");
+        let (key, slacks) = match &job.step {
+            Some(StepFile::Training(step)) => {
+                ("training", [step.gradient_slack, step.micro_batch_slack])
+            }
+            Some(StepFile::Search(step)) => {
+                ("search", [step.gradient_slack, step.micro_batch_slack])
+            }
+            _ => continue,
+        };
+        let path = format!("/jobs/{index}/step/{key}");
         if !has_circuits {
-            let slacks = [
-                ("gradient_slack", step.gradient_slack.0),
-                ("micro_batch_slack", step.micro_batch_slack.0),
-            ];
-            for (key, _) in slacks.into_iter().filter(|(_, slack)| slack.0 > 0) {
+            let slacks = ["gradient_slack", "micro_batch_slack"].into_iter().zip(slacks);
+            for (key, _) in slacks.filter(|(_, slack)| slack.0.0 > 0) {
                 no_circuits(&format!("{path}/{key}"), check);
             }
         }
+        let Some(StepFile::Training(step)) = &job.step else { continue };
         let is_dense =
             shipped_model(&step.model).is_some_and(|model| model.feed_forward.experts.is_none());
         if step.ep > 1 && is_dense {

@@ -95,7 +95,14 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
                 .also(&format!("/jobs/{taker}"), "this job takes all GPUs")
                 .help("put the job that takes all GPUs last");
         }
-        let Some(tp) = job.tp else {
+        let is_searched = matches!(job.step, Some(StepFile::Search(_)));
+        if is_searched && job.gpus == JobSizeFile::All {
+            check
+                .error(document::codes::MISSING_KEY, &path, "the key `gpus` is missing")
+                .help("a mapping is searched for a number of GPUs: write it, such as `gpus: 512`");
+            continue;
+        }
+        let Some(tp) = job.tp.or(is_searched.then_some(1)) else {
             check_unplaced(job, &path, check);
             continue;
         };
@@ -115,11 +122,17 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
 
 fn lower_job(raw: &JobFile) -> Job {
     let size = match raw.gpus {
-        _ if raw.tp.is_none() => JobSize::Gpus(0),
+        _ if raw.tp.is_none() && !matches!(raw.step, Some(StepFile::Search(_))) => JobSize::Gpus(0),
         JobSizeFile::All => JobSize::All,
         JobSizeFile::Gpus(gpus) => JobSize::Gpus(gpus),
     };
-    Job { name: raw.name.clone(), size, tp: raw.tp.unwrap_or(0), step: raw.step.clone() }
+    Job {
+        name: raw.name.clone(),
+        size,
+        tp: raw.tp.unwrap_or(0),
+        step: raw.step.clone(),
+        searched: None,
+    }
 }
 
 /// A job without `tp` is one whose step says itself which leaves send.
@@ -143,15 +156,16 @@ fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
 /// The parallel dimensions of a training step against each other and the job's size.
 fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     let Some(step) = &job.step else { return };
-    let StepFile::Training(mapping) = step else {
-        check
-            .error(
-                codes::BAD_GROUP,
-                &format!("{path}/tp"),
-                "the step says itself which leaves send",
-            )
-            .help("remove `tp` and `gpus`, or write `step: {training: …}`");
-        return;
+    let mapping = match step {
+        StepFile::Training(mapping) => mapping,
+        StepFile::Search(_) => return,
+        StepFile::Rl(_) | StepFile::Phases(_) => {
+            let message = "the step says itself which leaves send";
+            check
+                .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
+                .help("remove `tp` and `gpus`, or write `step: {training: …}`");
+            return;
+        }
     };
     let path = format!("{path}/step/training");
     if let Some(dp) = mapping.dp.filter(|dp| !dp.is_multiple_of(mapping.ep)) {

@@ -51,7 +51,13 @@ pub(super) fn lower(
     let sizes = Sizes::of(&raw);
     let mut jobs = lower_jobs(&raw.jobs, &sizes, check);
     if let Some(step) = raw.step {
-        jobs.push(Job { name: raw.name.clone(), size: JobSize::Gpus(0), tp: 0, step: Some(step) });
+        jobs.push(Job {
+            name: raw.name.clone(),
+            size: JobSize::Gpus(0),
+            tp: 0,
+            step: Some(step),
+            searched: None,
+        });
     }
     let files = jobs.iter().filter_map(|job| job.step.as_ref()).flat_map(|step| step.files());
     let files = files.map(|name| (name.to_owned(), read(name))).collect();

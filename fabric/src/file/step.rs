@@ -22,6 +22,9 @@ pub(super) fn at_once() -> Text<Picoseconds> {
 pub enum StepFile {
     /// A training step of a model, mapped onto the GPUs that the job gets.
     Training(MappingFile),
+    /// A training step whose mapping is searched for: the one with which `lightloom mfu --fabric` finds the shortest
+    /// step, of those that the job's groups can take.
+    Search(SearchFile),
     /// A step of disaggregated reinforcement learning.
     Rl(RlFile),
     /// Phases with a demand matrix each.
@@ -204,12 +207,50 @@ pub struct MappingFile {
     pub micro_batch_slack: Text<Picoseconds>,
 }
 
+/// A training step whose mapping is searched for: GPUs of a group (`tp` of the job, where that is not given), stages,
+/// replicas, experts' ranks, micro-batches and recomputation. Needs `gpus` at the job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(example = "{model: llama-3.1-70b, sequences: 256, sequence: 8192}")]
+pub struct SearchFile {
+    /// A model that comes with lightloom, such as llama-3.1-405b; or a model file of your own, relative to this
+    /// file (`lightloom schema model`). Its bytes are taken in BF16.
+    pub model: String,
+    /// Sequences of a step, over all replicas.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub sequences: u64,
+    /// Tokens of a sequence.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub sequence: u64,
+    /// An accelerator that comes with lightloom (`lightloom mfu --accelerator`).
+    #[serde(default = "h100")]
+    pub accelerator: String,
+    /// Software whose constants are used (`lightloom mfu --constants`) [default: what the accelerator is mostly used
+    /// with].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constants: Option<String>,
+    /// Whether weights are replicated (DP) or sharded (FSDP) over the data-parallel ranks.
+    #[serde(default)]
+    pub sharding: ShardingFile,
+    /// Idle network time before the gradients: what of computing hides a change of circuits.
+    #[serde(default = "at_once")]
+    pub gradient_slack: Text<Picoseconds>,
+    /// Idle network time before the micro-batches.
+    #[serde(default = "at_once")]
+    pub micro_batch_slack: Text<Picoseconds>,
+}
+
+fn h100() -> String {
+    "h100".to_owned()
+}
+
 impl StepFile {
     /// The files beside the fabric file that it names: matrices and models.
     #[must_use]
     pub fn files(&self) -> Vec<&str> {
         match self {
             Self::Training(training) => vec![training.model.as_str()],
+            Self::Search(search) => vec![search.model.as_str()],
             Self::Rl(rl) => vec![rl.model.as_str()],
             Self::Phases(phases) => phases.iter().filter_map(|phase| phase.demand.file()).collect(),
         }
@@ -218,7 +259,7 @@ impl StepFile {
     /// Whether it names leaves itself, so that no GPU has to be placed for it.
     #[must_use]
     pub fn names_leaves(&self) -> bool {
-        !matches!(self, Self::Training(_))
+        !matches!(self, Self::Training(_) | Self::Search(_))
     }
 }
 

@@ -56,6 +56,9 @@ impl Claims<'_> {
                 JobSize::All => None,
                 JobSize::Gpus(gpus) => Some(gpus),
             };
+            self.say(stated.searched == job.searched, || {
+                format!("job `{}`: the mapping was not found as the plan says", job.name)
+            });
             let is_it =
                 (&stated.name, stated.tp, stated.gpus_wanted) == (&job.name, job.tp, wanted);
             self.say(is_it, || {

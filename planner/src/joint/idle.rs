@@ -46,10 +46,11 @@ pub(super) fn quickest(
     let worth = if fabric.dcn.direct().is_some() { WORTH_OF_ROUTES } else { WORTH };
     let search = Search { fabric, faults, used, options };
     let mut best = Best { seconds: seconds * worth, layout: first, idle: Vec::new() };
-    search.blind(&mut best);
     for idle in idle_sets(fabric, faults, needed) {
         search.leaving(idle, &mut best);
     }
+    // Of equals the layouts that know of leaves come first: equal ranks share them.
+    search.blind(&mut best);
     if fabric.hbd.nodes() <= MOST_NODES_ONE_BY_ONE {
         search.one_by_one(needed, &mut best);
     }

@@ -50,6 +50,7 @@ fn job_plan(fabric: &Fabric, layout: &Layout, index: u32, job: &JobOutcome) -> J
         cross_tor_share: layout.cross_tor(fabric, index).share(),
         cross_tor_share_lower_bound: job.cross_tor_bound,
         most_rings: job.most_rings,
+        searched: fabric.jobs.get(index as usize).and_then(|job| job.searched.clone()),
         constraints_kept: None,
         constraints_total: None,
         cross_tor_share_greedy: None,

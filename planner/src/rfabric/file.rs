@@ -58,7 +58,7 @@ pub fn load(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<RfabricInput>, Vec<Diagnostic>) {
     let mut phases = None;
-    let also = |fabric: &Fabric, check: &mut Check<'_>| phases = step::check(fabric, check);
+    let also = |fabric: &mut Fabric, check: &mut Check<'_>| phases = step::check(fabric, check);
     let (fabric, mistakes) = lightloom_fabric::file::load_with(file, bytes, read, also);
     (input_of(fabric, phases), mistakes)
 }
@@ -70,7 +70,7 @@ pub fn load_any_version(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<RfabricInput>, Vec<Diagnostic>) {
     let mut phases = None;
-    let also = |fabric: &Fabric, check: &mut Check<'_>| phases = step::check(fabric, check);
+    let also = |fabric: &mut Fabric, check: &mut Check<'_>| phases = step::check(fabric, check);
     let (fabric, mistakes) = lightloom_fabric::file::load_any_version(file, bytes, read, also);
     (input_of(fabric, phases), mistakes)
 }

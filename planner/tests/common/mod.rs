@@ -52,7 +52,8 @@ pub fn fabric(spec: &FabricSpec) -> Fabric {
         tors_per_domain: spec.per_domain,
         ..FatTree::default()
     };
-    let job = Job { name: "all".into(), size: JobSize::All, tp: spec.tp, step: None };
+    let job =
+        Job { name: "all".into(), size: JobSize::All, tp: spec.tp, step: None, searched: None };
     let fabric = Fabric::of_ring("test", ring, spec.order, tree, vec![job]);
     Fabric { sha256: "f".repeat(64), ..fabric }
 }
@@ -81,6 +82,7 @@ impl Case {
                 size: JobSize::All,
                 tp: *tp,
                 step: None,
+                searched: None,
             });
         }
         let mut faults = FaultSet::none();

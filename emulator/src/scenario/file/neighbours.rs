@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lightloom_fabric::document::{Check, Diagnostic, Severity};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::trace::{FaultTrace, Observation, TraceErrors};
+use lightloom_training::mapped;
 
 use super::codes;
 
@@ -50,7 +51,8 @@ impl Neighbours<'_, '_> {
             let bytes = (self.read)(&there)?.bytes;
             String::from_utf8(bytes).map_err(|_| format!("{there} is no text"))
         };
-        let (fabric, mistakes) = lightloom_planner::load(&file, &bytes, &mut beside);
+        let (fabric, mistakes) =
+            lightloom_planner::load_with(&file, &bytes, &mut beside, mapped::search);
         if fabric.is_none() {
             let message = format!("{file} has mistakes, which are listed too");
             check.error(codes::BAD_NEIGHBOUR, "/on/fabric", message);

@@ -17,6 +17,13 @@ use crate::rfabric::workload::card::ModelCard;
 pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     let mut read = |name: &str| fabric.neighbour(name);
     let Some(step) = &job.step else { return Ok(Vec::new()) };
+    if let StepFile::Search(_) = step {
+        let place = "/search".to_owned();
+        let message =
+            "its mapping has to be found first, which this program does not do".to_owned();
+        let fix = "write the step that `lightloom plan` found: it prints it".to_owned();
+        return Err(vec![Mistake { place, message, fix }]);
+    }
     let Some(network) = fabric.dcn.circuits() else {
         let message = "a step that names leaves needs optical switches between them".to_owned();
         let fix = "write `dcn: {reconfigurable_fat_tree: …}`, or `step: {training: …}`".to_owned();
@@ -26,7 +33,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
         };
     };
     match step {
-        StepFile::Training(_) => Ok(Vec::new()),
+        StepFile::Training(_) | StepFile::Search(_) => Ok(Vec::new()),
         StepFile::Rl(rl) => match beside(fabric, job) {
             Some(other) => Err(vec![beside_gpus(other)]),
             None => lower_rl(rl, network.spec().gpus_per_leaf, network.leaves(), &mut read),
@@ -70,7 +77,20 @@ pub fn load(
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
-    lightloom_fabric::file::load_with(file, bytes, read, report)
+    load_with(file, bytes, read, |_, _| ())
+}
+
+/// As [`load`], once `search` has found the mappings that the file leaves to be searched for.
+pub fn load_with(
+    file: &str,
+    bytes: &[u8],
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+    search: impl FnOnce(&mut Fabric, &mut Check<'_>),
+) -> (Option<Fabric>, Vec<Diagnostic>) {
+    lightloom_fabric::file::load_with(file, bytes, read, |fabric, found| {
+        search(fabric, found);
+        report(fabric, found);
+    })
 }
 
 /// As [`load`], of version 1 too: for converting a file, and for a daemon whose plan in force names it.
@@ -79,7 +99,9 @@ pub fn load_any_version(
     bytes: &[u8],
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
-    lightloom_fabric::file::load_any_version(file, bytes, read, report)
+    lightloom_fabric::file::load_any_version(file, bytes, read, |fabric, found| {
+        report(fabric, found)
+    })
 }
 
 /// Reports everything that is wrong with the steps of a fabric file, and keeps nothing.

@@ -73,8 +73,13 @@ fn fabric(question: &CrossTorQuestion<'_>) -> Result<Fabric, KhopError> {
     let line = order.line(cluster.nodes, nodes_per_tor);
     let gpus_per_node = u8::try_from(cluster.gpus_per_node).unwrap_or(u8::MAX);
     let groups = (f64::from(cluster.gpus()) * job_share / f64::from(tp)).floor() as u64;
-    let job =
-        Job { name: "job".to_owned(), size: JobSize::Gpus(groups * u64::from(tp)), tp, step: None };
+    let job = Job {
+        name: "job".to_owned(),
+        size: JobSize::Gpus(groups * u64::from(tp)),
+        tp,
+        step: None,
+        searched: None,
+    };
     let ring = KhopRing::new(gpus_per_node, k, Shape::Ring, line)?;
     let tree = FatTree { nodes_per_tor, ..FatTree::default() };
     Ok(Fabric::of_ring("comparison", ring, order, tree, vec![job]))

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Mappings that a fabric file leaves to be searched for: each becomes the training step that reaches the shortest time
+//! on that fabric by the closed forms, and says how it was found.
+
+use lightloom_fabric::document::{Check, codes};
+use lightloom_fabric::fabric::{Fabric, JobSize};
+use lightloom_fabric::file::{MappingFile, SearchFile, ShardingFile, StepFile};
+use lightloom_fabric::plan::Searched;
+
+use super::calibration::{Precision, Sharding};
+use super::cards;
+use super::mapping::Batch;
+use super::mfu::Convention;
+use super::model::Model;
+use super::network::Network;
+use super::request::{Changes, Prepared, Request};
+use super::search::{Found, Limits, Search};
+
+/// Groups of more GPUs than this are not tried.
+const LARGEST_GROUP: u64 = 128;
+
+/// Why there is no mapping: the key that is wrong, what is, and what would help.
+struct Refused {
+    key: &'static str,
+    message: String,
+    help: String,
+}
+
+/// Searches the mapping of every job of `fabric` that leaves it open. Jobs without any keep no step, and are reported.
+pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
+    for place in 0..fabric.jobs.len() {
+        let job = &fabric.jobs[place];
+        let Some(StepFile::Search(asked)) = job.step.clone() else { continue };
+        let JobSize::Gpus(gpus) = job.size else {
+            // Reported where the file is read.
+            fabric.jobs[place].step = None;
+            continue;
+        };
+        match searched(fabric, (gpus, job.tp), &asked) {
+            Ok((step, found)) => {
+                let job = &mut fabric.jobs[place];
+                (job.tp, job.step) = (found.tp, Some(StepFile::Training(step)));
+                job.searched = Some(found);
+            }
+            Err(Refused { key, message, help }) => {
+                fabric.jobs[place].step = None;
+                let code = if key.is_empty() { codes::BAD_VALUE } else { codes::UNKNOWN_WORD };
+                let path = format!("/jobs/{place}/step/search{key}");
+                check.error(code, &path, message).help(help);
+            }
+        }
+    }
+}
+
+fn searched(
+    fabric: &Fabric,
+    (gpus, tp): (u64, u32),
+    asked: &SearchFile,
+) -> Result<(MappingFile, Searched), Refused> {
+    let limits =
+        Limits { tensor: groups(fabric, gpus, tp), virtual_stages: vec![1], ..Limits::default() };
+    let prepared = prepared(fabric, asked, limits)?;
+    let network = Network::of_fabric(fabric);
+    let search = prepared.search(gpus, &network);
+    let outcome = search.run();
+    let found = outcome.found.iter().find(|found| can_be_planned(found, search.model));
+    let Some(found) = found else { return Err(none(&search, &prepared)) };
+    let mapping = &found.mapping;
+    let micro_batches =
+        asked.sequences / (u64::from(mapping.data) * u64::from(mapping.micro_batch));
+    let tokens = u64::from(mapping.micro_batch) * asked.sequence;
+    let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let request = prepared.request();
+    let peak = request.card.peak_flops(request.precision).unwrap_or_default();
+    let searched = Searched {
+        model: asked.model.clone(),
+        sequences: asked.sequences,
+        sequence: asked.sequence,
+        accelerator: asked.accelerator.clone(),
+        constants: prepared.calibration().name.to_string(),
+        tried: outcome.tried as u64,
+        tp: mapping.tensor,
+        cp: mapping.context,
+        pp: mapping.pipeline,
+        dp: mapping.data,
+        ep: mapping.expert,
+        micro_batch: mapping.micro_batch,
+        micro_batches: small(micro_batches),
+        recompute: mapping.recompute.label().to_owned(),
+        step_seconds: found.step.step_seconds,
+        mfu: Convention::MfuFull.utilisation(
+            search.model,
+            search.batch,
+            mapping.recompute,
+            gpus,
+            peak,
+            found.step.step_seconds,
+        ),
+    };
+    let step = MappingFile {
+        model: asked.model.clone(),
+        pp: mapping.pipeline,
+        dp: Some(mapping.data),
+        cp: mapping.context,
+        ep: mapping.expert,
+        sharding: asked.sharding,
+        micro_batches: small(micro_batches),
+        tokens: small(tokens),
+        gradient_slack: asked.gradient_slack,
+        micro_batch_slack: asked.micro_batch_slack,
+    };
+    Ok((step, searched))
+}
+
+/// Sizes of groups that divide the job, and that fill whole nodes or fit into one: `tp` alone where it is given.
+fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
+    if tp > 0 {
+        return vec![tp];
+    }
+    let node = u64::from(fabric.hbd.gpus_per_node());
+    let most = fabric.hbd.largest_group().clamp(1, LARGEST_GROUP).min(gpus);
+    let fits = |group: &u64| {
+        gpus.is_multiple_of(*group) && (node.is_multiple_of(*group) || group.is_multiple_of(node))
+    };
+    (1..=most).filter(fits).filter_map(|group| u32::try_from(group).ok()).collect()
+}
+
+/// Whether a fabric file can say it: experts' ranks within replicas, equal stages.
+fn can_be_planned(found: &Found, model: &Model) -> bool {
+    let mapping = &found.mapping;
+    mapping.data.is_multiple_of(mapping.expert) && model.layers.is_multiple_of(mapping.pipeline)
+}
+
+fn prepared(fabric: &Fabric, asked: &SearchFile, limits: Limits) -> Result<Prepared, Refused> {
+    let unknown = |key: &'static str, message: String| {
+        let help = "see `lightloom mfu --help`".to_owned();
+        Refused { key, message, help }
+    };
+    let card = cards::accelerator(&asked.accelerator)
+        .map_err(|error| unknown("/accelerator", error.to_string()))?;
+    let sharding = match asked.sharding {
+        ShardingFile::Sharded => Some(Sharding::Everything),
+        ShardingFile::Replicated => None,
+    };
+    let request = Request {
+        model: model(fabric, &asked.model).map_err(|message| unknown("/model", message))?,
+        card,
+        batch: Batch { sequences: asked.sequences, tokens: asked.sequence },
+        precision: Precision::Bf16,
+        expert_imbalance: 0.0,
+        convention: Convention::MfuFull,
+        limits,
+        constants: asked.constants.clone(),
+        refitted: Default::default(),
+        changes: Changes { sharding, ..Changes::default() },
+    };
+    request.prepare().map_err(|error| unknown("/constants", error.to_string()))
+}
+
+/// The model of this name that comes with lightloom, or that stands beside the fabric file.
+fn model(fabric: &Fabric, name: &str) -> Result<Model, String> {
+    let is_file = std::path::Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml");
+    if !is_file {
+        return cards::model(name).map_err(|error| error.to_string());
+    }
+    let text = fabric.neighbour(name)?;
+    let (model, mistakes) = cards::read_model(name, text.as_bytes());
+    model.ok_or_else(|| mistakes.first().map(ToString::to_string).unwrap_or_default())
+}
+
+fn none(search: &Search<'_>, prepared: &Prepared) -> Refused {
+    let nearest = search.run().closest.map(|(_, refusal)| format!(": the nearest {refusal}"));
+    let model = &prepared.request().model.name;
+    let message = format!(
+        "{model} has no mapping onto {} GPUs with {} sequences a step{}",
+        search.gpus,
+        search.batch.sequences,
+        nearest.unwrap_or_default()
+    );
+    let help = match search.nearest_gpus() {
+        Some((gpus, _)) => format!("write `gpus: {gpus}`, or other `sequences`"),
+        None => "write more GPUs, a smaller model, or other `sequences`".to_owned(),
+    };
+    Refused { key: "", message, help }
+}
