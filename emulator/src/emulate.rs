@@ -160,12 +160,13 @@ pub fn emulate_with(
             Some(making.run(&old, calm(), progress)?)
         }
     };
-    // Phases have no flows of their own by which a fault could be separated from another: each is run alone.
+    // Phases have no flows of their own by which a fault could be separated from another: where there are too many to
+    // leave each out, each is run alone.
     let mut alone = Vec::new();
-    if start.circuits.is_some() && scenario.phases.is_some() && events.len() > 1 {
+    let without = making.without_each(&events, progress)?;
+    if without.is_empty() && scenario.phases.is_some() && events.len() > 1 {
         alone = making.each_alone(&events, progress)?;
     }
-    let without = making.without_each(&events, progress)?;
     // Faults each of which is enough for what happened show nothing when one is left out: each is run alone.
     if let Some(baseline) = &baseline
         && judge::is_overdetermined(&log, baseline, &without)
@@ -188,15 +189,17 @@ pub fn emulate_with(
     Ok(Finished { outcome, engine: log.into_engine(), substrate, series })
 }
 
-/// Steps of a job pass on what a fault did to groups that it never hit: with so many faults at most, each is left out in
-/// a run of its own to see what it did.
+/// What shares links or waits for another passes on what a fault did to what it never hit: with so many faults at most,
+/// each is left out in a run of its own to see what it did.
 const MOST_LEFT_OUT: usize = 8;
 
 /// By fault, whether it is left out in a run of its own; empty where none is.
 fn left_out(scenario: &Scenario, events: &[FaultEvent]) -> Vec<bool> {
     let is_news: Vec<bool> = events.iter().map(|event| !event.from_start).collect();
     let news = is_news.iter().filter(|is_news| **is_news).count();
-    let is_run = !scenario.train.is_empty() && (1..=MOST_LEFT_OUT).contains(&news);
+    let shares =
+        !scenario.train.is_empty() || !scenario.traffic.is_empty() || scenario.phases.is_some();
+    let is_run = shares && (1..=MOST_LEFT_OUT).contains(&news);
     if is_run { is_news } else { Vec::new() }
 }
 
@@ -208,8 +211,8 @@ pub fn runs(scenario: &Scenario, start: &Start) -> u64 {
     match (start.events.len() as u64, scenario.phases.is_some()) {
         (0, _) => 1,
         (1, _) => 2,
-        (_, false) => 2 + removed,
-        (many, true) => 2 + many,
+        (many, true) if removed == 0 => 2 + many,
+        _ => 2 + removed,
     }
 }
 
@@ -364,7 +367,7 @@ impl<'a> Making<'a> {
         events.iter().enumerate().map(alone).collect()
     }
 
-    /// By fault, the run without it, where jobs train; without the only one of this run it is the run without faults.
+    /// By fault, the run without it, where what runs shares links; without the only one of this run it is the run without faults.
     fn without_each(
         &self,
         events: &[FaultEvent],

@@ -32,7 +32,6 @@ use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
 use flows::{Compared, Suspect};
 use groups::GroupImpact;
-pub(crate) use groups::is_overdetermined;
 
 /// What was run, and what happened.
 pub(crate) struct Ran<'a> {
@@ -69,6 +68,16 @@ impl Without {
             Self::Run(log) => Some(log),
         }
     }
+}
+
+/// Whether something came out otherwise than without faults and would without each single one of them, too: then each
+/// alone may be enough for it.
+pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[Without]) -> bool {
+    let others: Vec<&RunLog> = without.iter().filter_map(|one| one.log(baseline)).collect();
+    !others.is_empty()
+        && (groups::is_overdetermined(log, baseline, &others)
+            || Compared::is_overdetermined(log, baseline, &others)
+            || phases::is_overdetermined(log, baseline, &others))
 }
 
 impl<'a> Ran<'a> {
@@ -202,7 +211,7 @@ fn faults(
         let GroupImpact { groups, gpus, delay, unaffected } = impacts[at].clone();
         let phase = phases.as_ref().map(|phases| phases[at].clone());
         let moved = traffic.zip(moved.as_ref().map(|moved| &moved[at]));
-        let late = moved.map(|(traffic, moved)| traffic.delay(moved));
+        let late = moved.map(|(traffic, moved)| traffic.delay(at, moved));
         let slowed = phase.as_ref().map(|phase| phase.delay);
         let delay = [late, slowed].into_iter().flatten().fold(delay, |a, b| {
             let (a, b) = (a?, b?);

@@ -166,3 +166,70 @@ fn faults_each_of_which_is_enough_are_both_listed() {
     let listed = judge(TWO_JOBS, train, &faults);
     assert!(!listed[0].is_empty() && listed[0] == listed[1], "{listed:?}");
 }
+
+/// Two permutations of 16 hosts beside each other, one after 20 µs, on a leaf-spine network.
+fn traffic(faults: &[String]) -> Outcome {
+    let text = format!(
+        "kind: scenario\nversion: 2\nname: traffic\nseed: 1\n\
+         on: {{leaf_spine: {{leaves: 4, spines: 2, hosts_per_leaf: 4}}}}\n\
+         traffic:\n  - {{name: a, run: permutation, bytes: 256KiB}}\n  \
+           - {{name: b, run: permutation, bytes: 64KiB, delay: 20us}}\nfaults: [{}]\n",
+        faults.join(", ")
+    );
+    let none = &mut |_: &str| Err("no such file".to_owned());
+    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), none);
+    let scenario = loaded.unwrap_or_else(|| panic!("{text}: {mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+/// A flow by what it is in every run: its ends and its size; and when it ended.
+fn flows(outcome: &Outcome) -> BTreeSet<(String, String, u64, Option<SimTime>)> {
+    let row = |flow: &lightloom_emulator::outcome::FlowRow| {
+        (flow.source.to_string(), flow.destination.to_string(), flow.size.0, flow.end)
+    };
+    outcome.flow_records.iter().map(row).collect()
+}
+
+/// By workload, when it ended.
+fn workload_ends(outcome: &Outcome) -> Vec<(String, SimTime)> {
+    outcome.workloads.iter().map(|one| (one.name.clone(), one.end.unwrap())).collect()
+}
+
+/// The judges are the runs that do not write the fault: which flows end otherwise, and by how much later each workload.
+#[test]
+fn flows_are_attributed_to_the_faults_without_which_they_end_otherwise() {
+    let mut draws = Seed(9).stream("traffic", 0);
+    let mut affected_by_one = 0;
+    for _ in 0..12 {
+        let mut fault = || {
+            let (spine, leaf) = (draws.random_range(0..2), draws.random_range(0..4));
+            let (at, rate) = (draws.random_range(1..40), draws.random_range(0..3));
+            let effect = ["{bit_errors: 1e-7}", "{rate: 100Gbps}", "{rate: 10Gbps}"][rate];
+            format!("{{part: s{leaf}-s{}, at: {at}us, effect: {effect}}}", 4 + spine)
+        };
+        let faults = [fault(), fault(), fault()];
+        let (outcome, calm) = (traffic(&faults), traffic(&[]));
+        let moved: BTreeSet<_> = flows(&outcome).difference(&flows(&calm)).cloned().collect();
+        for (place, fault) in outcome.faults.iter().enumerate() {
+            let mut others = faults.to_vec();
+            others.remove(place);
+            let other = traffic(&others);
+            let truth: BTreeSet<_> = flows(&outcome).difference(&flows(&other)).cloned().collect();
+            let said = fault.traffic.as_ref().unwrap();
+            let both = truth.intersection(&moved).count() as u64;
+            assert!(
+                said.flows_moved >= both,
+                "{faults:?}, {place}: {} of {both}",
+                said.flows_moved
+            );
+            if both > 0 && both == said.flows_moved {
+                let late = workload_ends(&outcome).into_iter().zip(workload_ends(&other));
+                let late = late.filter(|(here, _)| said.workloads.contains(&here.0));
+                let late = late.map(|(here, there)| here.1.0.saturating_sub(there.1.0)).max();
+                assert_eq!(fault.delay.unwrap().0, late.unwrap(), "{faults:?}, {place}");
+            }
+            affected_by_one += both;
+        }
+    }
+    assert!(affected_by_one > 100, "{affected_by_one} flows");
+}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What faults did to traffic between hosts: a run held against the same run without faults, flow by flow.
 //!
-//! A flow was affected if it ended at another picosecond than in the run without faults. By which fault: the
-//! ones that hit a link of its way; if none did, the last one that began before it ended.
+//! A flow was affected if it ended at another picosecond than in the run without faults. By which fault: where the run
+//! without each fault is there, those without which it ends otherwise, or that alone move it; else the ones that hit a
+//! link of its way; if none did, the last one that began before it ended.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,11 @@ pub(super) struct Moved {
     pub(super) flow: FlowId,
     pub(super) workload: usize,
     pub(super) at: SimTime,
+    place: Place,
 }
+
+/// What a flow is called in every run of the same workloads: workload, repetition, stretch, and number in it.
+type Place = [usize; 4];
 
 /// A fault that began, with the flows that were on its links.
 pub(super) struct Suspect<'a> {
@@ -54,6 +59,10 @@ pub(super) struct Compared<'a> {
     cuts: Cuts,
     here: Ran<'a>,
     calm: Ran<'a>,
+    /// By fault, the run without it, where there is one.
+    without: Vec<Option<Ran<'a>>>,
+    /// By fault, the run with it alone; empty where that was not run.
+    alone: Vec<Ran<'a>>,
     pub(super) moved: Vec<Moved>,
 }
 
@@ -62,7 +71,16 @@ impl<'a> Compared<'a> {
     pub(super) fn of(whole: &Whole<'a>) -> Self {
         let (here, calm) = (Ran::of(whole.log), Ran::of(whole.baseline));
         let cuts = Cuts::of(&whole.start.substrate);
-        Self { workloads: whole.traffic, cuts, here, calm, moved: moved(here, calm) }
+        let without = whole.without.iter().map(|one| one.log(whole.baseline).map(Ran::of));
+        Self {
+            workloads: whole.traffic,
+            cuts,
+            here,
+            calm,
+            without: without.collect(),
+            alone: whole.alone.iter().map(Ran::of).collect(),
+            moved: moved(here, calm),
+        }
     }
 
     /// One result for each repetition.
@@ -103,11 +121,36 @@ impl<'a> Compared<'a> {
 
     /// By fault, the flows that are attributed to it; none to faults that are no suspects.
     pub(super) fn attributed(&self, suspects: &[Option<Suspect<'_>>]) -> Vec<Vec<Moved>> {
+        let places = |here, other| -> BTreeSet<Place> {
+            moved(here, other).into_iter().map(|moved| moved.place).collect()
+        };
+        let without = self.without.iter().map(|other| other.map(|other| places(self.here, other)));
+        let without: Vec<BTreeSet<Place>> = without.map(Option::unwrap_or_default).collect();
+        let alone: Vec<BTreeSet<Place>> =
+            self.alone.iter().map(|alone| places(*alone, self.calm)).collect();
+        let by = |runs: &[BTreeSet<Place>], moved: &Moved| -> Vec<usize> {
+            (0..runs.len()).filter(|fault| runs[*fault].contains(&moved.place)).collect()
+        };
         let mut affected = vec![Vec::new(); suspects.len()];
         for moved in &self.moved {
-            causes(moved, suspects).into_iter().for_each(|fault| affected[fault].push(*moved));
+            let ways = [by(&without, moved), by(&alone, moved)];
+            let found = ways.into_iter().find(|faults| !faults.is_empty());
+            let faults = found.unwrap_or_else(|| causes(moved, suspects));
+            faults.into_iter().for_each(|fault| affected[fault].push(*moved));
         }
         affected
+    }
+
+    /// Whether some flow ended otherwise than without faults and does so without each single one of them, too.
+    pub(super) fn is_overdetermined(here: &RunLog, calm: &RunLog, without: &[&RunLog]) -> bool {
+        let mut left: BTreeSet<Place> =
+            moved(Ran::of(here), Ran::of(calm)).into_iter().map(|moved| moved.place).collect();
+        for other in without {
+            for moved in moved(Ran::of(here), Ran::of(other)) {
+                left.remove(&moved.place);
+            }
+        }
+        !left.is_empty()
     }
 
     /// What a fault did to which these flows are attributed.
@@ -135,19 +178,25 @@ impl<'a> Compared<'a> {
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// How much later than in the calm run the slowest workload of these flows ended; nothing if one did not.
-    pub(super) fn delay(&self, moved: &[Moved]) -> Option<Picoseconds> {
+    /// How much later the slowest workload of these flows ended than without `fault`, and than in the calm run where no run
+    /// without it is there; where that makes no difference, how much later the run with it alone ended than the calm one.
+    /// `None` if one did not end.
+    pub(super) fn delay(&self, fault: usize, moved: &[Moved]) -> Option<Picoseconds> {
         let end = |ran: Ran<'_>, place: usize| {
             let job = &ran.jobs[place];
             let is_whole = job.done && job.steps.iter().all(|step| given_up(ran, step) == 0);
             is_whole.then(|| job.steps.last().and_then(|step| step.end)).flatten()
         };
-        let late = |place| {
-            let (end, calm) = (end(self.here, place)?, end(self.calm, place)?);
-            Some(Picoseconds(end.0.saturating_sub(calm.0)))
+        let late = |with, without| -> Option<Picoseconds> {
+            let late = |place| Some(end(with, place)?.0.saturating_sub(end(without, place)?.0));
+            let delays: Option<Vec<u64>> = workloads_of(moved).into_iter().map(late).collect();
+            Some(Picoseconds(delays?.into_iter().max().unwrap_or(0)))
         };
-        let delays: Option<Vec<Picoseconds>> = workloads_of(moved).into_iter().map(late).collect();
-        Some(delays?.into_iter().max().unwrap_or(Picoseconds::ZERO))
+        let without = self.without.get(fault).copied().flatten().unwrap_or(self.calm);
+        match (late(self.here, without), self.alone.get(fault)) {
+            (Some(Picoseconds::ZERO), Some(alone)) => late(*alone, self.calm),
+            (late, _) => late,
+        }
     }
 
     /// Hosts at an end of a flow that never arrived.
@@ -215,16 +264,20 @@ impl<'a> Compared<'a> {
 fn moved(here: Ran<'_>, calm: Ran<'_>) -> Vec<Moved> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
-        for (step, calm_step) in job.steps.iter().zip(&calm_job.steps) {
+        for (repetition, (step, calm_step)) in job.steps.iter().zip(&calm_job.steps).enumerate() {
             // Stretch by stretch: a task that never began has none.
             let stretches = step.flows.iter().cloned().zip(calm_step.flows.iter().cloned());
-            for (flow, calm_flow) in stretches.flat_map(|(here, calm)| here.zip(calm)) {
+            let flows = stretches.enumerate().flat_map(|(stretch, (here, calm))| {
+                here.zip(calm).enumerate().map(move |(number, both)| ((stretch, number), both))
+            });
+            for ((stretch, number), (flow, calm_flow)) in flows {
                 let (flow, calm_flow) = (FlowId(flow), FlowId(calm_flow));
+                let place = [workload, repetition, stretch, number];
                 let (end, calm_end) =
                     (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
                 if end != calm_end {
                     let at = end.into_iter().chain(calm_end).min().unwrap_or(here.ended);
-                    moved.push(Moved { flow, workload, at });
+                    moved.push(Moved { flow, workload, at, place });
                 }
             }
         }

@@ -213,20 +213,19 @@ fn delay(ran: &Ran<'_>, fault: usize, result: &GroupResult) -> Option<Picosecond
     Some(Picoseconds(result.end?.0.saturating_sub(without.0)))
 }
 
-/// What becomes of a group: the ends of its steps, and whether it is lost.
+/// What becomes of a group: the ends of its steps, those between its job's groups included, and whether it is lost.
 fn fate(log: &RunLog, group: usize) -> Option<(Vec<Option<SimTime>>, bool)> {
     let group = log.groups.get(group)?;
-    Some((group.steps.iter().map(|step| step.end).collect(), group.lost))
+    Some((steps(log, group).map(|step| step.end).collect(), group.lost))
 }
 
 /// Whether some group ended otherwise than without faults and does so without each single one of them, too.
-pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[Without]) -> bool {
+pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&RunLog]) -> bool {
     let is_same = |other: &RunLog, group| fate(other, group) == fate(log, group);
-    let others: Vec<&RunLog> = without.iter().filter_map(|one| one.log(baseline)).collect();
     let is_enough = |group: usize| {
-        !is_same(baseline, group) && others.iter().all(|other| is_same(other, group))
+        !is_same(baseline, group) && without.iter().all(|other| is_same(other, group))
     };
-    !others.is_empty() && (0..log.groups.len()).any(is_enough)
+    (0..log.groups.len()).any(is_enough)
 }
 
 /// Faults of this run that mattered by then.

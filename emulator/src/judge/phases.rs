@@ -82,18 +82,44 @@ pub(super) fn impacts(ran: &Ran<'_>) -> Option<Vec<PhaseImpact>> {
     let names: Vec<&str> =
         ran.start.circuits.as_ref()?.plan.phases.iter().map(|phase| phase.name.as_str()).collect();
     let impact = |(at, log): (usize, &crate::run::FaultLog)| {
-        let only = ran.alone.get(at).unwrap_or(ran.log);
+        let (with, without) = compared(ran, at);
         let lost = |log: &RunLog| lightloom_engine::steady::Stage::packets(log.engine()).lost;
         PhaseImpact {
             circuits_lost: log.circuits.len(),
             changes_missed: log.changes_missed,
             leaves_affected: log.leaves.iter().copied().collect(),
-            packets_lost: lost(only).saturating_sub(lost(ran.baseline)),
-            phases_slowed: slowed(only, ran.baseline, &names),
-            delay: delay(only, ran.baseline).map(|time| ran.longer(time)),
+            packets_lost: lost(with).saturating_sub(lost(without)),
+            phases_slowed: slowed(with, without, &names),
+            delay: delay(with, without).map(|time| ran.longer(time)),
         }
     };
     Some(ran.log.faults.iter().enumerate().map(impact).collect())
+}
+
+/// Two runs that differ in this fault alone: this one and the one without it; where that makes no difference to any phase,
+/// the one with it alone and the one without faults.
+fn compared<'a>(ran: &Ran<'a>, fault: usize) -> (&'a RunLog, &'a RunLog) {
+    let without = ran.without.get(fault).and_then(|one| one.log(ran.baseline));
+    match (without, ran.alone.get(fault)) {
+        (Some(other), None) => (ran.log, other),
+        (Some(other), Some(_)) if times(other) != times(ran.log) => (ran.log, other),
+        (_, Some(alone)) => (alone, ran.baseline),
+        (None, None) => (ran.log, ran.baseline),
+    }
+}
+
+fn times(log: &RunLog) -> Vec<Option<Picoseconds>> {
+    log.phases.iter().map(|phase| phase.time).collect()
+}
+
+/// Whether some phase took another time than without faults and does so without each single one of them, too.
+pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&RunLog]) -> bool {
+    let (here, calm) = (times(log), times(baseline));
+    let others: Vec<Vec<Option<Picoseconds>>> = without.iter().map(|other| times(other)).collect();
+    let is_enough = |at: &usize| {
+        here.get(*at) != calm.get(*at) && others.iter().all(|other| other.get(*at) == here.get(*at))
+    };
+    (0..here.len().max(calm.len())).any(|at| is_enough(&at))
 }
 
 fn slowed(only: &RunLog, baseline: &RunLog, names: &[&str]) -> Vec<String> {
