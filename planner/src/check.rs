@@ -10,6 +10,7 @@ mod claims;
 mod links;
 mod network;
 mod numbers;
+mod reinforcement;
 mod rings;
 mod routes;
 mod spares;

@@ -129,12 +129,17 @@ fn complete(
     let carried = network::carry(fabric, faults, &sent, options)?;
     let step = carried.step_time;
     carried.write_into(&mut plan);
-    if let Some(step) = step.filter(|_| options.compare && !mappings.is_empty()) {
+    if let Some(step) = step.filter(|_| options.compare && has_placed_step(fabric)) {
         let alone = alone(fabric, faults, options)?;
         let least = bound::least_seconds(fabric, faults, &mappings);
         state_gain(&mut plan.metrics, step, alone, least);
     }
     Ok(plan)
+}
+
+/// Whether some job's step sends between GPUs that are placed.
+fn has_placed_step(fabric: &Fabric) -> bool {
+    fabric.jobs.iter().any(|job| job.is_placed() && job.step.is_some())
 }
 
 /// Communication time of a step when each half is planned alone: groups along the line without regard to

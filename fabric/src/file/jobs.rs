@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::codes;
 use super::lower::gcd;
 use super::raw::{DcnFile, FabricFile, HbdFile, JobFile, JobSizeFile};
-use super::step::StepFile;
+use super::step::{RlFile, StepFile};
 use crate::document::{self, Check, quote};
 use crate::fabric::{Job, JobSize};
 use crate::khop::{MAX_GPUS_PER_NODE, MAX_NODES};
@@ -159,7 +159,8 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     let mapping = match step {
         StepFile::Training(mapping) => mapping,
         StepFile::Search(_) => return,
-        StepFile::Rl(_) | StepFile::Phases(_) => {
+        StepFile::Rl(rl) => return check_placed_rl(job, (rl, tp), path, check),
+        StepFile::Phases(_) => {
             let message = "the step says itself which leaves send";
             check
                 .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
@@ -186,6 +187,33 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
         check
             .error(codes::BAD_GROUP, &path, message)
             .help(format!("write `gpus: {mapped}`, or leave `dp` out"));
+    }
+}
+
+/// A step of reinforcement learning whose GPUs are placed: the trainer's groups first, then those that generate.
+fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
+    let step = format!("{path}/step/rl");
+    if rl.tp != tp {
+        let message = format!("the job's groups have {tp} GPUs, and the trainer's {}", rl.tp);
+        check
+            .error(codes::BAD_GROUP, &format!("{step}/tp"), message)
+            .help(format!("write `tp: {tp}`, or another `tp` at the job"));
+    }
+    let gpus = u64::from(rl.trainer_gpus) + u64::from(rl.generation_gpus);
+    if job.gpus != JobSizeFile::Gpus(gpus) {
+        let message = format!("trainer and generation have {gpus} GPUs together");
+        check
+            .error(codes::BAD_GROUP, &format!("{path}/gpus"), message)
+            .help(format!("write `gpus: {gpus}`"));
+    }
+    for (key, gpus) in [("trainer_gpus", rl.trainer_gpus), ("generation_gpus", rl.generation_gpus)]
+    {
+        if !gpus.is_multiple_of(tp.max(1)) {
+            let message = format!("{gpus} GPUs cannot be divided into groups of {tp}");
+            check
+                .error(codes::BAD_GROUP, &format!("{step}/{key}"), message)
+                .help(format!("write a multiple of {tp}"));
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub enum StepFile {
     Phases(Vec<PhaseFile>),
 }
 
-/// A step of disaggregated reinforcement learning, trainer on the first leaves, generation after it.
+/// A step of disaggregated reinforcement learning: trainer on the job's first groups, generation on the others. In a job
+/// without `tp`, trainer on the first leaves, generation after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RlFile {
@@ -42,7 +43,7 @@ pub struct RlFile {
     pub trainer_gpus: u32,
     /// GPUs that generate.
     pub generation_gpus: u32,
-    /// Tensor-parallel ranks of the trainer.
+    /// Tensor-parallel ranks of the trainer; where the job has `tp`, the same.
     pub tp: u32,
     /// Pipeline stages of the trainer.
     pub pp: u32,

@@ -14,7 +14,7 @@ use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::Violation;
+use super::{Violation, reinforcement};
 use crate::rfabric::check::{Flows, check_step};
 use crate::rfabric::file::step;
 use crate::rfabric::workload::card::ModelCard;
@@ -24,7 +24,7 @@ const TOLERANCE: f64 = 1e-6;
 
 /// Bytes of one phase, by who carries them.
 #[derive(Clone, Debug, Default)]
-struct Sent {
+pub(super) struct Sent {
     between: BTreeMap<(u32, u32), f64>,
     rings: f64,
     below: f64,
@@ -32,13 +32,13 @@ struct Sent {
 
 /// Where a rank is.
 #[derive(Clone, Copy)]
-struct Place {
-    leaf: LeafId,
-    island: Option<u32>,
+pub(super) struct Place {
+    pub(super) leaf: LeafId,
+    pub(super) island: Option<u32>,
 }
 
 impl Sent {
-    fn send(&mut self, from: Place, to: Place, bytes: f64) {
+    pub(super) fn send(&mut self, from: Place, to: Place, bytes: f64) {
         if from.island.is_some() && from.island == to.island {
             self.rings += bytes;
         } else if from.leaf == to.leaf {
@@ -51,10 +51,14 @@ impl Sent {
     fn total_between(&self) -> f64 {
         self.between.values().sum()
     }
+
+    pub(super) fn total(&self) -> f64 {
+        self.total_between() + self.rings + self.below
+    }
 }
 
 /// What each phase of a job sends, by its name.
-type Named = Vec<(String, Sent)>;
+pub(super) type Named = Vec<(String, Sent)>;
 
 pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut Vec<Violation>) {
     let Some(by_job) = expected(fabric, plan, found) else { return };
@@ -153,6 +157,10 @@ fn expected(
                 let card = step::model(fabric, job).ok()??;
                 training(fabric, plan, (index, job), (raw, &card), found)?
             }
+            Some(StepFile::Rl(raw)) if job.is_placed() => {
+                let card = step::named_model(fabric, &raw.model).ok()?;
+                reinforcement::expected(fabric, plan, (index, job), (raw, &card), found)?
+            }
             Some(_) => as_read(fabric, job)?,
         };
         if !phases.is_empty() {
@@ -173,7 +181,7 @@ fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
 }
 
 /// The places of a job's ranks by (tensor, context, data, pipeline).
-type Grid = BTreeMap<[u32; 4], Place>;
+pub(super) type Grid = BTreeMap<[u32; 4], Place>;
 
 fn training(
     fabric: &Fabric,
@@ -208,15 +216,15 @@ fn training(
 }
 
 /// What each rank of a training step sends.
-struct Step<'a> {
-    grid: &'a Grid,
-    sizes: [u32; 4],
-    raw: &'a MappingFile,
-    card: &'a ModelCard,
+pub(super) struct Step<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) sizes: [u32; 4],
+    pub(super) raw: &'a MappingFile,
+    pub(super) card: &'a ModelCard,
 }
 
 impl Step<'_> {
-    fn micro_batches(&self) -> Sent {
+    pub(super) fn micro_batches(&self) -> Sent {
         let [tp, cp, _, pp] = self.sizes;
         let layers = f64::from(self.card.layers / pp) * f64::from(self.raw.micro_batches);
         let tokens = f64::from(self.raw.tokens) / f64::from(cp);
@@ -260,7 +268,7 @@ impl Step<'_> {
         }
     }
 
-    fn gradients(&self) -> Sent {
+    pub(super) fn gradients(&self) -> Sent {
         let [tp, cp, dp, pp] = self.sizes;
         let replicas = cp * dp;
         let mut sent = Sent::default();

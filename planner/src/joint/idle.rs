@@ -116,7 +116,7 @@ impl Search<'_> {
     }
 }
 
-/// GPUs at work and the estimated time between leaves. `None` where no job trains.
+/// GPUs at work and the estimated time between leaves. `None` where no placed job has a step.
 fn estimate(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -125,7 +125,7 @@ fn estimate(
 ) -> Result<Option<(u64, f64)>, PlanError> {
     let mut layout = layout.clone();
     let mappings = mapping::mappings(fabric, &mut layout)?;
-    if mappings.is_empty() {
+    if !super::has_placed_step(fabric) {
         return Ok(None);
     }
     layout.name_by_place();

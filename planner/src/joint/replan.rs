@@ -7,14 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::file::StepFile;
+use lightloom_fabric::file::{RlFile, StepFile};
 use lightloom_fabric::plan::{GivenUp, Plan, Rank};
 use lightloom_units::id::GroupId;
 
 use super::mapping::Coordinates;
+use super::traffic::generating_gpus;
 use super::{Options, PlanError, network, phases};
 use crate::khop::{self, Change, DocumentError, Layout, Survey};
 
@@ -119,7 +120,11 @@ fn hand_on(
                     });
                 }
             }
-            _ => {
+            step => {
+                let mut own = own;
+                if let Some(StepFile::Rl(raw)) = step {
+                    given_up.extend(fewer_generate(layout, &mut own, job, raw));
+                }
                 let replicas = (0..).zip(own);
                 at.extend(
                     replicas.map(|(dp, id)| (id, Coordinates { dp, ..Coordinates::default() })),
@@ -129,6 +134,33 @@ fn hand_on(
     }
     layout.order_by_job();
     (at, given_up)
+}
+
+/// Where groups of a step of reinforcement learning are gone, fewer replicas generate: the last groups, which no whole
+/// replica needs, become spare.
+fn fewer_generate(
+    layout: &mut Layout,
+    own: &mut Vec<GroupId>,
+    job: &Job,
+    raw: &RlFile,
+) -> Option<GivenUp> {
+    let gpus = own.len() as u64 * u64::from(job.tp);
+    let there = gpus.checked_sub(raw.trainer_gpus.into())?;
+    let generating = generating_gpus(raw, job.tp, there);
+    let kept = (u64::from(raw.trainer_gpus) + generating) / u64::from(job.tp);
+    let left: BTreeSet<GroupId> = own.split_off(own.len().min(kept as usize)).into_iter().collect();
+    for group in layout.groups.iter_mut().filter(|group| left.contains(&group.id)) {
+        group.job = None;
+    }
+    let gone = u64::from(raw.generation_gpus).saturating_sub(generating);
+    (gone > 0).then(|| GivenUp {
+        job: job.name.clone(),
+        gpus: gone,
+        why: format!(
+            "{gpus} GPUs are left: {generating} of {} generate, in whole replicas",
+            raw.generation_gpus
+        ),
+    })
 }
 
 /// Fits a job's groups to `dp` replicas: ranks that are still valid stay, groups beyond them fill the holes, and

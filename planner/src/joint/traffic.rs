@@ -6,7 +6,7 @@
 //! stays below one leaf.
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::file::{MappingFile, StepFile};
+use lightloom_fabric::file::{MappingFile, RlFile, StepFile};
 use lightloom_fabric::plan::Rank;
 use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
@@ -34,6 +34,13 @@ pub fn phases<'a>(fabric: &'a Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, Plan
                 Some(card) => training(fabric, ranks, (index, job.tp), raw, card),
                 None => Vec::new(),
             },
+            Some(StepFile::Rl(raw)) if job.is_placed() => {
+                let seats = rl_seats(fabric, ranks, (index, job.tp), raw);
+                match seats {
+                    Some(seats) => step::rl_phases(fabric, raw, seats).map_err(refuse)?,
+                    None => Vec::new(),
+                }
+            }
             Some(_) => step::phases(fabric, job).map_err(refuse)?,
             None => Vec::new(),
         };
@@ -50,6 +57,41 @@ pub fn phases<'a>(fabric: &'a Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, Plan
 
 fn of_job(job: &str, phase: Phase) -> Phase {
     Phase { name: format!("{job}/{}", phase.name), job: Some(job.to_owned()), ..phase }
+}
+
+/// Where the GPUs of a step of reinforcement learning sit: the trainer has the job's first groups, and as many whole
+/// replicas as fit generate on the others. `None` if the trainer, or all replicas, have none.
+fn rl_seats(
+    fabric: &Fabric,
+    ranks: &[Rank],
+    (index, tp): (u32, u32),
+    raw: &RlFile,
+) -> Option<[Seats; 2]> {
+    let mut own: Vec<&Rank> = ranks.iter().filter(|rank| rank.job == Some(index)).collect();
+    own.sort_by_key(|rank| (rank.dp, rank.tp));
+    let seat = |rank: &&Rank| Seat {
+        leaf: fabric.dcn.leaf_of(rank.gpu),
+        island: fabric.hbd.island_of(rank.gpu, rank.group.0),
+    };
+    let seats: Vec<Seat> = own.iter().map(seat).collect();
+    let (trainer, pool) = seats.split_at_checked(raw.trainer_gpus as usize)?;
+    let generating = generating_gpus(raw, tp, pool.len() as u64) as usize;
+    (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
+}
+
+/// GPUs that generate where so many are there besides the trainer's: whole replicas, of either size, on whole groups.
+pub(super) fn generating_gpus(raw: &RlFile, tp: u32, there: u64) -> u64 {
+    let whole = [tp, raw.replica_gpus, raw.tail_replica_gpus.unwrap_or(raw.replica_gpus)];
+    let unit = whole.into_iter().map(u64::from).fold(1, least_common_multiple);
+    there.min(u64::from(raw.generation_gpus)) / unit * unit
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a.max(1), b.max(1));
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a.max(1) / divisor).saturating_mul(b.max(1))
 }
 
 fn training(

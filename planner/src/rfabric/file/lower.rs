@@ -13,14 +13,29 @@ use super::super::phases::Phase;
 use super::super::plan::Options;
 use super::super::rings;
 use super::super::workload::card::ModelCard;
-use super::super::workload::rl_step::{RlStep, Slack};
+use super::super::workload::place::Seats;
+use super::super::workload::rl_step::{RlStep, RlStepError, Slack, leaf_after_leaf};
 use super::super::workload::shapes;
 use super::lower_workload;
 use super::{AllReduceFile, DemandFile, PhaseFile, RlFile, ShapeFile};
 
+/// The phases of a step whose GPUs fill leaf after leaf.
 pub(super) fn lower_rl(
     raw: &RlFile,
     gpus_per_leaf: u32,
+    leaves: usize,
+    read: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Result<Vec<Phase>, Vec<Mistake>> {
+    let seats = leaf_after_leaf([raw.trainer_gpus, raw.generation_gpus], gpus_per_leaf, leaves);
+    let mut phases = seated_rl(raw, seats.map_err(|error| of_field(&error))?, leaves, read)?;
+    phases.retain(|phase| phase.demand.total().0 > 0);
+    Ok(phases)
+}
+
+/// The phases of a step whose GPUs sit there.
+pub(super) fn seated_rl(
+    raw: &RlFile,
+    [trainer, pool]: [Seats; 2],
     leaves: usize,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Vec<Phase>, Vec<Mistake>> {
@@ -28,9 +43,8 @@ pub(super) fn lower_rl(
         find_model(&raw.model, read).map_err(|mistakes| Mistake::within("/rl/model", mistakes))?;
     let step = RlStep {
         card,
-        gpus_per_leaf,
-        trainer_gpus: raw.trainer_gpus,
-        generation_gpus: raw.generation_gpus,
+        trainer,
+        pool,
         tp: raw.tp,
         pp: raw.pp,
         ep: raw.ep,
@@ -48,10 +62,12 @@ pub(super) fn lower_rl(
         },
         seed: Seed(raw.seed),
     };
-    step.phases(leaves).map_err(|error| {
-        let place = format!("/rl/{}", error.field());
-        vec![Mistake { place, message: error.to_string(), fix: String::new() }]
-    })
+    step.phases(leaves).map_err(|error| of_field(&error))
+}
+
+fn of_field(error: &RlStepError) -> Vec<Mistake> {
+    let place = format!("/rl/{}", error.field());
+    vec![Mistake { place, message: error.to_string(), fix: String::new() }]
 }
 
 /// A model by its name, or from a file beside this one.

@@ -48,7 +48,7 @@ pub(super) fn lower(
         WorkloadFile::Samples(raw) => {
             let (pool, trainer) =
                 (lower.place("pool", raw.pool)?, lower.place("trainer", raw.trainer)?);
-            Ok(streamrl::samples(lower.leaves(), &pool, &trainer, raw.tokens))
+            Ok(streamrl::samples(lower.leaves(), &pool.into(), &trainer.into(), raw.tokens))
         }
         WorkloadFile::SampleMigration(raw) => lower.sample_migration(&raw),
         WorkloadFile::SparseAttention(raw) => lower.sparse_attention(&raw),
@@ -177,7 +177,7 @@ impl Lower<'_> {
             replica_gpus,
         )?;
         let card = self.model(model)?;
-        Ok(Generation { card, place, replica_gpus, tokens: 0, migrated_tokens: 0 })
+        Ok(Generation { card, seats: place.into(), replica_gpus, tokens: 0, migrated_tokens: 0 })
     }
 
     fn training(&mut self, raw: &TrainingFile) -> Refused<Demand> {
@@ -208,7 +208,7 @@ impl Lower<'_> {
         let trainer = self.place("trainer", raw.trainer)?;
         let pool = self.pool(&raw.model, raw.pool, raw.replica_gpus)?;
         let fan_out = if raw.fan_out == 0 { FanOut::Star } else { FanOut::Tree(raw.fan_out) };
-        Ok(weight_sync::traffic(self.leaves(), &pool.card, &trainer, &pool, fan_out))
+        Ok(weight_sync::traffic(self.leaves(), &pool.card, &trainer.into(), &pool, fan_out))
     }
 
     fn sample_migration(&mut self, raw: &SampleMigrationFile) -> Refused<Demand> {

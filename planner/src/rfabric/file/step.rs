@@ -3,12 +3,14 @@
 
 use lightloom_fabric::document::{Check, Diagnostic, codes};
 use lightloom_fabric::fabric::{Fabric, Job};
-use lightloom_fabric::file::StepFile;
+use lightloom_fabric::file::{RlFile, StepFile};
+use lightloom_units::id::LeafId;
 
 pub use super::lower::Mistake;
-use super::lower::{find_model, lower_phases, lower_rl};
+use super::lower::{find_model, lower_phases, lower_rl, seated_rl};
 use crate::rfabric::phases::Phase;
 use crate::rfabric::workload::card::ModelCard;
+use crate::rfabric::workload::place::Seats;
 
 /// The phases of a job whose step names leaves; none for a job without such a step.
 ///
@@ -23,6 +25,12 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
             "its mapping has to be found first, which this program does not do".to_owned();
         let fix = "write the step that `lightloom plan` found: it prints it".to_owned();
         return Err(vec![Mistake { place, message, fix }]);
+    }
+    if let (StepFile::Rl(rl), true) = (step, job.is_placed()) {
+        // Where its GPUs are is not known yet; whether they divide is.
+        let nowhere = |gpus: u32| Seats(vec![LeafId(0).into(); gpus as usize]);
+        let seats = [nowhere(rl.trainer_gpus), nowhere(rl.generation_gpus)];
+        return seated_rl(rl, seats, 1, &mut read).map(|_| Vec::new());
     }
     let Some(network) = fabric.dcn.circuits() else {
         let message = "a step that names leaves needs optical switches between them".to_owned();
@@ -40,6 +48,19 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
         },
         StepFile::Phases(phases) => lower_phases(phases, network, &mut read),
     }
+}
+
+/// The phases of a step of reinforcement learning whose GPUs sit there: those that train, those that generate.
+///
+/// # Errors
+/// Everything that is wrong with the step.
+pub fn rl_phases(
+    fabric: &Fabric,
+    rl: &RlFile,
+    seats: [Seats; 2],
+) -> Result<Vec<Phase>, Vec<Mistake>> {
+    let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
+    seated_rl(rl, seats, leaves, &mut |name: &str| fabric.neighbour(name))
 }
 
 /// That an RL step and another job would have the same GPUs.
@@ -68,6 +89,14 @@ pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistak
         let place = "/training/model".to_owned();
         mistakes.into_iter().map(|mistake| Mistake { place: place.clone(), ..mistake }).collect()
     })
+}
+
+/// The model of this name, shipped or beside the fabric file.
+///
+/// # Errors
+/// Why there is no such model.
+pub fn named_model(fabric: &Fabric, name: &str) -> Result<ModelCard, Vec<Mistake>> {
+    find_model(name, &mut |name| fabric.neighbour(name))
 }
 
 /// Reads a fabric file: the fabric, or every mistake in it and in its steps. `file` is what the user calls it;

@@ -9,12 +9,11 @@
 //! RFabric names for this phase.
 
 use lightloom_units::Bytes;
-use lightloom_units::id::LeafId;
 
-use super::super::demand::Demand;
+use super::super::demand::{Demand, Seat};
 use super::card::ModelCard;
 use super::collective::{all_reduce, dispatch_and_combine, share};
-use super::place::Place;
+use super::place::Seats;
 
 /// A pool of equal replicas.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +21,7 @@ pub struct Generation {
     /// The model.
     pub card: ModelCard,
     /// Where the GPUs sit.
-    pub place: Place,
+    pub seats: Seats,
     /// GPUs of one replica: its tensor-parallel ranks, or its expert-parallel ranks for a mixture.
     pub replica_gpus: u32,
     /// Tokens that one replica reads or writes in the phase.
@@ -35,14 +34,14 @@ impl Generation {
     /// Number of replicas.
     #[must_use]
     pub fn replicas(&self) -> u32 {
-        self.place.gpus / self.replica_gpus
+        self.seats.count() / self.replica_gpus
     }
 
-    /// The leaves of one replica's GPUs.
+    /// Where one replica's GPUs sit.
     #[must_use]
-    pub fn ranks(&self, replica: u32) -> Vec<LeafId> {
-        let first = replica * self.replica_gpus;
-        (first..first + self.replica_gpus).map(|gpu| self.place.leaf(gpu)).collect()
+    pub fn ranks(&self, replica: u32) -> &[Seat] {
+        let first = (replica * self.replica_gpus) as usize;
+        &self.seats.0[first..first + self.replica_gpus as usize]
     }
 
     /// The traffic of the phase.
@@ -50,14 +49,14 @@ impl Generation {
     pub fn traffic(&self, leaves: usize) -> Demand {
         let mut demand = Demand::none(leaves);
         for replica in 0..self.replicas() {
-            self.add_replica(&mut demand, &self.ranks(replica));
+            self.add_replica(&mut demand, self.ranks(replica));
             let next = self.ranks((replica + 1) % self.replicas());
-            self.add_migration(&mut demand, &self.ranks(replica), &next);
+            self.add_migration(&mut demand, self.ranks(replica), next);
         }
         demand
     }
 
-    fn add_replica(&self, demand: &mut Demand, ranks: &[LeafId]) {
+    fn add_replica(&self, demand: &mut Demand, ranks: &[Seat]) {
         let residual = self.card.token_bytes() * self.tokens;
         match self.card.experts {
             None => all_reduce(demand, ranks, residual * (2 * u64::from(self.card.layers))),
@@ -70,26 +69,28 @@ impl Generation {
     }
 
     /// Each GPU of the sender holds an equal part of the cache and sends it to its peer.
-    fn add_migration(&self, demand: &mut Demand, from: &[LeafId], to: &[LeafId]) {
+    fn add_migration(&self, demand: &mut Demand, from: &[Seat], to: &[Seat]) {
         let all = self.card.cache_bytes_per_token() * self.migrated_tokens;
         let part = Bytes(all.0 / from.len() as u64);
         for (from, to) in from.iter().zip(to) {
-            demand.add(*from, *to, part);
+            demand.send(*from, *to, part);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Place;
     use super::*;
     use crate::rfabric::testing::dense_card;
+    use lightloom_units::id::LeafId;
 
     #[test]
     fn a_dense_replica_rings_and_a_mixture_exchanges() {
         let place = Place { first_leaf: 2, gpus_per_leaf: 8, gpus: 32 };
         let dense = Generation {
             card: dense_card(),
-            place,
+            seats: place.into(),
             replica_gpus: 16,
             tokens: 10,
             migrated_tokens: 0,
@@ -107,7 +108,7 @@ mod tests {
     fn migrated_caches_weigh_their_tokens() {
         let pool = Generation {
             card: dense_card(),
-            place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 16 },
+            seats: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 16 }.into(),
             replica_gpus: 8,
             tokens: 0,
             migrated_tokens: 1_000,

@@ -9,17 +9,18 @@
 use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::collective::share;
-use super::place::Place;
+use super::place::Seats;
 
 /// The traffic of going from `before` to `after` GPUs a replica.
 ///
 /// # Panics
 /// If the pool does not divide into replicas of both sizes.
 #[must_use]
-pub fn traffic(leaves: usize, card: &ModelCard, pool: &Place, before: u32, after: u32) -> Demand {
-    assert!(pool.gpus.is_multiple_of(before) && pool.gpus.is_multiple_of(after));
+pub fn traffic(leaves: usize, card: &ModelCard, pool: &Seats, before: u32, after: u32) -> Demand {
+    assert!(pool.count().is_multiple_of(before) && pool.count().is_multiple_of(after));
+    let seat = |gpu: u32| pool.0[gpu as usize];
     let mut demand = Demand::none(leaves);
-    for gpu in 0..pool.gpus {
+    for gpu in 0..pool.count() {
         let (replica, mine) = (gpu / before, gpu % before);
         // In units of 1/(before·after) of the weights.
         let wanted = (gpu % after) * before..(gpu % after + 1) * before;
@@ -32,7 +33,7 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Place, before: u32, after
                     u64::from(common),
                     u64::from(before) * u64::from(after),
                 );
-                demand.add(pool.leaf(replica * before + holder), pool.leaf(gpu), size);
+                demand.send(seat(replica * before + holder), seat(gpu), size);
             }
         }
     }
@@ -41,6 +42,7 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Place, before: u32, after
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Place;
     use super::*;
     use crate::rfabric::testing::dense_card;
     use lightloom_units::Bytes;
@@ -52,7 +54,7 @@ mod tests {
         let card = dense_card();
         let quarter = card.weight_bytes().0 / 4;
         // Before [0,¼) [¼,½) [½,¾) [¾,1); after [0,½) [½,1) [0,½) [½,1).
-        let demand = traffic(4, &card, &pool, 4, 2);
+        let demand = traffic(4, &card, &pool.into(), 4, 2);
         assert_eq!(demand.bytes(LeafId(1), LeafId(0)), Bytes(quarter));
         assert_eq!(demand.bytes(LeafId(2), LeafId(1)), Bytes(quarter));
         assert_eq!(demand.bytes(LeafId(0), LeafId(2)), Bytes(quarter));
@@ -63,6 +65,6 @@ mod tests {
     #[test]
     fn keeping_the_parallelism_moves_nothing() {
         let pool = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 16 };
-        assert_eq!(traffic(8, &dense_card(), &pool, 8, 8).total(), Bytes(0));
+        assert_eq!(traffic(8, &dense_card(), &pool.into(), 8, 8).total(), Bytes(0));
     }
 }

@@ -49,6 +49,26 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seats(pub Vec<Seat>);
 
+impl Seats {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Its leaves, each once, in the order in which ranks come to them.
+    #[must_use]
+    pub fn leaves(&self) -> Vec<LeafId> {
+        let mut leaves: Vec<LeafId> = Vec::new();
+        for seat in &self.0 {
+            if leaves.last() != Some(&seat.leaf) && !leaves.contains(&seat.leaf) {
+                leaves.push(seat.leaf);
+            }
+        }
+        leaves
+    }
+}
+
 impl From<Place> for Seats {
     fn from(place: Place) -> Self {
         Self((0..place.gpus).map(|gpu| place.leaf(gpu).into()).collect())

@@ -13,11 +13,12 @@
 
 use lightloom_units::Picoseconds;
 
+use super::super::demand::Demand;
 use super::super::phases::Phase;
 use super::card::ModelCard;
 use super::generation::Generation;
 use super::parallelism_switch;
-use super::place::Place;
+use super::place::{Place, Seats};
 use super::streamrl;
 use super::training::{Sharding, Training};
 use super::weight_sync::{self, FanOut};
@@ -28,12 +29,10 @@ use lightloom_units::seed::Seed;
 pub struct RlStep {
     /// The model.
     pub card: ModelCard,
-    /// GPUs under one leaf.
-    pub gpus_per_leaf: u32,
-    /// GPUs that train. They fill the first leaves; generation fills the next.
-    pub trainer_gpus: u32,
-    /// GPUs that generate.
-    pub generation_gpus: u32,
+    /// GPUs that train, in rank order: tensor fastest, then data, then pipeline.
+    pub trainer: Seats,
+    /// GPUs that generate, replica after replica.
+    pub pool: Seats,
     /// Tensor-parallel ranks of the trainer.
     pub tp: u32,
     /// Pipeline stages of the trainer.
@@ -119,24 +118,55 @@ impl RlStepError {
     }
 }
 
+fn divides(
+    field: &'static str,
+    what: &'static str,
+    whole: u32,
+    part: u32,
+) -> Result<(), RlStepError> {
+    if part > 0 && whole.is_multiple_of(part) {
+        return Ok(());
+    }
+    let (whole, part) = (u64::from(whole), u64::from(part));
+    Err(RlStepError::NotDivisible { field, what, whole, part })
+}
+
+/// GPUs that fill the first leaves, and GPUs that fill the next.
+///
+/// # Errors
+/// If the first do not fill leaves, or all do not fit.
+pub fn leaf_after_leaf(
+    [trainer, pool]: [u32; 2],
+    gpus_per_leaf: u32,
+    leaves: usize,
+) -> Result<[Seats; 2], RlStepError> {
+    divides("trainer_gpus", "trainer GPUs by GPUs per leaf", trainer, gpus_per_leaf)?;
+    let needed = trainer.saturating_add(pool).div_ceil(gpus_per_leaf);
+    if needed as usize > leaves {
+        return Err(RlStepError::TooFewLeaves { needed, there: leaves });
+    }
+    let place = |first_leaf, gpus| Seats::from(Place { first_leaf, gpus_per_leaf, gpus });
+    Ok([place(0, trainer), place(trainer / gpus_per_leaf, pool)])
+}
+
 impl RlStep {
-    /// The phases of the step on a fabric of `leaves`; those that send nothing are left out.
+    /// The phases of the step on a fabric of `leaves`; those that send nothing to anybody are left out.
     ///
     /// # Errors
     /// If sizes do not divide or do not fit.
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
-        self.refuse_bad_sizes(leaves)?;
+        self.refuse_bad_sizes()?;
         let (trainer, pool) = (self.training(), self.pool());
         let mut train = trainer.micro_batch_traffic(leaves);
         train.add_all(&pool.traffic(leaves));
         let samples = u64::from(self.samples) * u64::from(self.tokens_per_sample);
-        train.add_all(&streamrl::samples(leaves, &pool.place, &self.trainer_place(), samples));
+        train.add_all(&streamrl::samples(leaves, &self.pool, &self.trainer, samples));
         let fan_out = FanOut::Tree(2);
-        let sync = weight_sync::traffic(leaves, &self.card, &self.trainer_place(), &pool, fan_out);
+        let sync = weight_sync::traffic(leaves, &self.card, &self.trainer, &pool, fan_out);
         let switch = parallelism_switch::traffic(
             leaves,
             &self.card,
-            &pool.place,
+            &self.pool,
             self.replica_gpus,
             self.tail_replica_gpus,
         );
@@ -149,51 +179,34 @@ impl RlStep {
         ];
         Ok(phases
             .into_iter()
-            .filter(|(_, demand, _)| demand.total().0 > 0)
+            .filter(|(_, demand, _)| *demand != Demand::none(leaves))
             .map(|(name, demand, slack)| Phase { job: None, name: name.into(), demand, slack })
             .collect())
     }
 
-    fn refuse_bad_sizes(&self, leaves: usize) -> Result<(), RlStepError> {
-        let divides = |field, what, whole: u32, part: u32| {
-            if part > 0 && whole.is_multiple_of(part) {
-                return Ok(());
-            }
-            let (whole, part) = (u64::from(whole), u64::from(part));
-            Err(RlStepError::NotDivisible { field, what, whole, part })
-        };
-        let (trainer, pool) = (self.trainer_gpus, self.generation_gpus);
-        divides("trainer_gpus", "trainer GPUs by GPUs per leaf", trainer, self.gpus_per_leaf)?;
+    fn refuse_bad_sizes(&self) -> Result<(), RlStepError> {
+        let (trainer, pool) = (self.trainer.count(), self.pool.count());
         divides("tp", "trainer GPUs by tp·pp", trainer, self.tp.saturating_mul(self.pp))?;
         divides("ep", "data-parallel ranks by ep", self.dp(), self.ep)?;
         divides("samples", "samples by data-parallel ranks", self.samples, self.dp())?;
         divides("replica_gpus", "generation GPUs by those of a replica", pool, self.replica_gpus)?;
         let tail = self.tail_replica_gpus;
         divides("tail_replica_gpus", "generation GPUs by those of a tail replica", pool, tail)?;
-        let needed =
-            self.trainer_gpus.saturating_add(self.generation_gpus).div_ceil(self.gpus_per_leaf);
         let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample);
         if tokens > TOKENS_MAX {
             return Err(RlStepError::TooManyTokens { tokens });
-        }
-        if needed as usize > leaves {
-            return Err(RlStepError::TooFewLeaves { needed, there: leaves });
         }
         Ok(())
     }
 
     fn dp(&self) -> u32 {
-        self.trainer_gpus / (self.tp * self.pp)
-    }
-
-    fn trainer_place(&self) -> Place {
-        Place { first_leaf: 0, gpus_per_leaf: self.gpus_per_leaf, gpus: self.trainer_gpus }
+        self.trainer.count() / (self.tp * self.pp)
     }
 
     fn training(&self) -> Training {
         Training {
             card: self.card.clone(),
-            seats: self.trainer_place().into(),
+            seats: self.trainer.clone(),
             cp: 1,
             tp: self.tp,
             pp: self.pp,
@@ -208,16 +221,11 @@ impl RlStep {
     }
 
     fn pool(&self) -> Generation {
-        let place = Place {
-            first_leaf: self.trainer_gpus / self.gpus_per_leaf,
-            gpus_per_leaf: self.gpus_per_leaf,
-            gpus: self.generation_gpus,
-        };
-        let replicas = u64::from(self.generation_gpus / self.replica_gpus);
+        let replicas = u64::from(self.pool.count() / self.replica_gpus);
         let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample) / replicas;
         Generation {
             card: self.card.clone(),
-            place,
+            seats: self.pool.clone(),
             replica_gpus: self.replica_gpus,
             tokens,
             migrated_tokens: (tokens as f64 * self.migrated_share) as u64,
@@ -232,11 +240,11 @@ mod tests {
     use lightloom_units::Bytes;
 
     fn step() -> RlStep {
+        let [trainer, pool] = leaf_after_leaf([64, 64], 8, 16).unwrap();
         RlStep {
             card: dense_card(),
-            gpus_per_leaf: 8,
-            trainer_gpus: 64,
-            generation_gpus: 64,
+            trainer,
+            pool,
             tp: 8,
             pp: 2,
             ep: 1,
@@ -266,13 +274,15 @@ mod tests {
         let same = RlStep { tail_replica_gpus: 16, ..step() };
         assert_eq!(same.phases(16).unwrap().len(), 3, "a switch to the same parallelism is none");
         let joined = RlStep { replica_gpus: 8, tail_replica_gpus: 16, ..step() };
-        assert_eq!(joined.phases(16).unwrap().len(), 3, "each leaf holds all weights already");
+        let switch = &joined.phases(16).unwrap()[3].demand;
+        assert_eq!(switch.total(), Bytes(0), "each leaf holds all weights already");
     }
 
     #[test]
     fn sizes_that_do_not_fit_are_named() {
         let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err().to_string();
-        assert!(message(step(), 15).contains("needs 16 leaves"));
+        let too_few = leaf_after_leaf([64, 64], 8, 15).unwrap_err().to_string();
+        assert!(too_few.contains("needs 16 leaves"));
         assert!(
             message(RlStep { tp: 6, ..step() }, 16).contains("tp·pp: 64 is not a multiple of 12")
         );

@@ -44,8 +44,8 @@ impl Tail {
             let from = sample_index % pool.replicas();
             if from >= stay {
                 let to = pool.ranks(sample_index % stay);
-                for (from, to) in pool.ranks(from).iter().zip(&to) {
-                    demand.add(*from, *to, Bytes(sample / u64::from(pool.replica_gpus)));
+                for (from, to) in pool.ranks(from).iter().zip(to) {
+                    demand.send(*from, *to, Bytes(sample / u64::from(pool.replica_gpus)));
                 }
             }
         }
@@ -62,7 +62,7 @@ mod tests {
     fn pool() -> Generation {
         Generation {
             card: dense_card(),
-            place: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 64 },
+            seats: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 64 }.into(),
             replica_gpus: 8,
             tokens: 0,
             migrated_tokens: 0,

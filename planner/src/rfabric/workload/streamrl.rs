@@ -6,10 +6,9 @@
 //! sends only from the first data-parallel rank.
 
 use lightloom_units::Bytes;
-use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
-use super::place::Place;
+use super::place::Seats;
 
 /// Token id and log-probability.
 const BYTES_PER_TOKEN: u64 = 8;
@@ -17,12 +16,13 @@ const BYTES_PER_TOKEN: u64 = 8;
 /// `tokens` of samples, from every leaf of the pool to every leaf of the trainer alike. Leaves are taken
 /// as full.
 #[must_use]
-pub fn samples(leaves: usize, pool: &Place, trainer: &Place, tokens: u64) -> Demand {
+pub fn samples(leaves: usize, pool: &Seats, trainer: &Seats, tokens: u64) -> Demand {
     let mut demand = Demand::none(leaves);
-    let pairs = u64::from(pool.leaves()) * u64::from(trainer.leaves());
-    for from in pool.first_leaf..pool.first_leaf + pool.leaves() {
-        for to in trainer.first_leaf..trainer.first_leaf + trainer.leaves() {
-            demand.add(LeafId(from), LeafId(to), Bytes(tokens * BYTES_PER_TOKEN / pairs));
+    let (pool, trainer) = (pool.leaves(), trainer.leaves());
+    let pairs = (pool.len() * trainer.len()).max(1) as u64;
+    for from in &pool {
+        for to in &trainer {
+            demand.send(*from, *to, Bytes(tokens * BYTES_PER_TOKEN / pairs));
         }
     }
     demand
@@ -30,13 +30,15 @@ pub fn samples(leaves: usize, pool: &Place, trainer: &Place, tokens: u64) -> Dem
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Place;
     use super::*;
+    use lightloom_units::id::LeafId;
 
     #[test]
     fn samples_weigh_eight_bytes_a_token() {
         let trainer = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 4 };
         let pool = Place { first_leaf: 2, ..trainer };
-        let demand = samples(4, &pool, &trainer, 1_600);
+        let demand = samples(4, &pool.into(), &trainer.into(), 1_600);
         assert_eq!(demand.total(), Bytes(12_800));
         assert_eq!(demand.bytes(LeafId(2), LeafId(1)), Bytes(3_200));
         assert_eq!(demand.bytes(LeafId(1), LeafId(2)), Bytes(0));

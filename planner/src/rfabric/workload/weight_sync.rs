@@ -13,7 +13,7 @@ use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::collective::share;
 use super::generation::Generation;
-use super::place::Place;
+use super::place::Seats;
 
 /// How a shard reaches the replicas after the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +29,14 @@ pub enum FanOut {
 pub fn traffic(
     leaves: usize,
     card: &ModelCard,
-    trainer: &Place,
+    trainer: &Seats,
     pool: &Generation,
     fan_out: FanOut,
 ) -> Demand {
     let mut demand = Demand::none(leaves);
-    let shards = trainer.leaves();
-    let size = share(card.weight_bytes(), 1, u64::from(shards));
-    for shard in 0..shards {
-        let root = LeafId(trainer.first_leaf + shard);
+    let roots = trainer.leaves();
+    let size = share(card.weight_bytes(), 1, roots.len() as u64);
+    for (shard, root) in (0..).zip(roots) {
         for position in 0..pool.replicas() {
             let to = member(pool, position, shard);
             let from = match fan_out {
@@ -46,7 +45,7 @@ pub fn traffic(
                 }
                 _ => root,
             };
-            demand.add(from, to, size);
+            demand.send(from, to, size);
         }
     }
     demand
@@ -55,13 +54,13 @@ pub fn traffic(
 /// The leaf that takes `shard` in the replica at `position` of the shard's tree.
 fn member(pool: &Generation, position: u32, shard: u32) -> LeafId {
     let replica = (position + shard) % pool.replicas();
-    let mut ranks = pool.ranks(replica);
-    ranks.dedup();
-    ranks[shard as usize % ranks.len()]
+    let leaves = Seats(pool.ranks(replica).to_vec()).leaves();
+    leaves[shard as usize % leaves.len()]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Place;
     use super::*;
     use crate::rfabric::testing::dense_card;
     use lightloom_units::Bytes;
@@ -70,12 +69,12 @@ mod tests {
         let trainer = Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 32 };
         let pool = Generation {
             card: dense_card(),
-            place: Place { first_leaf: 4, gpus_per_leaf: 8, gpus: 32 },
+            seats: Place { first_leaf: 4, gpus_per_leaf: 8, gpus: 32 }.into(),
             replica_gpus: 8,
             tokens: 0,
             migrated_tokens: 0,
         };
-        let demand = traffic(8, &dense_card(), &trainer, &pool, fan_out);
+        let demand = traffic(8, &dense_card(), &trainer.into(), &pool, fan_out);
         let cut = demand.flows().filter(|(from, ..)| from.0 < 4).map(|(_, _, bytes)| bytes.0).sum();
         (demand, cut)
     }

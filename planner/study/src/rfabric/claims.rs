@@ -22,7 +22,7 @@ use lightloom_planner::rfabric::one_hop::{self, Effort};
 use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, evaluators, schedule};
 use lightloom_planner::rfabric::topology::Topology;
 use lightloom_planner::rfabric::workload::card::ModelCard;
-use lightloom_planner::rfabric::workload::rl_step::{RlStep, Slack};
+use lightloom_planner::rfabric::workload::rl_step::{RlStep, Slack, leaf_after_leaf};
 use lightloom_planner::rfabric::workload::shapes;
 
 pub use performance_per_cost::{Comparison, sensitivity};
@@ -247,11 +247,11 @@ fn one_shot_claim(
 fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
     let gpus_per_leaf = base.spec().gpus_per_leaf;
     let half = base.leaves() as u32 / 2 * gpus_per_leaf;
+    let [trainer, pool] = leaf_after_leaf([half, half], gpus_per_leaf, base.leaves()).ok()?;
     let step = RlStep {
         card: ModelCard::named("deepseek-v3").expect("the model is shipped"),
-        gpus_per_leaf,
-        trainer_gpus: half,
-        generation_gpus: half,
+        trainer,
+        pool,
         tp: 1,
         pp: 2,
         ep: 64,
