@@ -268,9 +268,10 @@ pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: To
     let network = match plan.phases.is_empty() {
         true => String::new(),
         false => format!(
-            "{}\n{}{}{}\n",
+            "{}\n{}{}{}{}\n",
             plan_rfabric::text(plan),
             plan_rfabric::summary(plan),
+            interface_text(plan),
             gain_text(plan),
             assumed_text(fabric)
         ),
@@ -426,6 +427,22 @@ fn gain_text(plan: &Plan) -> String {
     )
 }
 
+/// Phases that the network interfaces of one GPU hold up longer than the links between leaves.
+fn interface_text(plan: &Plan) -> String {
+    let longer = plan.phases.iter().filter_map(|phase| {
+        let time = phase.interface_ps.filter(|time| *time > phase.duration_ps)?;
+        Some(format!("{} {time}", phase.name))
+    });
+    let longer: Vec<String> = longer.collect();
+    match longer.is_empty() {
+        true => String::new(),
+        false => format!(
+            "Times share the uplinks of a leaf among its GPUs; the interfaces of one GPU alone need at least: {}.\n",
+            longer.join(", ")
+        ),
+    }
+}
+
 fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let metrics = &plan.metrics;
     let mut proven = Vec::new();
@@ -446,7 +463,9 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     }
     let cost =
         metrics.cost_per_gpu_usd.map_or(String::new(), |usd| match metrics.power_per_gpu_w {
-            Some(power) => format!("interconnect: {usd} and {power} a GPU; "),
+            Some(power) => {
+                format!("transceivers and cables of the rings: {usd} and {power} a GPU; ")
+            }
             None => format!("network and card cost {usd} a GPU; "),
         });
     format!("proven: {}\n{cost}{}\nplan {}\n", proven.join("; "), took, digest(plan))

@@ -341,6 +341,10 @@ pub struct PhasePlan {
     /// 1 / lambda, with the switching before it that no slack hides. Version 1 calls it `time_ps`.
     #[serde(alias = "time_ps")]
     pub duration_ps: Picoseconds,
+    /// What the network interfaces of its busiest GPU need at least, for all that no ring or island carries. The duration
+    /// shares the uplinks of a leaf among its GPUs and may be shorter. `None` where a step names leaves, not GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_ps: Option<Picoseconds>,
     /// What a solver said, where one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<SolverReport>,

@@ -11,7 +11,7 @@ use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
 use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
-use lightloom_units::id::LeafId;
+use lightloom_units::id::{GpuId, LeafId};
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::{Violation, reinforcement};
@@ -28,6 +28,8 @@ pub(super) struct Sent {
     between: BTreeMap<(u32, u32), f64>,
     rings: f64,
     below: f64,
+    /// By GPU, where that is known: what its network interfaces send and receive.
+    interfaces: BTreeMap<GpuId, [f64; 2]>,
 }
 
 /// Where a rank is.
@@ -35,13 +37,21 @@ pub(super) struct Sent {
 pub(super) struct Place {
     pub(super) leaf: LeafId,
     pub(super) island: Option<u32>,
+    pub(super) gpu: Option<GpuId>,
 }
 
 impl Sent {
     pub(super) fn send(&mut self, from: Place, to: Place, bytes: f64) {
         if from.island.is_some() && from.island == to.island {
             self.rings += bytes;
-        } else if from.leaf == to.leaf {
+            return;
+        }
+        for (direction, gpu) in [from.gpu, to.gpu].into_iter().enumerate() {
+            if let Some(gpu) = gpu {
+                self.interfaces.entry(gpu).or_default()[direction] += bytes;
+            }
+        }
+        if from.leaf == to.leaf {
             self.below += bytes;
         } else {
             *self.between.entry((from.leaf.0, to.leaf.0)).or_default() += bytes;
@@ -83,7 +93,7 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
                 stated.name
             )));
         }
-        compare(stated, sent, found);
+        compare(stated, sent, fabric.dcn.link_rate().0 as f64, found);
     }
     let flows: Vec<Flows> = phases.into_iter().map(|(_, sent)| sent.between).collect();
     match fabric.dcn.circuits() {
@@ -128,7 +138,8 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     }
 }
 
-fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
+/// `rate`: of the network interfaces of a GPU, in bit/s.
+fn compare(stated: &PhasePlan, sent: &Sent, rate: f64, found: &mut Vec<Violation>) {
     let mut near = |name, stated: u64, expected: f64| {
         if (stated as f64 - expected).abs() > TOLERANCE * expected.max(1e6) {
             found.push(Violation::Metric {
@@ -141,6 +152,12 @@ fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
     near("demand_bytes", stated.demand_bytes.0, sent.total_between());
     near("ring_bytes", stated.ring_bytes.0, sent.rings);
     near("leaf_bytes", stated.leaf_bytes.0, sent.below);
+    // Plans of earlier versions do not say it.
+    if let Some(stated) = stated.interface_ps {
+        let most =
+            sent.interfaces.values().flatten().fold(0.0, |most: f64, bytes| most.max(*bytes));
+        near("interface_ps", stated.0, most * 8e12 / rate);
+    }
 }
 
 /// Every phase that the fabric file asks for, by job and by name, from where the plan has the ranks.
@@ -176,6 +193,7 @@ fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
         between: demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64)).collect(),
         rings: demand.carried().rings.0 as f64,
         below: demand.carried().leaves.0 as f64,
+        interfaces: BTreeMap::new(),
     };
     Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
 }
@@ -193,8 +211,11 @@ fn training(
     let mut grid = Grid::new();
     for rank in plan.ranks.iter().filter(|rank| rank.job == Some(index)) {
         let Rank { gpu, group, tp, pp, dp, cp, ep, .. } = *rank;
-        let place =
-            Place { leaf: fabric.dcn.leaf_of(gpu), island: fabric.hbd.island_of(gpu, group.0) };
+        let place = Place {
+            leaf: fabric.dcn.leaf_of(gpu),
+            island: fabric.hbd.island_of(gpu, group.0),
+            gpu: Some(gpu),
+        };
         let twice = grid.insert([tp, cp, dp, pp], place).is_some();
         if twice || ep != dp % raw.ep {
             found.push(Violation::Coordinates { job: job.name.clone(), gpu });

@@ -31,6 +31,7 @@ pub(super) fn expected(
         .map(|rank| Place {
             leaf: fabric.dcn.leaf_of(rank.gpu),
             island: fabric.hbd.island_of(rank.gpu, rank.group.0),
+            gpu: Some(rank.gpu),
         })
         .collect();
     let (trainer, pool) = all.split_at_checked(raw.trainer_gpus as usize)?;
@@ -188,5 +189,5 @@ fn leaves(places: &[Place]) -> Vec<Place> {
     }
     let mut order: Vec<(usize, LeafId)> = seen.into_iter().map(|(leaf, at)| (at, leaf)).collect();
     order.sort_unstable();
-    order.into_iter().map(|(_, leaf)| Place { leaf, island: None }).collect()
+    order.into_iter().map(|(_, leaf)| Place { leaf, island: None, gpu: None }).collect()
 }

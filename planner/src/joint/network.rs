@@ -50,7 +50,7 @@ pub(super) fn carry(
         }
         (None, None) => over_packets(fabric, faults, &sending)?,
     };
-    carried.add_silent(phases);
+    carried.add_silent(fabric, phases);
     Ok(carried)
 }
 
@@ -90,7 +90,7 @@ pub(super) fn carry_on(
             rfabric::plan(&network, &sending, before, circuits)?.into()
         }
     };
-    carried.add_silent(phases);
+    carried.add_silent(fabric, phases);
     Ok(carried)
 }
 
@@ -147,17 +147,24 @@ impl Carried {
     }
 
     /// Phases that send nothing between leaves take no time there; what rings carry of them is stated.
-    fn add_silent(&mut self, phases: &[Phase]) {
+    fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
         for (order, phase) in (0..).zip(phases) {
             let own = planned.next_if(|planned| planned.name == phase.name);
-            self.phases.push(PhasePlan { order, ..own.unwrap_or_else(|| silent(phase)) });
+            let own = own.unwrap_or_else(|| silent(phase));
+            self.phases.push(PhasePlan { order, interface_ps: interface(fabric, phase), ..own });
         }
         self.step_time = longest(&self.phases);
         if phases.iter().any(|phase| phase.job != phases[0].job) {
             self.static_step_time = self.static_step_time.and(self.step_time);
         }
     }
+}
+
+/// The least time of the network interfaces of the GPU that sends, or receives, most.
+fn interface(fabric: &Fabric, phase: &Phase) -> Option<Picoseconds> {
+    let bits = phase.demand.busiest_interface()?.0 as f64 * 8.0;
+    Some(Picoseconds((bits / fabric.dcn.link_rate().0 as f64 * 1e12).round() as u64))
 }
 
 /// The time of a step: of the job whose step takes longest, where several have one. `None` without phases.
@@ -186,6 +193,7 @@ fn silent(phase: &Phase) -> PhasePlan {
         lambda_upper_bound: AT_ONCE,
         gap: 0.0,
         duration_ps: Picoseconds::ZERO,
+        interface_ps: None,
         solver: None,
     }
 }

@@ -69,11 +69,12 @@ fn rl_seats(
 ) -> Option<[Seats; 2]> {
     let mut own: Vec<&Rank> = ranks.iter().filter(|rank| rank.job == Some(index)).collect();
     own.sort_by_key(|rank| (rank.dp, rank.tp));
-    let seat = |rank: &&Rank| Seat {
+    let seat = |(number, rank): (u32, &&Rank)| Seat {
         leaf: fabric.dcn.leaf_of(rank.gpu),
         island: fabric.hbd.island_of(rank.gpu, rank.group.0),
+        gpu: Some(number),
     };
-    let seats: Vec<Seat> = own.iter().map(seat).collect();
+    let seats: Vec<Seat> = (0..).zip(&own).map(seat).collect();
     let (trainer, pool) = seats.split_at_checked(raw.trainer_gpus as usize)?;
     let generating = generating_gpus(raw, tp, pool.len() as u64) as usize;
     (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
@@ -104,13 +105,13 @@ fn training(
     let own = || ranks.iter().filter(|rank| rank.job == Some(index));
     let count = |of: fn(&Rank) -> u32| own().map(of).max().map_or(0, |last| last + 1);
     let (pp, cp, dp) = (count(|rank| rank.pp), count(|rank| rank.cp), count(|rank| rank.dp));
-    let nowhere = Seat { leaf: LeafId(0), island: None };
+    let nowhere = Seat { leaf: LeafId(0), island: None, gpu: None };
     let all = [tp, cp, dp, pp].iter().map(|ranks| *ranks as usize).product();
     let mut seats = vec![nowhere; all];
     for rank in own() {
         let island = fabric.hbd.island_of(rank.gpu, rank.group.0);
         let at = rank.tp + tp * (rank.cp + cp * (rank.dp + dp * rank.pp));
-        seats[at as usize] = Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island };
+        seats[at as usize] = Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island, gpu: Some(at) };
     }
     let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
     let slack = [raw.micro_batch_slack.0, raw.gradient_slack.0];

@@ -14,6 +14,8 @@ pub struct Demand {
     leaves: usize,
     bytes: Vec<u64>,
     carried: Carried,
+    /// By GPU that is known: what its network interfaces send and receive.
+    interfaces: Vec<[u64; 2]>,
 }
 
 /// What of a phase's traffic no link between leaves sees.
@@ -32,11 +34,13 @@ pub struct Seat {
     pub leaf: LeafId,
     /// The ring or island it is on: what two ranks of one exchange stays there. `None` for none.
     pub island: Option<u32>,
+    /// Which GPU of the phase it is, from 0. `None` where only its leaf is known.
+    pub gpu: Option<u32>,
 }
 
 impl From<LeafId> for Seat {
     fn from(leaf: LeafId) -> Self {
-        Self { leaf, island: None }
+        Self { leaf, island: None, gpu: None }
     }
 }
 
@@ -126,7 +130,8 @@ impl Demand {
     /// No traffic among `leaves` leaves.
     #[must_use]
     pub fn none(leaves: usize) -> Self {
-        Self { leaves, bytes: vec![0; leaves * leaves], carried: Carried::default() }
+        let carried = Carried::default();
+        Self { leaves, bytes: vec![0; leaves * leaves], carried, interfaces: Vec::new() }
     }
 
     /// Number of leaves.
@@ -164,11 +169,27 @@ impl Demand {
         let (from, to) = (from.into(), to.into());
         if from.island.is_some() && from.island == to.island {
             self.carried.rings = Bytes(self.carried.rings.0.saturating_add(size.0));
-        } else if from.leaf == to.leaf {
+            return;
+        }
+        for (direction, gpu) in [from.gpu, to.gpu].into_iter().enumerate() {
+            let Some(gpu) = gpu.map(|gpu| gpu as usize) else { continue };
+            if self.interfaces.len() <= gpu {
+                self.interfaces.resize(gpu + 1, [0; 2]);
+            }
+            let count = &mut self.interfaces[gpu][direction];
+            *count = count.saturating_add(size.0);
+        }
+        if from.leaf == to.leaf {
             self.carried.leaves = Bytes(self.carried.leaves.0.saturating_add(size.0));
         } else {
             self.add(from.leaf, to.leaf, size);
         }
+    }
+
+    /// What the network interfaces of one GPU send, or receive, at most. `None` where only leaves are known.
+    #[must_use]
+    pub fn busiest_interface(&self) -> Option<Bytes> {
+        self.interfaces.iter().flatten().copied().max().map(Bytes)
     }
 
     /// What no link between leaves sees.
@@ -186,6 +207,13 @@ impl Demand {
         for (entry, more) in self.bytes.iter_mut().zip(&other.bytes) {
             *entry = entry.saturating_add(*more);
         }
+        if self.interfaces.len() < other.interfaces.len() {
+            self.interfaces.resize(other.interfaces.len(), [0; 2]);
+        }
+        let counts = self.interfaces.iter_mut().flatten();
+        for (count, more) in counts.zip(other.interfaces.iter().flatten()) {
+            *count = count.saturating_add(*more);
+        }
         let (mine, more) = (&mut self.carried, other.carried);
         mine.rings = Bytes(mine.rings.0.saturating_add(more.rings.0));
         mine.leaves = Bytes(mine.leaves.0.saturating_add(more.leaves.0));
@@ -194,7 +222,7 @@ impl Demand {
     /// The same traffic so many times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
-        for entry in &mut self.bytes {
+        for entry in self.bytes.iter_mut().chain(self.interfaces.iter_mut().flatten()) {
             *entry = entry.saturating_mul(u64::from(times));
         }
         let Carried { rings, leaves } = self.carried;

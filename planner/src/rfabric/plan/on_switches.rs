@@ -81,6 +81,7 @@ impl Planner<'_> {
                 lambda_upper_bound,
                 gap: one_hop::gap(lambda, lambda_upper_bound),
                 duration_ps: picoseconds(seconds),
+                interface_ps: None,
                 solver,
             });
         }
