@@ -102,7 +102,12 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
         report,
         "GPUs wasted",
         (metrics.waste_ratio, Unit::Share),
-        if keeps_reserve(plan) {
+        if let Some(passing) = metrics.gpus_passing.filter(|passing| *passing > 0) {
+            format!(
+                "bound {bound}; {} are spare in their rings (N + 1) and pass light on",
+                of(passing)
+            )
+        } else if keeps_reserve(plan) {
             format!("bound {bound}; keeping ranks under one ToR makes the rest a reserve")
         } else {
             format!("nobody can go below {bound}")
@@ -113,7 +118,12 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
         report,
         "traffic that crosses ToRs",
         (metrics.cross_tor_share, Unit::Share),
-        "of inner data-parallel hops; bound 0 %".to_owned(),
+        match metrics.cross_tor_share_lower_bound {
+            Some(bound) => {
+                format!("of inner data-parallel hops; bound {}", Quantity::share(bound).show())
+            }
+            None => "of inner data-parallel hops".to_owned(),
+        },
         "cross_tor_share",
     );
     used.push(("gpus_used", of(metrics.gpus_used)));

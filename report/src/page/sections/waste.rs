@@ -217,8 +217,12 @@ fn near_bound(comparison: &Comparison) -> Option<Block> {
         caption: if above > 0.0 {
             format!(
                 "The same, {own} and the ideal switch alone. {own} wastes more than the ideal switch during {} of the time: \
-                 where broken nodes stand so close together that no fibre spans them.",
-                Quantity::share(above).show()
+                 {}.",
+                Quantity::share(above).show(),
+                match own.ends_with(":spare") {
+                    true => "each ring has a node that only passes light on, whatever is broken",
+                    false => "where broken nodes stand so close together that no fibre spans them",
+                }
             )
         } else {
             format!(
