@@ -96,7 +96,7 @@ pub(super) fn carry_on(
 
 /// How far below its bound, or below what it was served at before the fault, a phase may be before new circuits are
 /// planned for it, as a fraction.
-const WORTH_A_CHANGE: f64 = 0.25;
+const WORTH_A_CHANGE: f64 = 1.0 / 3.0;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {
     phases.iter().filter(|phase| phase.demand.total() > Bytes::ZERO).cloned().collect()
