@@ -90,6 +90,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                 "plan": next,
                 "change": document(&before, &change),
                 "circuits": {"made": circuits_made, "removed": circuits_removed},
+                "plan_before": {
+                    "gpus_used": before.metrics.gpus_used,
+                    "waste_ratio": before.metrics.waste_ratio,
+                    "cross_tor_share": before.metrics.cross_tor_share,
+                    "step_time_ps": before.metrics.step_time_ps,
+                },
                 "fresh_plan": fresh,
             }))?;
         }
@@ -169,7 +175,13 @@ fn given_up(before: &Plan, next: &Plan) -> String {
     let lines = new.map(|lost| {
         format!("given up: job {} has {} GPUs fewer: {}\n", lost.job, lost.gpus, lost.why)
     });
-    let text: String = lines.collect();
+    let slower = match (before.metrics.step_time_ps, next.metrics.step_time_ps) {
+        (Some(was), Some(is)) if is > was => {
+            format!("given up: a step communicates between leaves for {is}, and did for {was}\n")
+        }
+        _ => String::new(),
+    };
+    let text: String = lines.chain([slower]).collect();
     if text.is_empty() { text } else { format!("{text}\n") }
 }
 

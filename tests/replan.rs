@@ -91,6 +91,28 @@ fn a_fresh_plan_is_set_beside_the_next_one() {
     assert!(fresh >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
 }
 
+/// What the job notices of a replan is its step: the figure of the plan before stands beside the next one's.
+#[test]
+fn a_slower_step_is_said_to_be_given_up() {
+    let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-64.yaml");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let planned = lightloom(folder.path(), &["plan", fabric, "-o", "plan.json"]);
+    assert!(planned.status.success(), "{planned:?}");
+    let step = |plan: &serde_json::Value| plan["metrics"]["step_time_ps"].as_u64();
+    let before = std::fs::read(folder.path().join("plan.json")).expect("read");
+    let before = step(&serde_json::from_slice(&before).expect("JSON"));
+    for (fault, is_slower) in [("n3", false), ("ocs0", true)] {
+        let arguments = ["replan", "plan.json", "--fabric", fabric, "--fault", fault];
+        let shown = lightloom(folder.path(), &arguments);
+        let says = text(&shown.stdout).contains("given up: a step communicates between leaves for");
+        assert_eq!(says, is_slower, "{fault}: {shown:?}");
+        let output = lightloom(folder.path(), &[&arguments[..], &["--format", "json"]].concat());
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(result["plan_before"]["step_time_ps"].as_u64(), before, "{fault}");
+        assert_eq!(step(&result["plan"]) > before, is_slower, "{fault}");
+    }
+}
+
 #[test]
 fn faults_or_repairs_must_be_named() {
     let folder = planned();
