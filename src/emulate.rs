@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// Threads; the result does not depend on it.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Write every flow to this file: flow,src,dst,bytes,start_ps,end_ps.
+    /// Write every flow to this file: flow,src,dst,bytes,start_ps,end_ps,workload.
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     flows_out: Option<PathBuf>,
     /// Simulate every ring, also those that are the same as another one. The result does not depend on it.
@@ -172,12 +172,16 @@ impl Arguments {
 }
 
 fn flows_csv(flows: &[FlowRow]) -> String {
-    let mut csv = String::from("flow,src,dst,bytes,start_ps,end_ps\n");
+    let mut csv = String::from("flow,src,dst,bytes,start_ps,end_ps,workload\n");
     for (number, flow) in flows.iter().enumerate() {
         let end = flow.end.map_or(String::new(), |end| end.0.to_string());
         let (source, destination) = (&flow.source, &flow.destination);
-        let _ =
-            writeln!(csv, "{number},{source},{destination},{},{},{end}", flow.size.0, flow.start.0);
+        let workload = flow.workload.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            csv,
+            "{number},{source},{destination},{},{},{end},{workload}",
+            flow.size.0, flow.start.0
+        );
     }
     csv
 }

@@ -290,7 +290,7 @@ fn every_shipped_scenario_is_good_and_passes_its_expectations() {
         let result = json(&run);
         assert_eq!(run.status.code(), Some(0), "{path}: {}", result["expectations"]);
         let rows = std::fs::read_to_string(flows.path()).unwrap();
-        assert_eq!(rows.lines().next(), Some("flow,src,dst,bytes,start_ps,end_ps"));
+        assert_eq!(rows.lines().next(), Some("flow,src,dst,bytes,start_ps,end_ps,workload"));
         let counted = result["flows"]["count"].as_u64().unwrap()
             + result["flows"]["cancelled"].as_u64().unwrap();
         assert_eq!(rows.lines().count() as u64 - 1, counted);

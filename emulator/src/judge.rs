@@ -184,12 +184,19 @@ fn plan_metrics(ran: &Ran<'_>) -> Option<PlanMetrics> {
 
 fn flow_rows(ran: &Ran<'_>, flows: &[FlowRecord]) -> Vec<FlowRow> {
     let mut names: BTreeMap<VertexId, Arc<str>> = BTreeMap::new();
+    let mut workloads: Vec<Option<Arc<str>>> = vec![None; flows.len()];
+    for (job, traffic) in ran.log.jobs.iter().zip(ran.traffic) {
+        let name: Arc<str> = traffic.name.as_str().into();
+        for flow in job.steps.iter().flat_map(crate::run::workload::Step::flows) {
+            workloads[flow.index()] = Some(name.clone());
+        }
+    }
     let mut rows = Vec::with_capacity(flows.len());
-    for flow in flows {
+    for (flow, workload) in flows.iter().zip(workloads) {
         for end in [flow.source, flow.destination] {
             names.entry(end).or_insert_with(|| ran.start.substrate.name(end).into());
         }
-        rows.push(FlowRow::new(flow, |end| names[&end].clone()));
+        rows.push(FlowRow::new(flow, |end| names[&end].clone(), workload));
     }
     rows
 }

@@ -108,12 +108,19 @@ pub struct FlowRow {
     pub end: Option<SimTime>,
     /// Whether it was given up.
     pub cancelled: bool,
+    /// The workload of `traffic` whose flow it is. `None` for those of groups, steps and phases.
+    pub workload: Option<Arc<str>>,
 }
 
 impl FlowRow {
     /// The row of a flow between vertices that users know as `name` calls them.
-    pub(crate) fn new(flow: &FlowRecord, name: impl Fn(VertexId) -> Arc<str>) -> Self {
+    pub(crate) fn new(
+        flow: &FlowRecord,
+        name: impl Fn(VertexId) -> Arc<str>,
+        workload: Option<Arc<str>>,
+    ) -> Self {
         Self {
+            workload,
             source: name(flow.source),
             destination: name(flow.destination),
             size: flow.size,
@@ -169,6 +176,9 @@ pub struct WorkloadResult {
     pub restarts: u32,
     /// Ranks of the ring; between groups, groups.
     pub ranks: u32,
+    /// Completion times of its flows. `None` for collectives of groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Flows>,
 }
 
 /// Flow completion times.

@@ -50,6 +50,40 @@ fn groups_count_beside_the_phases_of_a_step() {
     assert!((beside.metrics.goodput - goodput).abs() < 1e-6, "{goodput}: {:?}", beside.metrics);
 }
 
+/// Short requests beside an all-reduce: their completion times are not those of the run.
+#[test]
+fn flows_of_a_workload_have_completion_times_of_their_own() {
+    let network = "on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\ntraffic:\n  \
+        - {name: small requests, run: {shift: 3}, bytes: 4KiB}\n  \
+        - {name: bulk, run: {shift: 4}, bytes: 4MiB}\n";
+    let expect = "expect:\n  - workload small requests fct_p99 < 20us\n  - workload bulk fct_p50 < 20us\n  - fct_max < 1ms\n";
+    let outcome = run(&format!("{network}{expect}"));
+    let judged: Vec<bool> = outcome.expectations.iter().map(|one| one.passed).collect();
+    assert_eq!(judged, [true, false, true], "{:?}", outcome.expectations);
+    for workload in &outcome.workloads {
+        // By hand, from the rows of the flows: the size tells them apart.
+        let own = outcome.flow_records.iter().filter(|flow| flow.size == workload.bytes);
+        let mut took: Vec<_> =
+            own.clone().map(|flow| flow.end.unwrap().since(flow.start)).collect();
+        took.sort_unstable();
+        let flows = workload.flows.unwrap();
+        assert_eq!((flows.count, flows.fct_max), (8, took[7]), "{}", workload.name);
+        assert!(own.clone().all(|flow| flow.workload.as_deref() == Some(&*workload.name)));
+    }
+    let text = |sentence: &str| {
+        let (scenario, mistakes) =
+            load(&format!("kind: scenario\nversion: 2\nname: x\n{network}expect: [{sentence}]\n"));
+        assert!(scenario.is_none(), "{sentence}");
+        mistakes.iter().map(ToString::to_string).collect::<String>()
+    };
+    assert!(text("workload bulk drops == 0").contains("figure of the whole run"));
+    assert!(
+        text("workload large fct_p99 < 1ms").contains("large"),
+        "{}",
+        text("workload large fct_p99 < 1ms")
+    );
+}
+
 #[test]
 fn groups_of_a_job_that_does_not_run_are_no_work() {
     let one = run("on: {fabric: job-64.yaml}\ntrain: [{job: pretrain, steps: 1}]\n");

@@ -252,8 +252,36 @@ fn workloads(result: &Run) -> String {
             all.iter().map(|c| c.restarts).sum::<u32>().to_string(),
         ]);
     }
-    table.to_string()
+    format!("{table}{}", flows_of(result))
 }
+
+/// Completion times of the flows of each workload, where there are several.
+fn flows_of(result: &Run) -> String {
+    let with_flows = result.workloads.iter().filter_map(|one| Some((one, one.flows?)));
+    let with_flows: Vec<_> = with_flows.collect();
+    if with_flows.len() < 2 {
+        return String::new();
+    }
+    let mut table = Table::new(["flows of", "ended", "given up", "FCT P50", "P99", "longest"]);
+    for (one, flows) in with_flows.iter().take(MOST_WORKLOADS) {
+        table.row([
+            one.name.clone(),
+            flows.count.to_string(),
+            flows.cancelled.to_string(),
+            flows.fct_p50.to_string(),
+            flows.fct_p99.to_string(),
+            flows.fct_max.to_string(),
+        ]);
+    }
+    let more = match with_flows.len().saturating_sub(MOST_WORKLOADS) {
+        0 => String::new(),
+        more => format!("and {more} more in `--format json`\n"),
+    };
+    format!("\n{table}{more}")
+}
+
+/// Rows of workloads and repetitions that the text shows.
+const MOST_WORKLOADS: usize = 12;
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     let mut text = format!("\nfault: {fault}\n");

@@ -24,8 +24,11 @@ pub(super) struct Verdict<'a> {
 impl Verdict<'_> {
     pub(super) fn judge(&self, expectation: &Expectation, outcome: &Outcome) -> ExpectationResult {
         let (passed, value, margin) = match expectation {
-            Expectation::Figure { figure, comparison, bound } => {
-                let value = self.figure(*figure, outcome);
+            Expectation::Figure { figure, comparison, bound, workload } => {
+                let value = match workload {
+                    Some(name) => self.fct_of(name, *figure, outcome),
+                    None => self.figure(*figure, outcome),
+                };
                 let found = format!("{} = {}", figure.name(), figure.show(value));
                 // JSON has no infinity: what never was has no margin.
                 let margin = Some(comparison.margin(value, *bound)).filter(|one| one.is_finite());
@@ -136,12 +139,21 @@ impl Verdict<'_> {
     /// So many of 100 flows took no longer, in picoseconds; for ever where those that never arrived are needed for it.
     fn fct(&self, outcome: &Outcome, per_cent: usize) -> f64 {
         let open = self.traffic.map_or(0, |traffic| traffic.open().count());
-        let rows = outcome.flow_records.iter();
-        let mut took: Vec<Picoseconds> =
-            rows.filter_map(|flow| Some(flow.end?.since(flow.start))).collect();
-        took.sort_unstable();
-        let rank = ((took.len() + open) * per_cent).div_ceil(100).max(1);
-        took.get(rank - 1).map_or(f64::INFINITY, |took| took.0 as f64)
+        let ends = outcome.flow_records.iter();
+        least(ends.filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
+    }
+
+    /// The same of the flows of one workload.
+    fn fct_of(&self, name: &str, figure: Figure, outcome: &Outcome) -> f64 {
+        let per_cent = match figure {
+            Figure::FctP50 => 50,
+            Figure::FctP99 => 99,
+            _ => 100,
+        };
+        let own =
+            || outcome.flow_records.iter().filter(|flow| flow.workload.as_deref() == Some(name));
+        let open = own().filter(|flow| flow.end.is_none()).count();
+        least(own().filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
     /// Whether every fault begins after the end of the run: an expectation of restoration was not tested then.
@@ -267,4 +279,12 @@ fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Fo
 pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
     let took = last.since(SimTime::START);
     (took <= span, format!("the last ended at {last}"), Some(time_margin(took, span)))
+}
+
+/// What so many of 100 took no longer than, in picoseconds, where `open` took for ever.
+fn least(took: impl Iterator<Item = Picoseconds>, open: usize, per_cent: usize) -> f64 {
+    let mut took: Vec<Picoseconds> = took.collect();
+    took.sort_unstable();
+    let rank = ((took.len() + open) * per_cent).div_ceil(100).max(1);
+    took.get(rank - 1).map_or(f64::INFINITY, |took| took.0 as f64)
 }

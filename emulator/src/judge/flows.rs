@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::{FlowId, VertexId};
+use lightloom_engine::{FlowId, FlowRecord, VertexId};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::Ran as Whole;
 use super::bounds;
 use super::cuts::Cuts;
 use super::expectations::{Found, ended_by};
-use crate::outcome::{TrafficImpact, WorkloadResult};
+use crate::outcome::{Flows, TrafficImpact, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{Job, Step};
 use crate::scenario::Traffic;
@@ -96,6 +96,8 @@ impl<'a> Compared<'a> {
 
     fn result(&self, place: usize, step: &Step, calm: Option<&Step>) -> WorkloadResult {
         let workload = &self.workloads[place];
+        let records: Vec<FlowRecord> =
+            step.flows().map(|flow| self.here.engine.record(flow)).collect();
         // What was given up never arrived: the rest may have ended, the whole has not.
         let end = step.end.filter(|_| given_up(self.here, step) == 0);
         let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
@@ -116,6 +118,7 @@ impl<'a> Compared<'a> {
             busbw_bytes_per_s: algbw * workload.run.bus_factor(step.ranks as usize),
             restarts: 0,
             ranks: step.ranks,
+            flows: Some(Flows::new(&records)),
         }
     }
 

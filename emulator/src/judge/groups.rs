@@ -297,6 +297,7 @@ fn results_of<'a>(
             algbw_bytes_per_s: algbw,
             busbw_bytes_per_s: algbw * collective.kind.bus_factor(step.ranks),
             restarts: step.restarts,
+            flows: None,
         }
     })
 }

@@ -32,6 +32,8 @@ pub enum Expectation {
         comparison: Comparison,
         /// With what.
         bound: f64,
+        /// The workload whose flows it is about; `None` for all.
+        workload: Option<String>,
     },
     /// Every fault is restored within this time after it happened.
     RestoredWithin(Picoseconds),
@@ -224,6 +226,12 @@ impl Figure {
         matches!(self, Self::WasteRatio | Self::CrossTorShare | Self::Availability | Self::Goodput)
     }
 
+    /// Whether it is about flows, each of which some workload has.
+    #[must_use]
+    pub const fn is_of_flows(self) -> bool {
+        matches!(self, Self::FctP50 | Self::FctP99 | Self::FctMax)
+    }
+
     /// Whether it is the same in every run without faults.
     #[must_use]
     pub const fn needs_faults(self) -> bool {
@@ -323,7 +331,7 @@ pub enum ExpectationError {
     /// None of the known forms.
     #[error(
         "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
-         `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `no drops`, `no drops on priority N` or \
+         `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `workload NAME fct_p99 < TIME`, `no drops`, `no drops on priority N` or \
          `no deadlock`"
     )]
     Form(String),
@@ -332,6 +340,14 @@ pub enum ExpectationError {
     Figure {
         /// As written.
         name: String,
+    },
+    /// A figure that only a whole run has.
+    #[error(
+        "`{figure}` is a figure of the whole run; of a workload there are `fct_p50`, `fct_p99` and `fct_max`"
+    )]
+    NotOfWorkloads {
+        /// The figure.
+        figure: &'static str,
     },
     /// The bound is not a number.
     #[error("`{0}` is not a number")]
@@ -358,7 +374,9 @@ impl Expectation {
     #[must_use]
     pub fn workload(&self) -> Option<&str> {
         match self {
-            Self::WorkloadUnaffected(name) | Self::WorkloadCompletes { name, .. } => Some(name),
+            Self::WorkloadUnaffected(name)
+            | Self::WorkloadCompletes { name, .. }
+            | Self::Figure { workload: Some(name), .. } => Some(name),
             _ => None,
         }
     }
@@ -386,6 +404,11 @@ impl FromStr for Expectation {
             ["workload", name @ .., "completes", "within", span] if !name.is_empty() => {
                 Ok(Self::WorkloadCompletes { name: name.join(" "), within: time(span)? })
             }
+            ["workload", name @ .., figure, sign, bound]
+                if !name.is_empty() && Comparison::ALL.iter().any(|(_, known)| known == sign) =>
+            {
+                figure_of(&format!("{figure} {sign} {bound}"), Some(name.join(" ")))
+            }
             ["no", "deadlock"] => Ok(Self::NoDeadlock),
             ["no", "drops"] => Ok(Self::NoDrops { priority: None }),
             ["no", "drops", "on", "priority", priority] => {
@@ -394,28 +417,34 @@ impl FromStr for Expectation {
                     known.ok_or_else(|| ExpectationError::Priority((*priority).to_owned()))?;
                 Ok(Self::NoDrops { priority: Some(priority) })
             }
-            _ => figure(text),
+            _ => figure_of(text, None),
         }
     }
 }
 
-fn figure(text: &str) -> Result<Expectation, ExpectationError> {
+fn figure_of(text: &str, workload: Option<String>) -> Result<Expectation, ExpectationError> {
     let found = Comparison::ALL.iter().find_map(|(comparison, sign)| {
         text.split_once(sign).map(|(name, bound)| (name.trim(), *comparison, bound.trim()))
     });
     let (name, comparison, bound) = found.ok_or_else(|| ExpectationError::Form(text.to_owned()))?;
     let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name);
     let figure = figure.ok_or_else(|| ExpectationError::Figure { name: name.to_owned() })?;
+    if workload.is_some() && !figure.is_of_flows() {
+        return Err(ExpectationError::NotOfWorkloads { figure: figure.name() });
+    }
     let bound = figure.read(bound)?;
-    Ok(Expectation::Figure { figure, comparison, bound })
+    Ok(Expectation::Figure { figure, comparison, bound, workload })
 }
 
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Figure { figure, comparison, bound } => {
+            Self::Figure { figure, comparison, bound, workload } => {
                 let sign =
                     Comparison::ALL.iter().find(|(c, _)| c == comparison).map_or("", |(_, s)| s);
+                if let Some(name) = workload {
+                    write!(f, "workload {name} ")?;
+                }
                 write!(f, "{} {sign} {}", figure.name(), figure.show(*bound))
             }
             Self::RestoredWithin(span) => write!(f, "restored within {span}"),
@@ -447,6 +476,7 @@ mod tests {
             "restored within 5 ms",
             "workload all of it unaffected",
             "workload all of it completes within 5 ms",
+            "workload all of it fct_p99 < 5 ms",
             "no drops",
             "no drops on priority 3",
             "no deadlock",
@@ -471,7 +501,7 @@ mod tests {
             ("drops < 0", Some(false)),
             ("drops <= 7", None),
         ] {
-            let Expectation::Figure { figure, comparison, bound } = sentence.parse().unwrap()
+            let Expectation::Figure { figure, comparison, bound, .. } = sentence.parse().unwrap()
             else {
                 panic!("{sentence}")
             };

@@ -159,7 +159,7 @@ impl Ground<'_> {
                 "nothing that runs here crosses a switch, and only switches pause",
                 "leave the sentence out",
             ),
-            Expectation::Figure { figure, comparison, bound } => {
+            Expectation::Figure { figure, comparison, bound, .. } => {
                 self.idle_figure(*figure, *comparison, *bound)
             }
             _ => None,
