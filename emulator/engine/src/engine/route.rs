@@ -372,17 +372,16 @@ impl Router {
 
     /// The vertex whose distances serve for `to`: the only switch before it, if there is one.
     fn root_of(&self, network: &Network, to: VertexId, plane: Option<Plane>) -> VertexId {
+        // A host beside it sends straight, and nothing else comes through a host that does not forward.
         let entering = network.outgoing(to).iter().map(|link| link.reverse()).filter(|link| {
-            self.is_up(*link) && plane.is_none_or(|plane| network.link(*link).spec.plane == plane)
+            let Link { from, spec, .. } = network.link(*link);
+            self.is_up(*link)
+                && plane.is_none_or(|plane| spec.plane == plane)
+                && network.role(*from).forwards()
         });
         let mut before = entering.map(|link| network.link(link).from);
         let Some(first) = before.next() else { return to };
-        let only = before.all(|vertex| vertex == first);
-        if only && network.role(first).forwards() && !network.role(to).forwards() {
-            first
-        } else {
-            to
-        }
+        if before.all(|vertex| vertex == first) { first } else { to }
     }
 
     /// Breadth-first search backwards from `root`.

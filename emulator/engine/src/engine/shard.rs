@@ -17,6 +17,7 @@
 //! to use it take turns, a packet each. Acknowledgements go before them, straight into the port.
 
 pub(crate) mod again;
+mod agenda;
 mod choosing;
 mod credit;
 mod fifo;
@@ -42,6 +43,7 @@ use super::sink::Sink;
 use super::switch::Switch;
 use super::switching::Switching;
 use crate::transport::{Receiver, Sender};
+use agenda::{Agenda, Due};
 
 /// Ends a route: the packet is delivered to the end of a flow whose number stands in the other bits.
 pub(crate) const DELIVER: u32 = 1 << 31;
@@ -186,7 +188,7 @@ pub(crate) struct Shard<P> {
     /// By vertex: the queues of a switch that has real ones.
     pub(crate) switches: Vec<Option<Box<Switch>>>,
     /// Nothing happens at a vertex before this.
-    pub(crate) due: Vec<u64>,
+    pub(crate) due: Agenda,
     pub(crate) ports: Vec<Port>,
     /// By port: its link.
     pub(crate) port_links: Vec<LinkId>,
@@ -255,7 +257,7 @@ impl<P: Probe> Shard<P> {
             index,
             vertices: Vec::new(),
             switches: Vec::new(),
-            due: Vec::new(),
+            due: Agenda::default(),
             ports: Vec::new(),
             port_links: Vec::new(),
             counts: Vec::new(),
@@ -280,7 +282,7 @@ impl<P: Probe> Shard<P> {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
         self.scratch.by_port = Lists::new(2 * widest);
         self.scratch.sent.resize(widest, Vec::new());
-        self.due = vec![u64::MAX; self.vertices.len()];
+        self.due = Agenda::new(self.vertices.len());
         self.hosts.resize_with(self.vertices.len(), Host::default);
         self.counts.resize(self.ports.len(), PortCount::default());
         self.ready.resize(self.ports.len(), VecDeque::new());
@@ -289,7 +291,7 @@ impl<P: Probe> Shard<P> {
     /// When the next thing happens; `u64::MAX`: never.
     pub(crate) fn next_due(&self) -> u64 {
         let received = self.inboxes.iter().map(|inbox| inbox.earliest);
-        self.due.iter().copied().chain(received).min().unwrap_or(u64::MAX)
+        received.fold(self.due.earliest(), u64::min)
     }
 
     /// Takes in what other shards have sent, none of which arrives before `now`.
@@ -301,8 +303,7 @@ impl<P: Probe> Shard<P> {
                 let mut tail = wire.queue.tail(count as usize);
                 packets.by_ref().take(count as usize).for_each(|packet| tail.push(packet));
                 if let Some(first) = tail.close() {
-                    let due = &mut self.due[wire.vertex as usize];
-                    *due = (*due).min(now + first.after(now));
+                    self.due.of(wire.vertex as usize).no_later_than(now + first.after(now));
                 }
             }
             drop(packets);
@@ -328,20 +329,32 @@ impl<P: Probe> Shard<P> {
     /// Does everything that happens in `span`.
     pub(crate) fn advance(&mut self, shared: &Shared, span: Span) {
         self.receive(span.start);
-        for vertex in 0..self.vertices.len() {
-            if self.due[vertex] < span.end {
-                if self.vertices[vertex].is_host {
-                    self.advance_host(shared, vertex, span);
-                } else if let Some(switch) = self.switches[vertex].take() {
-                    self.advance_queued(shared, vertex, span, switch);
-                } else if shared.chooses {
-                    self.advance_choosing(shared, vertex, span);
-                } else if shared.switching == Switching::CutThrough {
-                    self.advance_switch::<true>(shared, vertex, span);
-                } else {
-                    self.advance_switch::<false>(shared, vertex, span);
+        for block in 0..self.due.block_count() {
+            let vertices = self.due.vertices_before(block, span.end);
+            if vertices.is_empty() {
+                continue;
+            }
+            for vertex in vertices {
+                if self.due.is_before(vertex, span.end) {
+                    self.advance_vertex(shared, vertex, span);
                 }
             }
+            self.due.settle(block);
+        }
+    }
+
+    #[inline(always)]
+    fn advance_vertex(&mut self, shared: &Shared, vertex: usize, span: Span) {
+        if self.vertices[vertex].is_host {
+            self.advance_host(shared, vertex, span);
+        } else if let Some(switch) = self.switches[vertex].take() {
+            self.advance_queued(shared, vertex, span, switch);
+        } else if shared.chooses {
+            self.advance_choosing(shared, vertex, span);
+        } else if shared.switching == Switching::CutThrough {
+            self.advance_switch::<true>(shared, vertex, span);
+        } else {
+            self.advance_switch::<false>(shared, vertex, span);
         }
     }
 
@@ -357,7 +370,7 @@ impl<P: Probe> Shard<P> {
 /// What lies behind a port: its wire, with the time when something next happens at the far end, or the
 /// outbox for the shard where the wire is.
 pub(crate) enum Exit<'s> {
-    Wire(&'s mut Ring, &'s mut u64),
+    Wire(&'s mut Ring, Due<'s>),
     Outbox(&'s mut Outbox, u32),
 }
 
@@ -366,14 +379,14 @@ pub(crate) enum Exit<'s> {
 macro_rules! send_through {
     ($exit:expr, $start:expr, $most:expr, |$sink:ident| $send:expr) => {
         match $exit {
-            Exit::Wire(wire, due) => {
+            Exit::Wire(wire, mut due) => {
                 let mut tail = wire.tail($most);
                 {
                     let $sink = &mut tail;
                     $send
                 }
                 if let Some(first) = tail.close() {
-                    *due = (*due).min($start + first.after($start));
+                    due.no_later_than($start + first.after($start));
                 }
             }
             Exit::Outbox(outbox, wire) => {
@@ -397,11 +410,11 @@ impl<'s> Exit<'s> {
         port: &Port,
         here: u32,
         wires: &'s mut [Wire],
-        due: &'s mut [u64],
+        due: &'s mut Agenda,
         outboxes: &'s mut [Outbox],
     ) -> Self {
         if u32::from(port.shard) == here {
-            Self::Wire(&mut wires[port.wire as usize].queue, &mut due[port.vertex as usize])
+            Self::Wire(&mut wires[port.wire as usize].queue, due.of(port.vertex as usize))
         } else {
             Self::Outbox(&mut outboxes[port.shard as usize], port.wire)
         }
@@ -412,7 +425,7 @@ impl<'s> Exit<'s> {
     pub(crate) fn send(&mut self, packet: Packet, time: u64) {
         match self {
             Self::Wire(wire, due) => {
-                **due = (**due).min(time);
+                due.no_later_than(time);
                 wire.push(packet);
             }
             Self::Outbox(outbox, wire) => {
@@ -429,7 +442,7 @@ impl<'s> Exit<'s> {
 fn touch(wires: &[Wire]) -> u64 {
     const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();
     let mut touched = 0;
-    for wire in wires {
+    for wire in wires.iter().filter(|wire| wire.queue.len() > 0) {
         for line in 0..3 {
             touched ^= wire.queue.peek(line * PACKETS_PER_LINE);
         }

@@ -36,6 +36,9 @@ pub(crate) struct Switch {
     schedule: Schedule,
     store: Store,
     ports: Vec<Queues>,
+    /// By place: whether something waits there, while ports are worked off one by one; close together, for most of a wide
+    /// switch is idle in most windows.
+    waiting: Vec<bool>,
     /// How many pauses it has asked for that have not ended.
     asked: u32,
     /// By place: when its transmission ends or has ended, and the room that it then gives back.
@@ -78,6 +81,7 @@ impl Switch {
             store: Store::new(&queueing, ports.len()),
             asked: 0,
             ends: vec![0; ports.len()],
+            waiting: vec![false; ports.len()],
             sending: vec![Room::default(); ports.len()],
             freed: vec![0; ports.len()],
             next_end: IDLE,
@@ -124,10 +128,22 @@ impl Switch {
         self.ports.iter().map(Queues::packets).sum::<usize>() as u64
     }
 
-    /// Whether something waits at `place` that may begin before `end`.
-    #[inline]
-    pub(crate) fn has_work(&self, place: u32, end: u64) -> bool {
-        self.ends[place as usize] < end && !self.ports[place as usize].is_empty()
+    /// Whether something waits at `place`, while ports are worked off one by one.
+    #[inline(always)]
+    pub(crate) fn waits(&self, place: u32) -> bool {
+        self.waiting[place as usize]
+    }
+
+    /// Notes whether something waits at `place`.
+    #[inline(always)]
+    pub(crate) fn note_waiting(&mut self, place: u32) {
+        self.waiting[place as usize] = !self.ports[place as usize].is_empty();
+    }
+
+    /// Whether what waits at `place` may begin before `end`.
+    #[inline(always)]
+    pub(crate) fn begins_before(&self, place: u32, end: u64) -> bool {
+        self.ends[place as usize] < end
     }
 
     /// Whether what one port does in a window that begins at `start`, and in which no more than
@@ -220,6 +236,7 @@ impl Switch {
             if self.ends[place] == IDLE {
                 self.ends[place] = self.freed[place];
             }
+            self.note_waiting(place as u32);
         }
     }
 

@@ -137,6 +137,7 @@ impl<P: Probe> Shard<P> {
         for index in 0..self.vertices.len() {
             self.set_host_due(index, now);
         }
+        self.due.settle_all();
     }
 }
 

@@ -41,7 +41,8 @@ pub(super) fn backlog(port: &Port, now: u64) -> Option<u64> {
 impl<P: Probe> Shard<P> {
     /// Advances a switch with one first-in first-out queue a port that chooses.
     pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: Span) {
-        self.due[index] = self.collect_all(shared, index, span);
+        let due = self.collect_all(shared, index, span);
+        self.due.set(index, due);
         let mut keys = std::mem::take(&mut self.scratch.all);
         keys.sort_unstable();
         for key in keys.drain(..) {

@@ -43,7 +43,7 @@ impl<P: Probe> Shard<P> {
                     .for_each(|packet| *packet = packet.came_by(number));
             }
         }
-        self.due[index] = due;
+        self.due.set(index, due);
         self.worked += count as u64;
         for (place, port) in vertex.ports().enumerate() {
             if !self.scratch.by_port.is_empty(place) {

@@ -137,23 +137,21 @@ impl<P: Probe> Shard<P> {
         for wire in &self.wires[vertex.wires()] {
             due = wire.queue.front().map_or(due, |packet| due.min(now + packet.after(now)));
         }
-        self.due[index] = due;
+        self.due.set(index, due);
     }
 
     /// Plans the start of the flow of `sender` at its host.
     pub(crate) fn plan_start(&mut self, vertex: u32, sender: u32, time: u64) {
         let flow = self.senders[sender as usize].flow;
         self.hosts[vertex as usize].starts.push(Reverse((time, flow, sender)));
-        let due = &mut self.due[vertex as usize];
-        *due = (*due).min(time);
+        self.due.of(vertex as usize).no_later_than(time);
     }
 
     /// A port of a vertex has come up: what waits for it may go.
     pub(crate) fn wake(&mut self, vertex: u32, now: u64) {
         let host = &mut self.hosts[vertex as usize];
         host.pull_due = host.pull_due.min(now);
-        let due = &mut self.due[vertex as usize];
-        *due = (*due).min(now);
+        self.due.of(vertex as usize).no_later_than(now);
     }
 
     /// A flow that waits for a port which is down waits for another one from now on.

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
+use super::agenda::Agenda;
 use super::choosing::step;
 use super::{
     CHOICE, EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through,
@@ -31,7 +32,11 @@ impl<P: Probe> Shard<P> {
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
-                if self.scratch.has_listed(place) || switch.has_work(place, span.end) {
+                let is_listed = self.scratch.has_listed(place);
+                if !is_listed && !switch.waits(place) {
+                    continue;
+                }
+                if is_listed || switch.begins_before(place, span.end) {
                     let at = (place, port, classes);
                     self.advance_port(shared, at, (span, wires.clone()), &mut switch);
                 }
@@ -41,7 +46,7 @@ impl<P: Probe> Shard<P> {
             self.advance_together(shared, index, span, &mut switch);
             due = due.min(switch.next_due(&self.ports[ports], span.end));
         }
-        self.due[index] = due;
+        self.due.set(index, due);
         self.switches[index] = Some(switch);
     }
 
@@ -54,7 +59,11 @@ impl<P: Probe> Shard<P> {
         came.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let (short, mut count, mut classes) = (shared.acknowledgement_bytes, 0, 0);
+        came.resize(vertex.wires().len(), 0);
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
+            if wire.queue.len() == 0 {
+                continue;
+            }
             let most = count + wire.queue.len();
             by_port.make_room(most);
             arrivals.resize(arrivals.len().max(most), Packet::default());
@@ -81,7 +90,7 @@ impl<P: Probe> Shard<P> {
             });
             due = due.min(next);
             // Acknowledgements bear something else than their size: a little too much.
-            came.push(bytes + (count - before) as u64 * u64::from(short));
+            came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
         (due, classes)
@@ -129,6 +138,7 @@ impl<P: Probe> Shard<P> {
             });
         }
         one.close();
+        switch.note_waiting(place);
     }
 
     /// Works off all ports in order of time.
@@ -224,8 +234,7 @@ impl<P: Probe> Shard<P> {
     fn keep(&mut self, vertex: u32, mut switch: Box<Switch>, now: u64) {
         switch.end_together();
         let ports = self.vertices[vertex as usize].ports();
-        let due = &mut self.due[vertex as usize];
-        *due = (*due).min(switch.next_due(&self.ports[ports], now));
+        self.due.of(vertex as usize).no_later_than(switch.next_due(&self.ports[ports], now));
         self.switches[vertex as usize] = Some(switch);
     }
 }
@@ -275,7 +284,7 @@ struct VertexOutlet<'s, P> {
     ports: &'s mut [Port],
     counts: &'s mut [PortCount],
     wires: &'s mut [Wire],
-    due: &'s mut [u64],
+    due: &'s mut Agenda,
     outboxes: &'s mut [Outbox],
     ends: &'s mut EndCount,
     cut_through: Option<CutThrough<'s>>,
