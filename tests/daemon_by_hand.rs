@@ -332,8 +332,8 @@ fn measureless(line: &str) -> String {
 fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
-        "until timeout 30 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
-         --user-data-dir={file}.profile --window-size=1280,1000 --enable-logging=stderr \
+        "until timeout --kill-after=5 30 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+         --user-data-dir=$(mktemp -d {file}.XXXXXX) --window-size=1280,1000 --enable-logging=stderr \
          --virtual-time-budget=500 --screenshot={file}.png --dump-dom \"$(cat /tmp/lightloom/page)\" \
          > {file}.html 2> {file}.log; do sleep 1; done\n"
     )
@@ -384,7 +384,7 @@ fn the_live_page_shows_what_is_going_on() {
                until lightloom ctl journal; do sleep 0.1; done\n";
     script += &look("damaged");
     script += "kill $DAEMON\n";
-    typed(&script, folder.path(), Duration::from_secs(180));
+    typed(&script, folder.path(), Duration::from_secs(420));
 
     let page = looked(folder.path(), "waiting");
     assert!(page.contains("65 of 65 devices as wanted, version 2"), "{page}");

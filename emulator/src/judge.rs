@@ -182,6 +182,12 @@ fn plan_metrics(ran: &Ran<'_>) -> Option<PlanMetrics> {
     Some(to_document(fabric, faults, ran.scenario.seed, layout).metrics)
 }
 
+/// How long the receivers of the fabric's transceivers take from light to bits.
+fn relock(scenario: &Scenario) -> Option<Picoseconds> {
+    let On::Fabric(fabric) = &scenario.on else { return None };
+    Some(fabric.transceiver.relock)
+}
+
 fn flow_rows(ran: &Ran<'_>, flows: &[FlowRecord]) -> Vec<FlowRow> {
     let mut names: BTreeMap<VertexId, Arc<str>> = BTreeMap::new();
     let mut workloads: Vec<Option<Arc<str>>> = vec![None; flows.len()];
@@ -240,6 +246,7 @@ fn faults(
             timeline: crate::outcome::Stage::bars(log.mattered.unwrap_or_default(), &log.timeline),
             bundles_switched: log.bundles,
             dark: log.dark,
+            relock: log.dark.and(relock(ran.scenario)),
             groups_affected: groups,
             groups_unaffected: unaffected,
             counted: match ran.start.substrate.rings {

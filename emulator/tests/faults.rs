@@ -355,3 +355,37 @@ fn the_public_trace_of_348_days_runs_in_ten_seconds() {
     assert!(all_done(&outcome), "every group ends its work");
     assert!(outcome.faults.iter().all(|fault| fault.replanned.is_some()));
 }
+
+/// Light is there, and the receivers do not pass bits on yet: what a bypass takes is longer by exactly that.
+#[test]
+fn a_bypass_takes_longer_by_what_receivers_need_to_lock_again() {
+    let run = |relock: &str| {
+        // Two nodes to spare are no ring that stands lit in reserve.
+        let fabric = FABRIC
+            .replace("software_delay: 20us", &format!("software_delay: 20us{relock}"))
+            .replace("nodes: 24", "nodes: 22")
+            .replace("tors_per_domain: 6", "tors_per_domain: 11")
+            .replace("gpus: 64", "gpus: 80");
+        run_on(
+            &fabric,
+            &text("{part: n4, at: 50us}", "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}"),
+        )
+    };
+    let (at_once, late) = (run(""), run(", relock: 7ms"));
+    let relock = Picoseconds::from_millis(7);
+    let [one, other] = [&at_once, &late].map(|outcome| outcome.faults[0].clone());
+    assert_eq!(other.restored.unwrap().since(one.restored.unwrap()), relock);
+    assert_eq!(
+        (one.dark, one.groups_affected.clone()),
+        (other.dark, other.groups_affected.clone())
+    );
+    assert_eq!((one.relock, other.relock), (Some(Picoseconds::ZERO), Some(relock)));
+    assert!(one.to_string().contains(" (relock 0 s)"), "{one}");
+    assert!(other.to_string().contains(", then 7 ms to relock"), "{other}");
+    let end = |outcome: &Outcome| outcome.workloads.iter().filter_map(|one| one.end).max().unwrap();
+    let difference = end(&late).since(end(&at_once));
+    assert!(
+        difference.0.abs_diff(relock.0) < 1_000_000,
+        "{difference}: the ring goes on as before"
+    );
+}

@@ -60,6 +60,8 @@ pub struct Transceiver {
     pub switch_max: Picoseconds,
     /// Added by the software that commands it, before the light moves.
     pub software_delay: Picoseconds,
+    /// From light at both ends of a path until its receivers pass bits on.
+    pub relock: Picoseconds,
 }
 
 /// A job: groups of `tp` GPUs, each group one ring.
@@ -180,12 +182,13 @@ impl Default for HbdLinks {
 }
 
 impl Default for Transceiver {
-    /// 60 to 80 µs (InfiniteHBD, published) and 1 ms of software, an assumption.
+    /// 60 to 80 µs (InfiniteHBD, published), 1 ms of software and receivers that keep their state, both assumptions.
     fn default() -> Self {
         Self {
             switch_min: Picoseconds::from_micros(60),
             switch_max: Picoseconds::from_micros(80),
             software_delay: Picoseconds::from_millis(1),
+            relock: Picoseconds::ZERO,
         }
     }
 }

@@ -103,3 +103,24 @@ fn a_flapping_fibre_is_bypassed_at_most_as_often_as_the_daemon_may() {
     assert!(daemon.bypasses <= 10, "{}", daemon.bypasses);
     assert!(outcome.groups.iter().all(|group| group.end.is_some()));
 }
+
+/// The receivers of the fabric's transceivers lock after the light, while the daemon qualifies it and beyond.
+#[test]
+fn links_carry_packets_when_receivers_have_locked() {
+    let after_light = |relock: &str| {
+        let fabric = format!("{}\ntransceiver: {{relock: {relock}}}\n", ring(32, 96));
+        let outcome = run(&fabric, &scene(1, 20, "lightloomd", DEAD), 1);
+        let dead = outcome.faults.iter().find(|fault| fault.parts == ["n9"]).unwrap();
+        let end = |stage| dead.timeline.iter().find(|bar| bar.stage == stage).unwrap().end;
+        let light = end(StageName::Switched);
+        let waits =
+            [StageName::Qualified, StageName::Relocked].map(|stage| end(stage).since(light));
+        (waits, dead.relock.unwrap())
+    };
+    let ([qualified, usable], _) = after_light("0s");
+    assert_eq!(qualified, usable, "nothing to wait for");
+    let (waits, relock) = after_light("8ms");
+    assert_eq!((waits, relock), ([qualified, relock], Picoseconds::from_millis(8)));
+    let (waits, _) = after_light("1ms");
+    assert_eq!(waits, [qualified, qualified], "hidden behind {qualified} of qualification");
+}

@@ -36,6 +36,9 @@ pub struct FaultResult {
     /// Shortest and longest time a bundle was dark.
     #[serde(rename = "dark_ps")]
     pub dark: Option<[Picoseconds; 2]>,
+    /// How long its receivers then took until they passed bits on, as the fabric has it. `None` where no bundle switched.
+    #[serde(rename = "relock_ps", default, skip_serializing_if = "Option::is_none")]
+    pub relock: Option<Picoseconds>,
     /// Groups whose collectives it stopped or delayed.
     pub groups_affected: Vec<GroupId>,
     /// Groups of jobs that train which end every step at the same picosecond in a run without this fault. `None` if that
@@ -159,6 +162,10 @@ impl fmt::Display for FaultResult {
         }
         if let Some([least, most]) = self.dark {
             write!(f, ", dark for {least} to {most}")?;
+            match self.relock.unwrap_or_default() {
+                Picoseconds::ZERO => f.write_str(" (relock 0 s)")?,
+                relock => write!(f, ", then {relock} to relock")?,
+            }
         }
         if !groups.is_empty() {
             let gpus = count(self.gpus_affected, "GPU", "GPUs");

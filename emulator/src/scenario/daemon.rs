@@ -24,14 +24,12 @@ pub struct Daemon {
     pub reply_within: Option<Picoseconds>,
     /// How long the disk takes to make a journal record durable.
     pub flush: Picoseconds,
-    /// From light at both ends of a path to a link that carries packets.
-    pub relock: Picoseconds,
     /// From the end of a bypass to the first packet that a moved group tries to send.
     pub restart: Picoseconds,
 }
 
 impl Default for Daemon {
-    /// As `topologies/daemon.yaml` has it. Flush, relock and restart are assumptions.
+    /// As `topologies/daemon.yaml` has it. Flush and restart are assumptions.
     fn default() -> Self {
         Self {
             poll_every: Picoseconds::from_millis(1_000),
@@ -43,7 +41,6 @@ impl Default for Daemon {
             settle_within: None,
             reply_within: None,
             flush: Picoseconds::from_micros(500),
-            relock: Picoseconds::ZERO,
             restart: Picoseconds::ZERO,
         }
     }

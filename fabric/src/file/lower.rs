@@ -462,6 +462,7 @@ fn lower_transceiver(raw: &TransceiverFile, check: &mut Check<'_>) -> Transceive
         switch_min: raw.switch_min.0,
         switch_max: raw.switch_max.0,
         software_delay: raw.software_delay.0,
+        relock: raw.relock.as_ref().map_or(Picoseconds::ZERO, |time| time.0),
     };
     if transceiver.switch_min > transceiver.switch_max {
         let Transceiver { switch_min, switch_max, .. } = transceiver;

@@ -399,6 +399,10 @@ pub struct TransceiverFile {
     pub switch_max: Text<Picoseconds>,
     /// Added by the software that commands it, before the light moves.
     pub software_delay: Text<Picoseconds>,
+    /// From light at both ends of a path until its receivers pass bits on; 0 if not written (an assumption: they keep their
+    /// state in the dark).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relock: Option<Text<Picoseconds>>,
     /// What light may lose from one transceiver to the next. Left out, every hop works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optics: Option<OpticsFile>,
@@ -411,6 +415,7 @@ impl Default for TransceiverFile {
             switch_min: Text(transceiver.switch_min),
             switch_max: Text(transceiver.switch_max),
             software_delay: Text(transceiver.software_delay),
+            relock: None,
             optics: None,
         }
     }

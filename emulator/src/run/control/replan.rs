@@ -226,7 +226,8 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    /// Sends the new paths out: each bundle is dark for a time of its own. Returns when each is lit.
+    /// Sends the new paths out: each bundle is dark for a time of its own, and then its receivers lock. Returns when each
+    /// carries packets.
     fn command(
         &mut self,
         context: &mut Context<'_>,
@@ -246,8 +247,9 @@ impl<'a> Replanner<'a> {
             *turn += 1;
             let dark = Picoseconds(draws.random_range(least..=most));
             self.at(context, dark_at, Act::Dark(*bundle));
-            self.at(context, dark_at + dark, Act::Lit(*bundle, *to));
-            lit_at.insert(*bundle, dark_at + dark);
+            let usable_at = dark_at + dark + transceiver.relock;
+            self.at(context, usable_at, Act::Lit(*bundle, *to));
+            lit_at.insert(*bundle, usable_at);
             if let Some(fault) = fault {
                 let log = &mut context.faults[fault];
                 log.bundles += 1;

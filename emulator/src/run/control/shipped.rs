@@ -158,8 +158,9 @@ impl<'a> Shipped<'a> {
             match (self.inner.selects(link), context.is_lit(link)) {
                 (false, true) => context.light(link, false),
                 (true, false) => {
-                    self.locked_at = self.locked_at.max(now + self.daemon.relock);
-                    self.at(context, now + self.daemon.relock, Act::Relocked(link));
+                    let usable_at = now + self.inner.fabric.transceiver.relock;
+                    self.locked_at = self.locked_at.max(usable_at);
+                    self.at(context, usable_at, Act::Relocked(link));
                 }
                 _ => {}
             }

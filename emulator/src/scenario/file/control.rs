@@ -70,8 +70,6 @@ pub struct DaemonFile {
     pub reply_within: Option<Text<Picoseconds>>,
     /// How long the disk takes to make a journal record durable; 500 us if not written (an assumption).
     pub flush: Option<Text<Picoseconds>>,
-    /// From light at both ends of a path to a link that carries packets; 0 if not written (an assumption).
-    pub relock: Option<Text<Picoseconds>>,
     /// From the end of a bypass until a moved group begins again; 0 if not written (an assumption).
     pub restart: Option<Text<Picoseconds>>,
 }
@@ -182,7 +180,6 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> Daemon {
         settle_within: file.settle_within.map(|text| text.0),
         reply_within: file.reply_within.map(|text| text.0),
         flush: or(file.flush, usual.flush),
-        relock: or(file.relock, usual.relock),
         restart: or(file.restart, usual.restart),
     }
 }
