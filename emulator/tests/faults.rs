@@ -389,3 +389,23 @@ fn a_bypass_takes_longer_by_what_receivers_need_to_lock_again() {
         "{difference}: the ring goes on as before"
     );
 }
+
+/// Steps run in packets of 60 KiB, of which one wrong bit loses fifteen times as much as of a frame.
+#[test]
+fn wrong_bits_in_large_packets_are_warned_of() {
+    let warned = |more: &str, share: &str| {
+        let text = format!(
+            "name: x\non: {{fabric: ../topologies/job-64.yaml}}\ntrain: [{{job: pretrain, steps: 1}}]\n{more}\
+             faults: [{{part: n1/nic1, at: 1ms, effect: {{bit_errors: {share}}}}}]\n"
+        );
+        let (scenario, said) = load("", &text);
+        assert!(scenario.is_some(), "{said:?}");
+        said.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>()
+    };
+    let lost = |bytes: f64| 100.0 * (1.0 - (1.0 - 1e-6_f64).powf(8.0 * bytes));
+    let [said] = &warned("", "1e-6")[..] else { panic!("one warning") };
+    assert!(said.contains(&format!("{:.1} % of all packets", lost(61_440.0 + 64.0))), "{said}");
+    assert!(said.contains(&format!("would lose {:.2} %", lost(4_096.0))), "{said}");
+    assert!(warned("", "1e-9").is_empty(), "one packet in two thousand");
+    assert!(warned("transport: {payload: 4032B}\n", "1e-6").is_empty(), "frames");
+}

@@ -301,6 +301,7 @@ fn lower(
     let phases_after = lower_phases_after(&raw, &named, check);
     let place = faults::Ground::of(start.as_ref(), &switches, raw.phases.as_ref());
     let mut faults = faults::lower(&raw.faults, place.as_ref(), check);
+    faults::warn_of_large_packets(&raw.faults, &transport, check);
     faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
     let mut scenario = base.map(|base| Scenario {
         traffic: traffic.unwrap_or_default(),

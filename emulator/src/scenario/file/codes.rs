@@ -38,6 +38,8 @@ lightloom_fabric::document::codes! {
     BAD_NETWORK = "LL0321", "a network that cannot be laid out";
     /// A workload that cannot be run.
     BAD_WORKLOAD = "LL0322", "a workload that cannot be run like this";
+    /// Large packets lose far more to wrong bits than real frames do.
+    HEAVY_LOSS = "LL0324", "wrong bits lose far more packets of this size than real frames";
     /// A row of a table of flows.
     BAD_FLOW = "LL0323", "a row of a table of flows that says no flow";
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Faults as people write them: in a scenario, or in a file of their own.
 
+use lightloom_engine::transport::Transport;
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_units::id::NodeId;
-use lightloom_units::{BitsPerSecond, Picoseconds, SimTime, Text};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -383,5 +384,45 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
             refuse(*priority > 6, "there are priorities 0 to 6");
             Effect::PauseStorm(*priority & 7)
         }
+    }
+}
+
+/// The longest frame of real networks.
+const LONGEST_FRAME: Bytes = Bytes(9_216);
+
+/// One wrong bit loses a whole packet: what is emulated in large packets loses more of them than frames would be lost.
+pub(super) fn warn_of_large_packets(
+    faults: &[FaultFile],
+    transport: &Transport,
+    check: &mut Check<'_>,
+) {
+    let size = transport.packet();
+    if size <= LONGEST_FRAME {
+        return;
+    }
+    for (index, fault) in faults.iter().enumerate() {
+        let EffectFile::BitErrors(share) = fault.effect else { continue };
+        let lost = |bytes: Bytes| 1.0 - (1.0 - share).powf(8.0 * bytes.0 as f64);
+        if lost(size) < 0.01 {
+            continue;
+        }
+        let usual = Transport::default().packet();
+        let message = format!(
+            "{:.1} % of all packets are lost: they have {size} here, and one wrong bit loses one; frames of {usual} would \
+             lose {:.2} %",
+            100.0 * lost(size),
+            100.0 * lost(usual)
+        );
+        check
+            .warning(
+                super::codes::HEAVY_LOSS,
+                &format!("/faults/{index}/effect/bit_errors"),
+                message,
+            )
+            .help(format!(
+                "write `transport: {{payload: {}B}}`, or {:.1e} here for the same share of packets",
+                Transport::default().payload.0,
+                1.0 - (1.0 - lost(usual)).powf(1.0 / (8.0 * size.0 as f64))
+            ));
     }
 }
