@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The house keeps its shape: which crate may use which, what pure crates may not do, how long a file may
-//! get, and which words the code does not use. docs/ARCHITECTURE.md says why.
+//! The house keeps its shape: which crate may use which, what pure crates may not do, and how long a file may
+//! get. docs/ARCHITECTURE.md says why. Lines, types, imports and words are counted by `ci/count`, for `ci/ledger`.
 //!
 //! A rule that is not yet kept everywhere has a list of the places that still break it. The lists only
 //! shrink: a place that has been mended and is still listed fails the test, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -99,10 +99,6 @@ const BANS: &[&str] = &[
 
 /// No source file is longer.
 const LINES_MAX: usize = 600;
-
-/// Words that stand for something the field has a term for.
-const WORDS: &[&str] =
-    &["told", "felt", "owed", "story", "strike", "struck", "spot", "door", "lever"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -263,73 +259,4 @@ fn no_file_is_too_long_to_hold_one_idea() {
     assert!(new.is_empty(), "more than {LINES_MAX} lines, split them: {new:?}");
     let mended: Vec<_> = listed.difference(&long).collect();
     assert!(mended.is_empty(), "short enough now, take them off the list: {mended:?}");
-}
-
-/// The words of an identifier or a sentence, in lower case: `faultTold`, `FaultTold` and `fault_told` are two.
-fn words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut before_is_lower = false;
-    for letter in line.chars() {
-        let begins =
-            !letter.is_ascii_alphabetic() || (letter.is_ascii_uppercase() && before_is_lower);
-        if begins {
-            words.push(String::new());
-        }
-        if letter.is_ascii_alphabetic() {
-            words.last_mut().expect("there is one").push(letter.to_ascii_lowercase());
-        }
-        before_is_lower = letter.is_ascii_lowercase();
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-/// The field's own uses of these words, as they stand in a line.
-const FIELD_USES: &[&str] = &["spot price", "clever"];
-
-#[test]
-fn identifiers_and_sentences_use_the_words_of_the_field() {
-    let refused: BTreeSet<&str> = WORDS.iter().copied().collect();
-    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
-    for name in sources() {
-        if name == "tests/house.rs" {
-            continue;
-        }
-        let in_line = |line: &str| {
-            let line = FIELD_USES.iter().fold(line.to_owned(), |line, own| line.replace(own, ""));
-            words(&line).iter().filter(|word| refused.contains(word.as_str())).count()
-        };
-        let count: usize = text(&root().join(&name)).lines().map(in_line).sum();
-        if count > 0 {
-            uses.insert(name, count);
-        }
-    }
-    let list = root().join("tests/house/words.txt");
-    if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
-        let rows = uses.iter().map(|(name, count)| format!("{count} {name}\n")).collect::<String>();
-        let head = "# How often a file still uses a word that the glossary replaces. The counts only fall.\n";
-        fs::write(&list, head.to_owned() + &rows).expect("the list can be written");
-    }
-    let listed: BTreeMap<String, usize> = text(&list)
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once(' '))
-        .map(|(count, name)| (name.to_owned(), count.parse().expect("a count stands first")))
-        .collect();
-    let more: Vec<_> = uses
-        .iter()
-        .filter(|(name, count)| listed.get(*name).copied().unwrap_or(0) < **count)
-        .collect();
-    assert!(
-        more.is_empty(),
-        "words that docs/glossary.md replaces, or more of them than before: {more:?}"
-    );
-    let fewer: Vec<_> = listed
-        .iter()
-        .filter(|(name, count)| uses.get(*name).copied().unwrap_or(0) < **count)
-        .collect();
-    assert!(
-        fewer.is_empty(),
-        "fewer than tests/house/words.txt says, run with LIGHTLOOM_BLESS=1: {fewer:?}"
-    );
 }
