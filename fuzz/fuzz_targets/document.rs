@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! No bytes make the reader of fabric files panic, and a fabric comes out exactly when no error does. The
-//! stored inputs run again in `fabric/tests/replay.rs`.
+//! stored inputs run again in `fabric/tests/it/replay.rs`.
 #![no_main]
 
 use lightloom_fabric::document::{Severity, Style, render};

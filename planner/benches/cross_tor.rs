@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and measures")]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/it/common/mod.rs"]
 mod common;
 
 use std::time::Instant;

@@ -7,7 +7,7 @@ use lightloom_units::Picoseconds;
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-/// Measured at 32 nodes and 64 transceivers by `tests/cost.rs` (docs/twin.md has the figures). What devices add is the
+/// Measured at 32 nodes and 64 transceivers by `tests/it/cost.rs` (docs/twin.md has the figures). What devices add is the
 /// slope to 720 nodes, what nodes add is the share of one at 32 nodes. The hand-off is half of what a read over a pty
 /// takes beside that, on the machine of docs/twin.md. The jitter is an assumption.
 pub const COST: CostModel = CostModel {

@@ -9,6 +9,8 @@
     reason = "a measurement reports, and asks the system for its limits"
 )]
 
+#[path = "it/live/mod.rs"]
+#[allow(dead_code, reason = "it uses a part of it")]
 mod live;
 
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //!    hosts hosts hosts
 //! ```
 //! Whatever the routes, what hosts inside send to hosts outside crosses the links between. So every set gives a bound;
-//! these are the ones that are tight on the shapes that are built. `emulator/tests/bounds.rs` holds them against the
+//! these are the ones that are tight on the shapes that are built. `emulator/tests/it/bounds.rs` holds them against the
 //! largest flow through every set of hosts of small networks.
 
 use std::collections::BTreeSet;

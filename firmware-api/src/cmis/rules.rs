@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where independent CMIS implementations disagree, and what we take.
 //!
-//! Numbers are those of the table in docs/firmware-api.md; `tests/disagreements.rs` has a test for
+//! Numbers are those of the table in docs/firmware-api.md; `tests/it/disagreements.rs` has a test for
 //! each of the ten. A host that takes the safe side of each works with modules of either opinion.
 
 use super::field::Address;

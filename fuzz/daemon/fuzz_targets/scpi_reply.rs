@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! See `daemon/tests/corpus/mod.rs`: the stored inputs run through the same function as a test.
+//! See `daemon/tests/it/corpus/mod.rs`: the stored inputs run through the same function as a test.
 #![no_main]
 #![allow(dead_code, reason = "each target runs one of the functions")]
 
-#[path = "../../../daemon/tests/corpus/mod.rs"]
+#[path = "../../../daemon/tests/it/corpus/mod.rs"]
 mod corpus;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| corpus::scpi_reply(bytes));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! See `emulator/devices/tests/corpus/mod.rs`: the stored inputs run through the same function as a test.
+//! See `emulator/devices/tests/it/corpus/mod.rs`: the stored inputs run through the same function as a test.
 #![no_main]
 #![allow(dead_code, reason = "each target runs one of the functions")]
 
-#[path = "../../../emulator/devices/tests/corpus/mod.rs"]
+#[path = "../../../emulator/devices/tests/it/corpus/mod.rs"]
 mod corpus;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| corpus::tl1(bytes));

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shipping controller, explored exhaustively in small worlds: every order of answers, requests at any moment,
+//! and every placement of up to so many faults. docs/exploration.md says what that shows and what it assumes.
+//!
+//! `cargo test -p lightloom-control --test it exhaust:: -- --nocapture`; the larger worlds of the nightly run with
+//! `--ignored`.
+
+mod device;
+mod explorer;
+mod judge;
+
+use std::collections::VecDeque;
+
+use explorer::{Explorer, Faults, Mutant, Scenario, Wish};
+use lightloom_control::controller::{Apply, Request, Rollback};
+use lightloom_control::inventory::{Device, Inventory, Recovery};
+use lightloom_control::record::Cause;
+use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Sharing, Slot, Txn};
+
+const DRAIN: &str = "leaf0";
+
+fn module(number: u32) -> DeviceName {
+    format!("n{number}/b0").as_str().into()
+}
+
+/// So many modules and switches of two circuits, and what takes traffic off the first module if drained. No polls
+/// while a scenario runs.
+fn inventory(modules: u32, switches: u32, drained: bool) -> Inventory {
+    let mut inventory = Inventory {
+        dark_links_max: 64,
+        poll_every: Micros::from_secs(100_000),
+        ..Inventory::default()
+    };
+    for number in 0..modules {
+        let mut device = Device::new(Sharing::Independent);
+        if drained && number == 0 {
+            device.levers.insert(Slot(0), (DRAIN.into(), Slot(0)));
+        }
+        inventory.devices.insert(module(number), device);
+    }
+    for number in 0..switches {
+        let name = format!("ocs{number}");
+        inventory.devices.insert(name.as_str().into(), Device::new(Sharing::Exclusive));
+    }
+    if drained {
+        let device = Device { is_lever: true, ..Device::new(Sharing::Independent) };
+        inventory.devices.insert(DRAIN.into(), device);
+    }
+    inventory
+}
+
+/// Modules at this path, the two circuits of each switch straight or crossed.
+fn at_path(inventory: &Inventory, path: u32) -> Fabric {
+    let devices = inventory.devices.iter().filter(|(_, device)| !device.is_lever);
+    let slots = devices.map(|(name, device)| {
+        let [a, b] = if path % 2 == 1 { [11, 12] } else { [12, 11] };
+        let positions = match device.sharing {
+            Sharing::Exclusive => [(Slot(1), Position(a)), (Slot(2), Position(b))].into(),
+            Sharing::Independent => [(Slot(0), Position(path))].into(),
+        };
+        (name.clone(), positions)
+    });
+    slots.collect()
+}
+
+fn wish(actor: &'static str, id: &'static str, request: Request) -> Wish {
+    Wish { actor, id, request }
+}
+
+fn to(inventory: &Inventory, path: u32, plan: &str) -> Apply {
+    Apply { target: at_path(inventory, path), plan_sha256: plan.into(), ..Apply::default() }
+}
+
+fn scenario(
+    name: &'static str,
+    inventory: Inventory,
+    clients: Vec<VecDeque<Wish>>,
+    faults: Faults,
+) -> Scenario {
+    Scenario { name, start: at_path(&inventory, 1), inventory, clients, faults }
+}
+
+/// One change of everything.
+fn change(modules: u32, switches: u32, recovery: Recovery, faults: Faults) -> Scenario {
+    let inventory = Inventory { recovery, ..inventory(modules, switches, false) };
+    let apply = Request::Apply(to(&inventory, 2, "new"));
+    scenario("one change", inventory, vec![[wish("alice", "change", apply)].into()], faults)
+}
+
+/// A change that takes traffic off a module first.
+fn drained(recovery: Recovery, faults: Faults) -> Scenario {
+    let inventory = Inventory { recovery, ..inventory(2, 0, true) };
+    let apply = Request::Apply(to(&inventory, 2, "new"));
+    scenario(
+        "a change behind a drain",
+        inventory,
+        vec![[wish("alice", "change", apply)].into()],
+        faults,
+    )
+}
+
+/// A change that nobody confirms, so it is undone; a device may be dead then, and is brought back later.
+fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
+    let inventory = inventory(modules, switches, false);
+    let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
+    let asks = wish("alice", "change", Request::Apply(apply));
+    scenario("a change that expires", inventory, vec![[asks].into()], faults)
+}
+
+/// A change waits for its confirm, a bypass of one module comes on top, and the confirm or its deadline behind that.
+fn bypassed(faults: Faults) -> Scenario {
+    let inventory = inventory(2, 0, false);
+    let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
+    let around = Apply {
+        target: [(module(0), [(Slot(0), Position(15))].into())].into(),
+        plan_sha256: "around".into(),
+        mode: lightloom_control::change::Mode::Update,
+        cause: Some(Cause::Bypass),
+        ..Apply::default()
+    };
+    let alice = [
+        wish("alice", "change", Request::Apply(apply)),
+        wish("alice", "confirm", Request::Confirm(Txn(2))),
+    ];
+    let bypass = wish("policy:fault", "bypass", Request::Apply(around));
+    scenario("a bypass on top", inventory, vec![alice.into(), [bypass].into()], faults)
+}
+
+/// Two clients race; the first undoes its change and sends the request of it once more.
+fn two_clients(faults: Faults) -> Scenario {
+    let inventory = inventory(1, 1, false);
+    let change = Request::Apply(to(&inventory, 2, "alice"));
+    let undo = Request::Rollback(Rollback { txn: Txn(2), ..Rollback::default() });
+    let alice = [
+        wish("alice", "change", change.clone()),
+        wish("alice", "undo", undo),
+        wish("alice", "change", change),
+    ];
+    let other = Apply { version: Some(1), ..to(&inventory, 3, "bob") };
+    let bob = wish("bob", "other", Request::Apply(other));
+    scenario("two clients", inventory, vec![alice.into(), [bob].into()], faults)
+}
+
+/// Everything of these worlds, with what was seen.
+fn explore(scenario: Scenario, limit: u64) -> u64 {
+    let (name, faults, recovery) = (scenario.name, scenario.faults, scenario.inventory.recovery);
+    let devices = scenario.inventory.devices.len();
+    let mut explorer = Explorer::new(scenario, Mutant::None, limit);
+    let all = explorer.run();
+    let seen = &explorer.seen;
+    println!(
+        "{name}, {devices} devices, {faults:?}, {recovery:?}: {} states, {} crashes, at most {} steps, ends {:?}{}",
+        seen.states,
+        seen.crashes,
+        seen.deepest,
+        seen.ends,
+        if all { "" } else { ", NOT ALL" }
+    );
+    if let Some((what, trail)) = seen.violations.first() {
+        panic!("{name}: {what}\n{}", trail.join("\n"));
+    }
+    assert!(seen.states > 10 && !seen.ends.is_empty(), "nothing was explored");
+    assert!(all, "more than {limit} states");
+    seen.states
+}
+
+const NONE: Faults = Faults { count: 0, late: false, die: false };
+
+fn faults(count: u8) -> Faults {
+    Faults { count, ..NONE }
+}
+
+fn dying(count: u8) -> Faults {
+    Faults { count, die: true, ..NONE }
+}
+
+fn late(count: u8) -> Faults {
+    Faults { count, late: true, ..NONE }
+}
+
+#[test]
+fn every_change_of_two_devices_with_up_to_two_faults_ends_as_it_says() {
+    for recovery in [Recovery::FinishForward, Recovery::RollBack] {
+        explore(change(2, 0, recovery, faults(3)), 2_000_000);
+        explore(change(1, 1, recovery, faults(2)), 2_000_000);
+        explore(change(3, 0, recovery, faults(1)), 2_000_000);
+        explore(change(1, 1, recovery, late(1)), 2_000_000);
+    }
+}
+
+#[test]
+fn every_change_behind_a_drain_with_a_fault_leaves_traffic_on() {
+    for recovery in [Recovery::FinishForward, Recovery::RollBack] {
+        explore(drained(recovery, faults(2)), 2_000_000);
+    }
+}
+
+#[test]
+fn every_change_that_expires_is_undone_also_beside_a_dead_device() {
+    explore(expires(2, 0, dying(1)), 2_000_000);
+    explore(expires(1, 1, dying(2)), 2_000_000);
+}
+
+#[test]
+fn every_bypass_on_top_of_an_unconfirmed_change_ends_as_it_says() {
+    explore(bypassed(dying(1)), 2_000_000);
+}
+
+#[test]
+fn of_every_race_of_two_clients_a_request_acts_once() {
+    explore(two_clients(faults(1)), 2_000_000);
+}
+
+/// The judge finds an edge that breaks a rule.
+#[test]
+fn a_rule_that_the_edge_breaks_is_found() {
+    let broken = [
+        (Mutant::SyncsNothing, change(2, 0, Recovery::FinishForward, faults(1)), "I5"),
+        (Mutant::TrustsAnswers, change(2, 0, Recovery::FinishForward, faults(1)), "I3"),
+        (Mutant::ForgetsRequests, two_clients(NONE), "I6"),
+    ];
+    for (mutant, scenario, invariant) in broken {
+        let mut explorer = Explorer::new(scenario, mutant, 1_000_000);
+        explorer.run();
+        let found = explorer.seen.violations.first().map(|(what, _)| what.as_str());
+        println!("{mutant:?}: {found:?} after {} states", explorer.seen.states);
+        assert!(found.is_some_and(|what| what.starts_with(invariant)), "{mutant:?}: {found:?}");
+    }
+}
+
+/// Larger worlds, for a night.
+#[test]
+#[ignore = "takes minutes"]
+fn nightly_larger_worlds_with_more_faults() {
+    let mut states = 0;
+    for recovery in [Recovery::FinishForward, Recovery::RollBack] {
+        states += explore(change(3, 0, recovery, faults(2)), 50_000_000);
+        states += explore(change(2, 1, recovery, faults(2)), 50_000_000);
+        states += explore(change(2, 0, recovery, faults(3)), 50_000_000);
+        states += explore(change(1, 1, recovery, late(2)), 50_000_000);
+        states += explore(drained(recovery, faults(2)), 50_000_000);
+    }
+    states += explore(expires(2, 1, dying(2)), 50_000_000);
+    states += explore(bypassed(dying(2)), 50_000_000);
+    states += explore(two_clients(faults(2)), 50_000_000);
+    println!("{states} states in all");
+}
+
+#[test]
+#[ignore = "takes an hour"]
+fn nightly_every_bypass_on_top_of_an_unconfirmed_change_with_three_faults() {
+    explore(bypassed(dying(3)), 50_000_000);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plans that the daemon does not take: for another fabric, changed by hand, for devices that it has not.
+//! Each is refused with its reason before any device is asked anything.
+
+use lightloom_control::desired;
+use lightloom_daemon::{config, start};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_planner::khop::{Method, plan, to_document};
+use lightloom_units::seed::Seed;
+use serde_json::{Value, json};
+
+fn ring(nodes: u32, jobs: &str) -> Fabric {
+    let text = format!(
+        "kind: fabric\nversion: 2\nname: r\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\njobs: [{jobs}]\n"
+    );
+    lightloom_fabric::file::load("ring.yaml", text.as_bytes()).0.unwrap()
+}
+
+const JOB: &str = "{name: j, gpus: 32, tp: 16}";
+
+fn plan_for(fabric: &Fabric) -> Value {
+    let none = FaultSet::none();
+    let layout = plan(fabric, &none, Method::Scan).unwrap();
+    serde_json::to_value(to_document(fabric, &none, Seed(1), &layout)).unwrap()
+}
+
+/// What a daemon of 16 nodes says to this plan.
+fn said(document: &Value, last_node: u32) -> Result<usize, String> {
+    let file = format!(
+        "state_dir: /nowhere\nmodules: [{{nodes: [0, {last_node}], bundles: 2, serial: x}}]\n"
+    );
+    let config = config::load("daemon.yaml", file.as_bytes()).0.unwrap();
+    let installed = ring(16, JOB);
+    let target = desired::target(document, None, Some(&installed), &config.bundles);
+    target.map(|target| target.len()).map_err(|reasons| reasons.join("\n"))
+}
+
+#[test]
+fn a_good_plan_is_taken() {
+    assert_eq!(said(&plan_for(&ring(16, JOB)), 15), Ok(32));
+}
+
+#[test]
+fn a_plan_for_another_fabric_is_refused() {
+    for (nodes, job) in [(12, JOB), (20, JOB), (16, "{name: j, gpus: 16, tp: 8}")] {
+        let error = said(&plan_for(&ring(nodes, job)), 15).unwrap_err();
+        let theirs = format!("one of {nodes} nodes, 2 bundles a node, {} GPUs", nodes * 4);
+        assert!(error.contains(&theirs), "{error}");
+        assert!(
+            error.contains("this daemon drives `r`: 16 nodes, 2 bundles a node, 64 GPUs"),
+            "{error}"
+        );
+        assert_eq!(error.contains("same size"), nodes == 16, "{error}");
+    }
+}
+
+#[test]
+fn a_fabric_file_is_no_plan_and_the_refusal_says_how_to_make_one() {
+    let fabric = json!({"name": "r", "hbd": {"khop": {"nodes": 16, "gpus_per_node": 4, "k": 2}}});
+    let error = said(&fabric, 15).unwrap_err();
+    assert!(error.contains("fabric file") && error.contains("lightloom plan"), "{error}");
+}
+
+/// Modules that the fabric has no place for, each with its place, code and way out.
+#[test]
+fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "state_dir: /nowhere\nfabric: ring.yaml\nmodules:\n\
+        - {nodes: [0, 99], bundles: 9, serial: x}\ndevices:\n- {name: n200/b0, driver: {ocstrx: {serial: y}}}\n";
+    std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
+    let fabric =
+        "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\n";
+    std::fs::write(folder.path().join("ring.yaml"), fabric).unwrap();
+    let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
+    for line in [
+        "daemon.yaml:4:11: error[LL0606]: n99 is not in the fabric",
+        "daemon.yaml:4:29: error[LL0606]: a node has no 9 bundles in the fabric",
+        "daemon.yaml:6:10: error[LL0606]: n200/b0 is not in the fabric",
+        " 6 | - {name: n200/b0, driver: {ocstrx: {serial: y}}}",
+        "  = help: the fabric `r` has nodes n0 to n15 with bundles b0 to b1 each",
+    ] {
+        assert!(error.contains(line), "{line} is not in:\n{error}");
+    }
+}
+
+#[test]
+fn a_plan_changed_by_hand_is_refused() {
+    let good = plan_for(&ring(16, JOB));
+    let lit = good["transceivers"].as_array().unwrap();
+    let lit = lit.iter().position(|t| t["path"] == "external-1").unwrap();
+    let mut changed = good.clone();
+    changed["transceivers"][lit]["path"] = json!("external-2");
+    let error = said(&changed, 15).unwrap_err();
+    assert!(!error.is_empty());
+    let mut short = good.clone();
+    short["groups"][0]["ring"].as_array_mut().unwrap().pop();
+    assert!(said(&short, 15).is_err());
+    assert!(said(&json!({"schema": "lightloom.plan/v1"}), 15).unwrap_err().contains("no plan"));
+}
+
+#[test]
+fn a_plan_for_modules_that_no_device_stands_for_is_refused() {
+    let error = said(&plan_for(&ring(16, JOB)), 14).unwrap_err();
+    assert!(error.contains("n15/b0: no device is configured for it"), "{error}");
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Another controller that sets the same circuits: noticed, named with the evidence, and not fought. The other
+//! one is a few lines of this test: after each change of ours it puts its own circuit back.
+
+use crate::world;
+use lightloom_control::controller::{
+    Apply, Contended, Event, Foreign, QUIET, RESTORES_MAX, Request,
+};
+use lightloom_control::inventory::{Device, Inventory, OnDrift};
+use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot};
+use world::World;
+use world::device::Faults;
+
+fn ocs() -> DeviceName {
+    "ocs0".into()
+}
+
+fn ours() -> Positions {
+    [(Slot(1), Position(101)), (Slot(2), Position(102))].into()
+}
+
+fn theirs() -> Positions {
+    [(Slot(1), Position(105)), (Slot(2), Position(102))].into()
+}
+
+fn world(seed: u64) -> World {
+    let mut inventory = Inventory { on_drift: OnDrift::Restore, ..Inventory::default() };
+    inventory.poll_every = Micros::from_millis(100);
+    inventory.devices.insert(ocs(), Device::new(Sharing::Exclusive));
+    let mut world = World::new(seed, inventory, Faults::default());
+    apply(&mut world, "first");
+    world
+}
+
+fn apply(world: &mut World, id: &str) {
+    let target = Fabric::from([(ocs(), ours())]);
+    let mode = lightloom_control::change::Mode::Update;
+    let request = Request::Apply(Apply { target, mode, ..Apply::default() });
+    world.ask(Micros::from_millis(10), "alice", id, request);
+    world.run_for(Micros::from_secs(2));
+}
+
+/// How often the daemon has restored something.
+fn restores(world: &World) -> u32 {
+    let history = &world.controller().unwrap().ledger().history;
+    history.iter().filter(|past| past.actor == "policy:drift").count() as u32
+}
+
+/// The other controller, for this long: how often it was undone by the daemon meanwhile.
+fn fight(world: &mut World, time: Micros) -> u32 {
+    let (until, before) = (world.now.mono + time, restores(world));
+    while world.now.mono < until {
+        let model = world.devices.get_mut(&ocs()).unwrap();
+        if model.positions == ours() {
+            model.positions = theirs();
+            model.tampered = true;
+        }
+        world.run_for(Micros::from_millis(100));
+    }
+    restores(world) - before
+}
+
+fn contended(world: &World) -> Option<Contended> {
+    world.controller().unwrap().contended(&ocs(), &world.now)
+}
+
+#[test]
+fn another_controller_is_noticed_and_not_fought() {
+    for seed in 0..20 {
+        let mut world = world(seed);
+        assert_eq!(contended(&world), None);
+        let first_second = fight(&mut world, Micros::from_secs(1));
+        assert_eq!(first_second, 1, "the second restore waits");
+        let all = first_second + fight(&mut world, Micros::from_secs(1800));
+        assert_eq!(all, RESTORES_MAX, "seed {seed}");
+        let known = contended(&world).unwrap();
+        assert_eq!(known.times, RESTORES_MAX);
+        let drift = known.drift.unwrap();
+        assert_eq!(
+            (drift.slot, drift.wanted, drift.observed),
+            (Slot(1), Position(101), Position(105))
+        );
+        assert!(known.first_ms < known.last_ms && known.last_ms < world.now.wall_ms);
+        assert!(known.stopped_for.is_some_and(|left| left < QUIET));
+    }
+    println!("20 fights of half an hour: {RESTORES_MAX} restores each, then none");
+}
+
+#[test]
+fn after_a_quiet_hour_one_restore_is_tried_and_after_a_decision_all_are() {
+    let mut world = world(1);
+    fight(&mut world, Micros::from_secs(60));
+    let hour = fight(&mut world, Micros::from_secs(3600));
+    assert_eq!(hour, 1, "one try after the quiet hour");
+    assert_eq!(fight(&mut world, Micros::from_secs(7000)), 0, "the next quiet time is two hours");
+    assert_eq!(fight(&mut world, Micros::from_secs(300)), 1);
+
+    apply(&mut world, "again");
+    assert_eq!(contended(&world), None, "an operator has decided");
+    assert_eq!(fight(&mut world, Micros::from_secs(600)), RESTORES_MAX);
+    world.ask(Micros(1), "alice", "adopt", Request::Adopt(vec![ocs()]));
+    world.run_for(Micros::from_secs(1));
+    assert_eq!(contended(&world), None);
+}
+
+#[test]
+fn a_restarted_daemon_does_not_begin_the_fight_again() {
+    let mut world = world(2);
+    let mut set = 0;
+    for _ in 0..12 {
+        set += fight(&mut world, Micros::from_secs(20));
+        world.kill();
+        world.run_for(Micros::from_secs(1));
+    }
+    assert_eq!(set, RESTORES_MAX, "over 12 restarts");
+    assert!(contended(&world).unwrap().stopped_for.is_some());
+}
+
+#[test]
+fn drift_that_comes_once_in_a_while_is_no_other_controller() {
+    let mut world = world(3);
+    for _ in 0..5 {
+        world.devices.get_mut(&ocs()).unwrap().positions = theirs();
+        world.run_for(Micros::from_secs(300));
+        assert_eq!(world.devices[&ocs()].positions, ours());
+        assert_eq!(contended(&world), None);
+    }
+}
+
+#[test]
+fn what_is_claimed_by_another_is_not_restored() {
+    let mut world = world(4);
+    let claim = |by: Option<&str>| Foreign::Claimed(by.map(Into::into));
+    world.happens(Event::Foreign(ocs(), claim(Some("lightloomd@other"))));
+    world.devices.get_mut(&ocs()).unwrap().positions = theirs();
+    world.run_for(Micros::from_secs(60));
+    assert_eq!(world.devices[&ocs()].positions, theirs());
+    let known = contended(&world).unwrap();
+    assert_eq!(known.claimed_by.as_deref(), Some("lightloomd@other"));
+    world.happens(Event::Foreign(ocs(), claim(None)));
+    world.run_for(Micros::from_secs(10));
+    assert_eq!(world.devices[&ocs()].positions, ours());
+    assert_eq!(contended(&world), None);
+}
+
+#[test]
+fn a_change_that_the_device_reports_is_read_at_once() {
+    let mut world = world(5);
+    world.inventory.poll_every = Micros::from_secs(10);
+    let drifts = world.counts.drifts;
+    world.devices.get_mut(&ocs()).unwrap().positions = theirs();
+    world.happens(Event::Foreign(ocs(), Foreign::Changed("`1,105 JOINED`".into())));
+    world.run_for(Micros::from_millis(60));
+    assert!(world.counts.drifts > drifts, "within 60 ms of the report");
+}

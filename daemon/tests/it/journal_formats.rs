@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Journals of earlier versions still open: a copy of each format that was ever written is kept, and must
+//! be read to the same ledger for ever (S14).
+
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::Record;
+use lightloom_control::state::Txn;
+use lightloom_daemon::journal::read_all;
+
+/// Written by version 0.1.0 on 65 emulated devices: adopt, a plan with confirm, two circuits on a switch,
+/// another plan during which the daemon was killed, and its next start.
+#[test]
+fn a_journal_of_0_1_0_is_read_as_it_was_meant() {
+    let bytes = include_bytes!("../data/journal-0.1.0.log");
+    let (records, good_bytes, damage) = read_all::<Record>(bytes);
+    assert!(damage.is_none(), "{damage:?}");
+    assert_eq!((records.len(), good_bytes), (13, bytes.len()));
+    let ledger = Ledger::fold(&records);
+    assert_eq!((ledger.version, ledger.last_txn), (4, Txn(3)));
+    assert!(ledger.open.is_none() && ledger.pending.is_none() && ledger.attention.is_empty());
+    assert!(ledger.plan_sha256.starts_with("9bfe526554a2"));
+    assert_eq!(ledger.owned.len(), 65);
+    assert_eq!(ledger.owned.values().map(std::collections::BTreeMap::len).sum::<usize>(), 66);
+    assert_eq!((ledger.history.len(), ledger.requests.len()), (3, 5));
+}

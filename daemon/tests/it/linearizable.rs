@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Clients that ask, confirm, undo, repeat themselves and look, all at once, while the daemon gets `kill -9`: every
+//! answer of its API is explained by one order of the requests (linearizability).
+
+mod checker;
+
+use crate::over_sockets;
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use checker::{Did, Got, Line, Model, check};
+use over_sockets::{Daemon, Switch, talk};
+use serde_json::{Value, json};
+
+/// Clients at once.
+const CLIENTS: u32 = 5;
+const STEPS_MAX: u64 = 2_000_000;
+
+struct Client<'a> {
+    folder: PathBuf,
+    began: Instant,
+    history: &'a Mutex<Vec<Line>>,
+    ids: &'a AtomicU32,
+    /// xorshift32.
+    draw: u32,
+}
+
+impl Client<'_> {
+    fn below(&mut self, end: u32) -> u32 {
+        self.draw ^= self.draw << 13;
+        self.draw ^= self.draw >> 17;
+        self.draw ^= self.draw << 5;
+        self.draw % end
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap()
+    }
+
+    /// A connection; waits for the daemon to be there.
+    fn connect(&self) -> UnixStream {
+        over_sockets::wait_for("the daemon", || {
+            UnixStream::connect(self.folder.join("lightloomd.sock")).ok()
+        })
+    }
+
+    fn note(&self, sent: u64, answered: u64, did: Did) {
+        self.history.lock().unwrap().push(Line { sent, answered, did });
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let (code, body) = talk(self.connect(), &head, &[])?;
+        (code == 200).then(|| serde_json::from_slice(&body).ok())?
+    }
+
+    /// Sends a change, and notes what `did` makes of the answer.
+    fn post(&self, path: &str, body: &Value, did: impl FnOnce(Got) -> Did) -> Got {
+        let (body, stream) = (body.to_string(), self.connect());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let sent = self.now();
+        let answer = talk(stream, &head, body.as_bytes());
+        let answered = self.now();
+        let got = match &answer {
+            Some((202, body)) => {
+                let answer: Value = serde_json::from_slice(body).unwrap();
+                Got::Accepted(u32::try_from(answer["txn"].as_u64().unwrap()).unwrap())
+            }
+            Some((200, _)) => Got::Done,
+            Some((409, _)) => Got::Refused,
+            // It is starting, its switch is not read yet, or it has too much to do: that is no word on requests.
+            Some((422 | 429 | 503, _)) => return Got::Refused,
+            Some((code, body)) => panic!("{code}: {}", String::from_utf8_lossy(body)),
+            None => Got::Nothing,
+        };
+        let answered = if got == Got::Nothing { u64::MAX } else { answered };
+        self.note(sent, answered, did(got));
+        got
+    }
+
+    fn read(&self) -> Option<(u64, Option<u32>)> {
+        let sent = self.now();
+        let status = self.get("/v1/status")?;
+        let txn = |what: &str| status[what]["txn"].as_u64().map(|txn| u32::try_from(txn).unwrap());
+        let (version, pending) = (status["version"].as_u64().unwrap(), txn("pending"));
+        let did = Did::Read { version, open: txn("transaction"), pending };
+        self.note(sent, self.now(), did);
+        Some((version, pending))
+    }
+
+    /// A change, perhaps sent twice, and its end.
+    fn change(&mut self, version: u64) {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let confirm = self.below(3) == 0;
+        let expected = (self.below(2) == 0).then_some(version);
+        // No two requests want the same.
+        let to: BTreeMap<u32, u32> = [(1, 321 + id % 320), (2, 321 + (id + 1) % 320)].into();
+        let mut body = json!({"request_id": format!("r{id}"), "target": {"ocs0": to}});
+        let more = body.as_object_mut().unwrap();
+        more.extend(expected.map(|version| ("expected_version".into(), json!(version))));
+        if confirm {
+            more.insert("confirm_within_ms".into(), json!(600_000));
+        }
+        for _ in 0..=self.below(2) {
+            let got = self.post("/v1/apply", &body, |got| Did::Apply {
+                id,
+                digest: id,
+                expected,
+                confirm,
+                got,
+            });
+            if let Got::Accepted(txn) = got {
+                self.wait(txn);
+            }
+        }
+    }
+
+    fn wait(&self, txn: u32) {
+        if let Some(over) = self.get(&format!("/v1/transactions/{txn}?wait_ms=20000")) {
+            self.note(0, self.now(), Did::End { txn, committed: committed(&over) });
+        }
+    }
+
+    fn turn(&mut self) {
+        let Some((version, pending)) = self.read() else { return };
+        let Some(txn) = pending else { return self.change(version) };
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let body = json!({"request_id": format!("r{id}"), "txn": txn});
+        match self.below(4) {
+            0 => self.change(version),
+            1 => {
+                let did = |got| Did::Rollback { id, txn, got };
+                if let Got::Accepted(txn) = self.post("/v1/rollback", &body, did) {
+                    self.wait(txn);
+                }
+            }
+            _ => _ = self.post("/v1/confirm", &body, |got| Did::Confirm { id, txn, got }),
+        }
+    }
+}
+
+fn committed(over: &Value) -> bool {
+    match over["result"].as_str().unwrap() {
+        "committed" | "undone" => true,
+        "aborted" | "rolled-back" => false,
+        other => panic!("{other}: {over}"),
+    }
+}
+
+/// What clients were answered while the daemon was killed so many times.
+fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
+    let (switch, port) = Switch::serve();
+    switch.switch_millis.store(3, Ordering::Relaxed);
+    let mut daemon = Daemon::start(port);
+    let (history, ids, began) = (Mutex::new(Vec::new()), AtomicU32::new(1), Instant::now());
+    let folder = daemon.folder.path().to_owned();
+    let client = |number: u32| Client {
+        folder: folder.clone(),
+        began,
+        history: &history,
+        ids: &ids,
+        draw: (seed * 31 + number + 1).wrapping_mul(2_654_435_769),
+    };
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let mut client = client(number);
+            scope.spawn(move || (0..turns).for_each(|_| client.turn()));
+        }
+        for kill in 0..kills {
+            thread::sleep(Duration::from_millis(u64::from(150 + (seed * 7 + kill * 13) % 100)));
+            daemon.kill();
+            daemon.restart();
+        }
+    });
+    let reader = client(CLIENTS);
+    reader.read().unwrap();
+    let mut lines = history.lock().unwrap().clone();
+    add_ends(&mut lines, &reader);
+    lines
+}
+
+/// Each change ends once: at the latest when the first client was informed, or when all was over.
+fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
+    let mut ends = BTreeMap::<u32, Line>::new();
+    lines.retain(|line| {
+        let Did::End { txn, .. } = line.did else { return true };
+        let end = ends.entry(txn).or_insert_with(|| line.clone());
+        // It ended before the first answer that says so, and at any time after it began: which of two requests
+        // with one id began it is not known.
+        (end.sent, end.answered) = (0, end.answered.min(line.answered));
+        false
+    });
+    for txn in 1.. {
+        let Some(over) = reader.get(&format!("/v1/transactions/{txn}")) else { break };
+        let did = Did::End { txn, committed: committed(&over) };
+        ends.entry(txn).or_insert_with(|| Line { sent: 0, answered: reader.now(), did });
+    }
+    lines.extend(ends.into_values());
+}
+
+fn is_linearizable(runs: u32, turns: u32, kills: u32) {
+    let (mut lines, mut steps, mut accepted, mut broken) = (0, 0, 0, 0);
+    for seed in 0..runs {
+        let history = history(seed, turns, kills);
+        steps += check(&Model::default(), &history, STEPS_MAX)
+            .unwrap_or_else(|why| panic!("seed {seed}: no order explains it: {why}"));
+        lines += history.len();
+        broken += history.iter().filter(|line| line.answered == u64::MAX).count();
+        accepted += history.iter().filter(|line| matches!(line.did, Did::End { .. })).count();
+    }
+    println!(
+        "{runs} histories of {CLIENTS} clients, {} kills: {lines} lines, {accepted} changes, {broken} requests \
+         without an answer; one order explains each ({steps} steps of the search)",
+        runs * kills
+    );
+    assert!(accepted >= runs as usize, "hardly anything happened");
+}
+
+#[test]
+fn one_order_of_requests_explains_every_answer() {
+    is_linearizable(3, 25, 0);
+}
+
+#[test]
+fn one_order_explains_every_answer_also_of_a_daemon_that_is_killed() {
+    is_linearizable(3, 25, 3);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn nightly_a_hundred_histories() {
+    is_linearizable(50, 40, 0);
+    is_linearizable(50, 40, 6);
+}
+
+/// Each kind of wrong answer, put into a history by hand, is found.
+#[test]
+fn an_answer_that_no_order_explains_is_found() {
+    let line = |sent, answered, did| Line { sent, answered, did };
+    let apply = |id, expected, got| Did::Apply { id, digest: id, expected, confirm: false, got };
+    let read = |version, open| Did::Read { version, open, pending: None };
+    let good = vec![
+        line(0, 10, apply(1, Some(0), Got::Accepted(1))),
+        line(5, 15, apply(2, Some(0), Got::Refused)),
+        line(0, 30, Did::End { txn: 1, committed: true }),
+        line(40, 50, read(1, None)),
+    ];
+    let judge = |lines: &[Line]| check(&Model::default(), lines, STEPS_MAX);
+    assert!(judge(&good).is_ok());
+    let wrong = [
+        ("a read of the past", line(60, 70, read(0, None))),
+        ("two winners of one version", line(5, 15, apply(3, Some(0), Got::Accepted(2)))),
+        ("a refusal without a reason", line(60, 70, apply(3, Some(1), Got::Refused))),
+        ("a request that acts twice", line(60, 70, apply(1, Some(0), Got::Accepted(2)))),
+        ("a number out of order", line(60, 70, apply(3, None, Got::Accepted(7)))),
+        ("an end twice", line(60, 70, Did::End { txn: 1, committed: true })),
+        ("a confirm of nothing", line(60, 70, Did::Confirm { id: 9, txn: 1, got: Got::Done })),
+    ];
+    for (what, wrong) in wrong {
+        let mut lines = good.clone();
+        lines.push(wrong);
+        assert!(judge(&lines).is_err(), "{what} is not found");
+    }
+    // What was not answered may have been done, or not.
+    let mut lines = good;
+    lines.push(line(60, u64::MAX, apply(3, Some(1), Got::Nothing)));
+    assert!(judge(&lines).is_ok());
+    lines.push(line(80, 90, read(1, Some(2))));
+    assert!(judge(&lines).is_ok());
+}

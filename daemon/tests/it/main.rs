@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom-daemon` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod bad_plans;
+mod contention;
+mod corpus;
+mod end_to_end;
+mod full_disk;
+#[path = "../../../fuzz/replay.rs"]
+mod fuzz_replay;
+mod hostile;
+mod journal_formats;
+mod linearizable;
+mod linux_switch;
+mod monitoring;
+mod openapi;
+mod over_sockets;
+mod parsers;
+mod plan_in_force;
+mod redis_server;
+mod replay;
+mod roles;
+mod simulation;
+mod sonic_agent;
+mod sonic_redis;
+mod storm_with_replans;
+mod two_things_broken;
+mod world;

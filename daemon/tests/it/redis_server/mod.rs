@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A real Redis on loopback, for tests that hold a client of it against the program itself.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A Redis of our own, ended with the test.
+pub(crate) struct Redis {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+impl Redis {
+    /// Starts it with these options more; `None` where there is no `redis-server`.
+    ///
+    /// Another program may take the free port before Redis has it: then it ends, and takes another.
+    pub(crate) fn start(more: &[&str]) -> Option<Self> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let child = Command::new("redis-server")
+                .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+                .args(["--port", &port.to_string()])
+                .args(more)
+                .stdout(Stdio::piped())
+                .spawn();
+            let Ok(child) = child else {
+                eprintln!("skipped: no redis-server");
+                return None;
+            };
+            let mut redis = Self { child, address: format!("127.0.0.1:{port}") };
+            if redis.is_ready() {
+                return Some(redis);
+            }
+        }
+        panic!("redis-server does not listen")
+    }
+
+    /// Whether this very server listens, by its own word: a connection could reach another.
+    fn is_ready(&mut self) -> bool {
+        let said = BufReader::new(self.child.stdout.take().unwrap());
+        let mut lines = said.lines().map_while(Result::ok);
+        let ready = lines.any(|line| line.contains("Ready to accept connections"));
+        // What it says later is read and dropped, so that it never waits for a reader.
+        std::thread::spawn(move || lines.count());
+        ready
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

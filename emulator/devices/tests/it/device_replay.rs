@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every input that the fuzz targets of the emulated switch have kept runs again, as an ordinary
+//! test.
+
+use crate::corpus;
+use crate::fuzz_replay as replay;
+use replay::replay;
+
+#[test]
+fn scpi() {
+    replay("devices/corpus/scpi", corpus::scpi);
+}
+
+#[test]
+fn tl1() {
+    replay("devices/corpus/tl1", corpus::tl1);
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Emulated devices on real ptys and loopback TCP ports.
+#![cfg(target_os = "linux")]
+use crate::live;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use lightloom_devices::serve::Options;
+use lightloom_firmware_api::message::{Arm, Reply, Request, Transaction};
+use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use live::{Client, Framed, Served, now};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn arm(transaction: u32, path: u8) -> Request<'static> {
+    let mut paths = [Path::DARK; 8];
+    paths[0] = Path::external(path).unwrap();
+    Request::Arm(Arm { transaction: Transaction(transaction), policy: Policy::Hot, paths })
+}
+
+fn fire(transaction: u32) -> Request<'static> {
+    Request::Fire { transaction: Transaction(transaction), groups: Groups(1) }
+}
+
+/// Arms and fires after the dwell time; how the fire ended, if it was answered.
+fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<Outcome> {
+    std::thread::sleep(Duration::from_millis(2));
+    module.send(&arm(transaction, path));
+    module.reply(SECOND, |reply| matches!(reply, Reply::Armed(_))).filter(|&armed| armed)?;
+    module.send(&fire(transaction));
+    module.reply(SECOND, |reply| match reply {
+        Reply::Fired(report) => report.outcomes[0],
+        other => panic!("not a fire report: {other:?}"),
+    })
+}
+
+#[test]
+fn a_module_on_a_pty_switches_and_takes_faults_at_run_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("control");
+    let options = Options { links: Some(folder.path().to_owned()), control: Some(control.clone()) };
+    let served = Served::start("transceivers:\n  - names: n0/b{0..1}\n", &options);
+    let path = served.at("n0/b1", "frames");
+    assert!(path.ends_with("/n0-b1"), "a link with a lasting name: {path}");
+
+    let mut module = Framed::open(path);
+    assert_eq!(switch(&mut module, 1, 2), Some(Outcome::Success));
+    let mut faults = BufReader::new(UnixStream::connect(&control).unwrap());
+    let mut tell = |line: &str| {
+        faults.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        faults.read_line(&mut answer).unwrap();
+        answer
+    };
+    assert_eq!(tell("n0/b1 stuck"), "ok\n");
+    assert_eq!(switch(&mut module, 2, 1), Some(Outcome::HardwareFault));
+    assert_eq!(tell("n0/b1 half-open"), "ok\n");
+    module.send(&Request::Status);
+    assert_eq!(module.reply(Duration::from_millis(200), |_| ()), None);
+    assert_eq!(tell("n0/b1 clear"), "ok\n");
+    assert_eq!(switch(&mut module, 3, 1), Some(Outcome::Success));
+    assert!(tell("n9 stuck").starts_with("error: there is no device"));
+    assert!(tell("n0/b1 explode").contains("`explode` is not a fault"));
+}
+
+#[test]
+fn a_line_outlives_its_clients() {
+    let served = Served::start("transceivers:\n  - names: a\n", &Options::default());
+    for transaction in 1..=3 {
+        let mut module = Framed::open(served.at("a", "frames"));
+        let path = 1 + (transaction % 2) as u8;
+        assert_eq!(switch(&mut module, transaction, path), Some(Outcome::Success));
+    }
+}
+
+#[test]
+fn garbage_on_a_pty_is_survived() {
+    let served = Served::start("transceivers:\n  - names: a\n", &Options::default());
+    let mut module = Framed::open(served.at("a", "frames"));
+    let garbage: Vec<u8> =
+        (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    module.client.write(&garbage);
+    assert_eq!(switch(&mut module, 1, 1), Some(Outcome::Success));
+}
+
+#[test]
+fn a_switch_speaks_scpi_on_tcp_and_pty_and_tl1_on_tcp() {
+    let yaml = "switches:\n  - {name: ocs0, ingress: 24, egress: 24, scpi: '127.0.0.1:0', \
+                tl1: '127.0.0.1:0', scpi_serial: true}\n";
+    let served = Served::start(yaml, &Options::default());
+    let scpi = Client::tcp(served.at("ocs0", "scpi"));
+    let serial = Client::pty(served.at("ocs0", "scpi-serial"));
+    let tl1 = Client::tcp(served.at("ocs0", "tl1"));
+
+    let began = now();
+    assert_eq!(scpi.say(":oxc:swit:conn:add (@1,2),(@25,26);*OPC?\n", "\n"), "1\n");
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(18), "the mirrors take their time: {took:?}");
+    assert_eq!(serial.say(":oxc:swit:conn:stat?\r", "\r"), "(@1,2),(@25,26)\r");
+    assert!(tl1.say("ACT-USER::root:1::root;", ";").contains("M  1 COMPLD"));
+    assert!(tl1.say("RTRV-PATCH:::2:;", ";").contains("   \"1,25\"\r\n   \"2,26\"\r\n;"));
+
+    let second = Client::tcp(served.at("ocs0", "scpi"));
+    assert!(second.is_closed(), "one client at a time");
+    drop(scpi);
+    let again = (0..50).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        let next = Client::tcp(served.at("ocs0", "scpi"));
+        let answer = next.say("*idn?\n", "\n");
+        (!answer.is_empty()).then_some(answer)
+    });
+    assert!(again.unwrap().starts_with("Polatis,"));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let yaml = format!("switches:\n  - {{name: ocs7, ingress: 4, egress: 4, scpi: '{address}'}}\n");
+    let (list, _) = lightloom_devices::load("devices.yaml", yaml.as_bytes());
+    let error = lightloom_devices::serve::Server::start(list.unwrap(), &Options::default());
+    let message = error.unwrap_err().to_string();
+    assert!(message.contains("ocs7") && message.contains(&address.to_string()), "{message}");
+}

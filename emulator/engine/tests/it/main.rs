@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom-engine` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod capture;
+mod collectives;
+mod conformance;
+mod engine_validation;
+mod planes;
+mod queueing;
+mod reference;
+mod rerouting;
+mod same_as_reference;
+mod switching;
+mod threads;
+mod topologies;
+mod training_collectives;
+mod transports;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Switches that cut through, and hosts that take their time, against closed forms.
+
+use lightloom_engine::transport::{Transport, Window};
+use lightloom_engine::{
+    Engine, FlowSpec, LinkSpec, Network, NetworkBuilder, Queueing, Role, Settings, Switching,
+    VertexId,
+};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+
+const DELAY: Picoseconds = Picoseconds::from_nanos(300);
+const HEADER: Bytes = Bytes(64);
+const PAYLOAD: Bytes = Bytes(4_000);
+
+fn transport() -> Transport {
+    Transport {
+        payload: PAYLOAD,
+        header: HEADER,
+        window: Window::Packets(60_000),
+        ..Transport::default()
+    }
+}
+
+/// A host, switches and a host in a row, joined by links of these rates in Gb/s.
+fn chain(rates: &[u64]) -> Network {
+    let mut builder = NetworkBuilder::new();
+    let mut last = builder.add(Role::Host);
+    for (index, rate) in rates.iter().enumerate() {
+        let role = if index + 1 == rates.len() { Role::Host } else { Role::Switch };
+        let next = builder.add(role);
+        builder.connect(last, next, LinkSpec::new(BitsPerSecond::from_gbps(*rate), DELAY));
+        last = next;
+    }
+    builder.build().unwrap()
+}
+
+/// When `packets` full packets have come over the chain.
+fn end_over(rates: &[u64], packets: u64, settings: Settings) -> u64 {
+    let mut engine = Engine::new(chain(rates), settings).unwrap();
+    let ends = [0, rates.len()].map(VertexId::from_index);
+    let flow = engine.add_flow(FlowSpec::new(ends[0], ends[1], PAYLOAD * packets)).unwrap();
+    engine.run(SimTime(10_000_000_000));
+    engine.record(flow).end.unwrap().0
+}
+
+fn time(gbps: u64, bytes: Bytes) -> u64 {
+    BitsPerSecond::from_gbps(gbps).time_for(bytes).0
+}
+
+#[test]
+fn over_equal_links_a_message_takes_the_closed_form() {
+    let full = time(400, PAYLOAD + HEADER);
+    let header = time(400, HEADER);
+    let kinds = [None, Some(Queueing::default())];
+    for (hops, queueing) in (1..7).flat_map(|hops| kinds.map(|queueing| (hops, queueing))) {
+        for packets in [1, 2, 50] {
+            let rates = vec![400; hops as usize];
+            let with = |switching| {
+                let transport = transport();
+                let settings = Settings { transport, switching, queueing, ..Settings::default() };
+                end_over(&rates, packets, settings)
+            };
+            let wires = hops * DELAY.0;
+            let stored = (packets + hops - 1) * full + wires;
+            assert_eq!(with(Switching::StoreAndForward), stored);
+            let cut = packets * full + (hops - 1) * header + wires;
+            assert_eq!(with(Switching::CutThrough), cut);
+        }
+    }
+}
+
+#[test]
+fn a_faster_output_stores_and_a_slower_one_cuts() {
+    let cut = Settings {
+        transport: transport(),
+        switching: Switching::CutThrough,
+        ..Settings::default()
+    };
+    let [fast, slow] = [400, 100].map(|rate| time(rate, PAYLOAD + HEADER));
+    let up = end_over(&[100, 400], 1, cut);
+    assert_eq!(up, slow + fast + 2 * DELAY.0);
+    let down = end_over(&[400, 100], 1, cut);
+    assert_eq!(down, time(400, HEADER) + slow + 2 * DELAY.0);
+}
+
+#[test]
+fn a_host_acts_after_its_delay() {
+    let host_delay = Picoseconds::from_nanos(700);
+    let transport = Transport { window: Window::Packets(1), ..transport() };
+    let settings = Settings { transport, host_delay, ..Settings::default() };
+    let data = 2 * (time(400, PAYLOAD + HEADER) + DELAY.0);
+    let answer = 2 * (time(400, transport.acknowledgement) + DELAY.0);
+    // With one packet at a time, each but the last costs a round trip with both hosts in it.
+    for packets in [1, 2, 9] {
+        let round_trip = data + answer + 2 * host_delay.0;
+        let end = end_over(&[400, 400], packets, settings);
+        assert_eq!(end, (packets - 1) * round_trip + data + host_delay.0);
+    }
+}
+
+/// A window of one bandwidth-delay product keeps the link busy, and not one packet more than that.
+#[test]
+fn the_idle_round_trip_counts_what_hosts_and_switches_take() {
+    let host_delay = Picoseconds::from_nanos(700);
+    for switching in [Switching::StoreAndForward, Switching::CutThrough] {
+        let with = |window| {
+            let transport = Transport { window, ..transport() };
+            let settings = Settings { transport, switching, host_delay, ..Settings::default() };
+            end_over(&[400, 400, 400], 500, settings)
+        };
+        let all = with(Window::Packets(60_000));
+        let product = with(Window::BandwidthDelay { percent: 100 });
+        let less = with(Window::BandwidthDelay { percent: 80 });
+        assert!(product == all && less > all, "{switching:?}: {product}, {less} and {all} ps");
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One seed, one result: on one thread or several, and whatever others do elsewhere.
+use lightloom_engine::topology::FatTree;
+use lightloom_engine::transport::{
+    Balance, CongestionControl, Dctcp, Recovery, Reordering, Transport, Window,
+};
+use lightloom_engine::{
+    Engine, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, PortCount,
+    Role, Settings, VertexId,
+};
+use lightloom_units::seed::Seed;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+
+const LIMIT: SimTime = SimTime(20_000_000_000);
+
+fn fat_tree(threads: usize, seed: u64, transport: Transport) -> (Engine, Vec<VertexId>) {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+        .with_queue(Bytes(100 << 12), Bytes(30 << 12));
+    let mut builder = NetworkBuilder::new();
+    let hosts = FatTree::full(8, link).build_into(&mut builder);
+    let settings = Settings { transport, seed: Seed(seed), threads, ..Settings::default() };
+    (Engine::new(builder.build().unwrap(), settings).unwrap(), hosts)
+}
+
+/// Everybody to the host half the network away, all at once: more work in a window than one thread
+/// keeps to itself. Returns every record and count there is.
+fn storm(threads: usize, seed: u64, transport: Transport) -> (Vec<FlowRecord>, Vec<PortCount>) {
+    let (mut engine, hosts) = fat_tree(threads, seed, transport);
+    for (place, &host) in hosts.iter().enumerate() {
+        let to = hosts[(place + hosts.len() / 2) % hosts.len()];
+        engine.add_flow(FlowSpec::new(host, to, Bytes(400 << 10))).unwrap();
+    }
+    for link in (0..engine.network().links().len()).step_by(97).map(LinkId::from_index) {
+        engine.change_link(SimTime(9_000_000), link, LinkChange::Down);
+        engine.change_link(SimTime(15_000_000), link, LinkChange::Up);
+    }
+    engine.run(LIMIT);
+    let links = 0..engine.network().links().len();
+    let ports = links.map(|link| engine.port_count(LinkId::from_index(link))).collect();
+    (engine.records().collect(), ports)
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let plain = Transport { timeout: Picoseconds::from_micros(100), ..Transport::default() };
+    let spread = Transport {
+        balance: Balance::AvoidMarked { paths: 8 },
+        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
+        congestion: CongestionControl::Dctcp(Dctcp::default()),
+        window: Window::BandwidthDelay { percent: 200 },
+        ..plain
+    };
+    for transport in [plain, spread] {
+        for seed in 0..3 {
+            let alone = storm(1, seed, transport);
+            assert!(alone.0.iter().any(|record| record.retransmitted > 0), "something happens");
+            for threads in [2, 3, 7] {
+                assert_eq!(storm(threads, seed, transport), alone, "{threads} threads");
+            }
+        }
+    }
+}
+
+/// Flows within two pods, with and without a third pod's traffic and faults: the others feel nothing,
+/// to the picosecond. That is what lets a run with a fault be held against one without.
+#[test]
+fn what_happens_elsewhere_moves_nobody() {
+    let run = |disturbed: bool| {
+        let (mut engine, hosts) = fat_tree(1, 5, Transport::default());
+        let mut watched = Vec::new();
+        for place in 0..32 {
+            if disturbed {
+                let other = FlowSpec::new(hosts[64 + place], hosts[127 - place], Bytes(1 << 20));
+                engine.add_flow(other).unwrap();
+            }
+            let to = if place < 16 { (place + 5) % 16 } else { 16 + (place + 5) % 16 };
+            let flow = FlowSpec::new(hosts[place], hosts[to], Bytes(300 << 10));
+            watched.push(engine.add_flow(flow).unwrap());
+        }
+        if disturbed {
+            let links: Vec<LinkId> = engine.path(FlowId(0)).to_vec();
+            engine.change_link(SimTime(3_000_000), links[1], LinkChange::Down);
+        }
+        engine.run(LIMIT);
+        watched.into_iter().map(|flow| engine.record(flow)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(true), run(false));
+}
+
+/// Once it stayed where it was when the other interface had been looked at already.
+#[test]
+fn a_flow_led_to_another_interface_while_it_waits_goes_on() {
+    for seed in 0..8 {
+        let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
+        let mut builder = NetworkBuilder::new();
+        let [from, to] = [(); 2].map(|()| builder.add(Role::Host));
+        for switch in [(); 2].map(|()| builder.add(Role::Switch)) {
+            builder.connect(from, switch, link);
+            builder.connect(switch, to, link);
+        }
+        let transport = Transport { window: Window::Packets(1_000), ..Transport::default() };
+        let settings = Settings { seed: Seed(seed), transport, ..Settings::default() };
+        let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+        let flow = engine.add_flow(FlowSpec::new(from, to, Bytes(1 << 20))).unwrap();
+        let beyond = engine.path(flow)[1];
+        let breaks = SimTime(10_000_000);
+        engine.change_link(breaks, beyond, LinkChange::Down);
+        engine.run(breaks);
+        engine.reroute_flow(flow).unwrap();
+        engine.run(SimTime(1_000_000_000_000));
+        assert!(engine.record(flow).end.is_some(), "seed {seed}: {:?}", engine.record(flow));
+    }
+}

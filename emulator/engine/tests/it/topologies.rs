@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every shape has the cables, the diameter and the bisection that its formula says. The bisection is
+//! counted by a plain maximum flow between two halves of the hosts, every cable carrying one each way.
+
+use lightloom_engine::topology::{
+    CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised,
+    SwitchedDomain, Torus, diameter,
+};
+use lightloom_engine::{LinkId, LinkSpec, Network, NetworkBuilder, VertexId};
+use lightloom_units::{BitsPerSecond, Picoseconds};
+
+fn link() -> LinkSpec {
+    LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+}
+
+fn built<T>(lay: impl FnOnce(&mut NetworkBuilder) -> T) -> (Network, T) {
+    let mut builder = NetworkBuilder::new();
+    let laid = lay(&mut builder);
+    (builder.build().unwrap(), laid)
+}
+
+/// Augmenting paths, one after the other, from any of `from` to any of `to`.
+fn max_flow(network: &Network, from: &[VertexId], to: &[VertexId]) -> usize {
+    let mut free = vec![1i32; network.links().len()];
+    let mut flow = 0;
+    loop {
+        let mut came: Vec<Option<LinkId>> = vec![None; network.vertex_count()];
+        let mut seen = vec![false; network.vertex_count()];
+        let mut stack: Vec<VertexId> = from.to_vec();
+        stack.iter().for_each(|vertex| seen[vertex.index()] = true);
+        let reached = loop {
+            let Some(vertex) = stack.pop() else { break None };
+            if to.contains(&vertex) {
+                break Some(vertex);
+            }
+            for &link in network.outgoing(vertex) {
+                let next = network.link(link).to;
+                if free[link.index()] > 0 && !seen[next.index()] {
+                    seen[next.index()] = true;
+                    came[next.index()] = Some(link);
+                    stack.push(next);
+                }
+            }
+        };
+        let Some(mut at) = reached else { return flow };
+        while let Some(link) = came[at.index()] {
+            free[link.index()] -= 1;
+            free[link.reverse().index()] += 1;
+            at = network.link(link).from;
+        }
+        flow += 1;
+    }
+}
+
+/// Cables, diameter in links, and maximum flow between the first and the second half of the hosts.
+fn facts(network: &Network, hosts: &[VertexId]) -> (usize, u32, usize) {
+    let (one, other) = hosts.split_at(hosts.len() / 2);
+    let cables = network.links().len() / 2;
+    (cables, diameter(network, hosts).unwrap(), max_flow(network, one, other))
+}
+
+#[test]
+fn fat_trees_of_three_tiers() {
+    for (radix, times) in [(4, 1), (4, 3), (8, 1), (8, 2)] {
+        let tree = FatTree {
+            radix,
+            hosts_per_edge: radix / 2 * times,
+            host_link: link(),
+            switch_link: link(),
+        };
+        let (network, hosts) = built(|builder| tree.build_into(builder));
+        let k = radix as usize;
+        let full = k * k * k / 4;
+        assert_eq!(hosts.len(), full * times as usize);
+        // Two tiers of full/1 cables above the hosts'; half of the top tier crosses the middle.
+        assert_eq!(facts(&network, &hosts), (hosts.len() + 2 * full, 6, full / 2));
+    }
+}
+
+#[test]
+fn leaves_and_spines_with_oversubscription() {
+    for (leaves, spines, hosts_per_leaf) in [(4, 4, 4), (4, 2, 6), (6, 3, 3)] {
+        let shape =
+            LeafSpine { leaves, spines, hosts_per_leaf, host_link: link(), spine_link: link() };
+        let (network, hosts) = built(|builder| shape.build_into(builder));
+        let cables = (leaves * hosts_per_leaf + leaves * spines) as usize;
+        let crossing = (leaves / 2 * spines.min(hosts_per_leaf)) as usize;
+        assert_eq!(facts(&network, &hosts), (cables, 4, crossing));
+    }
+}
+
+#[test]
+fn rails_with_spines_and_without() {
+    let (servers, gpus_per_server, spines) = (6, 4, 3);
+    let optimised =
+        RailOptimised { servers, gpus_per_server, spines, inside: link(), rail: link() };
+    let (network, hosts) = built(|builder| optimised.build_into(builder));
+    let gpus = (servers * gpus_per_server) as usize;
+    assert_eq!(hosts.len(), gpus);
+    let cables = 2 * gpus + (gpus_per_server * spines) as usize;
+    // Halves of whole servers: every GPU crosses on its rail.
+    assert_eq!(facts(&network, &hosts), (cables, 4, gpus / 2));
+
+    let only = RailOnly {
+        domains: servers,
+        gpus_per_domain: gpus_per_server,
+        inside: link(),
+        rail: link(),
+    };
+    let (network, hosts) = built(|builder| only.build_into(builder));
+    assert_eq!(facts(&network, &hosts), (2 * gpus, 4, gpus / 2));
+}
+
+#[test]
+fn dragonflies() {
+    for (p, a, h) in [(2, 4, 2), (1, 2, 1), (1, 3, 1)] {
+        let shape = Dragonfly {
+            hosts_per_router: p,
+            routers_per_group: a,
+            global_per_router: h,
+            local: link(),
+            global: link(),
+        };
+        let (network, hosts) = built(|builder| shape.build_into(builder));
+        let g = a * h + 1;
+        assert_eq!((shape.groups(), hosts.len() as u32), (g, a * p * g));
+        let cables = hosts.len() as u32 + g * a * (a - 1) / 2 + g * (g - 1) / 2;
+        assert_eq!(network.links().len() as u32, 2 * cables);
+        assert_eq!(diameter(&network, &hosts), Some(5), "host, local, global, local, host");
+        // Between the first ⌊g/2⌋ groups and the others: one cable for each pair of groups.
+        let (one, other) = hosts.split_at((g / 2 * a * p) as usize);
+        let pairs = g / 2 * (g - g / 2);
+        let most = pairs.min(one.len() as u32).min(other.len() as u32);
+        assert_eq!(max_flow(&network, one, other) as u32, most);
+    }
+}
+
+#[test]
+fn tori_and_cubes_of_tpus() {
+    for sides in [vec![4, 4, 4], vec![3, 5], vec![8], vec![4, 2, 6], vec![2, 2, 2]] {
+        let shape = Torus { sides: sides.clone(), link: link() };
+        let (network, grid) = built(|builder| shape.build_into(builder));
+        let hosts: u32 = sides.iter().product();
+        let along = |side: &u32| if *side > 2 { hosts } else { hosts / 2 };
+        let cables: u32 = sides.iter().map(along).sum();
+        assert_eq!((network.links().len() as u32, grid.hosts.len() as u32), (2 * cables, hosts));
+        assert_eq!(diameter(&network, &grid.hosts), Some(sides.iter().map(|side| side / 2).sum()));
+        let last = *sides.last().unwrap();
+        if last % 2 == 0 {
+            // Halves of the last dimension: every ring along it is cut twice, or once where it is a pair.
+            let (one, other) = grid.hosts.split_at(grid.hosts.len() / 2);
+            let cut = hosts / last * if last > 2 { 2 } else { 1 };
+            assert_eq!(max_flow(&network, one, other) as u32, cut);
+        }
+        for (dimension, side) in sides.iter().enumerate() {
+            let rings = grid.rings(dimension);
+            assert_eq!(rings.len() as u32, hosts / side);
+            let mut all: Vec<usize> = rings.into_iter().flatten().collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..grid.hosts.len()).collect::<Vec<_>>(), "every host once");
+        }
+    }
+    let shape = CubeTorus { cubes: [2, 1, 3], link: link() };
+    let (network, (grid, switches)) = built(|builder| shape.build_into(builder));
+    assert_eq!(grid.hosts.len(), 64 * 6);
+    assert_eq!(network.links().len(), 2 * 3 * 64 * 6, "three cables a chip");
+    assert_eq!(switches.len(), 48, "as published");
+    assert!(switches.iter().all(|cables| cables.len() == 6), "one cable for each cube");
+    let mut all: Vec<LinkId> = switches.into_iter().flatten().collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 48 * 6, "no cable through two switches");
+}
+
+#[test]
+fn domains_and_exchanges() {
+    let shape = SwitchedDomain { gpus: 72, switches: 18, link: link() };
+    let (network, gpus) = built(|builder| shape.build_into(builder));
+    assert_eq!(facts(&network, &gpus), (72 * 18, 2, 36 * 18));
+
+    let shape = ExchangeFibres { steps: 4, link: link() };
+    let (network, (hosts, fibres)) = built(|builder| shape.build_into(builder));
+    assert_eq!((hosts.len(), network.links().len()), (16, 2 * 4 * 8));
+    for (step, fibres) in fibres.iter().enumerate() {
+        for fibre in fibres {
+            let ends = network.link(*fibre);
+            assert_eq!(ends.from.0 ^ ends.to.0, 1 << step);
+        }
+    }
+}

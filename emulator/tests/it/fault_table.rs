@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table of faults in docs/scenarios.md: every cell is written into a scenario of its kind, run, and felt.
+
+use crate::fabric;
+use fabric::FABRIC;
+use lightloom_emulator::outcome::{FaultResult, Outcome};
+use lightloom_emulator::scenario::{self, Neighbour};
+
+fn read(name: &str) -> Result<Neighbour, String> {
+    if name == "fabric.yaml" {
+        return Ok(Neighbour { name: name.into(), bytes: FABRIC.as_bytes().to_vec() });
+    }
+    let bytes = std::fs::read(name).map_err(|error| error.to_string())?;
+    Ok(Neighbour { name: name.to_owned(), bytes })
+}
+
+/// Rings and a reduction between them over switches that pause, with these faults.
+fn on_fabric(faults: &str) -> Outcome {
+    on_fabric_drawn(faults, 7)
+}
+
+fn on_fabric_drawn(faults: &str, seed: u64) -> Outcome {
+    let text = format!(
+        "
+name: fabric
+on: {{fabric: fabric.yaml}}
+seed: {seed}
+collectives:
+  - all_reduce: {{name: tensor, bytes: 1MiB, repeat: 10}}
+  - data_parallel_all_reduce: {{name: gradients, bytes: 1MiB, priority: 3}}
+switches: {{pause: {{priorities: [3], above: 64KiB}}}}
+control: {{detection_delay: 20us, planning_delay: 10us}}
+time_limit: 20ms
+{faults}
+"
+    );
+    let (loaded, mistakes) = scenario::load("fabric scenario", text.as_bytes(), &mut read);
+    let loaded = loaded.unwrap_or_else(|| panic!("{faults}: {mistakes:?}"));
+    lightloom_emulator::emulate(&loaded, 1, &mut ()).unwrap()
+}
+
+/// Everybody to everybody on the network that has such a part.
+fn on_network(faults: &str) -> Outcome {
+    let (network, run) = if faults.contains("ocs") {
+        ("tpu_cubes: {cubes: [1, 1, 2]}", "{all_reduce: torus}, bytes: 1MiB")
+    } else if faults.contains("stuck") {
+        ("exchange: {steps: 4, switching: 70us}", "circuit_exchange, bytes: 1MiB")
+    } else {
+        (
+            "leaf_spine: {leaves: 4, spines: 4, hosts_per_leaf: 4, nics: 2}",
+            "{all_to_all: pairwise}, bytes: 8MiB, priority: 3",
+        )
+    };
+    // Cubes and exchanges cross no switch.
+    let pause = "switches: {pause: {priorities: [3], above: 64KiB}}";
+    let switches = if network.starts_with("leaf_spine") { pause } else { "" };
+    let text = format!(
+        "
+name: network
+on: {{{network}}}
+seed: 5
+{switches}
+traffic: [{{name: all, run: {run}}}]
+control: {{reroute_delay: 20us}}
+time_limit: 20ms
+{faults}
+"
+    );
+    let (scenario, mistakes) = scenario::load("network scenario", text.as_bytes(), &mut read);
+    let scenario = scenario.unwrap_or_else(|| panic!("{faults}: {mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+/// The shipped phase sequence of sixteen leaves, smaller, with this fault.
+fn in_phases(fault: &str) -> Outcome {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/");
+    let fault = fault.replacen('{', "{phase: experts, at: 1ms, ", 1);
+    let text = format!(
+        "
+name: phases
+on: {{fabric: {folder}rfabric-shapes.yaml}}
+phases: {{scale: 40, steps: 2}}
+faults: [{fault}]
+"
+    );
+    let (scenario, mistakes) = scenario::load("phase scenario", text.as_bytes(), &mut read);
+    let scenario = scenario.unwrap_or_else(|| panic!("{fault}: {mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+/// The table: what breaks, and how that is written for each kind of file; nothing where it is not.
+fn table() -> Vec<(String, Vec<Option<String>>)> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scenarios.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.split("<!-- faults:").nth(1).unwrap().split("<!-- end -->").next().unwrap();
+    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cell = |cell: &str| cell.split('`').nth(1).map(str::to_owned);
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        (cells[0].trim().to_owned(), cells[1..].iter().map(|text| cell(text)).collect())
+    })
+    .collect()
+}
+
+/// A cell as the faults of a file. Only what leads around faults needs one to be felt.
+fn faults(cell: &str, more: &str) -> String {
+    if cell == "replay" {
+        let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
+        return format!(
+            "replay: {{trace: {trace}, from_day: 60, to_day: 120, day_takes: 5us{more}}}"
+        );
+    }
+    format!("faults: [{}]", cell.replacen('{', "{at: 20us, ", 1))
+}
+
+/// How long the first fault took to be healed with and without the second.
+fn restored(run: fn(&str) -> Outcome, part: &str, control: &str) -> [Option<u64>; 2] {
+    let first = format!("{{part: {part}, at: 50us}}");
+    let control = control.replacen('{', "{at: 20us, ", 1);
+    [format!("faults: [{first}, {control}]"), format!("faults: [{first}]")].map(|faults| {
+        let fault: &FaultResult = &run(&faults).faults[0];
+        fault.restored.map(|restored| restored.since(fault.at.unwrap()).0)
+    })
+}
+
+fn require_delayed_by_control(run: fn(&str) -> Outcome, part: &str, cell: &str) {
+    let [with, without] = restored(run, part, cell);
+    let without = without.unwrap();
+    assert!(with.is_none_or(|with| with > without), "{cell}: {with:?} after {without}");
+    assert_eq!(with.is_some(), cell.contains("slower"), "{cell}");
+}
+
+#[test]
+fn every_fault_of_the_table_affects_something_on_a_fabric() {
+    let mut wrong = Vec::new();
+    for (what, cells) in table() {
+        let Some(cell) = &cells[0] else { continue };
+        if cell.contains("control") {
+            require_delayed_by_control(on_fabric, "n4", cell);
+            continue;
+        }
+        if cell.contains("stuck") {
+            // Nobody knows until it is commanded: the healing of some neighbour does that.
+            let found = (1..12).any(|node| {
+                let both = format!(
+                    "{}, {{part: n{node}, at: 40us}}]",
+                    faults(cell, "").trim_end_matches(']')
+                );
+                on_fabric(&both).faults[0].detected.is_some()
+            });
+            assert!(found, "{what}: {cell}");
+            continue;
+        }
+        // What the seed draws may be a node that no ring uses.
+        let seeds = if cell.contains("any node") { 7..17 } else { 7..8 };
+        let is_affected = |seed| {
+            let outcome = on_fabric_drawn(&faults(cell, ""), seed);
+            outcome.faults.iter().any(|fault| !fault.groups_affected.is_empty())
+        };
+        if !seeds.into_iter().any(is_affected) {
+            wrong.push(format!("{what}: {cell}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_fault_of_the_table_affects_something_on_a_network() {
+    for (what, cells) in table() {
+        let Some(cell) = &cells[1] else { continue };
+        if cell.contains("control") {
+            require_delayed_by_control(on_network, "h3/nic1", cell);
+            continue;
+        }
+        let outcome = on_network(&faults(cell, ", gpus_per_host: 8"));
+        let moved = |fault: &FaultResult| fault.traffic.as_ref().unwrap().flows_moved;
+        assert!(outcome.faults.iter().any(|fault| moved(fault) > 0), "{what}: {cell}: {outcome:?}");
+    }
+}
+
+#[test]
+fn every_fault_of_the_table_affects_something_in_a_phase_sequence() {
+    let calm = in_phases("{part: ocs0/p31}");
+    for (what, cells) in table() {
+        let Some(cell) = &cells[2] else { continue };
+        let outcome = in_phases(cell);
+        let [fault] = outcome.faults.as_slice() else { panic!("{cell}") };
+        let impact = fault.phases.as_ref().unwrap();
+        let is_affected = impact.circuits_lost > 0
+            || impact.changes_missed > 0
+            || impact.delay.is_some_and(|delay| delay.0 > 0);
+        assert!(is_affected, "{what}: {cell}: {fault:?} {:?}", calm.faults);
+    }
+}
+
+#[test]
+fn a_stuck_host_ends_its_exchange_when_it_is_repaired_and_a_replay_fits_its_trace() {
+    let stuck = "faults: [{part: h3, effect: stuck, at: 1us, lasts: 2ms}]";
+    let repaired = on_network(stuck);
+    assert!(repaired.workloads[0].end.is_some_and(|end| end.0 > 2_000_000_000), "{repaired:?}");
+    assert_eq!(repaired.faults[0].restored.map(|at| at.0), Some(2_001_000_000));
+    let for_ever = on_network("faults: [{part: h3, effect: stuck, at: 1us}]");
+    assert_eq!(for_ever.workloads[0].end, None);
+
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
+    let text = |more: &str| {
+        format!(
+            "name: x\non: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 4}}}}\n\
+             traffic: [{{name: a, run: permutation, bytes: 1KiB}}]\n\
+             replay: {{trace: {trace}, from_day: 1, to_day: 2, day_takes: 1us{more}}}\n"
+        )
+    };
+    let load = |text: &str| scenario::load("t.yaml", text.as_bytes(), &mut read);
+    assert!(load(&text("")).0.is_some());
+    let (scenario, mistakes) = load(&text(", gpus_per_host: 3"));
+    let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
+    assert!(scenario.is_none() && mistake.to_string().starts_with("t.yaml:4:17"), "{mistake}");
+}

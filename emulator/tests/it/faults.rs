@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each kind of fault does: who feels it, who does not, and how it ends.
+
+use crate::fabric;
+use std::path::Path;
+
+use fabric::FABRIC;
+use lightloom_emulator::outcome::{Outcome, Stop};
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_fabric::document::Diagnostic;
+use lightloom_units::{Picoseconds, SimTime};
+
+fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
+    let read = &mut |name: &str| match name {
+        "fabric.yaml" => Ok(Neighbour { name: name.into(), bytes: fabric.as_bytes().to_vec() }),
+        path => std::fs::read(path)
+            .map(|bytes| Neighbour { name: path.to_owned(), bytes })
+            .map_err(|error| error.to_string()),
+    };
+    scenario::load("scenario.yaml", text.as_bytes(), read)
+}
+
+fn run_on(fabric: &str, text: &str) -> Outcome {
+    let (loaded, mistakes) = load(fabric, text);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+/// Forty all-reduces of every group, about 0.5 ms, with these faults.
+fn with(faults: &str) -> Outcome {
+    run_on(FABRIC, &text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}"))
+}
+
+fn text(faults: &str, collective: &str) -> String {
+    format!(
+        "
+name: test
+on: {{fabric: fabric.yaml}}
+seed: 7
+collectives: [{{{collective}}}]
+faults: [{faults}]
+control: {{detection_delay: 20us, planning_delay: 10us}}
+"
+    )
+}
+
+fn all_done(outcome: &Outcome) -> bool {
+    outcome.workloads.iter().all(|collective| collective.end.is_some())
+}
+
+/// The groups that ended anything at another picosecond than without faults: found here from the
+/// collectives alone.
+fn moved(outcome: &Outcome) -> Vec<String> {
+    let moved = outcome.workloads.iter().filter(|c| c.end != c.end_without_faults);
+    let mut groups: Vec<String> = moved.filter_map(|c| c.group).map(|g| g.to_string()).collect();
+    groups.dedup();
+    groups
+}
+
+#[test]
+fn what_a_fault_is_said_to_have_moved_is_what_moved() {
+    for faults in [
+        "{part: n4, at: 50us}",
+        "{part: n4/g1, at: 50us}",
+        "{part: n4/nic1, at: 50us}",
+        "{part: n4/b0, at: 50us}",
+        "{part: n4/b0.1, at: 50us}",
+        "{parts: [n4, n5], at: 50us}",
+        "{part: rack t2, at: 50us}",
+        "{part: n4/b0.1, at: 50us, effect: {flapping: {down: 10us, up: 5us, times: 4}}}",
+        "{part: n4, at: 50us, lasts: 30us}",
+        "{part: n4/b0.1, at: 50us, effect: {rate: 100Gbps}, lasts: 100us}",
+        "{part: n4/b0.1, at: 50us, effect: {bit_errors: 1e-6}, lasts: 200us}",
+        "{part: n4, at: 50us}, {part: n12, at: 50us}",
+    ] {
+        let outcome = with(faults);
+        let mut said: Vec<String> = outcome
+            .faults
+            .iter()
+            .flat_map(|fault| &fault.groups_affected)
+            .map(ToString::to_string)
+            .collect();
+        said.sort();
+        said.dedup();
+        let mut moved = moved(&outcome);
+        moved.sort();
+        assert_eq!(said, moved, "{faults}");
+        assert!(!moved.is_empty() && moved.len() <= 2, "{faults}: {moved:?}");
+        assert!(all_done(&outcome) && outcome.stop.is_none(), "{faults}: everything goes on");
+        assert!(outcome.faults.iter().all(|fault| fault.restored.is_some()), "{faults}");
+    }
+}
+
+#[test]
+fn two_faults_at_one_instant_are_each_put_down_to_what_they_hit() {
+    let outcome = with("{part: n4, at: 50us}, {part: n12, at: 50us}");
+    let groups: Vec<_> = outcome.faults.iter().map(|fault| &fault.groups_affected).collect();
+    assert!(groups.iter().all(|groups| groups.len() == 1), "{groups:?}");
+    assert_ne!(groups[0], groups[1], "n4 and n12 stand in different rings");
+}
+
+#[test]
+fn nobody_plans_around_a_grey_link_and_its_ring_is_late_by_what_it_costs() {
+    let slow = with("{part: n4/b0.1, at: 50us, effect: {rate: 100Gbps}, lasts: 100us}");
+    let [fault] = slow.faults.as_slice() else { panic!("one fault") };
+    assert_eq!((fault.detected, fault.replanned, fault.bundles_switched), (None, None, 0));
+    assert_eq!(fault.restored, Some(SimTime(150_000_000)));
+    // At a thirty-second of the rate nearly nothing is done while it lasts.
+    let delay = fault.delay.unwrap();
+    assert!(delay > Picoseconds::from_micros(80), "{delay}");
+    assert!(delay < Picoseconds::from_micros(105), "{delay}");
+    assert_eq!(slow.head.packets.lost + slow.head.packets.dropped, 0);
+}
+
+#[test]
+fn bit_errors_lose_the_share_of_packets_that_they_should() {
+    let outcome = with("{part: n4/b0.1, at: 0us, effect: {bit_errors: 1e-6}}");
+    let group = outcome.faults[0].groups_affected[0];
+    let steps = outcome.workloads.iter().filter(|c| c.group == Some(group)).count() as f64;
+    // A ring of 16 passes 2 x 15/16 of the buffer over each link, half of it each way round. A chain of
+    // nodes is a ring that goes out over one cable of each bundle and comes back over the other: four
+    // links cross the fibre. 4,032 bytes of data are 4,096 on the wire, and what is sent again is lost
+    // as often; acknowledgements are too short to count.
+    let data = steps * 4.0 * 15.0 / 16.0 * 1_048_576.0 / 4_032.0;
+    let expected = (data + outcome.head.packets.retransmitted as f64) * 4_096.0 * 8.0 * 1e-6;
+    let lost = outcome.head.packets.lost as f64;
+    println!("expected {expected:.0} lost packets, found {lost}");
+    assert!((lost / expected - 1.0).abs() < 0.1, "{lost} {expected}");
+    assert!(outcome.head.packets.retransmitted > 0 && all_done(&outcome));
+}
+
+#[test]
+fn a_stuck_transceiver_is_found_when_it_is_commanded_and_not_before() {
+    let quiet = with("{part: n4/b0, at: 0us, effect: stuck}");
+    assert!(moved(&quiet).is_empty() && quiet.faults[0].detected.is_none());
+
+    // Whichever bundle the bypass of a dead node commands, it may be the stuck one.
+    let mut found = 0;
+    // Of a node that a running ring uses.
+    let is_used = |dead: &u32| {
+        let outcome = with(&format!("{{part: n{dead}, at: 50us}}"));
+        !outcome.faults[0].groups_affected.is_empty()
+    };
+    for dead in (0..24).filter(is_used) {
+        for stuck in (0..24).filter(|node| *node != dead) {
+            if found >= 2 {
+                break;
+            }
+            for bundle in 0..3 {
+                let stuck = format!("{{part: n{stuck}/b{bundle}, at: 0us, effect: stuck}}");
+                let outcome = with(&format!("{{part: n{dead}, at: 50us}}, {stuck}"));
+                assert!(all_done(&outcome), "{stuck}: a second plan goes without it");
+                let Some(detected) = outcome.faults[1].detected else { continue };
+                found += 1;
+                assert!(detected.0 > outcome.faults[0].replanned.unwrap().0, "{stuck}");
+                assert!(outcome.faults[1].restored.is_some(), "{stuck}");
+                let [first, second] = [0, 1].map(|fault| &outcome.faults[fault].groups_affected);
+                assert!(second.iter().all(|group| first.contains(group)), "{stuck}: {second:?}");
+            }
+        }
+    }
+    assert!(found >= 2, "a bypass commands some bundles of others: {found}");
+}
+
+#[test]
+fn while_the_control_plane_is_gone_nothing_is_healed_and_nothing_else_is_touched() {
+    let usual = with("{part: n4, at: 50us}");
+    let gone = with("{part: n4, at: 50us}, {part: control, at: 40us, lasts: 1ms}");
+    let slow = with("{part: n4, at: 50us}, {part: control, at: 40us, effect: {slower: 10}}");
+    assert_eq!(moved(&gone), moved(&usual), "the same ring waits, and no other");
+    let took = |outcome: &Outcome| {
+        outcome.faults[0].restored.unwrap().since(outcome.faults[0].at.unwrap())
+    };
+    assert!(gone.faults[0].detected.unwrap() >= SimTime(1_040_000_000));
+    // 20 us and 10 us take ten times as long; switching takes what it takes.
+    let more = took(&slow).get() - took(&usual).get();
+    assert_eq!(more, 9 * 30_000_000);
+    let for_ever = with("{part: n4, at: 50us}, {part: control, at: 40us}");
+    assert_eq!(for_ever.faults[0].detected, None);
+    assert!(for_ever.never_ended, "the ring waits for a plan that never comes");
+    let [waiting] = for_ever.waiting.as_slice() else { panic!("{:?}", for_ever.waiting) };
+    // The fault began at 50 us; the group has stood since.
+    assert_eq!(waiting.since, Some(SimTime(50_000_000)), "{waiting}");
+    let waiting = waiting.to_string();
+    assert!(waiting.contains("`tensor`: waits for n4/"), "{waiting}");
+    assert!(waiting.contains("the control plane is gone"), "{waiting}");
+}
+
+#[test]
+fn a_tor_stops_what_crosses_it_until_it_is_back() {
+    let collective = "data_parallel_all_reduce: {name: gradients, bytes: 256KiB}";
+    let outcome = run_on(FABRIC, &text("{part: t2, at: 10us, lasts: 2ms}", collective));
+    let [gradients] = outcome.workloads.as_slice() else { panic!("one reduction") };
+    assert!(gradients.end.unwrap() > SimTime(2_010_000_000), "it cannot end before");
+    assert_eq!((gradients.restarts, outcome.faults[0].bundles_switched), (0, 0), "no plan helps");
+    assert_eq!(outcome.faults[0].groups_affected.len(), 4);
+    let rings = with("{part: t2, at: 10us, lasts: 2ms}");
+    assert!(moved(&rings).is_empty(), "rings do not cross ToRs");
+}
+
+#[test]
+fn a_lost_group_is_formed_again_by_a_repair_and_ends_its_work() {
+    let full = FABRIC.replace("gpus: 64, tp: 16", "gpus: all, tp: 16");
+    let faults = "{part: n4, at: 50us, lasts: 300us}";
+    let ring = text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}");
+    let outcome = run_on(&full, &ring);
+    assert!(all_done(&outcome), "the group takes its work up again");
+    assert!(outcome.groups.iter().all(|group| !group.lost && group.end.is_some()));
+    let late: Vec<_> = outcome.groups.iter().filter(|g| g.down > Picoseconds::ZERO).collect();
+    assert_eq!(late.len(), 1, "one group was down");
+    assert!(late[0].down > Picoseconds::from_micros(300), "as long as its node: {late:?}");
+    assert!(outcome.faults[0].restored.unwrap() > SimTime(350_000_000));
+    assert!(outcome.metrics.availability < 1.0 && outcome.metrics.goodput < 1.0);
+    for fault in &outcome.faults {
+        for at in [fault.at, fault.detected, fault.replanned, fault.restored] {
+            assert!(
+                at.unwrap() <= outcome.head.simulated,
+                "the end is after everything: {fault:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_job_that_lost_a_group_reduces_between_those_that_are_left() {
+    let full = FABRIC.replace("gpus: 64, tp: 16", "gpus: all, tp: 16");
+    let collective = "data_parallel_all_reduce: {name: gradients, bytes: 1MiB}";
+    let outcome = run_on(&full, &text("{part: n4, at: 20us}", collective));
+    let [gradients] = outcome.workloads.as_slice() else { panic!("{:?}", outcome.workloads) };
+    assert!(gradients.end.is_some(), "five groups end what six began: {gradients:?}");
+    assert_eq!(outcome.groups.iter().filter(|group| group.lost).count(), 1);
+}
+
+#[test]
+fn a_fabric_without_faults_is_wholly_available_and_does_nothing_but_work() {
+    let outcome = with("");
+    assert!(
+        (outcome.metrics.availability - 1.0).abs() < 1e-12
+            && (outcome.metrics.goodput - 1.0).abs() < 1e-12
+    );
+}
+
+#[test]
+fn links_are_as_busy_as_their_bytes_and_their_queues_are_counted() {
+    let outcome = with("");
+    let copper = outcome.links.iter().find(|class| class.class == "gpu-gpu").unwrap();
+    assert!(copper.links_used > 0 && copper.utilisation_max <= 1.0);
+    let busiest = &copper.busiest[0];
+    let seconds = outcome.head.simulated.since(SimTime::START).as_secs_f64();
+    let share = busiest.bytes.0 as f64 * 8.0 / 3.2e12 / seconds;
+    assert!((share - busiest.utilisation).abs() < 1e-9, "{share} {busiest:?}");
+    let counted: u64 = outcome.links.iter().map(|class| class.queue.packets).sum();
+    assert_eq!(
+        counted, outcome.head.packet_hops,
+        "every packet came to one queue before each wire"
+    );
+    for class in &outcome.links {
+        let rows: u64 = class.queue.histogram.iter().map(|row| row.packets).sum();
+        assert_eq!(rows, class.queue.packets, "{}", class.class);
+    }
+}
+
+#[test]
+fn a_run_is_stopped_by_its_limits() {
+    let base = text("", "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}");
+    let short = run_on(FABRIC, &format!("{base}time_limit: 50us\n"));
+    assert!(matches!(short.stop, Some(Stop::Time { .. })) && !short.never_ended);
+    assert_eq!(short.waiting.len(), 4, "every group was under way: {:?}", short.waiting);
+    assert!(short.passed(), "it was asked for");
+    let heavy = run_on(FABRIC, &format!("{base}packet_limit: 10000\n"));
+    assert!(matches!(heavy.stop, Some(Stop::Packets { limit: 10_000 })) && heavy.never_ended);
+    assert!(!heavy.passed());
+}
+
+#[test]
+fn everything_that_is_named_and_does_not_exist_is_shown_at_once_at_its_place() {
+    let (loaded, mistakes) = load(
+        FABRIC,
+        "name: bad
+on: {fabric: fabric.yaml}
+broken: [n99]
+collectives: [{all_reduce: {name: tensor, bytes: 1MiB}}]
+faults:
+  - {part: n30, at: 1us}
+  - {part: n3/g9, at: 1us}
+  - {part: t40, at: 1us}
+  - {part: n3, at: 1us, effect: stuck}
+  - {part: n3, at: 5us, repaired_at: 1us}
+  - {at: 5us}
+expect:
+  - wast_ratio < 1
+",
+    );
+    assert!(loaded.is_none());
+    let shown: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    for place in [
+        "scenario.yaml:3:10: error[LL0307]",
+        "scenario.yaml:6:12: error[LL0307]",
+        "scenario.yaml:7:12: error[LL0307]",
+        "scenario.yaml:8:12: error[LL0307]",
+        "scenario.yaml:9:12: error[LL0308]",
+        "scenario.yaml:10:38: error[LL0302]",
+        "scenario.yaml:11:5: error[LL0308]",
+        "scenario.yaml:13:5: error[LL0301]",
+    ] {
+        assert!(shown.iter().any(|line| line.starts_with(place)), "{place} in {shown:#?}");
+    }
+    assert_eq!(mistakes.len(), 8, "{shown:#?}");
+}
+
+#[test]
+fn groups_days_and_files_that_do_not_exist_are_shown_at_their_place() {
+    let first = |text: &str| load(FABRIC, text).1.first().map(ToString::to_string).unwrap();
+    let base = "name: bad\non: {fabric: fabric.yaml}\ncollectives: [{all_reduce: {name: t, bytes: 1MiB}}]\n";
+    let group =
+        first(&format!("{base}expect: [group g4 unaffected]\nfaults: [{{part: n3, at: 1us}}]\n"));
+    assert!(group.starts_with("scenario.yaml:4:10: error[LL0307]: g4 does not exist"), "{group}");
+    assert!(group.contains("g0 to g3"), "{group}");
+    let nothing = first(&format!("{base}expect: [restored within 1ms]\n"));
+    assert!(nothing.starts_with("scenario.yaml:4:10: error[LL0309]"), "{nothing}");
+    let fabric = first(&base.replace("fabric.yaml", "none.yaml"));
+    assert!(fabric.starts_with("scenario.yaml:2:14: error[LL0306]"), "{fabric}");
+    let trace = first(&format!("{base}broken_by: {{trace: none.json, day: 1}}\n"));
+    assert!(trace.starts_with("scenario.yaml:4:20: error[LL0306]"), "{trace}");
+    let synthetic = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
+    let day = first(&format!("{base}broken_by: {{trace: {synthetic}, day: 400}}\n"));
+    assert!(day.contains("error[LL0307]: the trace has days 0 to 348, not 400"), "{day}");
+    let wrong_fabric = load("name: x\nhbd: 3\nkind: fabric\nversion: 2\n", base).1;
+    let lines: Vec<String> = wrong_fabric.iter().map(ToString::to_string).collect();
+    assert!(lines.iter().any(|line| line.starts_with("fabric.yaml:2:")), "{lines:?}");
+}
+
+/// 348 days of the public trace, a day in a millisecond, every packet run.
+#[test]
+fn the_public_trace_of_348_days_runs_in_ten_seconds() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");
+    if !Path::new(trace).exists() {
+        println!("skipped: no ../shared/data");
+        return;
+    }
+    let fabric = include_str!("../../../topologies/ring-256.yaml");
+    let text = include_str!("../../../topologies/scenarios/trace-348-days.yaml")
+        .replace("../ring-256.yaml", "fabric.yaml")
+        .replace("../traces/synthetic.json", trace);
+    let begun = cpu_time::ThreadTime::now();
+    let outcome = run_on(fabric, &text);
+    let seconds = begun.elapsed().as_secs_f64();
+    let faults = outcome.faults.len();
+    println!("{faults} faults, {} packet-hops, {seconds:.1} s", outcome.head.packet_hops);
+    assert!(seconds < 10.0, "{seconds} s of processor time");
+    assert!(faults > 20, "{faults}");
+    assert!(all_done(&outcome), "every group ends its work");
+    assert!(outcome.faults.iter().all(|fault| fault.replanned.is_some()));
+}
+
+/// Light is there, and the receivers do not pass bits on yet: what a bypass takes is longer by exactly that.
+#[test]
+fn a_bypass_takes_longer_by_what_receivers_need_to_lock_again() {
+    let run = |relock: &str| {
+        // Two nodes to spare are no ring that stands lit in reserve.
+        let fabric = FABRIC
+            .replace("software_delay: 20us", &format!("software_delay: 20us{relock}"))
+            .replace("nodes: 24", "nodes: 22")
+            .replace("tors_per_domain: 6", "tors_per_domain: 11")
+            .replace("gpus: 64", "gpus: 80");
+        run_on(
+            &fabric,
+            &text("{part: n4, at: 50us}", "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}"),
+        )
+    };
+    let (at_once, late) = (run(""), run(", relock: 7ms"));
+    let relock = Picoseconds::from_millis(7);
+    let [one, other] = [&at_once, &late].map(|outcome| outcome.faults[0].clone());
+    assert_eq!(other.restored.unwrap().since(one.restored.unwrap()), relock);
+    assert_eq!(
+        (one.dark, one.groups_affected.clone()),
+        (other.dark, other.groups_affected.clone())
+    );
+    assert_eq!((one.relock, other.relock), (Some(Picoseconds::ZERO), Some(relock)));
+    assert!(one.to_string().contains(" (relock 0 s)"), "{one}");
+    assert!(other.to_string().contains(", then 7 ms to relock"), "{other}");
+    let end = |outcome: &Outcome| outcome.workloads.iter().filter_map(|one| one.end).max().unwrap();
+    let difference = end(&late).since(end(&at_once));
+    assert!(
+        difference.0.abs_diff(relock.0) < 1_000_000,
+        "{difference}: the ring goes on as before"
+    );
+}
+
+/// Steps run in packets of 60 KiB, of which one wrong bit loses fifteen times as much as of a frame.
+#[test]
+fn wrong_bits_in_large_packets_are_warned_of() {
+    let warned = |more: &str, share: &str| {
+        let text = format!(
+            "name: x\non: {{fabric: ../topologies/job-64.yaml}}\ntrain: [{{job: pretrain, steps: 1}}]\n{more}\
+             faults: [{{part: n1/nic1, at: 1ms, effect: {{bit_errors: {share}}}}}]\n"
+        );
+        let (scenario, said) = load("", &text);
+        assert!(scenario.is_some(), "{said:?}");
+        said.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>()
+    };
+    let lost = |bytes: f64| 100.0 * (1.0 - (1.0 - 1e-6_f64).powf(8.0 * bytes));
+    let [said] = &warned("", "1e-6")[..] else { panic!("one warning") };
+    assert!(said.contains(&format!("{:.1} % of all packets", lost(61_440.0 + 64.0))), "{said}");
+    assert!(said.contains(&format!("would lose {:.2} %", lost(4_096.0))), "{said}");
+    assert!(warned("", "1e-9").is_empty(), "one packet in two thousand");
+    assert!(warned("transport: {payload: 4032B}\n", "1e-6").is_empty(), "frames");
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tables of flows that wait for each other, run packet by packet: held against the same flows alone.
+
+use lightloom_emulator::emulate;
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_units::{Picoseconds, SimTime};
+
+fn loaded(table: &str) -> Scenario {
+    let text = "kind: scenario\nversion: 2\nname: table\n\
+                on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\n\
+                traffic: [{name: table, run: {flows: flows.csv}}]";
+    let read =
+        &mut |name: &str| Ok(Neighbour { name: name.to_owned(), bytes: table.as_bytes().to_vec() });
+    let (scenario, mistakes) = scenario::load("s.yaml", text.as_bytes(), read);
+    scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
+}
+
+fn run(table: &str, threads: usize) -> Outcome {
+    emulate(&loaded(table), threads, &mut ()).unwrap()
+}
+
+fn ends(outcome: &Outcome) -> Vec<SimTime> {
+    outcome.flow_records.iter().map(|flow| flow.end.unwrap()).collect()
+}
+
+#[test]
+fn a_flow_that_waits_begins_when_what_it_waits_for_is_there() {
+    // The same flow of 64 KiB over the spines, alone and from the beginning.
+    let alone =
+        ends(&run("start,src,dst,bytes\n0us,h5,h1,64KiB\n", 1))[0].since(SimTime::default());
+    let table = "start,src,dst,bytes,id,after\n\
+                 0us,h0,h5,64KiB,a,\n\
+                 0us,h5,h1,64KiB,b,a\n\
+                 0us,h0,h6,64KiB,c,a:acknowledged\n\
+                 90us,h1,h4,64KiB,d,b\n";
+    let outcome = run(table, 1);
+    let [a, b, c, d] = ends(&outcome)[..] else { panic!("four flows") };
+    // Acknowledgements of `a` leave where the data of `b` does: a few of them are in its way.
+    let slack = Picoseconds::from_micros(1);
+    let after = |end: SimTime, begin: SimTime| {
+        let took = end.since(begin);
+        assert!(took >= alone && took <= alone + slack, "{took} after the other, {alone} alone");
+    };
+    after(b, a);
+    // The last acknowledgement is on its way for more than nothing and less than a whole flow.
+    let acknowledged = c.since(SimTime::default()) - alone;
+    let received = a.since(SimTime::default());
+    assert!(acknowledged > received && acknowledged < received + alone, "{acknowledged}");
+    after(d, SimTime::default() + Picoseconds::from_micros(90));
+    for threads in [2, 3] {
+        assert_eq!(ends(&run(table, threads)), ends(&outcome), "{threads} threads");
+    }
+}

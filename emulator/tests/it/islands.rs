@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Jobs and collectives in switch domains and cubes, and without any domain: against closed forms, against the same
+//! exchanges packet by packet, and what a dead node, cable or domain switch takes with it.
+
+use lightloom_emulator::outcome::{JobStep, Outcome};
+use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_units::Picoseconds;
+
+fn run(fabric: &str, text: &str) -> Outcome {
+    let read = &mut |name: &str| match name {
+        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        _ => Err("no such file".to_owned()),
+    };
+    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+fn fabric(hbd: &str, jobs: &str) -> String {
+    format!(
+        "kind: fabric
+version: 2
+name: islands
+hbd: {{{hbd}}}
+dcn: {{fat_tree: {{nodes_per_tor: 32}}}}
+jobs: [{jobs}]
+"
+    )
+}
+
+fn scenario(what: &str) -> String {
+    format!(
+        "kind: scenario
+version: 2
+name: islands
+on: {{fabric: fabric.yaml}}
+control: {{detection_delay: 5ms, planning_delay: 1ms}}
+{what}
+"
+    )
+}
+
+const SWITCH: &str = "switch: {nodes: 16, gpus_per_node: 4, gpus: 16}";
+const JOBS: &str = "{name: first, gpus: 16, tp: 8, step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}}, \
+     {name: other, gpus: 16, tp: 8, step: {training: {model: llama-3.1-8b, pp: 2, micro_batches: 2, tokens: 8192}}}";
+const BOTH: &str = "train: [{job: first, steps: 2}, {job: other, steps: 2}]";
+
+fn steps<'a>(outcome: &'a Outcome, job: &str) -> Vec<&'a JobStep> {
+    outcome.steps.of_jobs().iter().filter(|step| step.job == job).collect()
+}
+
+fn millis(time: Picoseconds) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[test]
+fn a_calm_step_takes_its_closed_form_in_every_domain() {
+    let training = "step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}";
+    let pipeline =
+        "step: {training: {model: llama-3.1-8b, pp: 2, dp: 2, micro_batches: 4, tokens: 8192}}";
+    let rows = [
+        ("switch domain of 16, TP 8", SWITCH, 16, 8, training),
+        ("switch domain of 16, TP 16", SWITCH, 32, 16, training),
+        ("switch domain of 16, TP 8 PP 2", SWITCH, 32, 8, pipeline),
+        ("cube of 16", "torus: {nodes: 16, gpus_per_node: 4, gpus: 16}", 32, 16, training),
+        ("no domain, TP 8", "none: {nodes: 16, gpus_per_node: 4}", 16, 8, training),
+    ];
+    for (name, hbd, gpus, tp, step) in rows {
+        let jobs = format!("{{name: job, gpus: {gpus}, tp: {tp}, {step}}}");
+        let outcome = run(&fabric(hbd, &jobs), &scenario("train: [{job: job}]"));
+        let step = &outcome.steps.of_jobs()[0];
+        let off = step.took().unwrap().as_secs_f64() / step.closed_form.as_secs_f64() - 1.0;
+        println!("{name}: {:+.2} %", 100.0 * off);
+        assert!(off.abs() < 0.02, "{name}: {:+.2} %", 100.0 * off);
+    }
+}
+
+#[test]
+fn a_group_alone_on_a_domain_switch_takes_the_time_it_takes_beside_others() {
+    // A fault that changes nothing has the groups on that switch run packet by packet.
+    let fault = "faults: [{part: hbd0, effect: {rate: 6.4Tbps}, at: 1us}]";
+    let fabric = fabric(SWITCH, JOBS);
+    let outcome = run(&fabric, &scenario(&format!("{BOTH}\n{fault}")));
+    let calm = run(&fabric, &scenario(BOTH));
+    assert!(outcome.exchanges_reused < calm.exchanges_reused, "some ran in place");
+    for (one, other) in outcome.steps.of_jobs().iter().zip(calm.steps.of_jobs()) {
+        assert_eq!(one.end, other.end, "{} to the picosecond", one.job);
+    }
+}
+
+#[test]
+fn an_idle_node_of_the_same_domain_takes_the_place_of_a_dead_one() {
+    // Two groups of two nodes leave one of five idle in their domain.
+    let hbd = "switch: {nodes: 10, gpus_per_node: 4, gpus: 20}";
+    let job = "{name: job, gpus: 16, tp: 8, step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}}";
+    let fabric = fabric(hbd, job);
+    let calm = run(&fabric, &scenario("train: [{job: job, steps: 2}]"));
+    let outcome =
+        run(&fabric, &scenario("train: [{job: job, steps: 2}]\nfaults: [{part: n0, at: 50ms}]"));
+    let fault = &outcome.faults[0];
+    assert_eq!(fault.gpus_lost, 4, "its own and no other: {fault:?}");
+    let (with, without) = (steps(&outcome, "job"), steps(&calm, "job"));
+    let more = millis(with[0].took().unwrap()) - millis(without[0].took().unwrap());
+    assert!((more - 56.0).abs() < 0.01, "50 ms lost, 6 ms until the next plan: {more} ms");
+    assert_eq!(with[1].took(), without[1].took(), "no GPU that works lost any bandwidth");
+}
+
+#[test]
+fn a_dead_domain_switch_takes_its_whole_domain_and_a_dead_cable_its_node() {
+    let fabric = fabric(SWITCH, JOBS);
+    let out = |part: &str| {
+        let fault = format!("{BOTH}\nfaults: [{{part: {part}, at: 50ms}}]");
+        let outcome = run(&fabric, &scenario(&fault));
+        (outcome.faults[0].clone(), outcome)
+    };
+    let (switch, outcome) = out("hbd0");
+    assert!(switch.detected.is_some() && switch.restored.is_some(), "idle domains: {switch:?}");
+    assert_eq!(outcome.groups.iter().filter(|group| group.lost).count(), 0);
+    // One and the same node goes, whether by its cable, one of its GPUs or itself.
+    let ends = ["n1-cable", "n1/g2", "n1"].map(|part| {
+        let part = if part == "n1-cable" { "n1/g0-hbd0" } else { part };
+        let (_, outcome) = out(part);
+        outcome.steps.of_jobs().iter().map(|step| step.end).collect::<Vec<_>>()
+    });
+    assert_eq!(ends[0], ends[2], "its cable");
+    assert_eq!(ends[1], ends[2], "its GPU");
+    // With every node in use there is nowhere to go.
+    let full = "{name: first, gpus: 64, tp: 16, step: {training: {model: llama-3.1-8b, dp: 4, tokens: 8192}}}";
+    let full = self::fabric(SWITCH, full);
+    let fault = "train: [{job: first}]\nfaults: [{part: hbd0, at: 20ms}]";
+    let outcome = run(&full, &scenario(fault));
+    assert!(outcome.never_ended && outcome.faults[0].restored.is_none());
+    assert_eq!(outcome.waiting.len(), 1, "{:?}", outcome.waiting);
+}
+
+#[test]
+fn an_all_reduce_on_a_domain_switch_takes_what_the_cable_of_a_gpu_takes() {
+    let job = "{name: job, gpus: 64, tp: 16}";
+    let what = "collectives: [{all_reduce: {name: a, bytes: 64MiB}}]";
+    let outcome = run(&fabric(SWITCH, job), &scenario(what));
+    // 2 (n − 1) / n of the buffer, and a header of 64 B on each 4,032 B, over 6.4 Tb/s.
+    let bytes = 2.0 * 15.0 / 16.0 * f64::from(64 << 20) * (4096.0 / 4032.0);
+    let least = bytes * 8.0 / 6.4e12;
+    assert_eq!(outcome.workloads.len(), 4);
+    for group in &outcome.workloads {
+        let took = group.end.unwrap().since(group.start).as_secs_f64();
+        let bound = group.lower_bound.as_secs_f64();
+        assert!((bound / least - 1.0).abs() < 0.02, "{bound} s of {least} s");
+        assert!((1.0..1.05).contains(&(took / bound)), "{took} s of {bound} s");
+    }
+}
+
+#[test]
+fn what_each_of_two_faults_in_one_step_threw_away_is_restart_and_not_contention() {
+    let fabric = fabric(SWITCH, JOBS);
+    let faults = "faults: [{part: n0, at: 30ms}, {part: n2, at: 80ms}]";
+    let outcome = run(&fabric, &scenario(&format!("train: [{{job: first}}]\n{faults}")));
+    let why = steps(&outcome, "first")[0].why.unwrap();
+    assert!((millis(why.restart) - 74.0).abs() < 0.01, "30 and 80 − 36 ms: {why:?}");
+    assert!((millis(why.fault) - 12.0).abs() < 0.01, "twice 6 ms: {why:?}");
+    assert!(millis(why.contention) < 1.0, "{why:?}");
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows that never arrive: no figure, no sentence and no word of a result may take them for work that went well.
+
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::scenario;
+
+fn run(text: &str) -> Outcome {
+    let text = format!("kind: scenario\nversion: 2\n{text}");
+    let read = &mut |_: &str| Err("no such file".to_owned());
+    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+#[test]
+fn a_workload_whose_flows_were_given_up_has_not_completed() {
+    let outcome = run("
+name: cut
+on: {fat_tree: {radix: 4}}
+traffic: [{name: in, run: {incast: h0}, bytes: 1MiB}]
+faults: [{part: h0/nic0, at: 5us}]
+expect: [completes within 1s]
+");
+    assert_eq!(outcome.workloads[0].end, None);
+    assert!(!outcome.expectations[0].passed);
+    assert_eq!(outcome.expectations[0].value, "15 flows of `in` were given up");
+}
+
+/// What was given up is nowhere taken for work that went well: each of these sentences came true once.
+#[test]
+fn what_never_arrived_is_in_no_figure_that_says_all_is_well() {
+    let sentences = [
+        "restored within 2ms",
+        "goodput >= 1%",
+        "fct_max < 1s",
+        "fct_p50 < 1s",
+        "bus_bandwidth > 1Gbps",
+        "completes within 1s",
+    ];
+    for fault in ["{part: s0, at: 0us}", "{part: s0, at: 5us}", "{part: h0, at: 5us}"] {
+        let outcome = run(&format!(
+            "
+name: lost
+on: {{leaf_spine: {{leaves: 4, spines: 4, hosts_per_leaf: 4}}}}
+traffic: [{{name: in, run: {{incast: h0}}, bytes: 1MiB}}]
+faults: [{fault}]
+expect: [{}]
+",
+            sentences.join(", ")
+        ));
+        for expectation in &outcome.expectations {
+            assert!(!expectation.passed, "{fault}: {} ({})", expectation.expect, expectation.value);
+        }
+        let fault = &outcome.faults[0];
+        assert_eq!((fault.restored, fault.delay), (None, None), "{fault}");
+        assert!(fault.traffic.as_ref().unwrap().flows_given_up > 0, "{fault}");
+        assert!(fault.to_string().ends_with("work left undone"), "{fault}");
+    }
+    // One of 100 flows that never arrives is no matter of the median.
+    let outcome = run("
+name: one
+on: {leaf_spine: {leaves: 4, spines: 4, hosts_per_leaf: 4}}
+traffic: [{name: in, run: {shift: 1}, bytes: 1MiB}]
+faults: [{part: h0, at: 5us}]
+expect: [fct_p50 < 1s, fct_max < 1s, goodput >= 99%]
+");
+    let passed: Vec<bool> = outcome.expectations.iter().map(|one| one.passed).collect();
+    assert_eq!(passed, [true, false, false], "{:?}", outcome.expectations);
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom-emulator` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod attribution;
+mod bad_input;
+mod beside;
+mod bounds;
+mod dragonfly;
+mod fabric;
+mod fault_table;
+mod faults;
+mod flow_tables;
+mod islands;
+mod lost_flows;
+mod mixed_metrics;
+mod one_order;
+mod one_run;
+mod phases;
+mod recorded;
+mod scenario;
+mod scenario_switches;
+mod series;
+mod spare_rings;
+mod steady;
+mod traffic;
+mod train;
+mod training_packets;
+mod training_recorded;
+mod training_workloads;

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the switches of a scenario promise: queues that are too small drop, pauses lose nothing, drops
+//! are named by priority, and sentences that would be true whatever happens are refused.
+
+use lightloom_emulator::outcome::Outcome;
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_fabric::document::Diagnostic;
+use lightloom_units::Picoseconds;
+
+/// Two groups of 16 GPUs under eight ToRs, whose uplinks carry a quarter of what comes from below.
+const FABRIC: &str = "
+kind: fabric
+version: 2
+name: narrow
+hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3}}
+dcn: {fat_tree: {nodes_per_tor: 1, tors_per_domain: 8, oversubscription: 4}}
+jobs: [{name: train, gpus: 32, tp: 16}]
+";
+
+const SCENARIO: &str = "
+name: gradients
+on: {fabric: fabric.yaml}
+collectives:
+  - data_parallel_all_reduce: {name: gradients, bytes: 4MiB, priority: 3}
+";
+
+fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
+    let read = &mut |name: &str| {
+        Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
+    };
+    scenario::load("scenario.yaml", text.as_bytes(), read)
+}
+
+/// The scenario with these keys; a priority is written only where switches keep priorities apart.
+fn with(more: &str) -> String {
+    let has_priorities =
+        ["schedule", "pause", "trim", "buffer"].iter().any(|key| more.contains(key));
+    let base = SCENARIO.replace(", priority: 3", if has_priorities { ", priority: 3" } else { "" });
+    format!("{base}{more}")
+}
+
+fn run(more: &str) -> Outcome {
+    let (loaded, mistakes) = load(&with(more));
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+fn verdicts(outcome: &Outcome) -> Vec<bool> {
+    outcome.expectations.iter().map(|expectation| expectation.passed).collect()
+}
+
+#[test]
+fn small_queues_drop_and_pauses_do_not() {
+    let small = "switches: {queue: 16KiB, mark_from: 16KiB, schedule: strict}\n";
+    let expect = "expect: [no drops, no drops on priority 3, drops < 1000000]\n";
+    let lossy = run(&format!("{small}{expect}"));
+    assert!(lossy.head.packets.dropped > 0, "{:?}", lossy.head.packets);
+    assert_eq!(lossy.drops_by_priority[3], lossy.head.packets.dropped, "only priority 3 is sent");
+    assert_eq!(verdicts(&lossy), [false, false, true]);
+    assert!(!lossy.passed());
+
+    let pause = "switches: {mark_from: 16KiB, pause: {priorities: [3], above: 16KiB}}\n";
+    let lossless =
+        run(&format!("{pause}expect: [no drops, no drops on priority 3, no deadlock]\n"));
+    assert!(lossless.head.packets.pauses > 0, "{:?}", lossless.head.packets);
+    assert_eq!((lossless.head.packets.dropped, lossless.head.packets.retransmitted), (0, 0));
+    assert_eq!(verdicts(&lossless), [true, true, true]);
+}
+
+#[test]
+fn a_chance_that_rises_marks_fewer_than_a_threshold() {
+    let all = run("switches: {queue: 1MiB, mark_from: 16KiB}\n");
+    let ramp = run(
+        "switches: {queue: 1MiB, mark_from: 16KiB, mark_ramp: {all_from: 512KiB, percent: 10}}\n",
+    );
+    let (all, ramp) = (all.head.packets.marked, ramp.head.packets.marked);
+    assert!(ramp > 0 && ramp * 5 < all * 4, "{ramp} of {all}");
+}
+
+#[test]
+fn trimmed_packets_are_counted_and_come_back() {
+    let trimming = run("switches: {queue: 16KiB, mark_from: 16KiB, trim: true}\n");
+    assert!(trimming.head.packets.trimmed > 0, "{:?}", trimming.head.packets);
+    assert!(trimming.workloads.iter().all(|collective| collective.end.is_some()));
+}
+
+#[test]
+fn cut_through_saves_and_slow_hosts_cost_what_their_closed_forms_say() {
+    let ideal = |more: &str| {
+        let outcome = run(&format!("switches: {{queue: 64MiB, mark_from: 64MiB{more}\n"));
+        for collective in &outcome.workloads {
+            let took = collective.end.unwrap().since(collective.start);
+            assert!(took >= collective.ideal, "{more}: {took} beats {}", collective.ideal);
+        }
+        outcome.workloads[0].ideal
+    };
+    let plain = ideal("}");
+    assert!(ideal(", cut_through: true}") < plain);
+    assert!(ideal(", cut_through: true, schedule: strict}") < plain);
+    // An all-reduce between two groups is two steps, and each ends in a host.
+    assert_eq!(ideal("}\ntransport: {host_delay: 3us}"), plain + Picoseconds::from_micros(6));
+}
+
+#[test]
+fn congestion_control_and_spraying_are_chosen_in_the_file() {
+    let fixed = run("");
+    for congestion in ["dctcp", "dcqcn", "swift", "nscc"] {
+        let other = run(&format!("transport: {{congestion: {congestion}, window_percent: 200}}\n"));
+        assert!(other.workloads.iter().all(|collective| collective.end.is_some()));
+        assert_ne!(other.head.packet_hops, 0);
+        assert_ne!(other.head.simulated, fixed.head.simulated, "{congestion} changes nothing");
+    }
+    for balance in [
+        "{spray: {paths: 8}}",
+        "{flowlet: {paths: 8, gap: 2us}}",
+        "{avoid_marked: {paths: 8}}",
+        "adaptive",
+    ] {
+        let other = run(&format!("transport: {{balance: {balance}}}\n"));
+        assert!(other.workloads.iter().all(|collective| collective.end.is_some()), "{balance}");
+    }
+}
+
+#[test]
+fn what_says_nothing_is_refused_with_its_place() {
+    for (more, code, help) in [
+        ("expect: [no drops on priority 3]\n", "LL0309", "schedule: strict"),
+        ("expect: [no deadlock]\n", "LL0309", "pause"),
+        ("expect: [no drops on priority 9]\n", "LL0301", "0 to 6"),
+        ("switches: {queue: 1KiB}\n", "LL0313", "1MiB"),
+        ("switches: {mark_ramp: {all_from: 16KiB, percent: 10}}\n", "LL0313", "mark_from"),
+        ("switches: {schedule: {weighted: []}}\n", "LL0313", "weighted"),
+        (
+            "switches: {pause: {priorities: [3], above: 16KiB, resume_at: 17KiB}}\n",
+            "LL0313",
+            "above",
+        ),
+        ("transport: {window_percent: 100, window_packets: 4}\n", "LL0304", "either"),
+    ] {
+        let (loaded, mistakes) = load(&with(more));
+        let [mistake] = mistakes.as_slice() else { panic!("{more}: {mistakes:?}") };
+        assert!(loaded.is_none());
+        assert_eq!(mistake.code.id, code, "{mistake:?}");
+        assert!(format!("{mistake:?}").contains(help), "{mistake:?}");
+    }
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Jobs that train: their steps against the closed form, a row for each dimension of the mapping, and against
+//! themselves without the fault.
+
+use lightloom_emulator::outcome::{JobStep, Outcome};
+use lightloom_emulator::run::Sharing;
+use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_engine::capture::Watch;
+use lightloom_fabric::document::Diagnostic;
+
+fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
+    let read = &mut |name: &str| match name {
+        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        _ => Err("no such file".to_owned()),
+    };
+    scenario::load("scenario.yaml", text.as_bytes(), read)
+}
+
+fn run(fabric: &str, text: &str) -> Outcome {
+    let (loaded, mistakes) = load(fabric, text);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+/// A job of `gpus` GPUs under one ToR, so that no two flows meet but at an interface.
+fn one_tor(gpus: u32, tp: u32, training: &str) -> String {
+    let nodes = gpus.div_ceil(4).max(8);
+    format!(
+        "kind: fabric
+version: 2
+name: one-tor
+hbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}
+dcn: {{fat_tree: {{nodes_per_tor: {nodes}}}}}
+jobs: [{{name: job, gpus: {gpus}, tp: {tp}, step: {{training: {training}}}}}]
+"
+    )
+}
+
+const CALM: &str = "
+kind: scenario
+version: 2
+name: calm
+on: {fabric: fabric.yaml}
+train: [{job: job}]
+";
+
+fn seconds(step: &JobStep) -> f64 {
+    step.took().unwrap().as_secs_f64()
+}
+
+/// One row a dimension, and mixes: GPUs, TP, the rest of the mapping.
+const MAPPINGS: [(&str, u32, u32, &str); 9] = [
+    ("tp", 8, 8, "{model: llama-3.1-8b, tokens: 8192}"),
+    ("tp 16", 16, 16, "{model: llama-3.1-8b, tokens: 8192, micro_batches: 2}"),
+    ("cp", 8, 4, "{model: llama-3.1-8b, cp: 2, tokens: 32768}"),
+    ("pp", 16, 4, "{model: llama-3.1-8b, pp: 4, micro_batches: 8, tokens: 8192}"),
+    ("dp", 16, 4, "{model: llama-3.1-8b, dp: 4, tokens: 8192}"),
+    ("dp sharded", 16, 4, "{model: llama-3.1-8b, dp: 4, sharding: sharded, tokens: 8192}"),
+    ("ep", 16, 4, "{model: mixtral-8x7b, dp: 4, ep: 4, tokens: 8192}"),
+    ("tp pp dp", 32, 4, "{model: llama-3.1-8b, pp: 4, dp: 2, micro_batches: 8, tokens: 8192}"),
+    (
+        "tp cp pp dp",
+        64,
+        4,
+        "{model: llama-3.1-8b, cp: 2, pp: 4, dp: 2, micro_batches: 8, tokens: 16384}",
+    ),
+];
+
+#[test]
+fn a_calm_step_takes_its_closed_form_for_every_dimension() {
+    let mut misses = Vec::new();
+    for (name, gpus, tp, training) in MAPPINGS {
+        let outcome = run(&one_tor(gpus, tp, training), CALM);
+        let step = &outcome.steps.of_jobs()[0];
+        let closed = step.closed_form.as_secs_f64();
+        let off = seconds(step) / closed - 1.0;
+        println!(
+            "{name:12} {:.6} s, closed form {closed:.6} s, {:+.2} %; {} packet-hops",
+            seconds(step),
+            100.0 * off,
+            outcome.head.packet_hops,
+        );
+        assert_eq!(sum(step), step.took().unwrap().0, "{name}: the causes add up to it");
+        if off.abs() > 0.02 {
+            misses.push(format!("{name} {:+.2} %", 100.0 * off));
+        }
+    }
+    assert!(misses.is_empty(), "off by more than 2 %: {misses:?}");
+}
+
+/// Two jobs on rings of two nodes, two nodes to spare, under one ToR.
+const TWO_JOBS: &str = "
+kind: fabric
+version: 2
+name: two-jobs
+hbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}
+dcn: {fat_tree: {nodes_per_tor: 16}}
+jobs:
+  - {name: first, gpus: 32, tp: 8, step: {training: {model: llama-3.1-8b, pp: 2, dp: 2, micro_batches: 2, tokens: 8192}}}
+  - {name: other, gpus: 16, tp: 8, step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}}
+";
+
+const BOTH: &str = "
+kind: scenario
+version: 2
+name: both
+on: {fabric: fabric.yaml}
+control: {detection_delay: 5ms, planning_delay: 1ms}
+";
+
+fn both(train: &str, faults: &str) -> Outcome {
+    run(TWO_JOBS, &format!("{BOTH}train:\n  - {{job: other, steps: 3}}\n  - {train}\n{faults}"))
+}
+
+fn steps<'a>(outcome: &'a Outcome, job: &str) -> Vec<&'a JobStep> {
+    outcome.steps.of_jobs().iter().filter(|step| step.job == job).collect()
+}
+
+fn millis(time: lightloom_units::Picoseconds) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[test]
+fn a_dead_node_costs_its_step_what_was_done_the_replacement_and_nothing_else() {
+    let calm = both("{job: first, steps: 3}", "");
+    let outcome = both("{job: first, steps: 3}", "faults: [{part: n1, at: 350ms}]");
+    let (with, without) = (steps(&outcome, "first"), steps(&calm, "first"));
+    assert_eq!(with[0].end, without[0].end, "before the fault");
+    let why = with[1].why.unwrap();
+    let lost = 350.0 - millis(with[1].start.since(lightloom_units::SimTime::START));
+    assert!((millis(why.restart) - lost).abs() < 0.001, "{why:?}: {lost} ms were done");
+    let fault = millis(why.fault);
+    assert!((6.0..8.5).contains(&fault), "detected, planned, switched: {fault} ms");
+    let more = millis(with[1].took().unwrap()) - millis(without[1].took().unwrap());
+    assert!((more - lost - fault).abs() < 0.5, "{more} ms more for {lost} and {fault}");
+    assert_eq!(with[1].restarts, 1);
+    // Under one ToR the new place is as good as the old one.
+    let next = millis(with[2].took().unwrap()) / millis(without[2].took().unwrap());
+    assert!((next - 1.0).abs() < 0.01, "{next}");
+    assert_eq!(steps(&outcome, "other"), steps(&calm, "other"), "shares nothing with it");
+    let fault = &outcome.faults[0];
+    assert_eq!(fault.groups_affected.len(), 4, "the groups of the job wait for each other");
+    let late = |group: usize| outcome.groups[group].delay.unwrap().0 > 0;
+    let affected: Vec<usize> = (0..6).filter(|group| late(*group)).collect();
+    assert_eq!(affected, [0, 1, 2, 3], "its own job's groups alone");
+}
+
+#[test]
+fn a_checkpoint_is_read_and_every_step_since_is_done_again() {
+    let fault = "faults: [{part: n1, at: 350ms}]";
+    let barrier = both("{job: first, steps: 3}", fault);
+    let train = "{job: first, steps: 3, restart: {checkpoint: {every: 2, load: 100ms}}}";
+    let checkpoint = both(train, fault);
+    let [one, two] = [&barrier, &checkpoint].map(|run| steps(run, "first")[1].clone());
+    let whole = millis(steps(&barrier, "first")[0].took().unwrap());
+    let more = millis(two.took().unwrap()) - millis(one.took().unwrap());
+    assert!((more - 100.0 - whole).abs() < 3.0, "{more} ms for reading and a step of {whole} ms");
+    let why = two.why.unwrap();
+    assert!(why.fault.0 > one.why.unwrap().fault.0 + 99_000_000_000, "{why:?}");
+    assert_eq!(sum(&two), two.took().unwrap().0);
+    assert_eq!(steps(&checkpoint, "other"), steps(&barrier, "other"));
+}
+
+#[test]
+fn rings_run_alone_take_the_time_they_take_in_place() {
+    // A fault that changes nothing has the rings that it is on run packet by packet.
+    let fault = "faults: [{part: n1/b0, effect: {rate: 3.2Tbps}, at: 1us}]";
+    let outcome = both("{job: first, steps: 1}", fault);
+    for step in outcome.steps.of_jobs() {
+        assert_eq!(step.end, step.end_without_faults, "{} to the picosecond", step.job);
+    }
+    let calm = both("{job: first, steps: 1}", "");
+    assert!(outcome.exchanges_reused < calm.exchanges_reused, "some ran in place");
+}
+
+#[test]
+fn an_interface_that_goes_and_comes_delays_its_step_and_nothing_begins_again() {
+    let calm = both("{job: first, steps: 1}", "");
+    // In the middle of the exchange of gradients, for less than anybody takes to plan around it.
+    let at = millis(steps(&calm, "first")[0].took().unwrap()) - 10.0;
+    let fault = format!("faults: [{{part: n1/nic2, at: {at:.0}ms, lasts: 3ms}}]");
+    let outcome = both("{job: first, steps: 2}", &fault);
+    let first = steps(&outcome, "first");
+    let why = first[0].why.unwrap();
+    assert!(first[0].end > first[0].end_without_faults && first[0].restarts == 0, "{why:?}");
+    assert!(why.fault.0 > 0 && why.restart.0 == 0, "{why:?}");
+    let other = steps(&outcome, "other");
+    assert!(other.iter().all(|step| step.end == step.end_without_faults));
+}
+
+fn sum(step: &JobStep) -> u64 {
+    let why = step.why.unwrap();
+    let exposed = why.exposed;
+    let exchange = exposed.tp.0 + exposed.pp.0 + exposed.dp.0 + exposed.cp.0 + exposed.ep.0;
+    let waiting = why.contention.0 + why.transition.0 + why.fault.0 + why.restart.0;
+    why.compute.0 + exchange + waiting
+}
+
+#[test]
+fn what_a_job_lacks_is_said() {
+    let bare = TWO_JOBS.replace("step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}", "");
+    let bare = bare.replace("tp: 8, }", "tp: 8}");
+    let cases = [
+        (TWO_JOBS, "train: [{job: third}]", "the fabric has no job `third`"),
+        (&bare, "train: [{job: other}]", "says neither model nor mapping"),
+        (TWO_JOBS, "train: [{job: first, sequence: 1000}]", "do not fill a micro-batch"),
+        (TWO_JOBS, "train: [{job: first, accelerator: h1000}]", "h1000"),
+        (TWO_JOBS, "train: [{job: first}, {job: first}]", "trains twice"),
+        (TWO_JOBS, "train: [{job: first}]\nphases: {}", "does not run beside `train`"),
+    ];
+    for (fabric, train, says) in cases {
+        let (scenario, mistakes) = load(fabric, &format!("{BOTH}{train}\n"));
+        assert!(scenario.is_none(), "{train}");
+        let messages: Vec<&str> = mistakes.iter().map(|one| one.message.as_str()).collect();
+        assert!(messages.iter().any(|message| message.contains(says)), "{train}: {messages:?}");
+    }
+}
+
+/// Circuits follow the phases of the step; two nodes to spare.
+const CIRCUITS: &str = include_str!("../../../topologies/job-64-circuits.yaml");
+
+fn shown(step: &JobStep) -> String {
+    format!("{:.6} s of {:.6} s: {:?}", seconds(step), step.closed_form.as_secs_f64(), step.why)
+}
+
+#[test]
+fn a_step_asks_for_the_circuits_of_its_phases_and_waits_for_them() {
+    let calm = run(CIRCUITS, &format!("{BOTH}train: [{{job: pretrain, steps: 2}}]\n"));
+    for step in steps(&calm, "pretrain") {
+        println!("{}", shown(step));
+        assert_eq!(sum(step), step.took().unwrap().0);
+        // The change to the micro-batches is hidden behind the first pass, that to the gradients is not.
+        let waited = millis(step.why.unwrap().transition);
+        assert!((waited - 1.1).abs() < 0.01, "control and switching take 1.1 ms: {waited}");
+        let off = seconds(step) / step.closed_form.as_secs_f64() - 1.0;
+        assert!(off.abs() < 0.02, "{off}: transition included");
+    }
+}
+
+#[test]
+fn a_dead_optical_switch_leaves_its_circuits_to_others_and_the_core() {
+    let fault = "faults: [{part: ocs1, at: 330ms}]";
+    let outcome = run(CIRCUITS, &format!("{BOTH}train: [{{job: pretrain, steps: 3}}]\n{fault}\n"));
+    let steps = steps(&outcome, "pretrain");
+    steps.iter().for_each(|step| println!("{}", shown(step)));
+    println!("{}", outcome.faults[0]);
+    assert!(outcome.passed() && steps.len() == 3);
+    assert!(
+        steps[2].end > steps[2].end_without_faults && steps[2].restarts == 0,
+        "slower, not lost"
+    );
+}
+
+#[test]
+fn a_node_dies_in_the_second_step_and_an_optical_switch_in_the_third() {
+    let text = include_str!("../../../topologies/scenarios/job-circuits.yaml");
+    let text = text.replace("../job-64-circuits.yaml", "fabric.yaml");
+    let outcome = run(CIRCUITS, &text);
+    let steps = steps(&outcome, "pretrain");
+    steps.iter().for_each(|step| println!("{}", shown(step)));
+    outcome.faults.iter().for_each(|fault| println!("{fault}"));
+    assert!(outcome.passed(), "{:?}", outcome.expectations);
+    assert!(steps.iter().all(|step| sum(step) == step.took().unwrap().0));
+    let restarts: Vec<u32> = steps.iter().map(|step| step.restarts).collect();
+    assert_eq!(restarts, [0, 1, 0, 0]);
+    let packets = &outcome.head.packets;
+    let known = packets.delivered + packets.dropped + packets.lost + packets.in_flight;
+    assert_eq!(packets.sent, known, "conserved");
+}
+
+/// Runs a shipped scenario.
+fn shipped(name: &str, sharing: Sharing) -> Outcome {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios/");
+    let text = std::fs::read(format!("{folder}{name}")).unwrap();
+    let read = &mut |file: &str| {
+        let bytes = std::fs::read(format!("{folder}{file}")).map_err(|error| error.to_string())?;
+        Ok(Neighbour { name: file.to_owned(), bytes })
+    };
+    let (loaded, mistakes) = scenario::load(name, &text, read);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let start = scenario::plan(&scenario).unwrap();
+    let watch = Watch::default();
+    let settings = lightloom_emulator::Settings { threads: 1, watch, sharing, series: None };
+    lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap().outcome
+}
+
+/// A node dies, groups begin again, an optical switch dies, circuits change: exchanges that meet nobody take the time
+/// of an equal one, what a fault touches is run by itself, and nothing comes out otherwise.
+#[test]
+fn steps_come_out_the_same_with_reuse_and_without() {
+    for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 50)] {
+        let [reused, proven, whole] =
+            [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|how| shipped(name, how));
+        let reuse = reused.reuse.unwrap();
+        println!("{name}: {reuse:?}");
+        assert!(reuse.simulated * simulated_most <= reuse.islands, "{reuse:?}");
+        assert_eq!(proven, reused, "{name}");
+        assert_eq!(Outcome { reuse: None, ..reused }, whole, "{name}");
+    }
+}
+
+/// The second replica waits for the first, whose node died, long before the optical switch does.
+#[test]
+fn a_group_that_waits_for_a_dead_node_is_affected_by_that_node() {
+    let outcome = shipped("job-circuits.yaml", Sharing::Reuse);
+    let groups: Vec<Vec<u32>> = outcome
+        .faults
+        .iter()
+        .map(|fault| fault.groups_affected.iter().map(|group| group.0).collect())
+        .collect();
+    println!("{groups:?}");
+    assert!(groups[0].contains(&1), "n1 delays g1: {groups:?}");
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
+use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
+use lightloom_emulator::training::replay::{ReplayError, Reuse, Timeline, replay};
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibrated::H100_NEMO_25_02;
+use lightloom_training::calibration::{Calibration, ContextExchange, Precision, Sharding};
+use lightloom_training::cards;
+use lightloom_training::machine::Cable;
+use lightloom_training::mapping::{Batch, Mapping};
+use lightloom_training::model::Model;
+use lightloom_training::network::{Efficiency, Leaf, Network, Shape};
+use lightloom_training::schedule::Schedule;
+use lightloom_training::step::{Compute, Job, step_time};
+use lightloom_training::step_graph::{Rails, step_graph};
+use lightloom_units::{BitsPerSecond, Picoseconds};
+use proptest::prelude::*;
+
+const RING_DELAY_NS: u64 = 200;
+const RAIL_DELAY_NS: u64 = 1_000;
+/// Data in a packet over the packet: what is left of a rate for data.
+const PAYLOAD: f64 = 4_032.0 / 4_096.0;
+
+fn links() -> [Cable; 2] {
+    let link = |gbps, ns| Cable {
+        rate: BitsPerSecond::from_gbps(gbps),
+        delay: Picoseconds::from_nanos(ns),
+    };
+    // A GPU sends 800 GB/s into its ring, half each way, and 50 GB/s into its rail.
+    [link(3_200, RING_DELAY_NS), link(400, RAIL_DELAY_NS)]
+}
+
+fn network() -> Network {
+    Network {
+        name: "ring".into(),
+        shape: Shape::Ring,
+        domain_gpus: u32::MAX,
+        domain_rate: 800e9,
+        scale_out_rate: 50e9,
+        leaf: Leaf::NON_BLOCKING,
+    }
+}
+
+/// Constants without anything that packets do not show: nothing hidden, no stragglers, wires at full rate.
+fn bare() -> Calibration {
+    let mut calibration = H100_NEMO_25_02;
+    calibration.software.sharding = Sharding::Replicated;
+    calibration.software.data_overlap = false;
+    calibration.software.layer_buckets = false;
+    Calibration {
+        tensor_exposed: 1.0,
+        expert_exposed: 1.0,
+        expert_exposed_across: 1.0,
+        pipeline_exposed: 0.0,
+        jitter_per_doubling: 0.0,
+        network: Efficiency {
+            domain: PAYLOAD,
+            scale_out: PAYLOAD,
+            domain_step_seconds: RING_DELAY_NS as f64 * 1e-9,
+            scale_out_step_seconds: RAIL_DELAY_NS as f64 * 1e-9,
+        },
+        ..calibration
+    }
+}
+
+fn small_model(layers: u32) -> Model {
+    let mut model = cards::model("llama-3.1-8b").unwrap();
+    model.layers = layers;
+    model.vocabulary = 4_096;
+    model
+}
+
+fn mapping(tensor: u32, pipeline: u32, data: u32) -> Mapping {
+    Mapping { tensor, pipeline, data, ..Mapping::ONE_GPU }
+}
+
+fn with_job<T>(
+    model: &Model,
+    mapping: Mapping,
+    batch: Batch,
+    look: impl FnOnce(&Job<'_>) -> T,
+) -> T {
+    let compute: Compute = cards::accelerator("h100").unwrap().compute();
+    look(&Job {
+        model,
+        mapping,
+        batch,
+        compute: &compute,
+        network: &network(),
+        calibration: &bare(),
+        precision: Precision::Bf16,
+        expert_imbalance: 0.0,
+    })
+}
+
+fn run(job: &Job<'_>, rails: Rails, reuse: Reuse) -> Timeline {
+    let (graph, machine) = step_graph(job, job.mapping.data, rails, links()).unwrap();
+    replay(&graph, &machine, reuse).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reusing_the_time_of_an_idle_ring_changes_no_instant(
+        tensor in prop::sample::select(vec![2u32, 4, 8]),
+        pipeline in 1u32..4,
+        data in 1u32..3,
+        micro_batches in 1u64..5,
+        tokens in prop::sample::select(vec![64u64, 192]),
+    ) {
+        let batch = Batch { sequences: micro_batches * u64::from(data), tokens };
+        with_job(&small_model(4), mapping(tensor, pipeline, data), batch, |job| {
+            let packets = run(job, Rails::First, Reuse::Never);
+            let reused = run(job, Rails::First, Reuse::IdleRings);
+            assert_eq!(packets.spans, reused.spans);
+            assert_eq!(packets.end, reused.end);
+            assert_eq!(packets.reused, 0);
+            assert!(reused.reused > 0 && reused.packet_hops < packets.packet_hops);
+        });
+    }
+}
+
+#[test]
+fn one_rail_stands_for_all() {
+    let batch = Batch { sequences: 8, tokens: 128 };
+    with_job(&small_model(4), mapping(4, 2, 2), batch, |job| {
+        let one = run(job, Rails::First, Reuse::IdleRings);
+        let all = run(job, Rails::All, Reuse::IdleRings);
+        assert_eq!(one.end, all.end);
+        assert!(all.packet_hops > one.packet_hops);
+    });
+}
+
+#[test]
+fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
+    for (tensor, pipeline, data, micro_batches, tokens) in [
+        (8, 1, 1, 4, 2048),
+        (4, 2, 1, 8, 1024),
+        (8, 4, 1, 8, 1024),
+        (4, 2, 2, 8, 1024),
+        (1, 4, 1, 8, 512),
+    ] {
+        let batch = Batch { sequences: micro_batches * u64::from(data), tokens };
+        with_job(&small_model(8), mapping(tensor, pipeline, data), batch, |job| {
+            let packets = run(job, Rails::First, Reuse::IdleRings).end.0 as f64 * 1e-12;
+            let analytic = step_time(job).step_seconds;
+            let error = analytic / packets - 1.0;
+            assert!(error.abs() < 0.01, "{}: {analytic} against {packets}", job.mapping);
+        });
+    }
+}
+
+#[test]
+fn a_shared_ring_is_not_reused() {
+    use lightloom_collective::Kind;
+    use lightloom_training::graph::{Task, TaskGraph, Work};
+    use lightloom_training::machine::{Domain, Machine};
+    use lightloom_units::Bytes;
+    let work = Work::Ring { kind: Kind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
+    let task = |name: &str| Task { name: name.into(), after: Vec::new(), work: work.clone() };
+    let graph = TaskGraph::new(vec![task("one"), task("two")]).unwrap();
+    let [ring_link, rail_link] = links();
+    let machine = Machine {
+        ranks: 4,
+        rings: vec![vec![0, 1, 2, 3]],
+        domain: Domain::Cables,
+        ring_link,
+        rails: Vec::new(),
+        rail_link,
+        expert_imbalance: 0.0,
+    };
+    let refused = replay(&graph, &machine, Reuse::IdleRings).unwrap_err();
+    assert!(matches!(refused, ReplayError::BusyRing { ring: 0, .. }));
+    let shared = replay(&graph, &machine, Reuse::Never).unwrap();
+    let alone = TaskGraph::new(vec![task("one")]).unwrap();
+    let alone = replay(&alone, &machine, Reuse::Never).unwrap();
+    // Together they move twice the bytes over the same cables, and fill each other's pauses.
+    let ratio = shared.end.0 as f64 / alone.end.0 as f64;
+    assert!((1.5..=2.0).contains(&ratio), "{ratio}");
+}
+
+/// Both modes of one job, as the command line runs them.
+fn both(
+    model: &str,
+    arch: &str,
+    layers: u32,
+    mapping: Mapping,
+    batch: Batch,
+    prove: Prove,
+) -> PacketStep {
+    let mut model = cards::model(model).unwrap();
+    model.layers = layers;
+    let card = cards::accelerator("h100").unwrap();
+    let job = Job {
+        model: &model,
+        mapping,
+        batch,
+        compute: &card.compute(),
+        network: &architecture(arch).unwrap(),
+        calibration: &card.calibration(),
+        precision: Precision::Bf16,
+        expert_imbalance: 0.0,
+    };
+    packets::run(&job, prove, &mut |_| ()).unwrap().step
+}
+
+#[test]
+fn experts_and_contexts_take_packet_by_packet_what_the_formula_says() {
+    let with = |tensor, context, pipeline, data, expert| Mapping {
+        context,
+        expert,
+        ..mapping(tensor, pipeline, data)
+    };
+    let sequences = |sequences| Batch { sequences, tokens: 2048 };
+    for (model, arch, mapping, batch) in [
+        ("mixtral-8x7b", "khop:3", with(4, 1, 2, 4, 4), sequences(32)),
+        ("mixtral-8x7b", "dgx", with(4, 1, 1, 2, 2), sequences(8)),
+        ("mixtral-8x7b", "dgx", with(8, 1, 2, 2, 2), sequences(16)),
+        ("mixtral-8x7b", "nvl:72", with(8, 1, 2, 4, 4), sequences(32)),
+        ("llama-3.1-8b", "khop:3", with(8, 2, 1, 2, 1), sequences(8)),
+        ("llama-3.1-8b", "dgx", with(4, 4, 1, 1, 1), sequences(4)),
+        ("llama-3.1-8b", "dgx", with(4, 2, 1, 2, 1), sequences(8)),
+        ("llama-3.1-8b", "nvl:72", with(4, 2, 2, 1, 1), sequences(8)),
+    ] {
+        let step = both(model, arch, 4, mapping, batch, Prove::Reuse);
+        assert!(step.difference.abs() < 0.02, "{model} on {arch}, {mapping}: {step:?}");
+        assert!(
+            matches!(step.proof, Some(Proof::BothWays { packet_hops }) if packet_hops > step.packet_hops)
+        );
+    }
+}
+
+#[test]
+fn interleaved_and_zero_bubble_steps_take_what_the_formula_says() {
+    let batch = Batch { sequences: 8, tokens: 1024 };
+    let plain = mapping(4, 4, 1);
+    let interleaved = Mapping { virtual_stages: 2, ..plain };
+    let zero = Mapping { schedule: Schedule::ZeroBubble, ..plain };
+    let [plain, interleaved, zero] = [plain, interleaved, zero].map(|mapping| {
+        let step = both("llama-3.1-8b", "khop:3", 16, mapping, batch, Prove::Nothing);
+        assert!(step.difference.abs() < 0.05, "{mapping}: {step:?}");
+        step.packet_seconds
+    });
+    assert!(interleaved < plain && zero < plain, "{plain} {interleaved} {zero}");
+}
+
+#[test]
+fn every_way_to_exchange_contexts_runs() {
+    let mut model = cards::model("llama-3.1-8b").unwrap();
+    model.layers = 2;
+    let card = cards::accelerator("h100").unwrap();
+    let network = architecture("khop:3").unwrap();
+    for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
+        let mut calibration = card.calibration();
+        calibration.software.context_exchange = exchange;
+        let mapping = Mapping { context: 4, ..mapping(2, 1, 1) };
+        let batch = Batch { sequences: 2, tokens: 16_384 };
+        let job = Job {
+            model: &model,
+            mapping,
+            batch,
+            compute: &card.compute(),
+            network: &network,
+            calibration: &calibration,
+            precision: Precision::Bf16,
+            expert_imbalance: 0.0,
+        };
+        let step = packets::run(&job, Prove::Nothing, &mut |_| ()).unwrap().step;
+        assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
+    }
+}
+
+#[test]
+fn a_large_job_is_run_as_an_excerpt_whose_reuse_is_sampled() {
+    let large = Mapping { data: 64, ..mapping(32, 8, 64) };
+    let batch = Batch { sequences: 1024, tokens: 1024 };
+    let step = both("llama-3.1-405b", "khop:3", 16, large, batch, Prove::Reuse);
+    assert_eq!((step.gpus, step.replicas, step.layers), (512, 2, 16));
+    assert!(matches!(step.proof, Some(Proof::Sampled { checked }) if checked > 10), "{step:?}");
+    assert!(step.difference.abs() < 0.05, "{step:?}");
+}
+
+#[test]
+fn a_group_beyond_a_domain_has_no_packet_mode() {
+    let model = cards::model("llama-3.1-8b").unwrap();
+    let card = cards::accelerator("h100").unwrap();
+    let job = Job {
+        model: &model,
+        mapping: mapping(16, 1, 1),
+        batch: Batch { sequences: 1, tokens: 1024 },
+        compute: &card.compute(),
+        network: &architecture("dgx").unwrap(),
+        calibration: &card.calibration(),
+        precision: Precision::Bf16,
+        expert_imbalance: 0.0,
+    };
+    let refusal = packets::run(&job, Prove::Nothing, &mut |_| ()).err().unwrap().to_string();
+    assert!(refusal.contains("TP 16 does not fit 8 GPUs of dgx"), "{refusal}");
+}

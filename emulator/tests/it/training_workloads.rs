@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Workloads of other tools: Chakra traces both ways, SimAI text, both run packet by packet.
+use lightloom_collective::Kind;
+use lightloom_emulator::training::replay::{Reuse, replay};
+use lightloom_training::chakra::{export, import};
+use lightloom_training::graph::{Task, TaskGraph, TaskId, Work};
+use lightloom_training::machine::{Cable, Domain, Machine};
+use lightloom_training::simai;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
+use proptest::prelude::*;
+
+fn machine() -> Machine {
+    let link =
+        |gbps| Cable { rate: BitsPerSecond::from_gbps(gbps), delay: Picoseconds::from_nanos(500) };
+    Machine {
+        ranks: 8,
+        rings: vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]],
+        domain: Domain::Cables,
+        ring_link: link(3_200),
+        rails: (0..4).map(|rail| vec![rail, rail + 4]).collect(),
+        rail_link: link(400),
+        expert_imbalance: 0.0,
+    }
+}
+
+/// Computing on both rings, exchange on them, transfers and gradients between them.
+fn graph(micros: u64, bytes: u64) -> TaskGraph {
+    let mut tasks = Vec::new();
+    let mut add = |after: &[u32], work: Work| {
+        let after = after.iter().copied().map(TaskId).collect();
+        tasks.push(Task { name: format!("task {}", tasks.len()), after, work });
+    };
+    let took = Picoseconds::from_micros(micros);
+    let size = Bytes(bytes);
+    add(&[], Work::Compute { rank: 0, took });
+    add(&[0], Work::Ring { kind: Kind::AllGather, ring: 0, bytes: size });
+    for rail in 0..4 {
+        add(&[1], Work::Transfer { from: rail, to: rail + 4, bytes: size });
+    }
+    add(&[2, 3, 4, 5], Work::Compute { rank: 4, took });
+    add(&[6], Work::Ring { kind: Kind::ReduceScatter, ring: 1, bytes: size });
+    for rail in 0..4 {
+        add(
+            &[1, 7],
+            Work::Across { kind: Kind::AllReduce, ranks: vec![rail, rail + 4], bytes: size },
+        );
+    }
+    TaskGraph::new(tasks).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_exported_step_runs_like_the_original(micros in 1u64..200, bytes in 1u64..2_000_000) {
+        let (graph, machine) = (graph(micros, bytes), machine());
+        let streams = export(&graph, &machine);
+        let streams: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
+        let back = import(&streams, &machine.rings).unwrap();
+        let [before, after] =
+            [&graph, &back].map(|graph| replay(graph, &machine, Reuse::IdleRings).unwrap());
+        prop_assert_eq!(before.end, after.end);
+        prop_assert_eq!(before.packet_hops, after.packet_hops);
+        // What was read is written as it was.
+        let again = export(&back, &machine);
+        let again: Vec<&[u8]> = again.iter().map(Vec::as_slice).collect();
+        let twice = import(&again, &machine.rings).unwrap();
+        prop_assert_eq!(twice.tasks().len(), back.tasks().len());
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = import(&[&bytes], &[]);
+    }
+}
+
+/// Written by Google's protobuf for Python from Chakra's schema: metadata, a computation of 50 µs with attributes and
+/// tensors, and an all-reduce of 1 MiB that waits for it, as ASTRA-sim's generator lays it out.
+const FOREIGN: &str = "070a05302e302e342208031207636f6d707574651804383242040a025b5d520b0a076e756d5f6f707348076308051214616c6c5f7265647563655f346e7075735f314d4218072a0103520e0a0969735f6370755f6f70d80100520d0a09636f6d6d5f747970654800520f0a09636f6d6d5f73697a654880804052140a0c696e766f6c7665645f64696de201030a0101";
+
+fn foreign() -> Vec<u8> {
+    let digits = FOREIGN.as_bytes().chunks(2);
+    digits.map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn a_foreign_trace_is_read_and_run() {
+    let stream = foreign();
+    let machine = machine();
+    let graph = import(&[&stream, &stream, &stream, &stream], &machine.rings).unwrap();
+    let rings: Vec<&Task> =
+        graph.tasks().iter().filter(|task| matches!(task.work, Work::Ring { .. })).collect();
+    assert_eq!(graph.tasks().len(), 5, "four computations and one collective");
+    assert_eq!(rings.len(), 1);
+    assert_eq!(rings[0].after.len(), 4);
+    assert_eq!(rings[0].name, "all_reduce_4npus_1MB");
+    let expected = Work::Ring { kind: Kind::AllReduce, ring: 0, bytes: Bytes(1 << 20) };
+    assert_eq!(rings[0].work, expected);
+    let end = replay(&graph, &machine, Reuse::Never).unwrap().end;
+    assert!(end.0 > 50_000_000 && end.0 < 60_000_000, "{end}");
+}
+
+#[test]
+fn a_broken_trace_says_where() {
+    let stream = foreign();
+    let error = import(&[&stream[..stream.len() - 5]], &[]).unwrap_err().to_string();
+    assert!(error.contains("rank 0") && error.contains("after 2 messages"), "{error}");
+}
+
+#[test]
+fn a_simai_workload_runs() {
+    // One layer of SimAI's own example: 556 µs of computing, then an all-reduce of 512 MiB over 8 ranks.
+    let text = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 ga: 1 all_gpus: 8 checkpoints: 0 checkpoint_initiates: 0\n                1\n                embedding_layer     -1 556000  ALLREDUCE   536870912      1       NONE 0        1      NONE   0      1 \n";
+    let workload = simai::read(text).unwrap();
+    let machine = Machine { rings: vec![(0..8).collect()], rails: Vec::new(), ..machine() };
+    let timeline = replay(&workload.graph, &machine, Reuse::IdleRings).unwrap();
+    // A ring of 400 GB/s each way, both ways used: 2·7/8·512 MiB at 800 GB/s, and headers.
+    let exchange = 1.75 * 536_870_912.0 / 800e9;
+    let ratio = (timeline.end.0 as f64 * 1e-12 - 556e-6) / exchange;
+    assert!((1.0..1.05).contains(&ratio), "{ratio}");
+}

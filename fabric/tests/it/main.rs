@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom-fabric` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod document;
+mod fabric_file;
+#[path = "../../../fuzz/replay.rs"]
+mod fuzz_replay;
+mod replay;
+mod trace;

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Module and data-path states: every transition, and how long it takes.
+
+use crate::bench;
+use bench::{PROFILE, activated_at, module};
+use lightloom_firmware_api::cmis::page10::LaneConfig;
+use lightloom_firmware_api::cmis::state::{ConfigStatus, DataPathState, ModuleState};
+use lightloom_firmware_api::cmis::{
+    Address, Code, Flag, lower, page_b0, page00, page01, page10, page11,
+};
+use lightloom_firmware_api::message::{Power, Refusal};
+use lightloom_firmware_api::module::Module;
+use lightloom_firmware_api::time::Micros;
+
+const T: lightloom_firmware_api::module::Timing = PROFILE.timing;
+
+fn read_byte(module: &mut Module<bench::Bench>, now: Micros, at: Address) -> u8 {
+    let mut byte = [0];
+    module.read(now, at, &mut byte).unwrap();
+    byte[0]
+}
+
+fn module_state(module: &mut Module<bench::Bench>, now: Micros) -> ModuleState {
+    read_byte(module, now, Address::lower(3));
+    lower::MODULE_STATE.get(module).unwrap()
+}
+
+fn lane_state(module: &mut Module<bench::Bench>, now: Micros, lane: usize) -> DataPathState {
+    read_byte(module, now, Address::page(0x11, 128));
+    page11::DATA_PATH_STATE.get(module, lane).unwrap()
+}
+
+fn write(module: &mut Module<bench::Bench>, now: Micros, at: Address, byte: u8) {
+    module.write(now, at, &[byte]).unwrap();
+}
+
+fn at(us: &[u32]) -> Micros {
+    Micros(us.iter().map(|&span| u64::from(span)).sum())
+}
+
+/// The instant just before `now`.
+fn before(now: Micros) -> Micros {
+    Micros(now.0 - 1)
+}
+
+#[test]
+fn a_module_does_not_answer_while_it_starts() {
+    let mut module = module();
+    assert!(module.bus_read(before(at(&[T.boot_us])), 0, &mut [0]).is_err());
+    let mut identifier = [0];
+    module.bus_read(at(&[T.boot_us]), 0, &mut identifier).unwrap();
+    assert_eq!(identifier, [0x18]);
+}
+
+#[test]
+fn an_undisturbed_module_comes_up_and_carries_traffic_in_the_advertised_times() {
+    let mut module = module();
+    let up = at(&[T.boot_us, T.power_up_us]);
+    assert_eq!(module_state(&mut module, at(&[T.boot_us])), ModuleState::PowerUp);
+    assert_eq!(module_state(&mut module, before(up)), ModuleState::PowerUp);
+    assert_eq!(module_state(&mut module, up), ModuleState::Ready);
+    assert_eq!(lane_state(&mut module, up, 0), DataPathState::Init);
+    assert_eq!(read_byte(&mut module, up, Address::page(0x11, 235)), 0xff);
+    let initialised = Micros(up.0 + u64::from(T.data_path_init_us));
+    assert_eq!(lane_state(&mut module, before(initialised), 7), DataPathState::Init);
+    assert_eq!(lane_state(&mut module, initialised, 7), DataPathState::TxTurnOn);
+    assert_eq!(lane_state(&mut module, before(activated_at()), 7), DataPathState::TxTurnOn);
+    assert_eq!(lane_state(&mut module, activated_at(), 7), DataPathState::Activated);
+    assert_eq!(module.hardware().transmitters, 0xff);
+
+    for (field, span_us) in [
+        (page01::MODULE_POWER_UP, T.power_up_us),
+        (page01::MODULE_POWER_DOWN, T.power_down_us),
+        (page01::DATA_PATH_INIT, T.data_path_init_us),
+        (page01::DATA_PATH_DEINIT, T.data_path_deinit_us),
+        (page01::TX_TURN_ON, T.tx_turn_on_us),
+        (page01::TX_TURN_OFF, T.tx_turn_off_us),
+    ] {
+        let bound = field.get(&module).unwrap().bound().unwrap();
+        assert!(bound >= at(&[span_us]), "the advertised bound holds");
+    }
+}
+
+#[test]
+fn one_late_look_sees_the_same_as_many() {
+    let (mut often, mut once) = (module(), module());
+    for step in 0..=activated_at().0 / 500 {
+        often.poll(Micros(step * 500));
+    }
+    assert_eq!(lane_state(&mut once, activated_at(), 3), DataPathState::Activated);
+    assert_eq!(lane_state(&mut often, activated_at(), 3), DataPathState::Activated);
+    assert_eq!(often.status(activated_at()), once.status(activated_at()));
+}
+
+#[test]
+fn tx_disable_and_deinit_walk_back_through_every_state() {
+    let mut module = module();
+    let mut now = activated_at();
+    write(&mut module, now, Address::page(0x10, 130), 0x01);
+    assert_eq!(lane_state(&mut module, now, 0), DataPathState::TxTurnOff);
+    now = now + at(&[T.tx_turn_off_us]);
+    assert_eq!(lane_state(&mut module, now, 0), DataPathState::Initialized);
+    assert_eq!(lane_state(&mut module, now, 1), DataPathState::Activated);
+    assert_eq!(module.hardware().transmitters, 0xfe);
+
+    write(&mut module, now, Address::page(0x10, 128), 0x03);
+    assert_eq!(lane_state(&mut module, now, 0), DataPathState::Deinit);
+    assert_eq!(lane_state(&mut module, now, 1), DataPathState::TxTurnOff);
+    let ended = now + at(&[T.data_path_deinit_us]);
+    assert_eq!(lane_state(&mut module, before(ended), 0), DataPathState::Deinit);
+    assert_eq!(lane_state(&mut module, ended, 0), DataPathState::Deactivated);
+    assert_eq!(
+        lane_state(&mut module, before(ended + at(&[T.tx_turn_off_us])), 1),
+        DataPathState::Deinit
+    );
+    assert_eq!(
+        lane_state(&mut module, ended + at(&[T.tx_turn_off_us]), 1),
+        DataPathState::Deactivated
+    );
+}
+
+#[test]
+fn a_start_can_be_given_up() {
+    let mut module = module();
+    let now = at(&[T.boot_us, T.power_up_us, 10]);
+    assert_eq!(lane_state(&mut module, now, 0), DataPathState::Init);
+    write(&mut module, now, Address::page(0x10, 128), 0xff);
+    assert_eq!(lane_state(&mut module, now, 0), DataPathState::Deinit);
+    let ended = now + at(&[T.data_path_deinit_us]);
+    assert_eq!(lane_state(&mut module, ended, 0), DataPathState::Deactivated);
+}
+
+#[test]
+fn low_power_waits_for_the_data_paths_and_leads_back() {
+    let mut module = module();
+    let asked = activated_at();
+    write(&mut module, asked, Address::lower(26), 0x10);
+    assert_eq!(module_state(&mut module, asked), ModuleState::PowerDown);
+    let stopped = asked + at(&[T.tx_turn_off_us, T.data_path_deinit_us]);
+    assert_eq!(lane_state(&mut module, stopped, 0), DataPathState::Deactivated);
+    let down = asked + at(&[T.power_down_us]);
+    assert_eq!(module_state(&mut module, before(down)), ModuleState::PowerDown);
+    assert_eq!(module_state(&mut module, down), ModuleState::LowPower);
+    assert_eq!(module.next_wakeup(), None, "nothing happens by itself at low power");
+    write(&mut module, down, Address::lower(26), 0x00);
+    assert_eq!(module_state(&mut module, down), ModuleState::PowerUp);
+    assert_eq!(module_state(&mut module, down + at(&[T.power_up_us])), ModuleState::Ready);
+}
+
+#[test]
+fn the_low_power_pin_is_obeyed_only_while_allowed() {
+    let mut module = module();
+    let now = activated_at();
+    module.set_low_power_pin(now, true);
+    assert_eq!(module_state(&mut module, now), ModuleState::PowerDown);
+    let down = now + at(&[T.power_down_us]);
+    assert_eq!(module_state(&mut module, down), ModuleState::LowPower);
+    write(&mut module, down, Address::lower(26), 0x00);
+    assert_eq!(module_state(&mut module, down), ModuleState::PowerUp);
+}
+
+#[test]
+fn an_application_is_changed_in_the_order_hosts_use() {
+    let mut module = module();
+    let mut now = activated_at();
+    let status = |module: &mut Module<bench::Bench>, now, lane| {
+        read_byte(module, now, Address::page(0x11, 202));
+        page11::CONFIG_STATUS.get(module, lane).unwrap()
+    };
+    // Two data paths of four lanes: application 2, beginning on lanes 0 and 4.
+    let staged: Vec<u8> = (0..8u8)
+        .map(|lane| LaneConfig { application: 2, data_path: lane / 4 * 4, explicit: false }.code())
+        .collect();
+    module.write(now, Address::page(0x10, 145), &staged).unwrap();
+    write(&mut module, now, Address::page(0x10, 143), 0xff);
+    now = now + at(&[T.configure_us]);
+    assert_eq!(status(&mut module, now, 0), ConfigStatus::LaneInUse, "still active");
+
+    write(&mut module, now, Address::page(0x10, 128), 0xff);
+    now = now + at(&[T.tx_turn_off_us, T.data_path_deinit_us]);
+    write(&mut module, now, Address::page(0x10, 143), 0xff);
+    assert_eq!(status(&mut module, now, 0), ConfigStatus::InProgress);
+    now = now + at(&[T.configure_us]);
+    assert_eq!(status(&mut module, before(now), 7), ConfigStatus::InProgress);
+    assert_eq!(status(&mut module, now, 7), ConfigStatus::Success);
+    assert_eq!(page11::active(5).get(&module).unwrap().code(), staged[5]);
+    assert_eq!(read_byte(&mut module, now, Address::page(0x10, 143)), 0, "self-clearing");
+    write(&mut module, now, Address::page(0x10, 128), 0x00);
+    now = now + at(&[T.data_path_init_us, T.tx_turn_on_us]);
+    assert_eq!(lane_state(&mut module, now, 4), DataPathState::Activated);
+}
+
+#[test]
+fn wrong_configurations_are_refused_with_their_reason() {
+    let mut module = module();
+    let mut now = activated_at();
+    write(&mut module, now, Address::page(0x10, 128), 0xff);
+    now = now + at(&[T.tx_turn_off_us, T.data_path_deinit_us]);
+    let mut verdict = |application: u8, data_path: u8, lanes: u8| {
+        let config = LaneConfig { application, data_path, explicit: false }.code();
+        module.write(now, Address::page(0x10, 145), &[config; 8]).unwrap();
+        write(&mut module, now, Address::page(0x10, 143), lanes);
+        now = now + at(&[T.configure_us]);
+        read_byte(&mut module, now, Address::page(0x11, 202));
+        page11::CONFIG_STATUS.get(&module, 0).unwrap()
+    };
+    assert_eq!(verdict(9, 0, 0xff), ConfigStatus::BadAppSel);
+    assert_eq!(verdict(1, 3, 0xff), ConfigStatus::BadDataPath);
+    assert_eq!(verdict(1, 0, 0x0f), ConfigStatus::PartialDataPath);
+    assert_eq!(verdict(0, 0, 0xff), ConfigStatus::Success);
+}
+
+#[test]
+fn flags_are_latched_until_read_once() {
+    let mut module = module();
+    let now = activated_at();
+    assert_eq!(read_byte(&mut module, now, Address::lower(8)) & 1, 1, "module state changed");
+    assert_eq!(read_byte(&mut module, now, Address::lower(8)) & 1, 0);
+    assert_eq!(read_byte(&mut module, now, Address::page(0x11, 134)), 0xff);
+    assert_eq!(read_byte(&mut module, now, Address::page(0x11, 134)), 0);
+}
+
+#[test]
+fn a_lost_signal_is_flagged_late_and_shown_at_once() {
+    let mut module = module();
+    let now = activated_at();
+    read_byte(&mut module, now, Address::page(0x11, 147));
+    module.hardware_mut().received = Power(10);
+    assert_eq!(read_byte(&mut module, now, Address::page(0x11, 147)), 0, "no proof of light");
+    let mut power = [0; 2];
+    module.read(now, page11::RX_POWER.at, &mut power).unwrap();
+    assert_eq!(power, [0, 10]);
+    let flagged = now + at(&[T.flag_us]);
+    assert_eq!(read_byte(&mut module, flagged, Address::page(0x11, 147)), 0xff);
+    assert!(flagged.since(now) <= Micros::from_millis(lower::FLAG_MAX_MS));
+}
+
+#[test]
+fn pages_are_selected_as_hosts_do_it() {
+    let mut module = module();
+    let mut now = activated_at();
+    // Page and bank in one write of two bytes, then the hold-off, then the page.
+    module.bus_write(now, 126, &[0, page_b0::PAGE]).unwrap();
+    assert!(module.bus_read(now, 192, &mut [0; 4]).is_err(), "held off");
+    now = now + at(&[T.page_change_us]);
+    let mut magic = [0; 4];
+    module.bus_read(now, 192, &mut magic).unwrap();
+    assert_eq!(magic, page_b0::MAGIC_TEXT);
+    // A page that does not exist puts the select back to zero.
+    module.bus_write(now, 127, &[0x77]).unwrap();
+    now = now + at(&[T.page_change_us]);
+    let mut select = [9; 2];
+    module.bus_read(now, 126, &mut select).unwrap();
+    assert_eq!(select, [0, 0]);
+    let mut vendor = [0; 16];
+    module.bus_read(now, 129, &mut vendor).unwrap();
+    assert_eq!(vendor, page00::VENDOR.get(&module));
+    // Reads run round within their half.
+    let mut round = [0; 2];
+    module.bus_read(now, 255, &mut round).unwrap();
+    assert_eq!(round[1], 0x18, "byte 128 of page 00h repeats the identifier");
+}
+
+#[test]
+fn an_early_write_is_refused_and_changes_nothing() {
+    let mut module = module();
+    let now = activated_at();
+    module.bus_write(now, 31, &[0x01]).unwrap();
+    assert!(module.bus_write(now, 31, &[0x02]).is_err());
+    let later = now + at(&[T.write_us]);
+    let mut mask = [0];
+    module.bus_read(later, 31, &mut mask).unwrap();
+    assert_eq!(mask, [0x01]);
+}
+
+#[test]
+fn apply_takes_single_byte_writes_only() {
+    let mut module = module();
+    let mut now = activated_at();
+    module.bus_write(now, 127, &[0x10]).unwrap();
+    now = now + at(&[T.page_change_us]);
+    assert!(module.bus_write(now, 142, &[0, 0xff]).is_err());
+    assert!(module.bus_write(now, 143, &[0xff]).is_ok());
+}
+
+#[test]
+fn software_reset_starts_over() {
+    let mut module = module();
+    let now = activated_at();
+    let mut byte = [0];
+    module.read(now, Address::lower(73), &mut byte).unwrap();
+    assert!(byte[0] & 0x80 != 0, "first read after power-on");
+    module.read(now, Address::lower(73), &mut byte).unwrap();
+    assert!(byte[0] & 0x80 == 0);
+    write(&mut module, now, Flag::new(Address::lower(26), 3).at, 0x08);
+    assert!(!module.answers(now));
+    let up = now + at(&[T.boot_us]);
+    module.read(up, Address::lower(73), &mut byte).unwrap();
+    assert!(byte[0] & 0x80 != 0);
+    assert_eq!(module.boots(), 2);
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_on_the_line_and_ignored_on_the_bus() {
+    let mut module = module();
+    let now = activated_at();
+    assert_eq!(module.write(now, Address::lower(0), &[1]), Err(Refusal::NoSuchRegister));
+    assert_eq!(module.write(now, Address::page(0x20, 128), &[1]), Err(Refusal::NoSuchRegister));
+    assert_eq!(module.write(now, Address::page(0xb0, 240), &[1]), Err(Refusal::Locked));
+    module.bus_write(now, 0, &[1]).unwrap();
+    assert_eq!(read_byte(&mut module, now, Address::lower(0)), 0x18);
+    assert_eq!(page10::DATA_PATH_DEINIT.get(&module), 0);
+}

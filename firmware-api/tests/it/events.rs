@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Events: a comparator that sees light go says so, again until it is acknowledged, in order, and never in a flood;
+//! and a move that is armed and fired by one request.
+
+use crate::bench;
+use bench::{Bench, PROFILE, activated_at, arm_to, external};
+use lightloom_firmware_api::device::Device;
+use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use lightloom_firmware_api::host::{Host, Received, Sequence, acknowledge};
+use lightloom_firmware_api::message::{
+    Capabilities, Event, EventKind, EventsReport, FireReport, Power, Refusal, Reply, Request,
+    Transaction, command,
+};
+use lightloom_firmware_api::module::{Module, Profile};
+use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_firmware_api::time::Micros;
+use proptest::prelude::*;
+
+/// A module that carries traffic on its first fibre, and a host on its line.
+struct Rig {
+    device: Device<Bench>,
+    host: Host,
+    now: Micros,
+    events: Vec<(Micros, u16, Event)>,
+    refused: Vec<Refusal>,
+    reports: Vec<EventsReport>,
+    fired: Vec<FireReport>,
+}
+
+impl Rig {
+    fn with(profile: Profile) -> Self {
+        let optics = Bench { power_on: [external(1); 8], at: [external(1); 8], ..Bench::default() };
+        let device = Device::new(Module::new(profile, optics, Micros::ZERO));
+        let (now, host) = (activated_at(), Host::new());
+        let (events, refused, reports, fired) = (vec![], vec![], vec![], vec![]);
+        let mut rig = Self { device, host, now, events, refused, reports, fired };
+        rig.run_to(now);
+        rig
+    }
+
+    fn new() -> Self {
+        let mut rig = Self::with(PROFILE);
+        rig.ask(&Request::Events { enabled: true, debounce_us: 0 });
+        rig
+    }
+
+    fn heard(&mut self, sent: &[u8]) {
+        let (now, mut host) = (self.now, std::mem::take(&mut self.host));
+        host.receive_all(sent, |received| match received.expect("whole frames") {
+            Received::Event(Sequence(number), event) => self.events.push((now, number, event)),
+            Received::Answer(answer) => match answer.reply {
+                Reply::Events(report) => self.reports.push(report),
+                Reply::Fired(report) => self.fired.push(report),
+                Reply::Refused(refusal) => self.refused.push(refusal),
+                _ => {}
+            },
+        });
+        self.host = host;
+    }
+
+    fn line(&mut self, bytes: &[u8]) {
+        let mut sent = Vec::new();
+        self.device.on_bytes(self.now, bytes, |frame| sent.extend_from_slice(frame));
+        self.heard(&sent);
+    }
+
+    fn ask(&mut self, request: &Request<'_>) {
+        let mut line = [0; ENCODED_BYTES_MAX];
+        let (_, length) = self.host.request(request, &mut line);
+        self.line(&line[..length]);
+    }
+
+    fn acknowledge(&mut self, number: u16) {
+        let mut line = [0; ENCODED_BYTES_MAX];
+        let length = acknowledge(Sequence(number), &mut line);
+        self.line(&line[..length]);
+    }
+
+    /// As a firmware's timer does: called when it asked to be.
+    fn run_to(&mut self, end: Micros) {
+        let mut looks = 0;
+        loop {
+            let mut sent = Vec::new();
+            self.device.poll(self.now, |frame| sent.extend_from_slice(frame));
+            self.heard(&sent);
+            let next = self.device.next_wakeup().filter(|at| *at <= end);
+            let Some(next) = next else { break };
+            assert!(next > self.now, "what is due is done: {next:?}");
+            self.now = next;
+            looks += 1;
+            assert!(looks < 100_000);
+        }
+        self.now = end;
+    }
+
+    fn run_for(&mut self, micros: u64) {
+        self.run_to(self.now + Micros(micros));
+    }
+
+    /// The comparator's line goes up or down: the firmware is called at once.
+    fn light(&mut self, arrives: bool) {
+        self.device.module_mut().hardware_mut().tap = Power(if arrives { 5_000 } else { 0 });
+        self.run_for(0);
+    }
+
+    fn kinds(&self) -> Vec<EventKind> {
+        self.events.iter().map(|(_, _, event)| event.kind).collect()
+    }
+}
+
+#[test]
+fn event_and_request_encodings_unchanged() {
+    let event = Event {
+        kind: EventKind::LightLost,
+        group: 2,
+        active: external(1),
+        power: Power(258),
+        boots: 772,
+        uptime_ms: 0x0506_0708,
+        skipped: 0x090a,
+    };
+    let mut payload = [0; PAYLOAD_BYTES_MAX];
+    let length = event.encode(&mut payload);
+    let bytes = [1, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+    assert_eq!(payload[..length], bytes);
+    assert_eq!(Event::decode(&bytes), Some(event));
+    assert_eq!(Event::decode(&bytes[..12]), None);
+    assert_eq!(Event::decode(&[5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None, "no such kind");
+
+    let request = Request::Events { enabled: true, debounce_us: 100 };
+    assert_eq!(request.encode(&mut payload), 3);
+    assert_eq!((request.command(), &payload[..3]), (0x17, &[1, 0, 100][..]));
+    assert_eq!(Request::decode(0x17, &[2, 0, 0]), Err(Refusal::Malformed));
+    let report = EventsReport { enabled: true, debounce_us: 100, repeat_ms: 10, answer_us: 300 };
+    assert_eq!(Reply::Events(report).encode(&mut payload), (0, 9));
+    assert_eq!(payload[..9], [1, 0, 100, 0, 10, 0, 0, 1, 44]);
+
+    let go = Request::Go { arm: arm_to(7, external(2), Policy::Hot), groups: Groups(1) };
+    assert_eq!(go.encode(&mut payload), 14);
+    assert_eq!(payload[..14], [0, 0, 0, 7, 2, 2, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(Request::decode(command::GO, &payload[..14]), Ok(go));
+    // Zero, header 03h 04h 0102h 20h, two zeros, a length of zero, CRC-32 by zlib, zero.
+    let mut line = [0; ENCODED_BYTES_MAX];
+    let length = acknowledge(Sequence(0x0102), &mut line);
+    assert_eq!(line[..7], [0, 6, 1, 4, 1, 2, 0x20]);
+    assert!(length <= 16);
+}
+
+#[test]
+fn lost_light_is_sent_after_the_debounce_and_again_until_it_is_acknowledged() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.reports[0].debounce_us, 100);
+    let lost = rig.now;
+    rig.light(false);
+    rig.run_for(80_000);
+    let after: Vec<u64> = rig.events.iter().map(|(at, ..)| at.0 - lost.0).collect();
+    assert_eq!(after, [100, 10_100, 30_100, 70_100], "10 ms, then twice as long each time");
+    assert!(rig.events.iter().all(|(_, number, event)| *number == 1
+        && event.kind == EventKind::LightLost
+        && event.active == external(1)
+        && event.power == Power(0)));
+    rig.acknowledge(9);
+    rig.run_for(90_000);
+    assert_eq!(rig.events.len(), 5, "another number acknowledges nothing");
+    rig.acknowledge(1);
+    rig.run_for(10_000_000);
+    assert_eq!(rig.events.len(), 5);
+    rig.light(true);
+    rig.run_for(100);
+    let (_, number, back) = rig.events[5];
+    assert_eq!((number, back.kind, back.power), (2, EventKind::LightBack, Power(5_000)));
+}
+
+#[test]
+fn what_is_over_before_the_debounce_is_no_event() {
+    let mut rig = Rig::new();
+    for _ in 0..1_000 {
+        rig.light(false);
+        rig.run_for(99);
+        rig.light(true);
+        rig.run_for(99);
+    }
+    assert_eq!(rig.events, []);
+}
+
+#[test]
+fn one_event_is_on_its_way_at_a_time_and_the_next_says_what_is_so_then() {
+    let mut rig = Rig::new();
+    rig.light(false);
+    rig.run_for(200);
+    rig.light(true);
+    rig.run_for(200);
+    rig.light(false);
+    rig.run_for(200);
+    assert_eq!(rig.kinds(), [EventKind::LightLost]);
+    rig.acknowledge(1);
+    assert_eq!(rig.events.len(), 1, "it is gone as it was when that was said: nothing is new");
+    rig.light(true);
+    rig.run_for(200);
+    assert_eq!(rig.kinds(), [EventKind::LightLost, EventKind::LightBack]);
+    assert_eq!(rig.events[1].2.skipped, 1, "back and lost again meanwhile");
+}
+
+/// A flapping fibre with a host that acknowledges at once: bounded by the credit.
+#[test]
+fn light_that_flaps_for_a_minute_sends_ten_events_a_second() {
+    let mut rig = Rig::new();
+    let end = rig.now + Micros(60_000_000);
+    let mut lit = true;
+    while rig.now < end {
+        lit = !lit;
+        rig.light(lit);
+        rig.run_for(2_000);
+        if let Some((_, number, _)) = rig.events.last().copied() {
+            rig.acknowledge(number);
+        }
+    }
+    let events = rig.events.len();
+    assert!((590..=610).contains(&events), "{events}");
+    let mut rig = Rig::new();
+    for flap in 0..30_000 {
+        rig.light(flap % 2 == 1);
+        rig.run_for(2_000);
+    }
+    assert!(rig.events.len() < 70, "nobody acknowledges: {} repeats", rig.events.len());
+}
+
+#[test]
+fn planned_moves_are_no_events_and_a_restart_is_one() {
+    let mut rig = Rig::new();
+    rig.ask(&Request::Arm(arm_to(7, external(2), Policy::Hot)));
+    rig.ask(&Request::Fire { transaction: Transaction(7), groups: Groups(1) });
+    rig.device.module_mut().hardware_mut().tap = Power(0);
+    rig.run_for(5_000);
+    rig.light(true);
+    rig.run_for(50);
+    assert_eq!(rig.fired[0].outcomes[0], Outcome::PowerLow, "dark at its new path");
+    rig.run_for(5_000);
+    assert_eq!(rig.kinds(), [EventKind::LightBack]);
+    rig.acknowledge(1);
+    rig.ask(&Request::Reset);
+    rig.run_for(600_000);
+    let (_, number, restarted) = *rig.events.last().unwrap();
+    assert_eq!((restarted.kind, restarted.boots), (EventKind::Restarted, 2));
+    rig.acknowledge(number);
+    let sent = rig.events.len();
+    rig.run_for(5_000_000);
+    assert_eq!(rig.events.len(), sent);
+}
+
+#[test]
+fn light_that_strays_is_said() {
+    let mut rig = Rig::new();
+    rig.device.module_mut().hardware_mut().at = [Path::LOOPBACK; 8];
+    rig.device.module_mut().hardware_mut().going = [None; 8];
+    rig.run_for(0);
+    let (_, _, event) = rig.events[0];
+    assert_eq!((event.kind, event.active), (EventKind::Moved, Path::LOOPBACK));
+}
+
+#[test]
+fn a_module_of_1_1_refuses_both_and_a_host_of_1_1_hears_nothing() {
+    let capabilities = Capabilities(PROFILE.capabilities.0 & 0x3f);
+    let mut rig = Rig::with(Profile { capabilities, ..PROFILE });
+    rig.ask(&Request::Events { enabled: true, debounce_us: 0 });
+    rig.ask(&Request::Go { arm: arm_to(7, external(2), Policy::Hot), groups: Groups(1) });
+    assert_eq!(rig.refused, [Refusal::UnknownCommand; 2]);
+    let mut unasked = Rig::with(PROFILE);
+    for rig in [&mut rig, &mut unasked] {
+        rig.light(false);
+        rig.run_for(5_000_000);
+        assert_eq!(rig.events, []);
+    }
+}
+
+#[test]
+fn go_moves_once_and_a_repeat_answers_the_same() {
+    let mut rig = Rig::new();
+    let drives = rig.device.module().hardware().drives;
+    let go = Request::Go { arm: arm_to(7, external(2), Policy::Hot), groups: Groups(1) };
+    rig.ask(&go);
+    rig.run_for(20);
+    rig.ask(&go);
+    rig.run_for(2_000);
+    rig.ask(&go);
+    rig.run_for(2_000);
+    assert_eq!(rig.device.module().hardware().drives, drives + 1);
+    assert_eq!(rig.fired.len(), 2, "two on their way at once: the later one gets the reply");
+    for fired in &rig.fired {
+        assert_eq!((fired.outcomes[0], fired.active[0]), (Outcome::Success, external(2)));
+        assert_eq!((fired.transaction, fired.generation), (Transaction(7), 1));
+    }
+    // The number is taken: other paths under it move nothing.
+    rig.ask(&Request::Go { arm: arm_to(7, Path::LOOPBACK, Policy::Hot), groups: Groups(1) });
+    rig.run_for(2_000);
+    assert_eq!(rig.device.module().hardware().drives, drives + 1);
+    rig.ask(&Request::Go { arm: arm_to(8, external(5), Policy::Hot), groups: Groups(1) });
+    rig.run_for(2_000);
+    assert_eq!(rig.fired.last().unwrap().outcomes[0], Outcome::Invalid);
+    assert_eq!(rig.device.module().hardware().drives, drives + 1);
+}
+
+proptest! {
+    #[test]
+    fn events_read_back(kind in 1u8..=4, group in 0u8..8, path in 0u8..9, rest: [u8; 10]) {
+        let mut bytes = vec![kind, group, path];
+        bytes.extend(rest);
+        let event = Event::decode(&bytes).expect("it is one");
+        let mut payload = [0; PAYLOAD_BYTES_MAX];
+        let length = event.encode(&mut payload);
+        prop_assert_eq!(&payload[..length], &bytes[..]);
+    }
+
+    /// Whatever happens to the line and the light: numbers ascend, each event differs from the one before it, and
+    /// once the light rests and the line works, what was said last is what is so.
+    #[test]
+    fn what_was_said_last_is_what_is_so(acts in prop::collection::vec((0u8..4, 1u64..30_000), 1..60)) {
+        let mut rig = Rig::new();
+        let mut lit = true;
+        for (act, wait) in acts {
+            match act {
+                0 => { lit = !lit; rig.light(lit); }
+                1 => { let last = rig.events.last().map_or(0, |(_, number, _)| *number); rig.acknowledge(last); }
+                2 => rig.line(&[0x55, 0, 0x13, 0]),
+                _ => {}
+            }
+            rig.run_for(wait);
+        }
+        for _ in 0..4 {
+            rig.run_for(2_000_000);
+            let last = rig.events.last().map_or(0, |(_, number, _)| *number);
+            rig.acknowledge(last);
+        }
+        let mut heard = rig.events.clone();
+        heard.dedup_by_key(|(_, number, _)| *number);
+        prop_assert!(heard.windows(2).all(|two| two[0].1 + 1 == two[1].1 && two[0].2.kind != two[1].2.kind));
+        let said_lost = heard.last().is_some_and(|(_, _, event)| event.kind == EventKind::LightLost);
+        prop_assert_eq!(said_lost, !lit);
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom-study` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod buy;
+mod compare;
+mod compare_naive;
+mod cost;
+mod cross_tor;
+mod rfabric_claims;

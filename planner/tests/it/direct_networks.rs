@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Leaves joined leaf to leaf: what two leaves exchange takes as long as their cables need, and what cannot be built is
+//! refused with the reason.
+
+use crate::joint_fabric;
+use joint_fabric::{fabric, faults};
+use lightloom_fabric::document::{Style, render};
+use lightloom_planner::check::check;
+use lightloom_planner::{Options, load, plan};
+
+fn file(dcn: &str, nodes: u32) -> String {
+    format!(
+        "kind: fabric\nversion: 2\nname: x\nhbd: {{none: {{nodes: {nodes}, gpus_per_node: 8}}}}\ndcn: {dcn}\njobs:\n  - {{name: j, gpus: \
+         {}, tp: 8, step: {{training: {{model: llama-3.1-70b, pp: 2, tokens: 4096}}}}}}\n",
+        8 * nodes
+    )
+}
+
+#[test]
+fn what_two_leaves_exchange_takes_as_long_as_their_cables_need() {
+    for cables in [1_u32, 3, 4] {
+        let dcn = format!(
+            "{{graph: {{leaves: 2, nodes_per_leaf: 4, links: [{{endpoints: [leaf1, leaf0], cables: {cables}}}]}}}}"
+        );
+        let fabric = fabric(&file(&dcn, 8));
+        for broken in [&[][..], &["l1/up0"][..]] {
+            let faults = faults(&fabric, broken);
+            let left = cables - broken.len() as u32;
+            let plan = plan(&fabric, &faults, Options::default());
+            if left == 0 {
+                assert!(plan.unwrap_err().to_string().contains("micro-batches"));
+                continue;
+            }
+            let plan = plan.expect("a plan");
+            check(&fabric, &faults, &plan).expect("it is sound");
+            let sends = |phase: &&lightloom_fabric::plan::PhasePlan| phase.demand_bytes.0 > 0;
+            assert!(plan.phases.iter().any(|phase| sends(&phase)));
+            for phase in plan.phases.iter().filter(sends) {
+                // Both ways carry the same.
+                let seconds = phase.demand_bytes.0 as f64 * 8.0 / 2.0 / (f64::from(left) * 400e9);
+                assert!((phase.duration_ps.as_secs_f64() / seconds - 1.0).abs() < 1e-9);
+                assert!(phase.gap.abs() < 1e-9, "nothing is faster");
+                assert!(phase.routes.iter().all(|route| route.via.is_empty()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_route_over_a_cable_that_is_not_there_is_found() {
+    let fabric = fabric(&file("{torus: {sides: [4, 2], nodes_per_leaf: 1}}", 8));
+    let faults = faults(&fabric, &[]);
+    let sound = plan(&fabric, &faults, Options::default()).expect("a plan");
+    check(&fabric, &faults, &sound).expect("it is sound");
+    let refused = |change: &dyn Fn(&mut lightloom_fabric::plan::PhasePlan), words: &str| {
+        let mut wrong = sound.clone();
+        let phase = wrong.phases.iter_mut().find(|phase| !phase.routes.is_empty());
+        change(phase.expect("a phase sends"));
+        let found = check(&fabric, &faults, &wrong).expect_err("it is wrong");
+        let shown: String = found.iter().map(|v| format!("{v}\n")).collect();
+        assert!(shown.contains(words), "{words} in {shown}");
+    };
+    refused(&|phase| phase.routes[0].weight /= 2.0, "of what is sent");
+    refused(&|phase| drop(phase.routes.remove(0)), "of what is sent");
+    refused(
+        &|phase| phase.routes[0].via = vec!["leaf7".parse().unwrap(); 2],
+        "no working cable joins",
+    );
+    refused(&|phase| phase.lambda_upper_bound *= 1e3, "is no bound");
+    refused(&|phase| phase.duration_ps.0 /= 2, "its routes need");
+}
+
+/// Every network that cannot be, with the words of its answer.
+#[test]
+fn what_cannot_be_built_is_refused_with_the_reason() {
+    for (dcn, words) in [
+        ("{torus: {sides: [4, 1]}}", "one to six sides of at least 2"),
+        ("{torus: {sides: [64, 64]}}", "more than 2048 leaves"),
+        (
+            "{torus: {sides: [2, 2], nodes_per_leaf: 1}}",
+            "8 nodes need 8 leaves of 1 nodes, and there are 4",
+        ),
+        ("{dragonfly: {groups: 2048, leaves_per_group: 2048}}", "more than 2048 leaves"),
+        ("{dragonfly: {groups: 1, leaves_per_group: 4}}", "2"),
+        (
+            "{graph: {leaves: 3, links: [{endpoints: [leaf0, leaf1]}]}}",
+            "no cables join leaf2 with leaf0",
+        ),
+        ("{graph: {leaves: 2, links: [{endpoints: [leaf0, leaf0]}]}}", "joined with itself"),
+        ("{graph: {leaves: 2, links: [{endpoints: [leaf0, leaf5]}]}}", "leaf5 does not exist"),
+        (
+            "{graph: {leaves: 2, links: [{endpoints: [leaf0, leaf1]}, {endpoints: [leaf1, leaf0]}]}}",
+            "joined twice",
+        ),
+        ("{torus: {sides: [2], link_rate: 0bps}}", "the rate of a link is zero"),
+        ("{fat_tree: {core_oversubscription: 2}}", "there is no core"),
+        ("{rails: {nics_per_gpu: 2}}", "unknown key `nics_per_gpu`"),
+        ("{torus: {sides: [2], oversubscription: 2}}", "unknown key `oversubscription`"),
+    ] {
+        let text = file(dcn, 8);
+        let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
+        let shown = render(&mistakes, Style::Plain);
+        assert!(fabric.is_none() && shown.contains(words), "{dcn}: {words} in {shown}");
+        let helps = mistakes.iter().all(|mistake| mistake.help.is_some());
+        assert!(helps || shown.contains("expected"), "{shown}");
+    }
+}
+
+/// Twice the interfaces halve the time, a core of a quarter makes it longer where traffic crosses it.
+#[test]
+fn interfaces_and_the_core_have_effect() {
+    let seconds = |keys: &str| {
+        let dcn = format!("{{fat_tree: {{nodes_per_tor: 1, tors_per_domain: 2{keys}}}}}");
+        let fabric = fabric(&file(&dcn, 8));
+        let plan = plan(&fabric, &faults(&fabric, &[]), Options::default()).expect("a plan");
+        check(&fabric, &faults(&fabric, &[]), &plan).expect("it is sound");
+        plan.metrics.step_time_ps.expect("a step").as_secs_f64()
+    };
+    let one = seconds("");
+    assert!((seconds(", nics_per_gpu: 2") * 2.0 / one - 1.0).abs() < 1e-9);
+    let (half, quarter) = (
+        seconds(", core_oversubscription: 2"),
+        seconds(", core_oversubscription: 2, nics_per_gpu: 2"),
+    );
+    assert!(half > one, "{half} {one}");
+    assert!((quarter * 2.0 / half - 1.0).abs() < 1e-9, "{quarter} {half}");
+}

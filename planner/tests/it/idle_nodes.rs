@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes that are better left idle, and a plan that is never slower than what each half plans alone.
+
+use crate::joint_fabric;
+use joint_fabric::{fabric, faults};
+use lightloom_fabric::plan::Plan;
+use lightloom_planner::check::check;
+use lightloom_planner::joint::replan;
+use lightloom_planner::{Options, plan};
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+
+fn text(nodes: u32, per_leaf: u32, [pp, dp]: [u32; 2]) -> String {
+    format!(
+        "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         dcn: {{leaf_spine: {{nodes_per_leaf: {per_leaf}}}}}\n\
+         jobs: [{{name: t, gpus: {}, tp: 4, step: {{training: {{model: llama-3.1-8b, pp: {pp}, dp: {dp}, \
+         micro_batches: 4, tokens: 4096}}}}}}]\n",
+        4 * pp * dp
+    )
+}
+
+fn planned(text: &str, broken: &[&str]) -> Plan {
+    let fabric = fabric(text);
+    let broken = faults(&fabric, broken);
+    let plan = plan(&fabric, &broken, Options::default()).expect("a plan");
+    if let Err(found) = check(&fabric, &broken, &plan) {
+        panic!("{found:?}");
+    }
+    plan
+}
+
+fn step_ms(plan: &Plan) -> f64 {
+    plan.metrics.step_time_ps.expect("a job trains").as_secs_f64() * 1e3
+}
+
+/// The figures are those of a brute force over all placements: whole stages, or sets of replicas, below leaves.
+#[test]
+fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
+    for broken in [&[][..], &["n2"], &["n2", "n5"]] {
+        let step = step_ms(&planned(&text(9, 3, [2, 2]), broken));
+        assert!(
+            (step - 0.447).abs() < 0.001,
+            "{broken:?}: {step} ms, 13.607 ms with nodes as they come"
+        );
+    }
+    let step = step_ms(&planned(&text(24, 4, [4, 3]), &[]));
+    assert!((step - 1.007).abs() < 0.001, "{step} ms, 14.390 ms with nodes as they come");
+}
+
+/// A plan may leave any node idle, so what can be done without a node can be done with it; a hundredth is not worth it.
+#[test]
+fn one_more_broken_node_never_makes_a_plan_quicker() {
+    let mut draws = Seed(5).stream("one more", 0);
+    let mut slower = 0;
+    for _ in 0..60 {
+        let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(1..=4_u32));
+        let per_leaf = draws.random_range(2..=5_u32);
+        let leaves = (pp * dp).div_ceil(per_leaf) + draws.random_range(1..=3);
+        let (nodes, one) = (leaves * per_leaf, text(leaves * per_leaf, per_leaf, [pp, dp]));
+        let first = draws.random_range(0..nodes);
+        let step = step_ms(&planned(&one, &[&format!("n{first}")]));
+        for second in (0..nodes).filter(|second| *second != first) {
+            let two = step_ms(&planned(&one, &[&format!("n{first}"), &format!("n{second}")]));
+            assert!(step <= two * 1.011, "{one}\nn{first} {step} ms, n{second} too {two} ms");
+            slower += usize::from(two > step * 1.000_001);
+        }
+    }
+    assert!(slower > 0, "no broken node cost anything");
+}
+
+#[test]
+fn a_lost_group_goes_to_a_spare_below_its_own_leaf() {
+    let text = text(9, 3, [2, 2]);
+    let fabric = fabric(&text);
+    let before = planned(&text, &[]);
+    for node in 0..9 {
+        let dead = faults(&fabric, &[&format!("n{node}")]);
+        let next = replan(&fabric, &before, &dead, false, Options::default()).expect("a plan").plan;
+        let step = step_ms(&next);
+        assert!((step - 0.447).abs() < 0.001, "n{node}: {step} ms, 13.831 ms below another leaf");
+    }
+}
+
+#[test]
+fn no_plan_is_slower_than_each_half_planned_alone() {
+    let (mut draws, mut gained) = (Seed(3).stream("idle", 0), 0);
+    for _ in 0..80 {
+        let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(1..=4_u32));
+        let per_leaf = draws.random_range(2..=6_u32);
+        let leaves = (pp * dp).div_ceil(per_leaf) + draws.random_range(0..=3);
+        let (nodes, one) = (leaves * per_leaf, text(leaves * per_leaf, per_leaf, [pp, dp]));
+        let dead = format!("n{}", draws.random_range(0..nodes));
+        let broken: &[&str] = if nodes > pp * dp { &[&dead] } else { &[] };
+        let gain = planned(&one, broken).metrics.orchestration_gain.unwrap_or(0.0);
+        assert!(gain >= -1e-12, "{one}, {broken:?}: {gain}");
+        gained += usize::from(gain > 0.0);
+    }
+    assert!(gained > 20, "{gained} of 80 gained anything");
+}
+
+/// A job of 512 GPUs on the dragonfly that ships, in seconds a step.
+fn dragonfly(broken: &[String]) -> f64 {
+    let text = include_str!("../../../topologies/dragonfly-72.yaml");
+    let broken: Vec<&str> = broken.iter().map(String::as_str).collect();
+    step_ms(&planned(text, &broken)) / 1e3
+}
+
+#[test]
+fn fewer_broken_nodes_of_a_dragonfly_group_are_never_slower_than_all_of_them() {
+    for group in 0..9 {
+        let nodes: Vec<String> =
+            (8 * group..8 * group + 8).map(|node| format!("n{node}")).collect();
+        let all = dragonfly(&nodes);
+        for broken in [1, 2, 4, 6] {
+            let step = dragonfly(&nodes[..broken]);
+            assert!(step <= all * 1.000_001, "group {group}: {broken} {step} s, all {all} s");
+        }
+    }
+}
+
+#[test]
+fn a_job_inside_one_island_may_save_all_and_no_gain_exceeds_its_bound() {
+    let mut draws = Seed(11).stream("islands", 0);
+    let mut bounded = 0;
+    for _ in 0..60 {
+        let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(2..=4_u32));
+        let (island, per_leaf) =
+            (1 << draws.random_range(0..=3_u32), 1 << draws.random_range(0..=3_u32));
+        let nodes = 32;
+        let text = format!(
+            "kind: fabric\nversion: 2\nname: x\nhbd: {{switch: {{nodes: {nodes}, gpus_per_node: 4, gpus: {}}}}}\n\
+             dcn: {{leaf_spine: {{nodes_per_leaf: {per_leaf}}}}}\n\
+             jobs: [{{name: t, gpus: {}, tp: 4, step: {{training: {{model: llama-3.1-8b, pp: {pp}, dp: {dp}, \
+             micro_batches: 4, tokens: 4096}}}}}}]\n",
+            4 * island,
+            4 * pp * dp
+        );
+        let metrics = planned(&text, &[]).metrics;
+        let Some(gain) = metrics.orchestration_gain else { continue };
+        let bound = metrics.orchestration_gain_upper_bound.expect("islands and leaves divide");
+        assert!(gain <= bound + 1e-9, "{text}: {gain} of {bound}");
+        if pp * dp <= island {
+            assert!((bound - 1.0).abs() < 1e-9, "{text}: {bound}");
+        }
+        bounded += usize::from(bound < 0.999);
+    }
+    assert!(bounded > 5, "{bounded} bounds say anything");
+}

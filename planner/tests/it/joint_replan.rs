@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The next plan after faults and repairs in either half: names stay, what no fault touches stays, and every
+//! plan passes the checker.
+
+use crate::joint_fabric;
+use std::collections::{BTreeMap, BTreeSet};
+
+use joint_fabric::{fabric, faults};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::plan::{Group, Plan};
+use lightloom_planner::check::check;
+use lightloom_planner::joint::replan;
+use lightloom_planner::{Options, plan};
+use lightloom_units::id::GroupId;
+
+fn options() -> Options {
+    Options { compare: false, ..Options::default() }
+}
+
+/// The next plan of `before` around `names`, proven.
+fn next(fabric: &Fabric, before: &Plan, names: &[&str], is_repair: bool) -> Plan {
+    let faults = faults(fabric, names);
+    let next =
+        replan(fabric, before, &faults, is_repair, options()).expect("there is a next plan").plan;
+    if let Err(found) = check(fabric, &faults, &next) {
+        panic!("{names:?}: {}", found.iter().map(|v| format!("\n  {v}")).collect::<String>());
+    }
+    next
+}
+
+fn groups(plan: &Plan) -> BTreeMap<GroupId, &Group> {
+    plan.groups.iter().map(|group| (group.id, group)).collect()
+}
+
+const SMALL: &str = "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\njobs: [{name: j, gpus: 24, tp: 8}]\n";
+
+#[test]
+fn a_job_that_must_shrink_goes_on_with_the_groups_that_are_left_under_their_names() {
+    let fabric = fabric(SMALL);
+    let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
+    let shrunk = next(&fabric, &first, &["n0", "n1", "n2"], false);
+    assert!(shrunk.metrics.gpus_used < 24, "it has to shrink");
+    let before = groups(&first);
+    for group in &shrunk.groups {
+        let was = before[&group.id];
+        let is_hit = was.nodes.iter().any(|node| node.0 < 3);
+        assert!(is_hit || was.nodes == group.nodes, "{} moved without a fault", group.id);
+    }
+    let replicas: BTreeSet<u32> = shrunk.ranks.iter().map(|rank| rank.dp).collect();
+    assert_eq!(replicas, (0..shrunk.groups.len() as u32).collect(), "ranks have no gap");
+    // The name of a group that was lost is not given to one that was always there.
+    let back = next(&fabric, &shrunk, &[], true);
+    assert_eq!(back.metrics.gpus_used, 24);
+    for group in &shrunk.groups {
+        assert_eq!(groups(&back)[&group.id].nodes, group.nodes);
+    }
+}
+
+const POD: &str = include_str!("../../../topologies/pod-2048.yaml");
+
+#[test]
+fn a_fault_in_either_half_changes_little_of_the_other() {
+    let fabric = fabric(POD);
+    let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
+    let node = next(&fabric, &first, &["n17"], false);
+    let changed = node.transceivers.iter().filter(|now| !first.transceivers.contains(now)).count();
+    assert!(changed <= 2 * 3, "{changed} bundles switch for one node");
+    let circuits = |plan: &Plan| -> BTreeSet<_> {
+        plan.phases.iter().flat_map(|p| p.circuits.iter().map(|at| (p.order, *at))).collect()
+    };
+    let gaps = |plan: &Plan| {
+        plan.phases
+            .iter()
+            .map(|phase| (phase.gap, phase.circuits.len(), phase.topology.clone()))
+            .collect::<Vec<_>>()
+    };
+    let (before, after) = (circuits(&first), circuits(&node));
+    let removed = before.difference(&after).count();
+    assert!(
+        20 * removed <= before.len(),
+        "{removed} of {} move: {:?} {:?}",
+        before.len(),
+        gaps(&first),
+        gaps(&node)
+    );
+    let both = next(&fabric, &node, &["n17", "ocs3"], false);
+    assert!(both.transceivers == node.transceivers, "no ring moves for an optical switch");
+    assert!(both.ranks == node.ranks);
+    let (before, after) = (circuits(&node), circuits(&both));
+    let of_switch = before.iter().filter(|(_, at)| at.ocs.0 == 3).count();
+    let removed = before.difference(&after).count();
+    assert!(
+        removed <= 4 * of_switch,
+        "{removed} of {} circuits move, {of_switch} were on it",
+        before.len()
+    );
+}
+
+#[test]
+fn a_training_job_that_loses_groups_gives_up_whole_replicas_and_says_so() {
+    let text = "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\njobs:\n  - name: j\n    gpus: 64\n    tp: 8\n    step: \
+                {training: {model: llama-3.1-70b, pp: 2, dp: 4, tokens: 4096}}\n";
+    let fabric = fabric(text);
+    let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
+    let broken = first.groups[0].nodes[0].to_string();
+    let next = next(&fabric, &first, &[&broken], false);
+    assert_eq!(next.given_up.len(), 1, "{:?}", next.given_up);
+    assert_eq!(next.metrics.gpus_used, 48);
+    let at = |plan: &Plan, id: GroupId| -> BTreeSet<(u32, u32)> {
+        plan.ranks
+            .iter()
+            .filter(|r| r.group == id && r.job.is_some())
+            .map(|r| (r.dp, r.pp))
+            .collect()
+    };
+    let same = next.groups.iter().filter(|group| group.job.is_some());
+    let same = same.filter(|group| at(&first, group.id) == at(&next, group.id)).count();
+    assert!(same >= 5, "{same} of 6 groups keep their ranks");
+}

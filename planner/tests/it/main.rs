@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom-planner` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod broken_ports;
+mod common;
+mod damaged_plans;
+mod direct_networks;
+mod idle_nodes;
+mod interfaces;
+mod joint;
+mod joint_fabric;
+mod joint_replan;
+mod khop;
+mod placement;
+mod reinforcement;
+mod rfabric_files;
+mod rfabric_mistakes;
+mod rfabric_workloads;
+mod several_jobs;
+mod spare_rings;
+mod unchanged;

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every workload that a file can describe: its bytes, counted again here from the formulas, and what it is
+//! refused with.
+
+use lightloom_fabric::document::{Style, render};
+use lightloom_fabric::model::MODEL_FILES;
+use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_units::Picoseconds;
+
+const SHIPPED: &str = include_str!("../../../topologies/rfabric-workloads.yaml");
+
+fn no_file(name: &str) -> Result<String, String> {
+    Err(format!("cannot read {name}"))
+}
+
+fn input(text: &str) -> RfabricInput {
+    let (input, mistakes) = file::load("f.yaml", text.as_bytes(), &mut no_file);
+    assert!(mistakes.is_empty(), "{}", render(&mistakes, Style::Plain));
+    input.expect("a sound file")
+}
+
+/// Qwen2.5-72B: 80 layers of width 8192, 8 of 64 heads of 128 have keys and values, three matrices of
+/// 29568, 152064 words, two norms a layer.
+fn weight_bytes() -> f64 {
+    let (h, width) = (8192.0, 29568.0);
+    let attention = 2.0 * h * h + 2.0 * h * 8.0 * 128.0;
+    2.0 * (80.0 * (attention + 3.0 * h * width + 2.0 * h) + 2.0 * 152_064.0 * h)
+}
+
+/// 80 layers, keys and values, 8 heads of 128, two bytes.
+const CACHE_BYTES: f64 = 80.0 * 2.0 * 8.0 * 128.0 * 2.0;
+
+#[test]
+fn every_workload_sends_the_bytes_of_its_formula() {
+    let input = input(SHIPPED);
+    let expected = [
+        // Eight rings of eight ranks, each rank 2·7/8 of an eighth of the weights.
+        ("gradients", 8.0 * 8.0 * 2.0 * 7.0 / 8.0 * weight_bytes() / 8.0),
+        // Every one of four replicas receives the weights once.
+        ("weights", 4.0 * weight_bytes()),
+        // Four bytes of token and four of its log-probability.
+        ("samples", 8e6),
+        // 12 samples fit two instances by batch; the six on the other two move.
+        ("sample-migration", 6.0 * 4096.0 * CACHE_BYTES),
+        // Heads stay below a leaf. 16 GPUs gather an eighth of the heads each, from the other group.
+        ("sparse-attention", 80.0 * 16.0 * 2.0 * 4.0 * 0.1 * 0.25 * 262_144.0 * 128.0 * 2.0),
+        // Eight GPUs hand on 1024 tokens: query, keys and values there, output back.
+        ("core-attention", 80.0 * 8.0 * 1024.0 * (64.0 + 16.0 + 64.0) * 128.0 * 2.0),
+        // One byte an element there and two back.
+        ("attention-feed-forward", 1000.0 * 3.0 * 7168.0 * 61.0 * 1024.0),
+        ("prefill-decode", 3000.0 * CACHE_BYTES),
+        // The query is smaller than the cache: it travels, output and log-sum-exp come back.
+        ("prefix-pool", 80.0 * 64.0 * 64.0 * (2.0 * 128.0 * 2.0 + 4.0)),
+        ("pipeline", 2.0 * 800.0 * 16384.0),
+        // 0.01 is below 2/16: an all-gather of compressed tensors.
+        ("compressed-gradients", 16.0 * 15.0 * 0.01 * 1e9),
+        ("stragglers", 4.0 * 2.0 * 3.0 / 4.0 * 1e9),
+        ("elastic-join", 2.0 * weight_bytes()),
+    ];
+    assert_eq!(input.phases.len(), expected.len());
+    for (phase, (name, bytes)) in input.phases.iter().zip(expected) {
+        assert_eq!(phase.name, name);
+        let ratio = phase.demand.total().0 as f64 / bytes;
+        assert!((ratio - 1.0).abs() < 1e-5, "{name}: {} and not {bytes}", phase.demand.total().0);
+    }
+    let stragglers = &input.phases[11];
+    assert_eq!(stragglers.slack, Picoseconds::from_millis(100), "the slowest takes twice as long");
+}
+
+#[test]
+fn lower_precision_takes_away_what_the_others_waited() {
+    let text = SHIPPED.replace(
+        "speeds: [1, 1, 0.5, 1]",
+        "speeds: [1, 1, 0.5, 1], low_precision_gain: [1, 1, 2, 1]",
+    );
+    assert_eq!(input(&text).phases[11].slack, Picoseconds::ZERO);
+}
+
+#[test]
+fn sharded_training_gathers_weights_twice_and_scatters_gradients_once() {
+    let sharded =
+        input(&SHIPPED.replace("part: data_parallel", "part: data_parallel, sharding: sharded"));
+    let ratio = sharded.phases[0].demand.total().0 as f64
+        / input(SHIPPED).phases[0].demand.total().0 as f64;
+    assert!((ratio - 1.5).abs() < 1e-5, "three halves of an all-reduce: {ratio}");
+}
+
+fn refusal(from: &str, to: &str) -> String {
+    assert!(SHIPPED.contains(from), "{from}");
+    let text = SHIPPED.replacen(from, to, 1);
+    let (input, mistakes) = file::load("f.yaml", text.as_bytes(), &mut no_file);
+    assert!(input.is_none(), "refused: {to}");
+    render(&mistakes, Style::Plain)
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_place_and_fix() {
+    for (from, to, parts) in [
+        (
+            "place: {gpus: 64}, tp: 8",
+            "place: {gpus: 64}, tp: 7",
+            ["64 is not a multiple of 7", "f.yaml:22:", "help: write a divisor of 64"],
+        ),
+        (
+            "pool: {first_leaf: leaf8, gpus: 64}",
+            "pool: {first_leaf: leaf9, gpus: 64}",
+            ["64 GPUs from leaf9 on fill 8 leaves", "f.yaml:25:", "help: use fewer GPUs"],
+        ),
+        (
+            "segment: leaf5",
+            "segment: leaf16",
+            ["leaf16 does not exist", "f.yaml:", "help: leaves run from leaf0 to leaf15"],
+        ),
+        (
+            "gpu: 8, tokens",
+            "gpu: 16, tokens",
+            ["there is no prefill GPU 16", "f.yaml:", "help: they run from 0 to 15"],
+        ),
+        (
+            "modality: 1",
+            "modality: 2",
+            ["no modality 2", "f.yaml:", "help: give every micro-batch"],
+        ),
+        (
+            "after: 8,",
+            "after: 16,",
+            ["a stage on a GPU that is not there", "f.yaml:", "help: GPUs run from 0 to 15"],
+        ),
+        (
+            "speeds: [1, 1, 0.5, 1]",
+            "speeds: [1, -1]",
+            ["a speed that no rank has", "f.yaml:", "help: write 0.001 to 1000"],
+        ),
+        (
+            "joining: {first_leaf: leaf2",
+            "joining: {first_leaf: leaf1",
+            ["leaf1 has the weights already", "f.yaml:", "help: let the ranks"],
+        ),
+        ("ratio: 0.01", "ratio: -0.5", ["-0.5", "f.yaml:", "help:"]),
+        (
+            "model: qwen2.5-72b",
+            "model: qwen2.5-7b",
+            ["no model is called `qwen2.5-7b`", "f.yaml:22:", "help: did you mean `qwen2.5-72b`?"],
+        ),
+        (
+            "model: qwen2.5-72b",
+            "model: mine.yaml",
+            ["cannot read mine.yaml", "f.yaml:22:", "help: write one of deepseek-v3,"],
+        ),
+    ] {
+        let said = refusal(from, to);
+        let mut rest = said.as_str();
+        for part in parts {
+            let at = rest.find(part).unwrap_or_else(|| panic!("no `{part}` in order in\n{said}"));
+            rest = &rest[at + part.len()..];
+        }
+    }
+}
+
+#[test]
+fn a_model_file_of_ones_own_gives_its_bytes() {
+    let (_, text) = MODEL_FILES.iter().find(|(name, _)| *name == "qwen2.5-72b").expect("shipped");
+    let half =
+        text.replace("layers: 80", "layers: 40").replace("vocabulary: 152064", "vocabulary: 1");
+    let own = SHIPPED.replace("model: qwen2.5-72b", "model: cards/mine.yaml");
+    let mut read = |name: &str| {
+        assert_eq!(name, "cards/mine.yaml");
+        Ok(half.clone())
+    };
+    let (own, mistakes) = file::load("f.yaml", own.as_bytes(), &mut read);
+    assert!(mistakes.is_empty(), "{}", render(&mistakes, Style::Plain));
+    let bytes = |input: &RfabricInput, phase: usize| input.phases[phase].demand.total().0 as f64;
+    let (own, shipped) = (own.expect("a sound file"), input(SHIPPED));
+    assert_eq!(bytes(&own, 7) * 2.0, bytes(&shipped, 7), "half the layers, half the cache");
+    assert!(
+        (0.45..0.5).contains(&(bytes(&own, 1) / bytes(&shipped, 1))),
+        "and less than half the weights"
+    );
+
+    let mut wrong = |_: &str| Ok(text.replace("hidden: 8192", "hidden: 0"));
+    let (none, mistakes) = file::load(
+        "f.yaml",
+        SHIPPED.replacen("qwen2.5-72b", "mine.yaml", 1).as_bytes(),
+        &mut wrong,
+    );
+    assert!(none.is_none());
+    let said = render(&mistakes, Style::Plain);
+    assert!(said.contains("mine.yaml:4:9") && said.contains("help: write at least 1"), "{said}");
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What CI systems rely on: JUnit, summaries, sweeps over seeds, shards that merge, exit codes.
+
+use crate::small;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use small::{json, lightloom, read, small, text};
+
+#[test]
+fn junit_has_a_case_for_every_expectation_and_fault_and_says_how_to_replay() {
+    let folder = small("restored within 120us, groups_lost == 0, groups_affected <= 1");
+    let run = lightloom(folder.path(), &["emulate", "run.yaml", "--seed", "5", "--junit", "j.xml"]);
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
+    let xml = read(folder.path(), "j.xml");
+    assert!(xml.contains(r#"tests="4" failures="2""#), "{xml}");
+    for case in ["expect restored within 120 µs", "expect groups_lost == 0", "fault 0 n4 at 20 µs"]
+    {
+        assert!(xml.contains(&format!("testcase name=\"{case}\"")), "{case}: {xml}");
+    }
+    let failure = xml.split("<failure").nth(1).expect("a failure");
+    assert!(failure.contains("replay: lightloom emulate run.yaml --seed 5"), "{xml}");
+    assert!(failure.contains("seed: 5"), "{xml}");
+
+    let good = small("restored within 1ms, groups_affected == 1");
+    let run = lightloom(good.path(), &["emulate", "run.yaml", "--junit", "j.xml"]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    assert!(read(good.path(), "j.xml").contains(r#"tests="3" failures="0""#));
+}
+
+#[test]
+fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
+    let folder = small("restored within 120us, waste_ratio < 0.5");
+    let write = |of_job: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        command.args(["emulate", "run.yaml", "--summary", "page.md"]).current_dir(folder.path());
+        match of_job {
+            Some(path) => command.env("GITHUB_STEP_SUMMARY", path),
+            None => command.env_remove("GITHUB_STEP_SUMMARY"),
+        };
+        assert_eq!(command.output().unwrap().status.code(), Some(1));
+        read(folder.path(), "page.md").matches("## ❌ failed: small").count()
+    };
+    assert_eq!(write(None), 1);
+    assert_eq!(write(None), 1, "another file is written anew");
+    assert_eq!(write(Some("page.md")), 2, "the page of the job keeps what other steps wrote");
+    let page = read(folder.path(), "page.md");
+    assert!(page.contains("| waste_ratio &lt; 0.5 |"), "a table stays a table: {page}");
+    assert!(page.contains("`lightloom emulate run.yaml --seed 0`"), "{page}");
+
+    // Nobody asked: nothing is written, whatever the environment says.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    command.args(["emulate", "run.yaml"]).current_dir(folder.path());
+    command.env("GITHUB_STEP_SUMMARY", "other.md").output().unwrap();
+    assert!(!folder.path().join("other.md").exists());
+}
+
+#[test]
+fn a_sweep_names_the_worst_seed_and_its_parts_merge_into_the_same_result() {
+    let folder = small("restored within 178us, groups_lost == 0");
+    let sweep = |more: &[&str]| {
+        let fixed = ["emulate", "run.yaml", "--seed", "0..11", "--format", "json"];
+        lightloom(folder.path(), &[&fixed, more].concat())
+    };
+    let whole = sweep(&["--threads", "2"]);
+    let result = json(&whole);
+    let runs = result["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 12);
+    let took = |run: &Value| {
+        let fault = &run["faults"][0];
+        fault["restored_ps"].as_u64().unwrap() - fault["at_ps"].as_u64().unwrap()
+    };
+    let slowest = runs.iter().max_by_key(|run| took(run)).unwrap();
+    assert_eq!(result["worst_seed"], slowest["seed"], "the worst seed is the slowest to heal");
+    let failed = runs.iter().filter(|run| took(run) > 178_000_000).count();
+    assert!(failed > 0 && failed < 12, "the bound lies among the seeds: {failed}");
+    assert_eq!(result["expectations"][0]["failed"], failed);
+    assert_eq!(whole.status.code(), Some(1));
+
+    for index in 0..3 {
+        let part = sweep(&["--shard", &format!("{index}/3")]);
+        assert_eq!(json(&part)["runs"].as_array().unwrap().len(), 4);
+        std::fs::write(folder.path().join(format!("part-{index}.json")), part.stdout).unwrap();
+    }
+    let merged = lightloom(
+        folder.path(),
+        &["merge", "part-0.json", "part-1.json", "part-2.json", "--format", "json"],
+    );
+    assert!(merged.stdout == whole.stdout, "not byte for byte:\n{}", text(&merged.stdout));
+    assert_eq!(merged.status.code(), Some(1));
+    let holes = lightloom(folder.path(), &["merge", "part-0.json", "part-1.json"]);
+    assert_eq!(holes.status.code(), Some(1));
+    assert!(text(&holes.stdout).contains("no result for seeds 2 5 8 11"));
+}
+
+#[test]
+fn the_worst_seed_of_a_sweep_replays_to_the_same_failure() {
+    let folder = small("restored within 178us");
+    let sweep = lightloom(folder.path(), &["emulate", "run.yaml", "--seed", "0..11"]);
+    let shown = text(&sweep.stdout);
+    let replay = shown.split("replay: ").nth(1).unwrap().lines().next().unwrap();
+    let arguments: Vec<&str> = replay.split(' ').skip(1).collect();
+    let again = lightloom(folder.path(), &arguments);
+    assert_eq!(again.status.code(), Some(1));
+    let found = shown.lines().find(|line| line.starts_with("restored within")).unwrap();
+    let found = found.split("the slowest").nth(1).unwrap().trim();
+    assert!(text(&again.stdout).contains(found), "{found} in {}", text(&again.stdout));
+}
+
+#[test]
+fn wrong_usage_exits_2_and_a_bad_file_1() {
+    let folder = small("groups_lost == 0");
+    let code = |arguments: &[&str]| lightloom(folder.path(), arguments).status.code();
+    assert_eq!(code(&["emulate", "run.yaml", "--seed", "9..0"]), Some(2));
+    assert_eq!(code(&["emulate", "run.yaml", "--seed", "0..9", "--shard", "4/4"]), Some(2));
+    assert_eq!(code(&["emulate", "run.yaml", "--shard", "0/4"]), Some(2));
+    assert_eq!(code(&["emulate", "run.yaml", "--seed", "0..9", "--flows-out", "f"]), Some(2));
+    assert_eq!(code(&["merge"]), Some(2));
+    assert_eq!(code(&["emulate", "fabric.yaml"]), Some(1));
+    assert_eq!(code(&["merge", "run.yaml"]), Some(1));
+    assert_eq!(code(&["emulate", "run.yaml"]), Some(0));
+}
+
+#[test]
+fn the_paths_of_the_examples_are_those_of_the_repository() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    for verb in ["emulate", "merge"] {
+        let help = lightloom(&root, &[verb, "--help"]);
+        for word in text(&help.stdout).split_whitespace().filter(|w| w.starts_with("topologies/")) {
+            assert!(root.join(word).exists(), "{word}");
+        }
+    }
+}
+
+#[test]
+fn a_run_can_be_looked_into_with_perfetto_tshark_and_a_table_of_links() {
+    let folder = small("restored within 1ms");
+    let run = lightloom(
+        folder.path(),
+        &[
+            "emulate",
+            "run.yaml",
+            "--timeline",
+            "t.json",
+            "--pcap",
+            "p.pcapng",
+            "--pcap-port",
+            "n9/g1",
+            "--links-out",
+            "links.csv",
+            "--flows-out",
+            "flows.csv",
+        ],
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let timeline: Value = serde_json::from_str(&read(folder.path(), "t.json")).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let names = |what: &str| -> Vec<&str> {
+        let of = events.iter().filter(|event| event["name"] == what);
+        of.map(|event| event["args"]["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(names("process_name"), ["groups", "faults", "ranks", "ports"]);
+    let tracks = names("thread_name");
+    for track in ["g0", "g3", "n4 down", "n9/g1", "n9/g1→n9/g2"] {
+        assert!(tracks.contains(&track), "{track} in {tracks:?}");
+    }
+    let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+    assert!(slices.iter().all(|s| s["ts"].as_f64() >= Some(0.0) && s["dur"].as_f64() >= Some(0.0)));
+    assert_eq!(slices.iter().filter(|slice| slice["name"] == "planning").count(), 1);
+
+    let links = read(folder.path(), "links.csv");
+    assert!(links.starts_with("link,bytes,packets,dropped,marked,lost\n"));
+    assert!(links.lines().count() > 24 * 4 * 2, "every link has a row");
+
+    let Ok(shown) = Command::new("tshark")
+        .arg("-r")
+        .arg(folder.path().join("p.pcapng"))
+        .args(["-T", "fields", "-e", "frame.time_epoch", "-e", "ip.src", "-e", "ip.dst"])
+        .args(["-e", "udp.dstport"])
+        .output()
+    else {
+        return;
+    };
+    let rows: Vec<Vec<&str>> =
+        text(&shown.stdout).lines().map(|l| l.split('\t').collect()).collect();
+    assert!(!rows.is_empty(), "{}", text(&shown.stderr));
+    // n9/g1 is vertex 9 × 4 + 1 = 37; whatever passes its links is RoCEv2 between GPUs.
+    assert!(
+        rows.iter().any(|row| row[1] == "10.0.0.37")
+            && rows.iter().any(|row| row[2] == "10.0.0.37")
+    );
+    assert!(rows.iter().all(|row| row[3] == "4791"));
+    let last: f64 = rows.last().unwrap()[0].parse().unwrap();
+    assert!(last > 0.0 && last < 1e-3, "within the run: {last} s");
+}
+
+#[test]
+fn progress_tells_simulated_time_packets_and_rate() {
+    // A run that ends within two seconds says nothing elsewhere than on a terminal.
+    let folder = small("groups_lost == 0");
+    let quick = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert!(!text(&quick.stderr).contains("emulating"), "{}", text(&quick.stderr));
+    let long = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/scenarios/node-fault.yaml");
+    let run = lightloom(folder.path(), &["emulate", long, "--no-reuse"]);
+    let line = text(&run.stderr).lines().find(|line| line.starts_with("emulating: "));
+    let line = line.unwrap_or_else(|| panic!("{}", text(&run.stderr)));
+    assert!(line.contains(" %, "), "{line}");
+    assert!(line.contains(" simulated, ") && line.contains(" M packet-hops, "), "{line}");
+    assert!(line.contains(" M/s"), "{line}");
+}
+
+#[test]
+fn validate_shows_what_a_scenario_names_and_the_fabric_has_not() {
+    let folder = small("group g9 unaffected");
+    let shown = lightloom(folder.path(), &["validate", "run.yaml"]);
+    assert_eq!(shown.status.code(), Some(1));
+    assert!(text(&shown.stderr).contains("run.yaml:7:10"), "{}", text(&shown.stderr));
+    assert!(text(&shown.stderr).contains("g0 to g3"), "{}", text(&shown.stderr));
+    let faults = "faults:\n  - {part: n99, at: 1us}\n  - {part: n1, at: 1us, effect: stuck}\n";
+    std::fs::write(folder.path().join("faults.yaml"), faults).unwrap();
+    let alone = lightloom(folder.path(), &["validate", "faults.yaml"]);
+    assert!(text(&alone.stderr).contains("faults.yaml:3:12"), "{}", text(&alone.stderr));
+    let scenario = read(folder.path(), "run.yaml")
+        .replace("faults: [{part: n4, at: 20us}]", "faults_in: faults.yaml");
+    std::fs::write(folder.path().join("run.yaml"), scenario).unwrap();
+    let both = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    for place in ["faults.yaml:2:12", "faults.yaml:3:12"] {
+        assert!(text(&both.stderr).contains(place), "{place}: {}", text(&both.stderr));
+    }
+}
+
+#[test]
+fn a_file_of_faults_is_held_against_a_scenario_that_does_not_name_it() {
+    let folder = small("groups_lost == 0");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "net.yaml",
+        "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\n\
+                       traffic: [{name: a, run: {shift: 1}, bytes: 1MiB}]\n",
+    );
+    let check = |faults: &str, arguments: &[&str]| {
+        write("faults.yaml", faults);
+        let fixed = ["validate", "faults.yaml"];
+        let run = lightloom(folder.path(), &[&fixed[..], arguments].concat());
+        (run.status.code(), text(&run.stderr).to_owned())
+    };
+    let absent = "faults:\n  - {part: n23, at: 1us}\n  - {part: n99, at: 1us}\n";
+    assert_eq!(check(absent, &[]).0, Some(0), "of some fabric that may be right");
+    let (code, told) = check(absent, &["--scenario", "run.yaml"]);
+    assert!(
+        code == Some(1) && told.contains("faults.yaml:3:12") && !told.contains(":2:"),
+        "{told}"
+    );
+    let storm = "faults: [{part: n3, at: 1us, effect: {pause_storm: 3}}]\n";
+    assert_eq!(check(storm, &[]).0, Some(0));
+    let (code, told) = check(storm, &["--scenario", "run.yaml"]);
+    assert!(code == Some(1) && told.contains("no priorities to pause"), "{told}");
+
+    let network = "faults: [{part: h3, at: 1us}, {part: h8, at: 1us}]\n";
+    assert_eq!(check(network, &[]).0, Some(0));
+    let (code, told) = check(network, &["--scenario", "net.yaml"]);
+    assert!(code == Some(1) && told.contains("faults.yaml:1:38"), "{told}");
+    assert_eq!(check(network, &["--scenario", "run.yaml"]).0, Some(1), "hosts are of no fabric");
+    assert_eq!(check("faults: [{part: h7, at: 1us}]\n", &["--scenario", "net.yaml"]).0, Some(0));
+    let run = lightloom(folder.path(), &["validate", "run.yaml", "--scenario", "run.yaml"]);
+    assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
+}
+
+#[test]
+fn faults_of_a_network_can_stand_in_a_file_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("faults.yaml", "faults:\n  - {part: h3/nic0, at: 5us, lasts: 50us}\n");
+    write(
+        "run.yaml",
+        "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\n\
+         traffic: [{name: a, run: {shift: 1}, bytes: 1MiB}]\nfaults_in: faults.yaml\n\
+         expect: [restored within 1ms, gpus_lost == 1]\n",
+    );
+    let good = lightloom(folder.path(), &["validate", "faults.yaml", "run.yaml"]);
+    assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
+    let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert_eq!(run.status.code(), Some(0), "{}{}", text(&run.stdout), text(&run.stderr));
+    write("faults.yaml", "faults:\n  - {part: h9, at: 5us}\n  - {part: h3/x, at: 5us}\n");
+    let alone = lightloom(folder.path(), &["validate", "faults.yaml"]);
+    assert!(text(&alone.stderr).contains("faults.yaml:3:12"), "{}", text(&alone.stderr));
+    let both = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert!(text(&both.stderr).contains("faults.yaml:2:12"), "{}", text(&both.stderr));
+}
+
+#[test]
+fn a_proof_of_what_is_spared_is_refused_where_nothing_is() {
+    let folder = small("groups_lost == 0");
+    let run = |arguments: &[&str]| {
+        let all = [&["emulate", "run.yaml", "--prove-reuse"], arguments].concat();
+        let output = lightloom(folder.path(), &all);
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let (code, told) = run(&[]);
+    assert_eq!(code, Some(0), "{told}");
+    for (arguments, wanted) in [
+        (["--seed", "0..1"].as_slice(), "one seed"),
+        (&["--links-out", "links.csv"], "everything is simulated"),
+    ] {
+        let (code, told) = run(arguments);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains(wanted), "{told}");
+    }
+    let scenario = read(folder.path(), "run.yaml");
+    let between = scenario.replace("all_reduce: {", "data_parallel_all_reduce: {");
+    std::fs::write(folder.path().join("run.yaml"), between).unwrap();
+    let (code, told) = run(&[]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("nothing to prove: collectives between groups share links"), "{told}");
+    let traffic =
+        "name: x\non: {ring: {hosts: 4}}\ntraffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
+    std::fs::write(folder.path().join("run.yaml"), traffic).unwrap();
+    let (code, told) = run(&[]);
+    assert!(code == Some(1) && told.contains("nothing to prove"), "{told}");
+}
+
+#[test]
+fn a_phase_sequence_has_expectations_and_tells_ci_of_them_and_of_its_faults() {
+    let folder = tempfile::tempdir().unwrap();
+    let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/rfabric-shapes.yaml");
+    let write = |expect: &str| {
+        let text = format!(
+            "name: phases\non: {{fabric: {shapes}}}\nphases: {{scale: 40}}\n\
+             faults: [{{part: ocs0, phase: experts, at: 40ms}}]\n\
+             expect: [{expect}]\n"
+        );
+        std::fs::write(folder.path().join("run.yaml"), text).unwrap();
+    };
+    let all = ["emulate", "run.yaml", "--junit", "junit.xml", "--summary", "summary.md"];
+    write("completes within 1s, goodput > 0.999");
+    let run = lightloom(folder.path(), &all);
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
+    assert!(text(&run.stdout).contains("passed: completes within 1"), "{}", text(&run.stdout));
+    assert!(text(&run.stdout).contains("FAILED: goodput > 0.999"), "{}", text(&run.stdout));
+    let junit = read(folder.path(), "junit.xml");
+    assert!(junit.contains("tests=\"3\" failures=\"1\""), "{junit}");
+    assert!(junit.contains("fault 0 ocs0 at "), "{junit}");
+    assert!(junit.contains("replay: lightloom emulate run.yaml --seed 0"), "{junit}");
+    assert!(
+        read(folder.path(), "summary.md").contains("goodput &gt; 0.999")
+            || read(folder.path(), "summary.md").contains("goodput > 0.999")
+    );
+    write("completes within 1s");
+    assert_eq!(lightloom(folder.path(), &all).status.code(), Some(0));
+    write("no drops, group g3 unaffected, goodput > 2");
+    let wrong = lightloom(folder.path(), &["validate", "run.yaml"]);
+    for place in ["run.yaml:5:10", "run.yaml:5:20", "run.yaml:5:41"] {
+        assert!(text(&wrong.stderr).contains(place), "{place}: {}", text(&wrong.stderr));
+    }
+}
+
+#[test]
+fn a_phase_sequence_is_swept_over_seeds_that_draw_whether_and_when_it_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/rfabric-shapes.yaml");
+    let scenario = format!(
+        "name: phases\non: {{fabric: {shapes}}}\nphases: {{scale: 40}}\n\
+         faults:\n  - {{part: leaf3/gpus, effect: {{rate_percent: 10}}, phase: experts, at: 1ms, within: 20ms, \
+         probability: 0.5}}\n\
+         expect: [goodput > 0.5]\n"
+    );
+    std::fs::write(folder.path().join("run.yaml"), scenario).unwrap();
+    let sweep = |more: &[&str]| {
+        let fixed = ["emulate", "run.yaml", "--seed", "0..7", "--format", "json"];
+        lightloom(folder.path(), &[&fixed, more].concat())
+    };
+    let whole = sweep(&["--threads", "2"]);
+    let result = json(&whole);
+    let runs = result["runs"].as_array().unwrap();
+    let broken = runs.iter().filter_map(|run| run["faults"].get(0));
+    let mut at: Vec<u64> = broken.map(|fault| fault["at_ps"].as_u64().unwrap()).collect();
+    let count = at.len();
+    assert!(count > 0 && count < 8, "half of the seeds or so: {count}");
+    at.sort_unstable();
+    at.dedup();
+    assert_eq!(at.len(), count, "each at a time of its own");
+    assert!(at[0] >= 1_000_000_000 && at[count - 1] <= 21_000_000_000, "{at:?}");
+    assert_eq!(result["expectations"][0]["failed"], count, "only where it breaks");
+    assert_eq!(whole.status.code(), Some(1));
+    for index in 0..2 {
+        let part = sweep(&["--shard", &format!("{index}/2")]);
+        std::fs::write(folder.path().join(format!("part-{index}.json")), part.stdout).unwrap();
+    }
+    let merged =
+        lightloom(folder.path(), &["merge", "part-0.json", "part-1.json", "--format", "json"]);
+    assert!(merged.stdout == whole.stdout, "not byte for byte:\n{}", text(&merged.stdout));
+    let none = std::fs::read_to_string(folder.path().join("run.yaml")).unwrap();
+    let none = none.replace("leaf3/gpus", "leaf99/gpus");
+    std::fs::write(folder.path().join("run.yaml"), none).unwrap();
+    let wrong = lightloom(folder.path(), &["validate", "run.yaml"]);
+    assert!(text(&wrong.stderr).contains("`leaf99/gpus` names nothing"), "{}", text(&wrong.stderr));
+}
+
+#[test]
+fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
+    let folder = small("groups_lost == 0");
+    let scenario = read(folder.path(), "run.yaml").replace(
+        "faults: [{part: n4, at: 20us}]",
+        "faults: [{part: n4, at: 20us}, {part: control, at: 1us}]",
+    );
+    std::fs::write(folder.path().join("run.yaml"), scenario).unwrap();
+    let run = lightloom(folder.path(), &["emulate", "run.yaml"]);
+    assert_eq!(run.status.code(), Some(1));
+    let shown = text(&run.stderr);
+    assert!(shown.contains("stopped at its time limit of 10 s: it may never end"), "{shown}");
+    assert!(shown.contains("g0, `tensor`: waits for n"), "{shown}");
+}

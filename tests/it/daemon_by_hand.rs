@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands of docs/first-hour.md and of docs/operations.md, typed as they stand into one shell: emulated
+//! transceivers and an optical switch, the real daemon, a plan, a dead node, a killed daemon. Only
+//! `/tmp/lightloom` is another folder here, so that a demonstration on the same machine goes on.
+
+use crate::programs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The `sh` blocks of a page's section, one after the other.
+fn commands(page: &str, section: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let section = text.split(&format!("\n## {section}\n")).nth(1).expect("the section is there");
+    let section = section.split("\n## ").next().unwrap();
+    let blocks = section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
+    blocks.collect()
+}
+
+/// Ends everything that the shell started.
+struct Shell(std::process::Child);
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Types the commands into a shell and returns what it showed. Every command has to succeed.
+fn typed(commands: &str, folder: &Path, within: Duration) -> String {
+    let programs = programs::folder();
+    let folder_text = folder.join("lightloom").display().to_string();
+    let script = format!(
+        "set -ex\ncd {}\n{}",
+        folder.display(),
+        commands.replace("/tmp/lightloomd.log", &format!("{folder_text}.log"))
+    );
+    let script = script.replace("/tmp/lightloom", &folder_text);
+    let copied = folder.join("topologies");
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies"), &copied, &folder_text);
+    let (shown, out) = (folder.join("shown"), std::fs::File::create(folder.join("shown")).unwrap());
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).env("PATH", path).process_group(0).stdin(Stdio::null());
+    bash.stdout(out.try_clone().unwrap()).stderr(out);
+    let mut shell = Shell(bash.spawn().unwrap());
+    let until = Instant::now() + within;
+    let status = loop {
+        if let Some(status) = shell.0.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() > until {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let shown = std::fs::read_to_string(shown).unwrap();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}\n{shown}");
+    shown
+}
+
+/// Copies the files of a folder that a user starts from, with their state elsewhere.
+fn copy(from: &Path, to: &Path, state: &str) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &to, state);
+        } else {
+            let text = std::fs::read_to_string(path).unwrap();
+            std::fs::write(to, text.replace("/tmp/lightloom", state)).unwrap();
+        }
+    }
+}
+
+/// Why and how each transaction ended, oldest first, from the last JSON line shown.
+fn transactions(shown: &str) -> Vec<(String, String)> {
+    let start = shown.rfind("\n[\n").expect("the journal is shown as JSON");
+    let end = start + shown[start..].find("\n]").unwrap() + 2;
+    let journal: Value = serde_json::from_str(&shown[start..end]).unwrap();
+    let mut ends: Vec<(String, String)> = journal
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|past| {
+            let text = |key: &str| past[key].as_str().unwrap().to_owned();
+            (text("cause"), text("result"))
+        })
+        .collect();
+    ends.reverse();
+    ends
+}
+
+/// What a page says one sees: the lines of the section's `text` blocks stand in what was shown, in that order,
+/// but for times and what else `alike` takes out.
+fn says_what_is_seen(page: &str, section: &str, shown: &str, alike: fn(&str) -> String) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let section = text.split(&format!("\n## {section}\n")).nth(1).expect("the section is there");
+    let section = section.split("\n## ").next().unwrap();
+    let blocks = section.split("```text\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let lines: Vec<&str> = blocks.flat_map(str::lines).filter(|line| *line != "…").collect();
+    assert!(lines.len() > 8, "{page} shows what one sees");
+    let seen: Vec<String> = shown.lines().map(alike).collect();
+    let mut from = 0;
+    for line in lines {
+        let said = alike(line);
+        let place = seen[from..].iter().position(|seen| seen.contains(&said));
+        let before = seen.iter().any(|seen| seen.contains(&said));
+        let place = place.unwrap_or_else(|| {
+            panic!("{page}: nobody sees `{line}` there (elsewhere: {before})\n{shown}")
+        });
+        from += place;
+    }
+}
+
+/// Without the numbers that hang on how many bypasses a dead node took.
+fn numberless(line: &str) -> String {
+    let mut words: Vec<String> = timeless(line).split(' ').map(str::to_owned).collect();
+    if line.starts_with("transaction ") && words.len() > 1 {
+        words[1] = "#".into();
+    }
+    words.join(" ")
+}
+
+fn timeless(line: &str) -> String {
+    let counts = line.contains("by the daemon itself") || line.contains("comes to its end");
+    let word = |word: &str| {
+        let digits = word.trim_matches(|c: char| !c.is_ascii_digit());
+        let is_time = digits.len() >= 8 && digits.contains([':', '-']);
+        let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let is_hash = bare.len() == 12 && bare.chars().all(|c| c.is_ascii_hexdigit());
+        if is_hash {
+            return word.replace(bare, "#");
+        }
+        let is_count = word.len() < 4 && !digits.is_empty();
+        if is_time || (counts && is_count) { "#".to_owned() } else { word.to_owned() }
+    };
+    let (before, after) = line.split_once("(in ").unwrap_or((line, ""));
+    let after = after.split_once(')').map_or("", |(_, after)| after);
+    let words = before.split_whitespace().chain(after.split_whitespace());
+    words.map(word).collect::<Vec<String>>().join(" ")
+}
+
+fn expected(ends: &[(&str, &str)]) -> Vec<(String, String)> {
+    ends.iter().map(|(why, end)| ((*why).to_owned(), (*end).to_owned())).collect()
+}
+
+const FIRST_STEPS: &str = "The daemon, without hardware";
+
+/// A new user's first quarter of an hour.
+#[test]
+fn the_commands_of_the_first_hour_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut script = commands("docs/first-hour.md", FIRST_STEPS);
+    assert!(script.contains("kill -9 $DAEMON") && script.contains("n17 dead"));
+    script += "lightloom ctl journal --format json\nkill $DAEMON\n";
+    let started = Instant::now();
+    let shown = typed(&script, folder.path(), Duration::from_secs(180));
+    println!("typed in {:.1} s", started.elapsed().as_secs_f64());
+
+    let ends = transactions(&shown);
+    assert_eq!(ends[0], ("apply".into(), "committed".into()));
+    // The bundles of a dead node may be found one after the other, on a busy machine so late that a
+    // first bypass still asks one of them, is not answered and moves nothing.
+    let bypasses = &ends[1..ends.len() - 2];
+    let bypass =
+        |(why, end): &(String, String)| why == "bypass" && (end == "committed" || end == "aborted");
+    assert!((1..=3).contains(&bypasses.len()) && bypasses.iter().all(bypass), "{ends:?}");
+    let last = [("repair", "committed"), ("apply", "committed")]; // repaired; killed in the middle of it
+    assert_eq!(ends[ends.len() - 2..], expected(&last), "{shown}");
+    says_what_is_seen("docs/first-hour.md", FIRST_STEPS, &shown, numberless);
+    let watched = std::fs::read_to_string(folder.path().join("lightloom/watched")).unwrap();
+    assert!(watched.contains("BROKEN, the plan goes around 2 parts: n17/b0 (since"), "{watched}");
+}
+
+/// The night shift's commands, after the first plan of the README.
+#[test]
+fn the_commands_of_operations_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let readme = commands("docs/first-hour.md", FIRST_STEPS);
+    let (start, _) = readme.split_once("lightloom device fault").expect("first a plan is applied");
+    let night = commands("docs/operations.md", "The night shift");
+    let damage = "sed -i '2s/adopted/";
+    let (before, after) = night.split_once(damage).expect("a journal is damaged");
+    let before =
+        before.strip_suffix("kill $DAEMON; wait $DAEMON\n").expect("the daemon is stopped");
+    let script = format!(
+        "{start}{before}lightloom ctl journal --format json\nkill $DAEMON; wait $DAEMON\n{damage}{after}\
+         lightloom ctl --format json status\nkill $DAEMON\n"
+    );
+    let started = Instant::now();
+    let shown = typed(&script, folder.path(), Duration::from_secs(180));
+    println!("typed in {:.1} s", started.elapsed().as_secs_f64());
+
+    let ends = [
+        ("apply", "committed"),
+        ("apply", "undone"),
+        ("rollback to before 2", "committed"),
+        ("apply", "undone"),
+        ("4 was not confirmed in time", "committed"),
+        ("bypass", "committed"), // n9/b0 and back
+        ("repair", "committed"),
+        ("bypass", "committed"), // n11/b0 by itself, after the heartbeat, and back
+        ("repair", "committed"),
+        ("bypass", "committed"), // n20 and back
+        ("repair", "committed"),
+        ("apply", "committed"),
+        ("apply", "aborted"),
+        ("apply", "rolled-back"),
+        ("apply", "partial"),
+        ("apply", "committed"),
+        ("apply", "rolled-back"), // crossed cables
+        ("apply", "committed"),
+        ("repair", "committed"),
+        ("apply", "committed"),
+    ];
+    assert_eq!(transactions(&shown), expected(&ends), "{shown}");
+    says_what_is_seen("docs/operations.md", "The night shift", &shown, timeless);
+    assert!(
+        shown.contains("JOURNAL DAMAGED, changes are refused and no device is read"),
+        "{shown}"
+    );
+    assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
+}
+
+const SECOND_NIGHT: &str = "A night of a reconfigurable network";
+
+/// Phases on schedule, a switch that refuses, drift, a dead node and a killed daemon, on both halves of a plan.
+#[test]
+fn the_commands_of_the_second_night_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut script = commands("docs/operations.md", SECOND_NIGHT);
+    script += "lightloom ctl journal --format json\nkill $DAEMON\n";
+    let started = Instant::now();
+    let shown = typed(&script, folder.path(), Duration::from_secs(180));
+    println!("typed in {:.1} s", started.elapsed().as_secs_f64());
+    let ends = transactions(&shown);
+    let phases: Vec<&str> =
+        ends.iter().filter(|(why, _)| why == "phase").map(|(_, end)| end.as_str()).collect();
+    assert_eq!(&phases[..4], ["committed", "committed", "rolled-back", "committed"], "{ends:?}");
+    assert!(ends.contains(&("bypass".into(), "committed".into())), "{ends:?}");
+    says_what_is_seen("docs/operations.md", SECOND_NIGHT, &shown, measureless);
+    // A hook ran after each change, with what came of it.
+    let moves = std::fs::read_to_string(folder.path().join("lightloom/moves")).unwrap();
+    assert!(moves.lines().all(|line| line.starts_with("{\"hook\":\"after\"")), "{moves}");
+    assert!(moves.contains("\"kind\":\"phase\""), "{moves}");
+    let failed = std::fs::read_to_string(folder.path().join("lightloom/failed")).unwrap();
+    assert!(failed.contains("\"result\":\"rolled-back\""), "{failed}");
+}
+
+/// Without the numbers that hang on how many bypasses a dead node took, and without measured times.
+fn measureless(line: &str) -> String {
+    let line = numberless(line);
+    let words: Vec<&str> = line.split(' ').collect();
+    let is_time = |at: usize| {
+        let unit =
+            words.get(at + 1).is_some_and(|unit| unit.trim_end_matches([',', ')', ':']) == "ms");
+        unit && words[at].trim_start_matches('(').parse::<f64>().is_ok()
+    };
+    let shown = (0..words.len()).map(|at| if is_time(at) { "#" } else { words[at] });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+/// What a headless browser makes of the live page. Its time stands still while it waits for an answer, up
+/// to two seconds each time. On a busy machine it sometimes does not come to an end, and is asked again.
+fn look(name: &str) -> String {
+    let file = format!("/tmp/lightloom/{name}");
+    format!(
+        "until timeout --kill-after=5 30 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+         --user-data-dir=$(mktemp -d {file}.XXXXXX) --window-size=1280,1000 --enable-logging=stderr \
+         --virtual-time-budget=500 --screenshot={file}.png --dump-dom \"$(cat /tmp/lightloom/page)\" \
+         > {file}.html 2> {file}.log; do sleep 1; done\n"
+    )
+}
+
+/// What the browser showed under that name; its picture goes where people can look at it.
+fn looked(folder: &Path, name: &str) -> String {
+    let file = |end: &str| folder.join("lightloom").join(format!("{name}.{end}"));
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    std::fs::create_dir_all(&pictures).unwrap();
+    std::fs::copy(file("png"), pictures.join(format!("{name}.png"))).unwrap();
+    let log = std::fs::read_to_string(file("log")).unwrap();
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(said.is_empty(), "the script says {said:?}");
+    let page = std::fs::read_to_string(file("html")).unwrap();
+    assert!(!page.contains(">The daemon does not answer"), "{page}");
+    page
+}
+
+fn count(page: &str, what: &str) -> usize {
+    page.matches(what).count()
+}
+
+/// The live page in a real browser: a change that waits for its confirm, then a bypass and a module that
+/// says nothing any more. Screenshots are kept in `target/tmp/page`.
+#[test]
+fn the_live_page_shows_what_is_going_on() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
+        println!("skipped: no chromium");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let readme = commands("docs/first-hour.md", "The daemon, without hardware");
+    let (mut script, _) =
+        readme.split_once("lightloom ctl confirm 1").map(|(a, b)| (a.to_owned(), b)).unwrap();
+    script += "lightloom ctl page --listen 127.0.0.1:0 > /tmp/lightloom/page &\n\
+               until test -s /tmp/lightloom/page; do sleep 0.1; done\n";
+    script += &look("waiting");
+    script += "lightloom ctl confirm 1\n";
+    script += &look("quiet");
+    script += "lightloom ctl fault n17\n\
+               lightloom device fault --control /tmp/lightloom/faults ocs0 half-open\n\
+               until lightloom ctl status --format json | grep -q '\"state\": \"unseen\"'; do sleep 0.2; done\n";
+    script += &look("bypassed");
+    script += "kill $DAEMON; wait $DAEMON\nsed -i '2s/adopted/adapted/' /tmp/lightloom/state/journal.log\n\
+               lightloomd --config topologies/daemon.yaml 2>> /tmp/lightloomd.log & DAEMON=$!\n\
+               until lightloom ctl journal; do sleep 0.1; done\n";
+    script += &look("damaged");
+    script += "kill $DAEMON\n";
+    typed(&script, folder.path(), Duration::from_secs(420));
+
+    let page = looked(folder.path(), "waiting");
+    assert!(page.contains("65 of 65 devices as wanted, version 2"), "{page}");
+    assert!(page.contains(">Transaction 1 waits for its confirm: "), "{page}");
+    assert_eq!(count(&page, "class=\"cell as-wanted\""), 65, "a cell for each device");
+    assert_eq!(count(&page, "<circle "), 32, "a dot for each node");
+    assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "class=\"circuit open\"") == 0);
+    assert!(
+        page.contains(": 24 of 24 circuits stand at both ends")
+            && page.contains("<td>committed, to confirm before ")
+    );
+
+    let page = looked(folder.path(), "quiet");
+    assert!(
+        page.contains(">All is well<") && page.contains("<td>committed, confirmed</td>"),
+        "{page}"
+    );
+
+    let page = looked(folder.path(), "bypassed");
+    assert!(page.contains("; around n17"), "{page}");
+    assert!(page.contains(">Broken: the plan goes around 1 part<"), "{page}");
+    assert!(page.contains("<code>lightloom ctl fault --repaired n17</code>"), "{page}");
+    assert!(
+        page.contains(">Unseen: 1 device; ") && page.contains("<td>bypass of n17</td>"),
+        "{page}"
+    );
+    assert!(!page.contains(">Transaction 1 waits for its confirm"));
+    assert_eq!(count(&page, "class=\"cell unseen\""), 1, "the switch is silent");
+    assert!(page.contains("<td>ocs0</td>"));
+    assert!(page.contains("64 of 65 devices as wanted"), "{page}");
+
+    let page = looked(folder.path(), "damaged");
+    assert!(page.contains(">The journal is damaged: changes are refused"), "{page}");
+    assert!(page.contains("journal.log line 2 (byte ") && !page.contains(">Unseen: "), "{page}");
+}
+
+/// A hundred modules, each read every second: what the daemon holds then.
+#[test]
+fn a_daemon_of_a_hundred_devices_is_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"mkdir -p /tmp/lightloom
+echo 'transceivers: [{names: "n{0..49}/b{0..1}", powered_for: 2s}]' > devices.yaml
+lightloom device serve devices.yaml --links /tmp/lightloom/modules > /dev/null &
+echo 'state_dir: /tmp/lightloom/state
+policies: {poll_every: 1s}
+modules: [{nodes: [0, 49], bundles: 2, serial: "/tmp/lightloom/modules/n{node}-b{bundle}"}]' > daemon.yaml
+lightloomd --config daemon.yaml 2> /tmp/lightloomd.log & DAEMON=$!
+export LIGHTLOOM_SOCKET=/tmp/lightloom/state/lightloomd.sock
+lightloom ctl wait
+lightloom ctl adopt all
+sleep 5
+grep VmRSS /proc/$DAEMON/status
+"#;
+    let shown = typed(script, folder.path(), Duration::from_secs(120));
+    let line = shown.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let resident_kb: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    println!("100 devices, polled every second: {:.1} MB resident", resident_kb as f64 / 1e3);
+    assert!(resident_kb < 30_000, "{line}");
+}
+
+/// S2: a disk that takes no more bytes. Changes are refused, reads go on, and when there is room again the
+/// daemon finds its devices as its journal says.
+#[test]
+fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let readme = commands("docs/first-hour.md", "The daemon, without hardware");
+    let devices = readme.lines().find(|line| line.contains("device serve")).unwrap();
+    let script = r#"
+(trap '' XFSZ; ulimit -f 100; exec lightloomd --config topologies/daemon.yaml) 2> /tmp/lightloomd.log & DAEMON=$!
+export LIGHTLOOM_SOCKET=/tmp/lightloom/state/lightloomd.sock
+lightloom ctl wait
+lightloom ctl adopt all
+lightloom plan topologies/ring-32.yaml -o /tmp/lightloom/a.json
+lightloom plan topologies/ring-32.yaml --fault n5,n20 -o /tmp/lightloom/b.json
+for round in $(seq 20); do
+  timeout 10 lightloom ctl apply --mode update /tmp/lightloom/a.json || break
+  timeout 10 lightloom ctl apply --mode update /tmp/lightloom/b.json || break
+done
+# It tries to write again each second, so that small records may still find their place: until none does.
+until lightloom ctl status | grep 'JOURNAL CANNOT BE WRITTEN, changes are refused'; do
+  lightloom ctl adopt all || true
+done
+kill $DAEMON; wait $DAEMON || true
+lightloomd --config topologies/daemon.yaml 2>> /tmp/lightloomd.log & DAEMON=$!
+lightloom ctl wait
+# What was on its way is brought to its end first.
+until lightloom ctl apply --mode update /tmp/lightloom/a.json; do sleep 0.2; done
+lightloom ctl drift
+kill $DAEMON
+"#;
+    let shown = typed(&format!("{devices}{script}"), folder.path(), Duration::from_secs(180));
+    let applied = shown.matches(": committed, ").count();
+    println!("full after {applied} changes; reads went on, and after a restart changes did");
+    assert!(applied > 1, "{shown}");
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon and emulated devices in one process, joined by real ptys and sockets: what the tests of both
+//! together share.
+
+pub(crate) mod ring;
+pub(crate) mod times;
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Asked, TxnResult};
+use lightloom_control::state::{DeviceName, Micros, Txn};
+use lightloom_control::{bypass, desired};
+use lightloom_daemon::file_storage::FileStorage;
+use lightloom_daemon::journal::Storage;
+use lightloom_daemon::runtime::{Call, Runtime};
+use lightloom_daemon::{api::Shared, config, start};
+use lightloom_devices as device;
+use lightloom_devices::serve::{Options, Server};
+use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::plan::Plan;
+use lightloom_planner::khop::{Method, plan, to_document};
+use lightloom_units::seed::Seed;
+use tokio::sync::oneshot;
+
+/// Emulated modules on ptys, served by a thread until dropped.
+pub(crate) struct Modules {
+    stopper: device::serve::Stopper,
+    thread: Option<std::thread::JoinHandle<()>>,
+    control: PathBuf,
+}
+
+impl Modules {
+    pub(crate) fn serve(nodes: u32, bundles: u8, links: &Path) -> Self {
+        let (nodes, bundles) = (nodes - 1, bundles - 1);
+        let names = format!("n{{0..{nodes}}}/b{{0..{bundles}}}");
+        let list = format!("transceivers:\n  - {{names: \"{names}\", powered_for: 2s}}\n");
+        Self::of_list(&list, links).0
+    }
+
+    /// A switch of 320 by 320 that takes 20 ms to move any number of circuits, and where it is.
+    pub(crate) fn switch(links: &Path) -> (Self, String) {
+        let list = "switches:\n  - {name: ocs0, ingress: 320, egress: 320, scpi: '127.0.0.1:0', \
+                    switching: 20ms}\n";
+        let (serving, mut at) = Self::of_list(list, links);
+        (serving, at.remove(0))
+    }
+
+    /// Lets something go wrong, in the words of `lightloom device fault`.
+    pub(crate) fn fault(&self, words: &str) {
+        let mut socket = BufReader::new(UnixStream::connect(&self.control).unwrap());
+        socket.get_mut().write_all(format!("{words}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "ok\n");
+    }
+
+    pub(crate) fn of_list(list: &str, links: &Path) -> (Self, Vec<String>) {
+        Self::of_list_in(16, list, links)
+    }
+
+    /// Devices of a ring of so many nodes.
+    pub(crate) fn of_list_in(nodes: u32, list: &str, links: &Path) -> (Self, Vec<String>) {
+        std::fs::create_dir_all(links).unwrap();
+        let file = format!("seed: 1\n{list}");
+        let mut read = |_: &str| Ok(fabric_file(nodes));
+        let (devices, mistakes) = device::load_beside("devices.yaml", file.as_bytes(), &mut read);
+        let devices = devices.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let control = links.join("control");
+        let options = Options { links: Some(links.to_owned()), control: Some(control.clone()) };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut server = Server::start(devices, &options).unwrap();
+            let at = server.addresses().iter().map(|address| address.at.clone()).collect();
+            sender.send((server.stopper(), at)).unwrap();
+            server.run().unwrap();
+        });
+        let (stopper, at) = receiver.recv().unwrap();
+        (Self { stopper, thread: Some(thread), control }, at)
+    }
+}
+
+impl Drop for Modules {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// A ring with a job on three quarters of it.
+fn fabric_file(nodes: u32) -> String {
+    let gpus = nodes * 3 / 16 * 16;
+    format!(
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         jobs:\n  - {{name: pretrain, gpus: {gpus}, tp: 16}}\n"
+    )
+}
+
+pub(crate) fn installed(nodes: u32) -> Installed {
+    lightloom_fabric::file::load("ring.yaml", fabric_file(nodes).as_bytes()).0.unwrap()
+}
+
+pub(crate) fn first_plan(installed: &Installed) -> Plan {
+    let none = FaultSet::none();
+    let layout = plan(installed, &none, Method::Scan).unwrap();
+    to_document(installed, &none, Seed(1), &layout)
+}
+
+pub(crate) struct Rig {
+    pub(crate) shared: Shared,
+    pub(crate) config: config::Config,
+    /// Requests so far: none has an id that an earlier life knows.
+    pub(crate) requests: u32,
+}
+
+impl Rig {
+    /// Starts the daemon on this thread's runtime and waits until every module is seen.
+    pub(crate) async fn start(nodes: u32, folder: &Path, installed: Installed) -> Self {
+        let modules = format!(
+            "modules:\n- {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
+            nodes - 1,
+            folder.join("links").display()
+        );
+        Self::of_devices(&modules, folder, Some(installed)).await
+    }
+
+    pub(crate) async fn of_devices(
+        devices: &str,
+        folder: &Path,
+        installed: Option<Installed>,
+    ) -> Self {
+        Self::on_disk(devices, folder, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
+            .await
+    }
+
+    /// With the journal in what `open` makes of its file.
+    pub(crate) async fn on_disk(
+        devices: &str,
+        folder: &Path,
+        installed: Option<Installed>,
+        open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
+    ) -> Self {
+        let state = folder.join("state");
+        // Devices that say nothing of policies are not polled while they are timed.
+        let policies =
+            if devices.contains("policies:") { "" } else { "policies: {poll_every: 60s}\n" };
+        let file = format!("state_dir: {}\n{policies}{devices}", state.display());
+        let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
+        let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let daemon = start::start_on(config.clone(), installed, open).unwrap();
+        tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
+        let rig = Self { shared: daemon.shared, config, requests: 0 };
+        let all = |runtime: &Runtime| {
+            runtime.control.controller().devices().values().all(|d| d.up && d.observed.is_some())
+        };
+        let until = Instant::now() + Duration::from_secs(60);
+        while !rig.look(all).await {
+            assert!(Instant::now() < until, "not every module came up");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        rig
+    }
+
+    /// Waits until `look` finds something, for at most half a minute.
+    pub(crate) async fn find<T: Send + 'static>(
+        &self,
+        what: &str,
+        look: impl Fn(&Runtime) -> Option<T> + Clone + Send + 'static,
+    ) -> T {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(found) = self.look(look.clone()).await {
+                return found;
+            }
+            assert!(Instant::now() < until, "waited in vain for {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The last transaction that the policy began by itself and that is over.
+    pub(crate) async fn bypass_of_its_own(&self) -> Past {
+        let own = |runtime: &Runtime| {
+            let mut history = runtime.control.controller().ledger().history.iter().rev();
+            // On a busy machine modules that are well answer too late for a first bypass, which then moves
+            // nothing and is tried again.
+            let ended = |past: &&Past| past.result != TxnResult::Aborted;
+            history.find(|past| past.actor == "policy:fault" && ended(past)).cloned()
+        };
+        self.find("a bypass", own).await
+    }
+
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Runtime) -> T + Send + 'static,
+    ) -> T {
+        let (sender, receiver) = oneshot::channel();
+        let look = Box::new(move |runtime: &Runtime| drop(sender.send(look(runtime))));
+        self.shared.calls.send(Call::Look(look)).await.ok().unwrap();
+        receiver.await.unwrap()
+    }
+
+    pub(crate) fn asked(&mut self) -> Asked {
+        self.requests += 1;
+        let request = format!("r{}", self.requests);
+        Asked { actor: "test".into(), digest: request.clone(), request }
+    }
+
+    pub(crate) async fn ask(&mut self, request: Request, plan: Option<Plan>) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let (asked, plan) = (self.asked(), plan.map(Box::new));
+        self.shared.calls.send(Call::Ask { asked, request, plan, answer }).await.ok().unwrap();
+        receiver.await.unwrap()
+    }
+
+    /// Says that parts broke or work again.
+    pub(crate) async fn fault(&mut self, broken: &[Part], repaired: &[Part]) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let broken = broken.iter().map(|part| (*part, "told by test".into())).collect();
+        let (asked, repaired) = (self.asked(), repaired.to_vec());
+        let call = Call::Fault { asked, broken, repaired, answer };
+        self.shared.calls.send(call).await.ok().unwrap();
+        receiver.await.unwrap()
+    }
+
+    /// Waits for the transaction and demands that it is committed.
+    pub(crate) async fn committed(&mut self, answer: &Answer) {
+        let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
+        let past = self.over(txn).await;
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+    }
+
+    /// Waits until the transaction is over.
+    async fn over(&mut self, txn: Txn) -> Past {
+        loop {
+            self.shared.changes.mark_unchanged();
+            let find = move |runtime: &Runtime| {
+                let history = &runtime.control.controller().ledger().history;
+                history.iter().find(|past| past.txn == txn).cloned()
+            };
+            if let Some(past) = self.look(find).await {
+                return past;
+            }
+            self.shared.changes.changed().await.unwrap();
+        }
+    }
+
+    /// The same, or nothing had to move.
+    pub(crate) async fn committed_or_done(&mut self, answer: &Answer) {
+        if !matches!(answer, Answer::Done) {
+            self.committed(answer).await;
+        }
+    }
+
+    /// How long the journal took to make records durable, on this disk.
+    pub(crate) fn show_journal(&self) {
+        let journal = &self.shared.metrics.journal_seconds;
+        let (count, sum) = (journal.get_sample_count(), journal.get_sample_sum());
+        println!("the journal: {count} syncs of {:.2} ms on average", sum * 1e3 / count as f64);
+    }
+
+    pub(crate) async fn adopt_all(&mut self) {
+        let devices: Vec<DeviceName> = self.config.drivers.keys().cloned().collect();
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.ask(Request::Adopt(devices.clone()), None).await {
+                Answer::Adopted { .. } => return,
+                // A busy machine lets modules answer too late: they are out of reach for a moment.
+                answer => assert!(Instant::now() < until, "{answer:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Asks until it is done. On a busy machine modules that are well answer too late now and then: such a change is
+    /// refused or aborted, and has moved nothing.
+    pub(crate) async fn commit(&mut self, request: Request, plan: Option<Plan>) {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let why = match self.ask(request.clone(), plan.clone()).await {
+                Answer::Accepted { txn } => match self.over(txn).await {
+                    past if past.result == TxnResult::Committed => return,
+                    past if past.result == TxnResult::Aborted => format!("{:?}", past.parts),
+                    past => panic!("{:?}: {:?}", past.result, past.parts),
+                },
+                Answer::Done => return,
+                answer => format!("{answer:?}"),
+            };
+            assert!(Instant::now() < until, "{why}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    pub(crate) async fn apply_plan(&mut self, plan: &Plan) {
+        self.apply_plan_until(plan, None).await;
+    }
+
+    /// A plan that is undone unless it is confirmed within this time.
+    pub(crate) async fn apply_plan_within(&mut self, plan: &Plan, within: Duration) {
+        let micros = u64::try_from(within.as_micros()).unwrap();
+        self.apply_plan_until(plan, Some(Micros(micros))).await;
+    }
+
+    async fn apply_plan_until(&mut self, plan: &Plan, confirm_within: Option<Micros>) {
+        let target = desired::paths(plan, &self.config.bundles).unwrap();
+        let plan_sha256 = bypass::sha256_of(plan);
+        let apply = Apply { target, plan_sha256, confirm_within, ..Apply::default() };
+        self.commit(Request::Apply(apply), Some(plan.clone())).await;
+    }
+}
+
+pub(crate) fn on_a_runtime(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a person reads while the daemon drives emulated devices on real ptys: `lightloom ctl` in a process of
+//! its own, over the daemon's socket.
+
+use crate::daemon_rig;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
+use lightloom_control::state::DeviceName;
+use lightloom_daemon::runtime::Runtime;
+use lightloom_daemon::{api, serve};
+use tokio::net::UnixListener;
+
+const NODES: u32 = 16;
+
+/// The daemon behind its socket, on a ring with a plan applied; and its devices.
+struct House {
+    rig: Rig,
+    modules: Modules,
+    socket: PathBuf,
+}
+
+impl House {
+    async fn with(policies: &str, folder: &Path) -> Self {
+        let links = folder.join("links");
+        let names = format!("n{{0..{}}}/b{{0..1}}", NODES - 1);
+        let list = format!(
+            "fabric: ring.yaml\ntransceivers:\n  - {{names: \"{names}\", powered_for: 2s}}\n"
+        );
+        let modules = Modules::of_list(&list, &links).0;
+        let file = format!(
+            "policies: {{{policies}, poll_every: 200ms}}\nmodules:\n- {{nodes: [0, {}], bundles: 2, \
+             serial: \"{}/n{{node}}-b{{bundle}}\", limits: {{reply_within: 300ms}}}}\n",
+            NODES - 1,
+            links.display()
+        );
+        let mut rig = Rig::of_devices(&file, folder, Some(installed(NODES))).await;
+        let socket = folder.join("lightloomd.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        tokio::spawn(serve::unix(listener, api::router(rig.shared.clone())));
+        rig.adopt_all().await;
+        rig.apply_plan(&first_plan(&installed(NODES))).await;
+        Self { rig, modules, socket }
+    }
+
+    /// Types a command; its exit status, and what is shown and noted.
+    async fn ctl(&self, words: &str) -> (i32, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        command.arg("ctl").args(words.split(' ')).arg("--socket").arg(&self.socket);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), text)
+    }
+
+    /// Waits until this is shown.
+    async fn shows(&self, words: &str, wanted: &str) -> String {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        loop {
+            let (_, shown) = self.ctl(words).await;
+            if shown.contains(wanted) {
+                return shown;
+            }
+            assert!(std::time::Instant::now() < until, "no `{wanted}` in\n{shown}");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn is_read(&self, device: &str) {
+        let name = DeviceName::from(device);
+        let read = move |runtime: &Runtime| {
+            let seen = &runtime.control.controller().devices()[&name];
+            (seen.up && seen.observed.is_some()).then_some(())
+        };
+        self.rig.find("the device", read).await;
+    }
+}
+
+/// A node of the ring that the plan uses.
+fn node_in_use() -> String {
+    first_plan(&installed(NODES)).circuits[1].a.bundle.node.to_string()
+}
+
+fn has(shown: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(shown.contains(line), "no `{line}` in\n{shown}");
+    }
+}
+
+#[test]
+fn a_rollback_says_before_it_is_made_what_it_undoes_and_what_remains() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let node = node_in_use();
+        let (code, shown) = house.ctl(&format!("fault {node}")).await;
+        assert_eq!(code, 0, "{shown}");
+        let (code, shown) = house.ctl("rollback 1 --dry-run").await;
+        assert_eq!(code, 0, "{shown}");
+        let undone = format!("undoes: 2 (bypass of {node}, by uid:");
+        let now = house.rig.look(lightloom_daemon::view::status).await;
+        let now = now.circuits.iter().filter(|circuit| circuit.stands).count();
+        assert!(now > 0);
+        let count = format!("circuits that stand at both ends: {now} now, 0 after it\n");
+        let none = "NO PLAN remains after it: what breaks is not bypassed until one is applied\n";
+        has(&shown, &[&undone, "; 1 (apply of plan ", ", by test)\n", none, &count]);
+
+        let (_, shown) = house.ctl("rollback 2 --dry-run").await;
+        let count = format!("circuits that stand at both ends: {now} now, ");
+        has(&shown, &["plan after it: ", &count]);
+        assert!(!shown.contains("1 (apply") && !shown.contains("NO PLAN"), "{shown}");
+
+        let (code, shown) = house.ctl("rollback 1").await;
+        assert_eq!(code, 0, "{shown}");
+        let (_, shown) = house.ctl("status").await;
+        has(&shown, &["NO PLAN is applied", "rollback to before 1 (back to no plan)"]);
+        let (_, shown) = house.ctl("rollback 3 --dry-run").await;
+        has(&shown, &["undoes: 3 (rollback to before 1", "stands again after it: 2 (bypass of "]);
+
+        let (_, shown) = house.ctl("journal").await;
+        has(&shown, &["apply of plan ", &format!("bypass of {node}"), "undone by 3"]);
+        let (_, shown) = house.ctl("journal --records").await;
+        let end = format!("committed: bypass of {node}, by uid:");
+        has(
+            &shown,
+            &[
+                "committed: apply of plan ",
+                &end,
+                "paths and cross-connects as they stand; nothing moved",
+            ],
+        );
+    });
+}
+
+#[test]
+fn what_is_offered_beside_a_dead_device_would_be_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let circuits = first_plan(&installed(NODES)).circuits;
+        let drifts = circuits[1].a.bundle.to_string();
+        let plan = folder.path().join("plan.json");
+        let plan_text = serde_json::to_vec(&first_plan(&installed(NODES))).unwrap();
+        std::fs::write(&plan, plan_text).unwrap();
+        let apply = format!("apply {} --dry-run", plan.display());
+
+        house.modules.fault(&format!("{drifts} reboot"));
+        let shown = house.shows("status", "DRIFTED, 1 device").await;
+        let put_back = "or put it back: lightloom ctl apply --again --mode update\n";
+        has(&shown, &[&format!("lightloom ctl adopt {drifts}; {put_back}")]);
+        let (code, shown) = house.ctl(&apply).await;
+        has(
+            &shown,
+            &[&format!("with `lightloom ctl adopt {drifts}`, or apply with `--mode update`")],
+        );
+        assert_eq!(code, 1);
+
+        let far = circuits[circuits.len() - 1].a.bundle.to_string();
+        assert_ne!(far, drifts);
+        house.modules.fault(&format!("{far} dead"));
+        let shown = house.shows("status", "UNSEEN, 1 device").await;
+        assert!(!shown.contains("--mode update"), "{shown}");
+        has(&shown, &[&format!("lightloom ctl adopt {drifts}; ")]);
+        // Nothing that would be refused is offered with the refusal either, and a time is.
+        let (_, shown) = house.ctl(&apply).await;
+        assert!(!shown.contains("--mode update"), "{shown}");
+        has(
+            &shown,
+            // As soon as its light is missed as well, that is said instead of for how long.
+            &[&format!("{far}: silent"), "`on_fault: report`", "lightloom ctl fault "],
+        );
+        let (code, shown) = house.ctl("wait --for 500ms").await;
+        assert!(code == 1 && shown.contains(&format!("not read within 1 s: {far}")), "{shown}");
+
+        // Around the dead module: what drifted is put back, and nothing is waited for any more.
+        let (code, shown) = house.ctl(&format!("fault {far}")).await;
+        assert_eq!(code, 0, "{shown}");
+        house.is_read(&drifts).await;
+        let (code, shown) = house.ctl("wait").await;
+        let read = format!(
+            "{} devices read; {far} cannot be read, and the plan goes around it\n",
+            NODES * 2 - 1
+        );
+        assert_eq!((code, shown), (0, read));
+    });
+}
+
+#[test]
+fn a_refusal_says_when_a_silent_module_is_taken_for_dead() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: bypass, heartbeat: 60s", folder.path()).await;
+        let spare = installed(NODES);
+        // A module that looks at itself: no light is missed at a far end, so only its silence tells.
+        let plan = first_plan(&spare);
+        let lit = |bundle: &str| {
+            plan.circuits.iter().any(|c| [c.a, c.b].iter().any(|p| p.bundle.to_string() == bundle))
+        };
+        let silent = plan.transceivers.iter().map(|t| t.bundle.to_string()).find(|b| !lit(b));
+        let silent = silent.unwrap();
+        house.modules.fault(&format!("{silent} dead"));
+        house.shows("status", "UNSEEN, 1 device").await;
+        let (code, shown) = house.ctl(&format!("adopt {silent}")).await;
+        let times =
+            "taken for dead after 60 s and then gone around without being asked: ask again in ";
+        has(&shown, &[&format!("{silent}: silent for "), times]);
+        has(&shown, &[&format!("or do it now: lightloom ctl fault {silent}\n")]);
+        assert_eq!(code, 1);
+    });
+}
+
+#[test]
+fn a_part_that_there_is_not_and_one_that_never_broke_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        for (words, why) in [
+            ("fault --repaired n99", "n99 does not exist: the fabric has nodes n0 to n15"),
+            ("fault n99 --dry-run", "n99 does not exist: the fabric has nodes n0 to n15"),
+            ("fault n3/b7", "n3/b7 does not exist: a node has bundles b0 to b1"),
+            ("fault --repaired n3", "n3 is not known to be broken"),
+        ] {
+            let (code, shown) = house.ctl(words).await;
+            assert_eq!((code, shown), (1, format!("refused: {why}\n")));
+        }
+    });
+}
+
+#[test]
+fn a_dry_run_tells_the_crossed_cables_of_what_the_plan_touches() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let circuits = first_plan(&installed(NODES)).circuits;
+        let [one, other] = [&circuits[0], &circuits[1]].map(|circuit| circuit.a);
+        house.modules.fault(&format!("{} cross {} {other}", one.bundle, one.path));
+        // Both ends are read before it is known whose cables to swap.
+        house.shows("status", "swap the cables of ").await;
+        let plan = folder.path().join("plan.json");
+        std::fs::write(&plan, serde_json::to_vec(&first_plan(&installed(NODES))).unwrap()).unwrap();
+        let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
+        has(&shown, &["CROSSED CABLES? ", &format!("{one} is lit by "), "swap the cables of "]);
+        // A change of something else has nothing to do with them.
+        std::fs::write(&plan, r#"{"target": {}}"#).unwrap();
+        let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
+        assert!(!shown.contains("CROSSED"), "{shown}");
+    });
+}
+
+#[test]
+fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let port = first_plan(&installed(NODES)).circuits[0].a;
+        let module = port.bundle.to_string();
+        let (code, shown) = house.ctl(&format!("module {module}")).await;
+        assert_eq!(code, 0, "{shown}");
+        let group = format!("group 0: external-{}; when power comes back: loopback\n", port.path);
+        has(&shown, &[&format!("{module}: "), "firmware ", "CMIS 5.", "ready, ", &group]);
+        let (_, shown) = house.ctl(&format!("module {module} --format json")).await;
+        let told: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let page = told["registers"]["page b0h 128"].as_str().unwrap();
+        // The magic of page B0h stands at 192 (docs/firmware-api.md).
+        assert_eq!(page.split(' ').skip(192 - 128).take(4).collect::<String>(), "4f435331");
+
+        // The look stands in nobody's way, and one that gets no answer says when to ask again.
+        let (code, shown) = house.ctl("drift").await;
+        assert_eq!(code, 0, "{shown}");
+        house.modules.fault(&format!("{module} dead"));
+        let (code, shown) = house.ctl(&format!("module {module}")).await;
+        assert!(code == 1 && shown.contains("cannot be talked to ("), "{shown}");
+        has(&shown, &[&format!("{module}: silent for ")]);
+        let (code, shown) = house.ctl("module ocs9").await;
+        assert!(code == 1 && shown.contains("ocs9: no such device is configured here"), "{shown}");
+    });
+}
+
+/// Each part breaks on emulated devices, and the status names it, with what is seen and what else it could be.
+#[test]
+fn a_broken_part_is_named_with_its_evidence() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: report", folder.path()).await;
+        let circuit = first_plan(&installed(NODES)).circuits[1];
+        let [one, other] = [circuit.a, circuit.b].map(|port| port.bundle.to_string());
+        let path = circuit.a.path;
+        let named = |part: &str| format!("PROBABLY AT FAULT, {part}");
+
+        house.modules.fault(&format!("{one} unplug {path}"));
+        let shown = house.shows("status", &named("fibre between")).await;
+        let [there, back] = [(&one, &other), (&other, &one)]
+            .map(|(at, from)| format!("no light of {from} arrives at {at}"));
+        has(&shown, &[&there, &back, "measure the fibre, then exchange it; if not, "]);
+        house.modules.fault(&format!("{one} clear"));
+        house.shows("status", "ALL IS WELL").await;
+
+        house.modules.fault(&format!("{one} droop 3"));
+        let shown = house.shows("status", &named("connector at")).await;
+        has(&shown, &[&format!("less light of {other} arrives at {one}"), "clean the connector"]);
+        house.modules.fault(&format!("{one} clear"));
+        house.shows("status", "ALL IS WELL").await;
+
+        house.modules.fault(&format!("{one} dead"));
+        let shown = house.shows("status", &named(&format!("transceiver {one}"))).await;
+        has(&shown, &[&format!("{one} does not answer"), &back]);
+        let (_, shown) = house.ctl("status --format json").await;
+        let status: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(status["named_parts"][0]["kind"], "transceiver", "{shown}");
+    });
+}
+
+/// What a bypass takes out of use stays named until it is repaired.
+#[test]
+fn a_dead_node_stays_named_while_it_is_bypassed() {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_runtime(async {
+        let house = House::with("on_fault: bypass", folder.path()).await;
+        let node = node_in_use();
+        house.modules.fault(&format!("{node} dead"));
+        house.shows("status", "BROKEN, the plan goes around 2 parts").await;
+        let shown = house.shows("status", &format!("PROBABLY AT FAULT, node {node}: ")).await;
+        has(&shown, &["does not answer", "look at the power of the node"]);
+        house.modules.fault(&format!("{node} clear"));
+        for bundle in ["b0", "b1"] {
+            house.is_read(&format!("{node}/{bundle}")).await;
+        }
+        let (code, shown) = house.ctl(&format!("fault --repaired {node}")).await;
+        assert_eq!(code, 0, "{shown}");
+        let (_, shown) = house.ctl("status").await;
+        assert!(!shown.contains("PROBABLY AT FAULT"), "{shown}");
+    });
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long it takes from a node that loses its power until both of its bundles are bypassed, and what that time is
+//! made of: the shipped policy, emulated modules on ptys, nodes that die at any moment between two polls.
+//!
+//! `cargo test --test it dead_node:: -- --ignored --nocapture` kills 20 nodes of each; `LIGHTLOOM_KILLS=200` kills more.
+
+use crate::daemon_rig;
+use std::time::{Duration, Instant};
+
+use daemon_rig::times::{Times, state_folder};
+use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::{bypass, desired};
+use lightloom_daemon::runtime::Runtime;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
+use lightloom_units::id::NodeId;
+
+/// How a death comes to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Modules of protocol 1.1, polled every 100 ms.
+    Polled,
+    /// Modules that report lost light, polled every second.
+    Pushed,
+}
+
+/// What a death took, in parts that follow each other.
+#[derive(Default)]
+struct Took {
+    /// Until the policy knows what is dead, and the plan around it is made and checked.
+    detected: Times,
+    /// Until the first light moves: the journal, and arming where that is needed.
+    begun: Times,
+    /// Until every module that moves is read back and that is durable.
+    moved: Times,
+    /// All of it.
+    all: Times,
+    /// Changes that nobody asked for.
+    changes: usize,
+}
+
+impl Took {
+    fn show(&self, what: &str) {
+        println!("{what}, {} changes of the daemon's own:", self.changes);
+        self.detected.show("  detection, plan, check");
+        self.begun.show("  journal, arming");
+        self.moved.show("  light, read-back, journal");
+        self.all.show("  dead to bypassed");
+    }
+
+    fn add(&mut self, more: Self) {
+        self.detected.0.extend(more.detected.0);
+        self.begun.0.extend(more.begun.0);
+        self.moved.0.extend(more.moved.0);
+        self.all.0.extend(more.all.0);
+        self.changes += more.changes;
+    }
+}
+
+/// Ten changes of its own are all that the daemon makes within an hour, so each nine have a daemon of their own.
+const KILLS_EACH: u32 = 9;
+
+fn kills() -> u32 {
+    let asked = std::env::var("LIGHTLOOM_KILLS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(20)
+}
+
+fn deaths(nodes: u32, known: Known, kills: u32) -> Took {
+    let mut took = Took::default();
+    let mut left = kills;
+    while left > 0 {
+        took.add(life(nodes, known, left.min(KILLS_EACH), kills - left));
+        left -= left.min(KILLS_EACH);
+    }
+    took
+}
+
+/// The sums of two histograms of the daemon, in milliseconds: known to fired, and fired to durable.
+fn sums(rig: &Rig) -> [f64; 2] {
+    let metrics = &rig.shared.metrics;
+    [&metrics.event_to_fired_seconds, &metrics.transaction_seconds]
+        .map(|histogram| histogram.get_sample_sum() * 1e3)
+}
+
+fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
+    let folder = state_folder();
+    let links = folder.path().join("links");
+    let (protocol, poll) = match known {
+        Known::Polled => ("v1.1", "100ms"),
+        Known::Pushed => ("v1.2", "1s"),
+    };
+    let last = nodes - 1;
+    let list = format!(
+        "fabric: ring.yaml\ntransceivers:\n  - {{names: \"n{{0..{last}}}/b{{0..1}}\", powered_for: 2s, \
+         protocol: {protocol}}}\n"
+    );
+    let (modules, _) = Modules::of_list_in(nodes, &list, &links);
+    let mut took = Took::default();
+    on_a_runtime(async {
+        let file = format!(
+            "policies: {{on_fault: bypass, poll_every: {poll}}}\nmodules:\n- {{nodes: [0, {last}], bundles: 2, \
+             serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
+            links.display()
+        );
+        let installed = installed(nodes);
+        let mut rig = Rig::of_devices(&file, folder.path(), Some(installed.clone())).await;
+        rig.adopt_all().await;
+        let plan = first_plan(&installed);
+        rig.apply_plan(&plan).await;
+        for kill in first..first + kills {
+            let node = plan.circuits[kill as usize * 7 % plan.circuits.len()].a.bundle.node;
+            tokio::time::sleep(Duration::from_millis(1_100 + u64::from(kill * 37 % 100))).await;
+            let before = sums(&rig);
+            let died = Instant::now();
+            modules.fault(&format!("{node} dead"));
+            let broken = bypassed(&mut rig, node).await;
+            let all = died.elapsed().as_secs_f64() * 1e3;
+            let after = sums(&rig);
+            let [begun, moved] = [after[0] - before[0], after[1] - before[1]];
+            took.detected.0.push(all - begun - moved);
+            took.begun.0.push(begun);
+            took.moved.0.push(moved);
+            took.all.0.push(all);
+            modules.fault(&format!("{node} clear"));
+            as_before(&mut rig, &plan, &broken).await;
+        }
+        let own = |runtime: &Runtime| {
+            let history = runtime.control.controller().ledger().history.iter();
+            history.filter(|past| past.actor == "policy:fault").count()
+        };
+        took.changes = rig.look(own).await;
+        rig.show_journal();
+    });
+    took
+}
+
+/// Waits until a change around both bundles of the node is over.
+async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
+    let both = move |runtime: &Runtime| {
+        let faults =
+            runtime.control.plan().into_iter().flat_map(|plan| plan.faults.iter().copied());
+        let of_node = |part: &Part| matches!(part, Part::Bundle(bundle) if bundle.node == node);
+        let found: Vec<Part> = faults.filter(of_node).collect();
+        (found.len() == 2 && !runtime.control.controller().is_busy()).then_some(found)
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        rig.shared.changes.mark_unchanged();
+        if let Some(found) = rig.look(both).await {
+            return found;
+        }
+        assert!(Instant::now() < until, "{node} is not bypassed");
+        rig.shared.changes.changed().await.unwrap();
+    }
+}
+
+/// The node works again, and the plan of before is on the modules: each death moves light.
+async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
+    let up = |runtime: &Runtime| {
+        let devices = runtime.control.controller().devices();
+        devices.values().all(|seen| seen.up && seen.observed.is_some()).then_some(())
+    };
+    rig.find("the node to answer again", up).await;
+    let answer = rig.fault(&[], broken).await;
+    rig.committed(&answer).await;
+    let target = desired::paths(plan, &rig.config.bundles).unwrap();
+    let (plan_sha256, mode) = (bypass::sha256_of(plan), Mode::Update);
+    let apply = Apply { target, plan_sha256, mode, ..Apply::default() };
+    let answer = rig.ask(Request::Apply(apply), Some(plan.clone())).await;
+    if let Answer::Accepted { .. } = answer {
+        rig.committed(&answer).await;
+    }
+}
+
+#[test]
+fn a_node_that_dies_between_two_polls_is_bypassed_by_what_its_neighbours_report() {
+    let took = deaths(16, Known::Pushed, 2);
+    took.show("32 modules that report lost light, polls of a second");
+    assert_eq!(took.changes, 2, "one for each");
+    // The next poll comes after half a second on average; a busy machine takes its time.
+    assert!(took.all.at(0.5) < 500.0);
+}
+
+#[test]
+#[ignore = "measures time"]
+fn a_dead_node_is_bypassed_within_300_ms_with_polls_of_100_ms() {
+    let took = deaths(32, Known::Polled, kills());
+    took.show("64 modules of protocol 1.1, polls of 100 ms");
+    assert!(took.all.at(0.99) <= 300.0);
+}
+
+#[test]
+#[ignore = "measures time"]
+fn a_dead_node_is_bypassed_within_10_ms_where_modules_report_lost_light() {
+    let took = deaths(32, Known::Pushed, kills());
+    took.show("64 modules that report lost light");
+    assert!(took.all.at(0.99) <= 10.0);
+}
+
+#[test]
+#[ignore = "measures time"]
+fn a_dead_node_among_128_modules() {
+    deaths(64, Known::Pushed, kills()).show("128 modules that report lost light");
+}
+
+#[test]
+#[ignore = "takes 1,440 ptys and measures time"]
+fn a_dead_node_among_1440_modules() {
+    let took = deaths(720, Known::Pushed, kills());
+    took.show("1,440 modules that report lost light");
+    assert!(took.all.at(0.99) <= 10.0);
+}

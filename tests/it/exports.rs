@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Exports as users make them, and as the programs they are for read them. A program that is not
+//! installed is named and skipped; `.ci/run` installs those that have a package.
+
+use crate::consumers;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use consumers::consumer;
+use serde_json::Value;
+
+fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    command.args(arguments).current_dir(folder).output().expect("the program starts")
+}
+
+fn shipped(name: &str) -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("topologies").join(name).display().to_string()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is text")
+}
+
+/// A plan of the fabric file, in the folder.
+fn plan(folder: &Path, fabric: &str, more: &[&str]) {
+    let made = lightloom(folder, &[&["plan", fabric, "-o", "plan.json"], more].concat());
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+}
+
+fn export(folder: &Path, fabric: &str, more: &[&str]) -> Output {
+    lightloom(folder, &[&["export", "plan.json", "--fabric", fabric, "--to"], more].concat())
+}
+
+/// The standard output of an export that goes well.
+fn exported(folder: &Path, fabric: &str, more: &[&str]) -> String {
+    let output = export(folder, fabric, more);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn the_format_goes_to_standard_output_and_what_it_loses_to_standard_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("ring-2880.yaml");
+    plan(folder.path(), &fabric, &["--fault", "n17,n42"]);
+    let output = export(folder.path(), &fabric, &["slurm", "--hostname", "gpu{:04}"]);
+    assert!(text(&output.stdout).contains("nodes: \"gpu[0000,"), "{}", text(&output.stdout));
+    let lost = text(&output.stderr);
+    assert!(
+        lost.contains("note: slurm does not hold which nodes of a ring are neighbours"),
+        "{lost}"
+    );
+    assert!(lost.contains("broken nodes (2)"), "{lost}");
+    assert_eq!(
+        output.stdout,
+        export(folder.path(), &fabric, &["slurm", "--hostname", "gpu{:04}"]).stdout,
+        "the same plan gives the same bytes"
+    );
+
+    let json = export(folder.path(), &fabric, &["slurm", "--format", "json", "-o", "t.yaml"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["files"][0]["path"], "t.yaml");
+    assert!(json["lost"].as_array().is_some_and(|lost| !lost.is_empty()));
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_said_with_what_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("ring-2880.yaml");
+    plan(folder.path(), &fabric, &[]);
+    let refused = |more: &[&str]| {
+        let output = export(folder.path(), &fabric, more);
+        assert!(output.stdout.is_empty(), "a failure prints no result");
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let (code, message) = refused(&["sonic-ocs"]);
+    assert!(code == Some(1) && message.contains("this fabric has none"), "{message}");
+    assert!(message.contains("these can: slurm, slurm-ring, slurm-tree, topograph"), "{message}");
+    let (code, message) = refused(&["slurm", "--hostname", "gpu"]);
+    assert!(code == Some(1) && message.contains("`{:04}`"), "{message}");
+    let (code, message) = refused(&["slurm", "--job", "x"]);
+    assert!(code == Some(1) && message.contains("no job `x`; it has"), "{message}");
+    let (code, message) = refused(&["slurm", "--phase", "x"]);
+    assert!(code == Some(2) && message.contains("has no phases"), "{message}");
+    let (code, message) = refused(&["slrum"]);
+    assert!(code == Some(2) && message.contains("a similar value exists: 'slurm'"), "{message}");
+
+    let other = export(folder.path(), &shipped("ring-32.yaml"), &["dot"]);
+    assert!(text(&other.stderr).contains("the plan is for fabric"), "{}", text(&other.stderr));
+    let other = export(folder.path(), &shipped("rfabric-shapes.yaml"), &["dot"]);
+    assert!(text(&other.stderr).contains("the plan is for fabric"), "{}", text(&other.stderr));
+}
+
+#[test]
+fn a_switch_gets_a_file_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("rfabric-shapes.yaml");
+    plan(folder.path(), &fabric, &[]);
+    let output = export(folder.path(), &fabric, &["sonic-ocs"]);
+    assert!(text(&output.stderr).contains("name a folder"), "{}", text(&output.stderr));
+    let written = exported(folder.path(), &fabric, &["sonic-ocs", "-o", "switches"]);
+    assert_eq!(written.lines().next(), Some("switches/ocs0.json"));
+    for path in written.lines() {
+        let config: Value =
+            serde_json::from_slice(&std::fs::read(folder.path().join(path)).unwrap()).unwrap();
+        assert!(config["OCS_CROSS_CONNECT"].is_object(), "{path}");
+    }
+}
+
+const SMALL: &str = "kind: fabric
+version: 2
+name: small
+hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 2, shape: line}}
+jobs: [{name: a, gpus: 16, tp: 8}, {name: b, gpus: all, tp: 16}]
+";
+
+/// A plan around broken parts, whose rings and circuits programs are to find again.
+fn small_plan(folder: &Path) -> Value {
+    std::fs::write(folder.join("small.yaml"), SMALL).unwrap();
+    plan(folder, "small.yaml", &["--fault", "n3,n10/b1"]);
+    serde_json::from_slice(&std::fs::read(folder.join("plan.json")).unwrap()).unwrap()
+}
+
+fn circuits(plan: &Value) -> Vec<(String, String)> {
+    let end = |circuit: &Value, end: &str| circuit[end].as_str().unwrap().to_owned();
+    let circuits = plan["circuits"].as_array().unwrap();
+    let mut pairs: Vec<_> = circuits.iter().map(|c| (end(c, "a"), end(c, "b"))).collect();
+    pairs.sort();
+    pairs
+}
+
+#[test]
+fn graphviz_reads_the_rings_and_the_lit_fibres() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small_plan(folder.path());
+    exported(folder.path(), "small.yaml", &["dot", "-o", "plan.dot"]);
+    let graph = ["dot", "-Tdot_json", "plan.dot"];
+    let Some(read) = consumer("dot", &["dot", "-V"], &graph, folder.path()) else { return };
+    let read: Value = serde_json::from_str(&read).unwrap();
+    let objects = read["objects"].as_array().unwrap();
+    let mut rings: Vec<Vec<&str>> = objects
+        .iter()
+        .filter_map(|object| object["nodes"].as_array())
+        .map(|nodes| {
+            let mut names: Vec<&str> = nodes
+                .iter()
+                .map(|node| objects[node.as_u64().unwrap() as usize]["name"].as_str().unwrap())
+                .collect();
+            names.sort_unstable();
+            names
+        })
+        .collect();
+    rings.sort();
+    let groups = plan["groups"].as_array().unwrap();
+    let mut planned: Vec<Vec<&str>> = groups
+        .iter()
+        .map(|group| {
+            let nodes = group["nodes"].as_array().unwrap();
+            let mut names: Vec<&str> = nodes.iter().map(|node| node.as_str().unwrap()).collect();
+            names.sort_unstable();
+            names
+        })
+        .collect();
+    planned.sort();
+    assert_eq!(rings, planned);
+    let edges = read["edges"].as_array().unwrap().iter();
+    let end = |edge: &Value, end: &str| edge[end].as_str().unwrap().to_owned();
+    let mut lit: Vec<_> = edges.map(|edge| (end(edge, "a"), end(edge, "b"))).collect();
+    lit.sort();
+    assert_eq!(lit, circuits(&plan));
+
+    let fabric = shipped("rfabric-shapes.yaml");
+    self::plan(folder.path(), &fabric, &[]);
+    exported(folder.path(), &fabric, &["dot", "-o", "phases.dot"]);
+    let picture = ["dot", "-Tsvg", "phases.dot"];
+    let svg = consumer("dot", &["dot", "-V"], &picture, folder.path()).unwrap();
+    assert_eq!(svg.matches("class=\"node\"").count(), 16);
+}
+
+#[test]
+fn networkx_reads_the_cabling_and_what_is_lit() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small_plan(folder.path());
+    exported(folder.path(), "small.yaml", &["graphml", "-o", "plan.graphml"]);
+    let program = "import json, networkx
+graph = networkx.read_graphml('plan.graphml')
+edges = [[data['a_port'], data['b_port'], data['lit'], data['hops']] for _, _, data in graph.edges(data=True)]
+broken = [node for node, data in graph.nodes(data=True) if data['state'] == 'broken']
+print(json.dumps({'nodes': len(graph), 'edges': edges, 'broken': broken}))";
+    let probe = ["python3", "-c", "import networkx"];
+    let script = ["python3", "-c", program];
+    let Some(read) = consumer("networkx", &probe, &script, folder.path()) else { return };
+    let read: Value = serde_json::from_str(&read).unwrap();
+    assert_eq!(read["nodes"], 24);
+    assert_eq!(read["broken"], serde_json::json!(["n3"]));
+    let edges = read["edges"].as_array().unwrap();
+    assert_eq!(edges.len(), 23 + 22, "a line of 24 nodes with fibres over one and two places");
+    let lit = edges.iter().filter(|edge| edge[2] == true);
+    let mut lit: Vec<(String, String)> = lit
+        .map(|edge| (edge[0].as_str().unwrap().into(), edge[1].as_str().unwrap().into()))
+        .collect();
+    lit.sort();
+    assert_eq!(lit, circuits(&plan));
+}
+
+/// The graph had no edge, and the one for Graphviz neither.
+#[test]
+fn networkx_finds_the_cables_of_a_dragonfly() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("dragonfly-72.yaml");
+    plan(folder.path(), &fabric, &[]);
+    exported(folder.path(), &fabric, &["graphml", "-o", "plan.graphml"]);
+    let dot = exported(folder.path(), &fabric, &["dot"]);
+    assert_eq!(dot.matches(" -- ").count(), 72 + 90);
+    let program = "import json, networkx
+graph = networkx.read_graphml('plan.graphml')
+leaves = graph.subgraph([node for node in graph if node.startswith('leaf')])
+degrees = sorted(set(dict(leaves.degree()).values()))
+print(json.dumps([len(graph), graph.number_of_edges(), networkx.diameter(leaves), degrees]))";
+    let probe = ["python3", "-c", "import networkx"];
+    let Some(read) = consumer("networkx", &probe, &["python3", "-c", program], folder.path())
+    else {
+        return;
+    };
+    let read: Value = serde_json::from_str(&read).unwrap();
+    assert_eq!(read, serde_json::json!([72 + 36, 72 + 90, 3, [5]]), "a balanced dragonfly");
+}
+
+/// 400 GB/s stood there for GPUs that have a network card and nothing else, and a domain was a ring.
+#[test]
+fn astra_sim_gets_the_links_that_the_fabric_has() {
+    let folder = tempfile::tempdir().unwrap();
+    for (hbd, wanted) in [
+        ("none: {nodes: 16, gpus_per_node: 8}", ["[ Switch ]", "[ 128 ]", "[ 50.0 ]"]),
+        (
+            "switch: {nodes: 16, gpus_per_node: 8, gpus: 64}",
+            ["[ Switch, Switch ]", "[ 8, 16 ]", "[ 800.0, 50.0 ]"],
+        ),
+        (
+            "khop: {nodes: 16, gpus_per_node: 8, k: 2}",
+            ["[ Ring, Switch ]", "[ 8, 16 ]", "[ 400.0, 50.0 ]"],
+        ),
+    ] {
+        let fabric = format!(
+            "kind: fabric\nversion: 2\nname: x\nhbd: {{{hbd}}}\n\
+             dcn: {{fat_tree: {{nodes_per_tor: 4}}}}\njobs: [{{name: a, gpus: 128, tp: 8}}]\n"
+        );
+        std::fs::write(folder.path().join("x.yaml"), &fabric).unwrap();
+        plan(folder.path(), "x.yaml", &[]);
+        let network = exported(folder.path(), "x.yaml", &["astra-sim"]);
+        for text in wanted {
+            assert!(network.contains(text), "{hbd}: {network}");
+        }
+    }
+}
+
+/// The schemas of Kubernetes itself, as the package kubernetes-validate ships them.
+#[test]
+fn kubernetes_takes_the_node_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    small_plan(folder.path());
+    let labels = exported(folder.path(), "small.yaml", &["kubernetes"]);
+    std::fs::write(folder.path().join("labels.yaml"), &labels).unwrap();
+    let probe = ["python3", "-m", "kubernetes_validate", "--version"];
+    let check = ["python3", "-m", "kubernetes_validate", "--strict", "labels.yaml"];
+    let name = "kubernetes-validate";
+    let Some(read) = consumer(name, &probe, &check, folder.path()) else { return };
+    assert_eq!(read.matches("passed for resource node/").count(), 24, "{read}");
+
+    let broken = labels.replacen("  labels:", "  lables:", 1);
+    std::fs::write(folder.path().join("labels.yaml"), broken).unwrap();
+    let refused = Command::new(check[0]).args(&check[1..]).current_dir(folder.path()).output();
+    assert!(!refused.unwrap().status.success(), "it refuses what is no node");
+}
+
+/// What slurmctld needs to know to serve 720 nodes that do not exist yet.
+const SLURM_CONF: &str = "ClusterName=lightloom
+SlurmctldHost=localhost(10.9.9.1)
+AuthType=auth/none
+CredType=cred/none
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=FOLDER/state
+SlurmctldPidFile=FOLDER/slurmctld.pid
+SlurmctldLogFile=FOLDER/slurmctld.log
+SwitchType=switch/none
+MpiDefault=none
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/builtin
+TopologyPlugin=topology/tree
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=600
+NodeName=n[0-719] CPUs=4 RealMemory=1000 State=CLOUD
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+";
+
+/// In a network of its own, so that its port is ours; the address keeps the resolver content.
+const SLURM: &str = "ip link set lo up; ip addr add 10.9.9.1/32 dev lo; export SLURM_CONF=$PWD/slurm.conf
+slurmctld -D -c 2> errors & CONTROLLER=$!
+for _ in $(seq 100); do scontrol ping 2> /dev/null | grep -q UP && break; sleep 0.1; done
+srun --test-only -N8 --exclusive true; srun --test-only -N8 --exclusive --switches=1 true; srun --test-only -N64 --exclusive true
+kill $CONTROLLER; wait $CONTROLLER";
+
+/// Host names of a list such as `n[0,4-6],x`.
+fn hosts(list: &str) -> BTreeSet<u32> {
+    let numbers = list.trim_start_matches('n').trim_matches(['[', ']']);
+    let ranges = numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()
+}
+
+#[test]
+fn slurmctld_lays_jobs_on_whole_rings() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("ring-2880.yaml");
+    plan(folder.path(), &fabric, &["--fault", "n17,n42"]);
+    let conf = exported(folder.path(), &fabric, &["slurm-tree"]);
+    std::fs::write(folder.path().join("topology.conf"), &conf).unwrap();
+    let own = SLURM_CONF.replace("FOLDER", &folder.path().display().to_string());
+    std::fs::write(folder.path().join("slurm.conf"), own).unwrap();
+    std::fs::create_dir(folder.path().join("state")).unwrap();
+    let probe = ["sh", "-c", "slurmctld -V && srun -V && test $(id -u) = 0 && unshare -n true"];
+    let script = format!("exec 2>&1; {SLURM}");
+    let run = ["timeout", "60", "unshare", "-n", "bash", "-c", &script];
+    // The controller ends by our signal: what it said counts, not its status.
+    let Some(probed) = consumer("slurmctld as root", &probe, &["true"], folder.path()) else {
+        return;
+    };
+    assert!(probed.is_empty());
+    let output = Command::new(run[0]).args(&run[1..]).current_dir(folder.path()).output().unwrap();
+    let said = text(&output.stdout);
+    let places: Vec<BTreeSet<u32>> = said
+        .lines()
+        .filter_map(|line| line.split(" on nodes ").nth(1))
+        .map(|rest| hosts(rest.split(' ').next().unwrap()))
+        .collect();
+    assert_eq!(places.len(), 3, "{said}");
+    let rings: Vec<BTreeSet<u32>> = conf
+        .lines()
+        .filter_map(|line| line.split(" Nodes=").nth(1))
+        .map(hosts)
+        .filter(|ring| ring.len() == 8)
+        .collect();
+    for (place, whole) in places.iter().zip([1, 1, 8]) {
+        let inside: Vec<_> = rings.iter().filter(|ring| ring.is_subset(place)).collect();
+        assert_eq!(inside.len(), whole, "{place:?} holds {inside:?}");
+        assert_eq!(place.len(), 8 * whole, "{said}");
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//! S2 on the daemon itself: its journal is on a disk that fails at any write or flush of a change. It refuses
+//! new work, goes on to answer who looks, leaves the light, and its next life finds what it promised.
+
+use crate::daemon_rig;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use daemon_rig::{Modules, Rig, on_a_runtime};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::state::{DeviceName, Fabric, Position, Positions, Slot};
+use lightloom_daemon::file_storage::FileStorage;
+use lightloom_daemon::journal::Storage;
+use lightloom_daemon::runtime::Runtime;
+use lightloom_daemon::view;
+
+/// What fails, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Write(ErrorKind),
+    Sync,
+}
+
+/// After so many more writes, or flushes, none succeeds.
+type Plan = Arc<Mutex<Option<(Fault, u32)>>>;
+
+/// A file on a disk that fails as planned.
+struct Failing(FileStorage, Plan);
+
+impl Failing {
+    fn fails(&self, concerns: impl Fn(Fault) -> Option<ErrorKind>) -> io::Result<()> {
+        let mut plan = self.1.lock().unwrap();
+        let Some((fault, left)) = plan.as_mut() else { return Ok(()) };
+        let Some(kind) = concerns(*fault) else { return Ok(()) };
+        if *left == 0 {
+            return Err(kind.into());
+        }
+        *left -= 1;
+        Ok(())
+    }
+
+    fn fails_to_write(&self) -> io::Result<()> {
+        self.fails(|fault| match fault {
+            Fault::Write(kind) => Some(kind),
+            Fault::Sync => None,
+        })
+    }
+}
+
+impl Storage for Failing {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        self.0.load()
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.fails_to_write()?;
+        self.0.append(bytes)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.fails(|fault| (fault == Fault::Sync).then_some(ErrorKind::Other))?;
+        self.0.sync()
+    }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // It writes and flushes.
+        self.fails_to_write()?;
+        self.fails(|fault| (fault == Fault::Sync).then_some(ErrorKind::Other))?;
+        self.0.replace(bytes)
+    }
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.fails_to_write()?;
+        self.0.truncate(length)
+    }
+}
+
+async fn rig(switch: &str, folder: &Path, plan: &Plan) -> Rig {
+    let file = format!(
+        "policies: {{poll_every: 100ms}}\ndevices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{switch}\"}}}}}}\n"
+    );
+    let plan = Arc::clone(plan);
+    let open = |path: &Path| -> io::Result<Box<dyn Storage + Send>> {
+        Ok(Box::new(Failing(FileStorage::open(path)?, plan)))
+    };
+    Rig::on_disk(&file, folder, None, open).await
+}
+
+/// Two circuits, straight or crosswise.
+fn circuits(crosswise: bool) -> Positions {
+    let to = if crosswise { [10, 9] } else { [9, 10] };
+    [(Slot(1), Position(to[0])), (Slot(2), Position(to[1]))].into()
+}
+
+fn change(crosswise: bool) -> Request {
+    let target = Fabric::from([("ocs0".into(), circuits(crosswise))]);
+    Request::Apply(Apply { target, ..Apply::default() })
+}
+
+fn stands(runtime: &Runtime) -> Positions {
+    let seen = &runtime.control.controller().devices()[&DeviceName::from("ocs0")];
+    seen.observed.as_ref().map(|read| read.positions.clone()).unwrap_or_default()
+}
+
+/// The second change meets the fault; whether it did, and how the next life finds the switch.
+async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Option<Positions> {
+    let plan = Plan::default();
+    let mut first = rig(switch, folder, &plan).await;
+    let answer = first.ask(change(false), None).await;
+    first.committed(&answer).await;
+    *plan.lock().unwrap() = Some((fault, after));
+    let _accepted_or_refused = first.ask(change(true), None).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let failed = first.look(|runtime: &Runtime| runtime.control.failed().map(str::to_owned)).await;
+    if failed.is_some() {
+        let status = first.look(view::status).await;
+        assert_eq!(status.journal_failure, failed, "who looks is answered");
+        let open = first
+            .look(|runtime: &Runtime| runtime.control.controller().ledger().open.is_some())
+            .await;
+        let report = first.look(view::drift).await;
+        assert!(report.complete && (open || report.slots.is_empty()), "reads go on: {report:?}");
+        let stood = first.look(stands).await;
+        let refused = first.ask(change(true), None).await;
+        let Answer::Refused { reasons } = &refused else {
+            panic!("{fault:?} {after}: {refused:?}")
+        };
+        assert!(
+            reasons[0].starts_with("the journal has failed, so nothing is changed"),
+            "{reasons:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(first.look(stands).await, stood);
+    }
+    let requests = first.requests;
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    *plan.lock().unwrap() = None;
+    let mut next = Rig { requests, ..rig(switch, folder, &plan).await };
+    let over = |runtime: &Runtime| (!runtime.control.controller().is_busy()).then_some(());
+    next.find("what was open to end", over).await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let (stood, drifted) =
+        next.look(|runtime: &Runtime| (stands(runtime), view::drift(runtime).slots.len())).await;
+    assert_eq!(drifted, 0, "{fault:?} {after}");
+    for crosswise in [true, false] {
+        let answer = next.ask(change(crosswise), None).await;
+        if !matches!(answer, Answer::Done) {
+            next.committed(&answer).await;
+        }
+    }
+    failed.map(|_| stood)
+}
+
+#[test]
+fn s2_on_a_disk_that_fails_changes_are_refused_reads_go_on_and_no_mixed_state_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let list =
+        "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', switching: 5ms}\n";
+    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    let faults = [
+        Fault::Write(ErrorKind::Other),
+        Fault::Write(ErrorKind::StorageFull),
+        Fault::Write(ErrorKind::ReadOnlyFilesystem),
+        Fault::Sync,
+    ];
+    on_a_runtime(async {
+        let (mut old, mut new) = (0, 0);
+        for (index, fault) in faults.into_iter().enumerate() {
+            for after in 0..10 {
+                let folder = folder.path().join(format!("{index}-{after}"));
+                std::fs::create_dir_all(&folder).unwrap();
+                match change_on(&at[0], &folder, fault, after).await {
+                    Some(stood) if stood == circuits(false) => old += 1,
+                    Some(stood) if stood == circuits(true) => new += 1,
+                    Some(stood) => panic!("{fault:?} {after}: mixed: {stood:?}"),
+                    None => break,
+                }
+            }
+        }
+        println!(
+            "S2: {} faults at every write and flush of a change: {old} old, {new} new, none mixed",
+            faults.len()
+        );
+        assert!(old > 3 && new > 0, "{old} {new}");
+    });
+}
+
+/// The disk fails, and is well again while the daemon runs: what was open is brought to its end and changes are
+/// accepted, without a restart.
+#[test]
+fn s2_writing_resumes_when_the_disk_is_well_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let list =
+        "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', switching: 5ms}\n";
+    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    on_a_runtime(async {
+        let mut resumed = 0;
+        for (index, fault) in
+            [Fault::Write(ErrorKind::StorageFull), Fault::Sync].into_iter().enumerate()
+        {
+            for after in 0..4 {
+                let folder = folder.path().join(format!("{index}-{after}"));
+                std::fs::create_dir_all(&folder).unwrap();
+                let plan = Plan::default();
+                let mut rig = rig(&at[0], &folder, &plan).await;
+                // The journal is new each time, and the switch stands as the last one left it.
+                let target = Fabric::from([("ocs0".into(), circuits(false))]);
+                let apply = Apply { target, mode: Mode::Update, ..Apply::default() };
+                let answer = rig.ask(Request::Apply(apply), None).await;
+                rig.committed_or_done(&answer).await;
+                *plan.lock().unwrap() = Some((fault, after));
+                let _accepted_or_refused = rig.ask(change(true), None).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                if rig.look(|runtime: &Runtime| runtime.control.failed().is_none()).await {
+                    continue;
+                }
+                let polled = rig.look(read_at).await;
+                tokio::time::sleep(Duration::from_millis(1500)).await;
+                assert!(rig.look(read_at).await > polled, "devices are read on");
+                assert!(rig.look(|runtime: &Runtime| runtime.control.failed().is_some()).await);
+                *plan.lock().unwrap() = None;
+                let well = |runtime: &Runtime| {
+                    let well = runtime.control.failed().is_none()
+                        && !runtime.control.controller().is_busy();
+                    well.then_some(())
+                };
+                rig.find("writing again", well).await;
+                tokio::time::sleep(Duration::from_millis(250)).await;
+                let drifted = rig.look(|runtime: &Runtime| view::drift(runtime).slots.len()).await;
+                assert_eq!(drifted, 0, "{fault:?} {after}");
+                for crosswise in [true, false] {
+                    let answer = rig.ask(change(crosswise), None).await;
+                    rig.committed_or_done(&answer).await;
+                }
+                resumed += 1;
+            }
+        }
+        println!("S2: writing resumed {resumed} times without a restart");
+        assert!(resumed >= 4, "{resumed}");
+    });
+}
+
+fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {
+    runtime.control.controller().devices()[&DeviceName::from("ocs0")].read_at
+}

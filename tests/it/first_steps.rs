@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a newcomer types first: a file that is made, and a demonstration.
+
+use crate::small;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use small::{good, lightloom, text};
+
+/// Every preset at sizes that people have, and the GPUs that one group takes.
+const SIZES: [(&str, &[u32]); 5] = [
+    ("khop", &[32, 64, 256, 2880, 131_072]),
+    ("pod", &[128, 512, 2048, 8192]),
+    ("rfabric", &[128, 1024, 2048]),
+    ("dgx", &[32, 1000, 16_384]),
+    ("rails", &[32, 1024, 16_384]),
+];
+
+#[test]
+fn every_preset_gives_a_file_that_is_good_and_plans() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (preset, sizes) in SIZES {
+        for gpus in sizes {
+            let file = format!("{preset}-{gpus}.yaml");
+            let gpus_text = gpus.to_string();
+            good(folder.path(), &["init", "--preset", preset, "--gpus", &gpus_text, "-o", &file]);
+            good(folder.path(), &["validate", &file]);
+            let plan = good(folder.path(), &["plan", &file, "--format", "json"]);
+            let plan: Value = serde_json::from_str(&plan).expect("a plan");
+            let metrics = &plan["metrics"];
+            assert_eq!(metrics["gpus_total"].as_u64(), Some(u64::from(*gpus)), "{file}");
+            let used = metrics["gpus_used"].as_u64().expect("used");
+            assert!(used * 2 >= u64::from(*gpus), "{file} uses {used}");
+        }
+    }
+}
+
+#[test]
+fn a_size_that_a_preset_cannot_have_is_answered_with_the_nearest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (arguments, wanted) in [
+        (["--preset", "khop", "--gpus", "130"], "write 128 or 132"),
+        (["--preset", "khop", "--gpus", "3"], "write 32"),
+        (["--preset", "pod", "--gpus", "2050"], "write 2048 or 2080"),
+        (["--preset", "dgx", "--gpus", "0"], "write 32"),
+        (["--preset", "rails", "--gpus", "4294967295"], "write at most 4000000"),
+    ] {
+        let refused = lightloom(folder.path(), &[&["init"], arguments.as_slice()].concat());
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&refused.stderr).contains(wanted), "{}", text(&refused.stderr));
+    }
+    let refused =
+        lightloom(folder.path(), &["init", "--preset", "dgx", "--gpus", "64", "--tp", "3"]);
+    assert!(text(&refused.stderr).contains("write 1, 2, 4 or 8"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn init_asks_nobody_where_there_is_no_terminal_and_overwrites_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = lightloom(folder.path(), &["init"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("give --preset khop"), "{}", text(&refused.stderr));
+    let once = ["init", "--preset", "khop", "--gpus", "64", "-o", "f.yaml"];
+    good(folder.path(), &once);
+    let twice = lightloom(folder.path(), &once);
+    assert_eq!(twice.status.code(), Some(1));
+    assert!(text(&twice.stderr).contains("f.yaml exists"), "{}", text(&twice.stderr));
+}
+
+#[test]
+fn a_file_that_was_made_goes_through_a_pipe() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = good(folder.path(), &["init", "--preset", "pod", "--gpus", "512"]);
+    let mut plan = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    plan.args(["plan", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut plan = plan.spawn().expect("the program starts");
+    plan.stdin.take().expect("a pipe").write_all(made.as_bytes()).expect("written");
+    assert!(plan.wait_with_output().expect("it ends").status.success());
+}
+
+#[test]
+fn the_demonstration_shows_each_command_and_leaves_a_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shown = lightloom(folder.path(), &["demo"]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let commands = text(&shown.stderr);
+    for command in ["$ lightloom plan ", "$ lightloom emulate ", "$ lightloom report "] {
+        assert!(commands.contains(command), "{command} is not in\n{commands}");
+    }
+    assert!(text(&shown.stdout).contains("passed: groups_affected <= 1"), "the run is shown");
+    let page = folder.path().join("lightloom-demo/report.html");
+    assert!(std::fs::read_to_string(page).expect("the page").contains("<svg"));
+}
+
+#[test]
+fn every_verb_has_a_manual_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    good(folder.path(), &["man", "--folder", "pages"]);
+    let page = |name: &str| std::fs::read_to_string(folder.path().join("pages").join(name));
+    assert!(page("lightloom.1").expect("the program's").contains("lightloom\\-emulate(1)"));
+    for name in ["lightloom-emulate.1", "lightloom-ctl-apply.1", "lightloom-buy.1"] {
+        assert!(
+            page(name).unwrap_or_else(|error| panic!("{name}: {error}")).contains("Example"),
+            "{name}"
+        );
+    }
+}
+
+/// Verbs whose result has rows, and the file that each wants.
+const TABLES: [&[&str]; 6] = [
+    &["compare", "--gpus", "720", "--samples", "4"],
+    &["cost", "--gpus", "720"],
+    &["mfu", "--model", "llama-3.1-8b", "--gpus", "64", "--top", "3"],
+    &["emulate", "SHIPPED/scenarios/neighbours-k.yaml"],
+    &["emulate", "SHIPPED/scenarios/neighbours-k.yaml", "--seed", "0..2"],
+    &["trace", "info", "SHIPPED/traces/synthetic.json"],
+];
+
+#[test]
+fn every_table_is_kept_as_json_and_as_rows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies");
+    for verb in TABLES {
+        let verb: Vec<String> = verb.iter().map(|word| word.replace("SHIPPED", shipped)).collect();
+        let with = |more: &[&'static str]| {
+            let words: Vec<&str> =
+                verb.iter().map(String::as_str).chain(more.iter().copied()).collect();
+            good(folder.path(), &words)
+        };
+        let csv = with(&["--format", "csv", "-o", "rows.csv"]);
+        let kept = std::fs::read_to_string(folder.path().join("rows.csv")).expect("rows are kept");
+        let mut rows = csv::Reader::from_reader(kept.as_bytes());
+        let columns = rows.headers().expect("a header").len();
+        let rows: Result<Vec<_>, _> = rows.records().collect();
+        let count = rows.expect("as many values as columns").len();
+        assert!(columns > 3 && count > 0, "{verb:?}: {count} rows of {columns}");
+        assert_eq!(csv.lines().next(), kept.lines().next(), "{verb:?}");
+
+        let shown = with(&["-o", "result.json"]);
+        let kept = std::fs::read_to_string(folder.path().join("result.json")).expect("a result");
+        let document: Value = serde_json::from_str(&kept).expect("JSON");
+        assert!(document.is_object() && !shown.starts_with('{'), "text is shown, JSON is kept");
+    }
+}
+
+#[test]
+fn no_result_takes_the_place_of_what_the_command_has_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    good(folder.path(), &["init", "--preset", "khop", "--gpus", "64", "-o", "fabric.yaml"]);
+    let scenario = "kind: scenario\nversion: 2\nname: s\non: {fabric: fabric.yaml}\n\
+                    collectives: [{all_reduce: {name: t, bytes: 64KiB}}]\n";
+    std::fs::write(folder.path().join("s.yaml"), scenario).expect("written");
+    let fabric = std::fs::read_to_string(folder.path().join("fabric.yaml")).expect("made");
+    for words in [
+        ["plan", "fabric.yaml", "-o", "fabric.yaml"],
+        ["emulate", "s.yaml", "-o", "s.yaml"],
+        ["emulate", "s.yaml", "-o", "./fabric.yaml"],
+        ["emulate", "s.yaml", "--junit", "s.yaml"],
+    ] {
+        let refused = lightloom(folder.path(), &words);
+        assert_eq!(refused.status.code(), Some(1), "{words:?}");
+        assert!(text(&refused.stderr).contains("is an input of this command"), "{words:?}");
+    }
+    let kept = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("kept");
+    assert_eq!((kept("fabric.yaml"), kept("s.yaml")), (fabric, scenario.to_owned()));
+    assert_eq!(lightloom(folder.path(), &["demo"]).status.code(), Some(0));
+    let twice = lightloom(folder.path(), &["demo"]);
+    assert!(text(&twice.stderr).contains("give --folder another name"), "{}", text(&twice.stderr));
+}
+
+#[test]
+fn a_place_where_nothing_can_be_written_is_refused_before_the_work() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (file, wanted) in
+        [("none/r.json", "there is no folder none"), ("-", "leave it out"), (".", "is a folder")]
+    {
+        for verb in [&["compare", "-o", file][..], &["emulate", "no.yaml", "--timeline", file]] {
+            let refused = lightloom(folder.path(), verb);
+            assert_eq!(refused.status.code(), Some(2), "{verb:?}");
+            assert!(text(&refused.stderr).contains(wanted), "{}", text(&refused.stderr));
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing is left");
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! docs/job-step.md: its lines are those that its commands print, and the parts that it adds up are those of its lines.
+
+use std::process::Command;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(format!("{ROOT}/{name}")).unwrap()
+}
+
+/// The words of each line that is a step of a job, by their place between lines that name the columns.
+fn steps(text: &str) -> Vec<Vec<&str>> {
+    let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let is_step = |words: &Vec<&str>| {
+        words.len() > 10 && words[1].parse::<u32>().is_ok() && words[2].ends_with("ms")
+    };
+    words.filter(is_step).collect()
+}
+
+/// What a command of the page prints.
+fn emulate(scenario: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let output = command.args(["emulate", scenario]).current_dir(ROOT).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn require_printed(page: &[Vec<&str>], scenario: &str) {
+    let printed = emulate(scenario);
+    let printed = steps(&printed);
+    assert!(!page.is_empty());
+    for line in page {
+        assert!(printed.contains(line), "the page has {line:?}, {scenario} prints {printed:?}");
+    }
+}
+
+#[test]
+fn the_small_job_prints_what_the_page_shows() {
+    let page = page("docs/job-step.md");
+    let small = page.split_once("## A small job").unwrap().1;
+    let small = small.split_once("## The same deaths").unwrap().0;
+    require_printed(&steps(small), "topologies/scenarios/job-step.yaml");
+    // By how much later than without each fault the job ended.
+    let printed = emulate("topologies/scenarios/job-circuits.yaml");
+    let late = printed.lines().filter(|line| line.starts_with("fault: "));
+    let late: Vec<&str> = late
+        .map(|line| line.rsplit_once("; ").unwrap().1.trim_end_matches(" late at most"))
+        .collect();
+    let said = format!("the node costs {} and the switch {}", late[0], late[1]);
+    assert!(page.contains(&said), "{said}");
+}
+
+#[test]
+fn the_large_job_prints_what_the_page_and_the_readme_show() {
+    let page = page("docs/job-step.md");
+    let large = page.split_once("## A small job").unwrap().0;
+    require_printed(&steps(large), "topologies/large/job-2048-step.yaml");
+}
+
+#[test]
+fn the_designs_lose_what_the_page_shows() {
+    let page = page("docs/job-step.md");
+    let designs = page.split_once("## The same deaths").unwrap().1;
+    let blocks: Vec<&str> = designs.split("isolation-").skip(1).collect();
+    let mut shown = 0;
+    for block in blocks {
+        let (name, rest) = block.split_once(".yaml").unwrap();
+        let lines = steps(rest);
+        if !lines.is_empty() {
+            require_printed(&lines, &format!("topologies/scenarios/isolation-{name}.yaml"));
+            shown += lines.len();
+        }
+    }
+    assert_eq!(shown, 10, "two steps each of five scenarios");
+}
+
+#[test]
+fn the_parts_of_each_line_add_up_and_are_those_that_the_page_explains() {
+    let (page, readme) = (page("docs/job-step.md"), page("README.md"));
+    let all = steps(&page);
+    assert_eq!(all[0], steps(&readme)[0], "the README has the same line");
+    let number = |word: &str| word.trim_end_matches("ms").parse::<f64>().unwrap();
+    for line in &all {
+        // Job, step, took, closed form, ratio, MFU and its sign; then compute to restart.
+        let (took, parts) = (number(line[2]), &line[7..]);
+        assert_eq!(parts.len(), 10, "{line:?}");
+        let sum: f64 = parts.iter().map(|part| number(part)).sum();
+        assert!((sum - took).abs() < 0.0045, "{line:?} adds up to {sum:.3}");
+    }
+    for line in [&all[0], &all[2]] {
+        for part in line[7..].iter().filter(|part| part.ends_with("ms")) {
+            let explained = format!(", {} ms.**", part.trim_end_matches("ms"));
+            assert!(page.contains(&explained), "no point begins with {explained}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod ci;
+mod ci_files;
+mod command_line;
+mod consumers;
+mod convert;
+mod ctl;
+mod daemon_and_devices;
+mod daemon_by_hand;
+mod daemon_lines;
+mod daemon_rig;
+mod daemon_speed;
+mod daemon_words;
+mod dead_node;
+mod designs;
+mod device;
+mod documentation;
+mod exports;
+mod failing_disk;
+mod first_steps;
+mod gnmi_switch;
+mod house;
+mod job_step_page;
+mod joint_verbs;
+mod ledger;
+mod live_twin;
+mod mfu;
+mod mfu_runs;
+mod phases_at_scale;
+mod phases_by_the_thousand;
+mod phases_for_jobs;
+mod phases_on_switches;
+mod phases_rig;
+mod programs;
+mod replan;
+mod report;
+mod reported_faults;
+mod searched_mapping;
+mod site;
+mod small;
+mod spine;
+mod stored_state;
+mod sweep_of_steps;
+mod two_controllers;
+mod validation;
+mod workload;

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom mfu` from the outside: what scripts rely on, and what users are told.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn mfu(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .arg("mfu")
+        .args(arguments)
+        .output()
+        .expect("the command runs")
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn complaint(line: &str) -> String {
+    let output = mfu(&words(line));
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn json_has_the_fields_of_the_contract_best_first() {
+    let output = mfu(&words(
+        "--model llama-3.1-70b --gpus 256 --arch khop:3,dgx --batch 512 --top 3 --format json \
+         --faults iid:0.02 --samples 2",
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    let fields = "arch gpus tp pp dp cp ep micro_batch virtual_stages recompute step_seconds mfu \
+                  mfu_convention memory_bytes compute_seconds tp_exposed_seconds \
+                  dp_exposed_seconds pp_bubble_seconds goodput";
+    for field in words(fields) {
+        assert!(rows[0].get(field).is_some(), "{field}");
+    }
+    let seconds: Vec<f64> = rows.iter().map(|row| row["step_seconds"].as_f64().unwrap()).collect();
+    assert!(seconds.is_sorted());
+    for row in rows {
+        let degrees = ["tp", "pp", "dp", "cp"].map(|name| row[name].as_u64().unwrap());
+        assert_eq!(degrees.iter().product::<u64>(), 256);
+        assert!((0.0..1.0).contains(&row["mfu"].as_f64().unwrap()));
+        let factor = |name: &str| row["goodput"][name].as_f64().unwrap();
+        let product = factor("mfu")
+            * factor("ettr")
+            * (1.0 - factor("waste_ratio"))
+            * (1.0 - factor("straggler_loss"));
+        assert!((product - factor("goodput")).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn a_mapping_that_cannot_be_names_the_constraint_and_the_nearest_that_works() {
+    let text = complaint("--model llama-3.1-70b --gpus 1024 --tp 7");
+    assert!(text.contains("remainder 2") && text.contains("nearest that works: TP 8"), "{text}");
+
+    let text = complaint("--model llama-3.1-405b --gpus 1024 --tp 8 --pp 1 --cp 1 --arch khop:3");
+    let expected = "\
+1024 GPUs on khop:3: no mapping works
+  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 212.5 GB on the fullest GPU, 130.9 GB more than the 81.6 GB of its memory that a job may fill
+  nearest that works: TP 8 CP 1 PP 4 DP 32 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b
+";
+    assert!(text.contains(expected), "{text}");
+}
+
+/// What is said for each constraint: which, by how much, the nearest that works.
+#[test]
+fn every_constraint_has_its_message() {
+    for (line, expected) in [
+        (
+            "--model llama-3.1-70b --gpus 1000 --tp 8",
+            "2048 sequences of a step cannot be divided by DP×micro-batch 125 (remainder 48): the nearest DP×micro-batch that divides it is 128\n  nearest that works: 1024 GPUs, TP 8",
+        ),
+        (
+            "--model llama-3.1-70b --gpus 64 --tp 8 --pp 8 --batch 30 --micro-batch 4",
+            "30 sequences of a step cannot be divided by DP×micro-batch 4 (remainder 2): the nearest DP×micro-batch that divides it is 3\n  nearest that works: TP 8 CP 1 PP 8 DP 1 EP 1, micro-batch 2",
+        ),
+        (
+            "--model mixtral-8x7b --gpus 64 --tp 1 --ep 3",
+            "8 experts cannot be divided by EP 3 (remainder 2): the nearest EP that divides it is 2",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 64 --tp 64",
+            "32 attention heads cannot be divided by TP 64 (remainder 32): the nearest TP that divides it is 32",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --virtual-stages 9 --pp 4",
+            "32 layers cannot be divided by PP×virtual stages 36 (remainder 32): the nearest PP×virtual stages that divides it is 32",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --pp 2 --schedule zero-bubble --virtual-stages 2",
+            "zero-bubble is not interleaved, and there are 2 virtual stages: the nearest that works is 1",
+        ),
+        ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree is at least 1"),
+        (
+            "--model deepseek-v3 --gpus 8",
+            "on the fullest GPU, 1261.9 GB more than the 81.6 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --arch nvl:7",
+            "no architecture is called `nvl:7` (there are: khop:2",
+        ),
+        (
+            "--model llama-3.1-8b --gpus 8 --accelerator h1000",
+            "no accelerator is called `h1000`: did you mean `h100`?",
+        ),
+    ] {
+        let text = complaint(line);
+        assert!(text.contains(expected), "{line}: {text}");
+    }
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest() {
+    let text = complaint("--model llama-3.1-405 --gpus 1024");
+    assert!(text.contains("did you mean `llama-3.1-405b`?"), "{text}");
+}
+
+#[test]
+fn a_model_file_shows_its_mistakes_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.yaml");
+    std::fs::write(&path, "name: mine\nlayers: 0\nhiden: 8\n").unwrap();
+    let output = mfu(&["--model", path.to_str().unwrap(), "--gpus", "8"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("LL0101") && text.contains("hidden"), "{text}");
+}
+
+#[test]
+fn the_training_study_prints_every_claim_with_its_verdict() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "mfu", "--format", "json"])
+        .output()
+        .expect("the command runs");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let claims = document["claims"].as_array().expect("a list of claims");
+    let with = |verdict: &str| claims.iter().filter(|claim| claim["verdict"] == verdict).count();
+    assert!(with("reproduced") >= 2, "{document}");
+    // What does not come out as published is the exit status, too.
+    let all_agree = with("reproduced") + with("added") == claims.len();
+    assert_eq!(output.status.code(), Some(if all_agree { 0 } else { 1 }));
+}
+
+#[test]
+fn both_modes_stand_side_by_side_with_their_proof() {
+    let output = mfu(&words(
+        "--model llama-3.1-8b --gpus 16 --batch 16 --seq 256 --tp 4 --pp 2 --cp 1 --virtual-stages 1 \
+         --micro-batch 1 --recompute none --arch khop:3 --packets --prove --format json",
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    let packets = &report["rows"][0]["packets"];
+    assert_eq!((&packets["gpus"], &packets["replicas"]), (&16.into(), &2.into()), "{packets}");
+    let seconds = |name: &str| packets[name].as_f64().unwrap();
+    let difference = seconds("analytic_seconds") / seconds("packet_seconds") - 1.0;
+    assert!((difference - seconds("difference")).abs() < 1e-12 && difference.abs() < 0.1);
+    assert_eq!(packets["proof"]["kind"], "both-ways", "{packets}");
+}
+
+#[test]
+fn other_schedules_and_software_change_the_step() {
+    let step = |flags: &str| {
+        let line = format!(
+            "--model llama-3.1-70b --gpus 256 --batch 64 --tp 8 --cp 2 --pp 8 --virtual-stages 1 \
+             --micro-batch 1 --recompute full --format json {flags}"
+        );
+        let output = mfu(&words(&line));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+        report["rows"][0].clone()
+    };
+    let seconds = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    let plain = step("");
+    let zero = step("--schedule 1f1b,zero-bubble");
+    assert_eq!((&plain["schedule"], &zero["schedule"]), (&"1f1b".into(), &"zero-bubble".into()));
+    assert!(seconds(&zero, "pp_bubble_seconds") < seconds(&plain, "pp_bubble_seconds"));
+    let memory = |flags| seconds(&step(flags), "memory_bytes");
+    assert!(memory("--zero 3") < memory("--zero 2") && memory("--zero 2") < memory("--zero 1"));
+    assert!(memory("--prediction-depths 1") > memory(""));
+    let depth = step("--prediction-depths 1");
+    assert!(seconds(&depth, "step_seconds") > seconds(&plain, "step_seconds"));
+    let gathered = step("--cp-exchange all-gather");
+    assert!(seconds(&gathered, "cp_exposed_seconds") > seconds(&plain, "cp_exposed_seconds"));
+}
+
+/// Step seconds of the fastest mapping.
+fn seconds_of(line: &str) -> f64 {
+    let output = mfu(&words(&format!("{line} --format json")));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    report["rows"][0]["step_seconds"].as_f64().expect("seconds")
+}
+
+#[test]
+fn the_cards_own_link_rates_change_the_step() {
+    let line = "--model llama-3.1-70b --gpus 256 --batch 256 --tp 8 --cp 1 --pp 4 --recompute full";
+    let h100 = seconds_of(&format!("{line} --accelerator h100 --constants h100/nemo-25.02"));
+    let h800 = seconds_of(&format!("{line} --accelerator h800 --constants h100/nemo-25.02"));
+    assert!(h800 > 1.01 * h100, "H800 has half the links: {h800} against {h100}");
+    let on_dgx =
+        seconds_of(&format!("{line} --accelerator h800 --constants h100/nemo-25.02 --arch dgx"));
+    assert!(on_dgx > 1.01 * h100, "{on_dgx} against {h100}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow.yaml");
+    let card = include_str!("../../topologies/accelerators/h100.yaml")
+        .replace("450GB/s", "1GB/s")
+        .replace("50GB/s", "1GB/s")
+        .replace("domain_gpus: 8", "domain_gpus: 1");
+    std::fs::write(&path, card).unwrap();
+    let slow = seconds_of(&format!("{line} --accelerator {}", path.display()));
+    assert!(slow > 3.0 * h100, "a card of 1 GB/s links: {slow} against {h100}");
+}
+
+#[test]
+fn every_set_of_constants_can_be_chosen_and_says_where_it_comes_from() {
+    let line = "--model llama-3.1-8b --gpus 8 --batch 64 --tp 2 --cp 1 --recompute full";
+    let text = complaint(&format!("{line} --constants nemo-1.0"));
+    assert!(text.contains("no constants are called `nemo-1.0`"), "{text}");
+    for name in ["megatron-deepspeed", "megatron-lm-2022", "nemo-25.02", "llama-3"] {
+        assert!(text.contains(name), "{text}");
+        let output = mfu(&words(&format!("{line} --constants {name}")));
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(shown.contains(&format!("constants h100/{name}, from ")), "{shown}");
+    }
+    let other =
+        mfu(&words(&format!("{line} --constants a100/megatron-deepspeed --accelerator a100")));
+    let shown = String::from_utf8_lossy(&other.stdout).into_owned();
+    assert!(shown.contains("constants a100/megatron-deepspeed, from the vTrain"), "{shown}");
+}
+
+#[test]
+fn tensor_parallelism_across_network_cards_is_not_recommended() {
+    let output =
+        mfu(&words("--model llama-3.1-405b --gpus 16384 --arch dgx --top 4 --format json"));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    for row in report["rows"].as_array().expect("rows") {
+        assert!(row["tp"].as_u64().expect("TP") <= 8, "{row}");
+    }
+}
+
+#[test]
+fn a_fabric_file_gives_its_own_rates_and_tiers() {
+    let line = "--model llama-3.1-8b --gpus 128 --batch 128 --tp 4 --pp 1 --cp 1 --recompute full";
+    let folder = tempfile::tempdir().unwrap();
+    let seconds = |dcn: &str| {
+        let path = folder.path().join("fabric.yaml");
+        let text = format!(
+            "kind: fabric\nversion: 2\nname: mine\nhbd: {{khop: {{nodes: 64, gpus_per_node: 4, k: 3}}}}\ndcn: {{fat_tree: {{nodes_per_tor: 4, tors_per_domain: 16{dcn}}}}}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        seconds_of(&format!("{line} --fabric {}", path.display()))
+    };
+    let (plain, thin) = (seconds(""), seconds(", oversubscription: 16"));
+    assert!(thin > 1.05 * plain, "oversubscribed leaves: {thin} against {plain}");
+    let slow = seconds(", link_rate: 10Gbps");
+    assert!(slow > 1.5 * plain, "slow network cards: {slow} against {plain}");
+    let path = folder.path().join("fabric.yaml");
+    let text = complaint(&format!("--model llama-3.1-8b --gpus 512 --fabric {}", path.display()));
+    assert!(text.contains("has 256 GPUs"), "{text}");
+}
+
+#[test]
+fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
+    let line = "--gpus 64 --batch 128 --tp 4 --cp 1 --recompute full";
+    let shown = |flags: &str| {
+        let output = mfu(&words(&format!("{line} {flags}")));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let known = shown("--model llama-3.1-70b --accelerator h100 --constants nemo-25.02");
+    assert!(known.contains(" runs)") && known.contains('±'), "{known}");
+    for flags in ["--accelerator h20", "--accelerator h100 --constants nemo-25.02 --arch khop:3"] {
+        let unknown = shown(&format!("--model llama-3.1-70b {flags}"));
+        assert!(unknown.contains("not validated"), "{unknown}");
+    }
+}

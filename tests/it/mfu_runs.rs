@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the judge of published runs computes is what a user gets who types the run's words.
+
+use std::path::Path;
+use std::process::Command;
+
+use lightloom_training::runs::{Run, Runs};
+use serde_json::Value;
+
+fn typed(run: &Run, folder: &Path) -> Value {
+    let model = folder.join(format!("{}.model.yaml", run.id));
+    let text = serde_json::to_string(&run.request.model).expect("dimensions are plain");
+    std::fs::write(&model, text).expect("the folder is ours");
+    let card = folder.join(format!("{}.card.yaml", run.id));
+    let text = serde_json::to_string(&run.request.card).expect("figures are plain");
+    std::fs::write(&card, text).expect("the folder is ours");
+    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .arg("mfu")
+        .args(run.words(&model.to_string_lossy(), &card.to_string_lossy()))
+        .args(["--format", "json"])
+        .output()
+        .expect("the command runs");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+        panic!("{}: {}", run.id, String::from_utf8_lossy(&output.stderr));
+    })
+}
+
+#[test]
+fn typed_words_give_what_the_judge_computes() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let read = |name| std::fs::read_to_string(data.join(name));
+    let (Ok(first), Ok(second)) = (read("mfu_measured.csv"), read("mfu_measured_2.csv")) else {
+        println!("skipped: no ../shared/data");
+        return;
+    };
+    let (runs, _) = Runs::read(&[&first, &second]);
+    let folder = tempfile::tempdir().expect("a folder of our own");
+    // One row in thirteen: every source, in a few seconds.
+    for run in runs.runs.iter().step_by(13) {
+        let Ok(found) = run.compute() else { continue };
+        let report = typed(run, folder.path());
+        let seconds = report["rows"][0]["step_seconds"].as_f64().expect("a row");
+        let ours = found.step.step_seconds;
+        assert!((seconds / ours - 1.0).abs() < 1e-9, "{}: {seconds} against {ours}", run.id);
+    }
+}
+
+/// The tables, where they are.
+fn tables() -> Option<String> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let tables = ["mfu_measured.csv", "mfu_measured_2.csv"].map(|name| data.join(name));
+    if !tables.iter().all(|table| table.exists()) {
+        println!("skipped: no ../shared/data");
+        return None;
+    }
+    Some(tables.map(|table| table.display().to_string()).join(","))
+}
+
+#[test]
+fn the_command_line_writes_the_page_of_validation() {
+    let Some(tables) = tables() else { return };
+    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "mfu", "--format", "markdown", "--runs", &tables])
+        .output()
+        .expect("the command runs");
+    let ours = String::from_utf8(output.stdout).expect("text");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/validation-mfu.md");
+    if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
+        std::fs::write(&page, &ours).expect("docs/ is writable");
+    }
+    let kept = std::fs::read_to_string(&page).unwrap_or_default();
+    assert!(kept == ours, "docs/validation-mfu.md is out of date: run with LIGHTLOOM_BLESS=1");
+    // The README states the same one error with its number of runs.
+    let line = ours.lines().find(|line| line.starts_with("**")).expect("a summary");
+    let stated = line.split("**").nth(1).expect("a bold sentence").trim_end_matches('.');
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
+    assert!(readme.expect("a README").contains(stated), "README.md does not say `{stated}`");
+}
+
+#[test]
+fn a_users_runs_refit_the_constants_with_part_kept_back() {
+    let folder = tempfile::tempdir().expect("a folder of our own");
+    let runs = folder.path().join("runs.csv");
+    // Runs of a cluster whose matrix products are a tenth slower than those that were fitted.
+    let mut table = String::from(
+        "id,software,accelerator,num_accel,model,precision,seq,gbs_seqs,mbs,tp,pp,vpp,cp,recompute,step_time_s\n",
+    );
+    for (model, gpus, tp, pp) in
+        [("llama-3.1-8b", 8, 1, 1), ("llama-3.1-8b", 16, 2, 1), ("llama-3.1-70b", 64, 4, 4)]
+    {
+        for batch in [128, 256] {
+            let words = format!(
+                "mfu --model {model} --accelerator h100 --constants nemo-25.02 --gpus {gpus} --batch {batch} --seq 8192 \
+                 --tp {tp} --pp {pp} --cp 1 --ep 1 --micro-batch 1 --virtual-stages 1 --recompute full --format json"
+            );
+            let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+                .args(words.split_whitespace())
+                .output()
+                .expect("the command runs");
+            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+            let seconds = report["rows"][0]["step_seconds"].as_f64().expect("a step") * 1.1;
+            table.push_str(&format!(
+                "{model}-{gpus}-{batch},nemo-25.02,h100,{gpus},{model},bf16,8192,{batch},1,{tp},{pp},1,1,full,{seconds}\n"
+            ));
+        }
+    }
+    std::fs::write(&runs, &table).expect("the folder is ours");
+    let out = folder.path().join("ours.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["calibrate", "--format", "json", "--out"])
+        .args([&out, &runs])
+        .output()
+        .expect("the command runs");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let [before, after] = [0, 1].map(|at| report["kept_back_error"][at].as_f64().expect("a share"));
+    assert!(before > 0.08 && after < 0.03, "{report}");
+    assert!(report["kept_back_runs"].as_u64() >= Some(2), "{report}");
+    let left = report["not_determined"].as_array().expect("names");
+    assert!(left.contains(&"expert low".into()), "dense runs say nothing of experts: {report}");
+
+    let words = "--model llama-3.1-8b --gpus 8 --batch 128 --tp 1 --pp 1 --cp 1 --recompute full --micro-batch 1";
+    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .arg("mfu")
+        .args(words.split_whitespace())
+        .arg("--constants")
+        .arg(&out)
+        .output()
+        .expect("the command runs");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("not validated"), "{shown}{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Phases of a reconfigurable fat-tree on optical switches: `lightloom plan`, the daemon, `lightloom ctl
+//! apply --phase`, emulated SCPI and TL1 switches and a real Redis for SONiC. What is lit is read by
+//! clients of a few lines each, which know only what goes over the wire, and compared with vectors that
+//! were written by hand from the circuits of the plan: they share nothing with drivers and exports.
+//!
+//! The SONiC test prints "skipped" where there is no `redis-server` (Debian: `apt-get install redis-server`).
+
+use crate::phases_rig as rig;
+use rig::{Rig, Third};
+use serde_json::Value;
+
+/// What is lit in phase `experts` on ocs0 and ocs1, in the words of TL1.
+///
+/// The plan joins ports (0, 2), (1, 3), (4, 6), (5, 7) of ocs0 and ocs1, and (0, 2), (3, 4), (5, 6) of ocs2. On
+/// a switch of 8 by 8, port n is ingress n + 1 and egress n + 9; on SONiC it is n + 1.
+const EXPERTS: [&str; 2] =
+    ["1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14", "1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14"];
+/// The same of ocs1 in the words of SCPI, and of ocs2 on either kind of switch.
+const EXPERTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@11,12,9,10,15,16,13,14)";
+const EXPERTS_TL1: &str = "1,11 3,9 4,13 5,12 6,15 7,14";
+const EXPERTS_SONIC: &str = "1A-3B 3A-1B 4A-5B 5A-4B 6A-7B 7A-6B";
+
+/// What is lit in phase `weights`: (0, 5), (1, 3), (2, 7), (4, 6) on ocs0, and (0, 4), (1, 5), (2, 6), (3, 7) on
+/// ocs1 and ocs2.
+const WEIGHTS: [&str; 2] =
+    ["1,14 2,12 3,16 4,10 5,15 6,9 7,13 8,11", "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12"];
+const WEIGHTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@13,14,15,16,9,10,11,12)";
+const WEIGHTS_TL1: &str = "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12";
+const WEIGHTS_SONIC: &str = "1A-5B 2A-6B 3A-7B 4A-8B 5A-1B 6A-2B 7A-3B 8A-4B";
+/// And of ocs0 in the words of SCPI.
+const WEIGHTS_SCPI_OCS0: &str = "(@1,2,3,4,5,6,7,8),(@14,12,16,10,15,9,13,11)";
+
+/// Nothing.
+const DARK: [&str; 3] = ["", "", ""];
+
+/// Pairs of ports, by switch.
+type Pairs = [&'static [(u32, u32)]; 3];
+/// The circuits that the vectors were written from.
+const PLANNED: [(&str, Pairs); 2] = [
+    (
+        "experts",
+        [
+            &[(0, 2), (1, 3), (4, 6), (5, 7)],
+            &[(0, 2), (1, 3), (4, 6), (5, 7)],
+            &[(0, 2), (3, 4), (5, 6)],
+        ],
+    ),
+    (
+        "weights",
+        [
+            &[(0, 5), (1, 3), (2, 7), (4, 6)],
+            &[(0, 4), (1, 5), (2, 6), (3, 7)],
+            &[(0, 4), (1, 5), (2, 6), (3, 7)],
+        ],
+    ),
+];
+
+fn must_be_planned(plan: &Value) {
+    for (phase, circuits) in PLANNED {
+        let phases = plan["phases"].as_array().unwrap();
+        let found = phases.iter().find(|found| found["name"] == phase).unwrap();
+        for (ocs, expected) in ["ocs0", "ocs1", "ocs2"].iter().zip(circuits) {
+            let of_switch = found["circuits"].as_array().unwrap().iter();
+            let of_switch = of_switch.filter(|circuit| circuit["ocs"] == *ocs);
+            let ports = |circuit: &Value| {
+                let port = |key: &str| u32::try_from(circuit[key].as_u64().unwrap()).unwrap();
+                (port("a_port"), port("b_port"))
+            };
+            let planned: Vec<_> = of_switch.map(ports).collect();
+            assert_eq!(planned, expected, "{phase} {ocs}: the plan is another, write new vectors");
+        }
+    }
+}
+
+/// Applies phase after phase, and reads what is lit with raw clients before, while and after it moves.
+fn phases_are_lit(third: Third, vectors: [&str; 2]) {
+    let Some(rig) = Rig::start(third) else { return };
+    must_be_planned(&rig.plan());
+    let (experts, weights) = (
+        [EXPERTS[0], EXPERTS[1], vectors[0]].map(str::to_owned),
+        [WEIGHTS[0], WEIGHTS[1], vectors[1]].map(str::to_owned),
+    );
+
+    // From the dark the plan has no stages, and the dry run says so.
+    let said = rig.ctl(&["apply", "PLAN", "--phase", "experts", "--dry-run"]);
+    assert!(said.contains("phase experts without stages"), "{said}");
+    assert_eq!(rig.lit(), DARK, "a dry run moves nothing");
+    let said = rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
+    assert!(said.contains("committed"), "{said}");
+    assert_eq!(rig.lit(), experts);
+    assert_eq!(rig.scpi(1), EXPERTS_SCPI);
+
+    let said = rig.ctl(&["apply", "PLAN", "--phase", "weights", "--dry-run"]);
+    assert!(said.contains("phase weights in the plan's 3 stages from experts"), "{said}");
+    assert!(said.contains("20 moves on 3 devices in 3 waves"), "{said}");
+    assert_eq!(rig.waves(&said), ["1 ocs1", "2 ocs2", "3 ocs0"]);
+
+    for (to, from_lit, to_lit, to_scpi) in [
+        ("weights", &experts, &weights, WEIGHTS_SCPI),
+        ("experts", &weights, &experts, EXPERTS_SCPI),
+        ("weights", &experts, &weights, WEIGHTS_SCPI),
+    ] {
+        let (said, seen) = rig.ctl_watched(&["apply", "PLAN", "--phase", to]);
+        assert!(said.contains("committed"), "{said}");
+        assert_eq!(rig.lit(), *to_lit);
+        assert_eq!(rig.scpi(1), to_scpi);
+        // Stages: ocs1, then ocs2, then ocs0. Each sample read them in the order 0, 2, 1, so what began
+        // when it was read finds all that goes before it done.
+        let moved = |sample: &[String; 3], at: usize| sample[at] != from_lit[at];
+        let mut between = 0;
+        for sample in &seen {
+            if moved(sample, 0) {
+                assert_eq!(sample[2], to_lit[2], "ocs0 moved before ocs2 was done: {sample:?}");
+            }
+            if moved(sample, 2) {
+                assert_eq!(sample[1], to_lit[1], "ocs2 moved before ocs1 was done: {sample:?}");
+            }
+            between += usize::from(moved(sample, 1) && !moved(sample, 0));
+        }
+        assert!(between > 0, "no sample of {} was taken between two stages", seen.len());
+    }
+    let journal = rig.ctl(&["journal"]);
+    assert!(journal.contains("phase experts in the plan's 3 stages from weights"), "{journal}");
+    // ocs0 takes one SCPI client, so plain SCPI text reads it once the daemon is gone. Its light stays.
+    rig.stop();
+    assert_eq!(rig.scpi(0), WEIGHTS_SCPI_OCS0);
+}
+
+#[test]
+fn phases_are_lit_on_scpi_and_tl1_switches_in_their_stages() {
+    phases_are_lit(Third::Tl1, [EXPERTS_TL1, WEIGHTS_TL1]);
+}
+
+#[test]
+fn phases_are_lit_on_a_sonic_switch_beside_scpi_and_tl1() {
+    phases_are_lit(Third::Sonic, [EXPERTS_SONIC, WEIGHTS_SONIC]);
+}
+
+/// Its ports are named `in-1` and `out-1`; their numbers are those of TL1.
+#[test]
+fn phases_are_lit_on_a_gnmi_switch_beside_scpi_and_tl1() {
+    phases_are_lit(Third::Gnmi, [EXPERTS_TL1, WEIGHTS_TL1]);
+}
+
+/// The exporter says in CONFIG_DB what the daemon sets there: the same vectors.
+#[test]
+fn the_export_for_sonic_holds_the_circuits_that_the_daemon_sets() {
+    let folder = tempfile::tempdir().unwrap();
+    rig::write_fabric(folder.path());
+    for (phase, expected) in [("experts", EXPERTS_SONIC), ("weights", WEIGHTS_SONIC)] {
+        let file = rig::exported(folder.path(), phase, "ocs2");
+        let entries = file["OCS_CROSS_CONNECT"].as_object().unwrap();
+        let mut keys: Vec<&str> = entries.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(keys.join(" "), expected, "{phase}");
+    }
+}
+
+#[test]
+fn a_plan_for_another_fabric_or_altered_by_hand_is_refused_and_nothing_moves() {
+    let rig = Rig::start(Third::Tl1).unwrap();
+    let refused = |change: &dyn Fn(&mut Value)| {
+        let mut plan = rig.plan();
+        change(&mut plan);
+        rig.refused(&plan, &["--phase", "weights"])
+    };
+    let other = refused(&|plan| plan["fabric_sha256"] = "0123456789abcdef".repeat(4).into());
+    assert!(other.contains("for another fabric: `small` (file 0123456789ab)"), "{other}");
+    let port = refused(&|plan| plan["phases"][1]["circuits"][0]["a_port"] = 4.into());
+    assert!(port.contains("port 4 is not wired to leaf0"), "{port}");
+    let stage = refused(&|plan| {
+        plan["transitions"][1]["stages"].as_array_mut().unwrap().pop();
+    });
+    assert!(stage.contains("the stages do not lead to the next phase"), "{stage}");
+    let lambda = refused(&|plan| plan["phases"][0]["lambda"] = 100.0.into());
+    assert!(lambda.contains("cannot be served"), "{lambda}");
+    let names = refused(&|plan| {
+        plan["phases"][0]["name"] = "weights".into();
+        plan["phases"][1]["name"] = "experts".into();
+    });
+    assert!(names.contains("the fabric file has `experts` there"), "{names}");
+    let phase = rig.refused(&rig.plan(), &["--phase", "sync"]);
+    assert!(phase.contains("it has experts, weights"), "{phase}");
+    let none = rig.refused(&rig.plan(), &[]);
+    assert!(none.contains("name one of its phases with `--phase`: experts, weights"), "{none}");
+    assert_eq!(rig.lit(), DARK);
+}
+
+#[test]
+fn a_switch_of_another_size_than_the_fabric_says_is_not_moved() {
+    let rig = Rig::start(Third::OtherSize).unwrap();
+    let why = rig.refused(&rig.plan(), &["--phase", "experts"]);
+    let expected = "the switch has 9 ingress and 9 egress ports, and the fabric file says `ports_per_switch: 8`";
+    assert!(why.contains(expected), "{why}");
+    assert_eq!(rig.lit(), DARK, "no switch moved");
+}
+
+#[test]
+fn a_daemon_file_with_a_fat_tree_names_what_no_plan_would_speak_of() {
+    let folder = tempfile::tempdir().unwrap();
+    rig::write_fabric(folder.path());
+    let file = "state_dir: state\nfabric: small.yaml\npolicies: {on_fault: bypass}\ndevices:\n\
+                - {name: ocs3, driver: {scpi: {tcp: 'x:1'}}}\n- {name: n0/b0, driver: {ocstrx: {serial: x}}}\n\
+                - {name: ocs0, driver: {linux: {}}}\n";
+    std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
+    let error = lightloom_daemon::start::read_files(&folder.path().join("daemon.yaml"));
+    let error = error.unwrap_err().to_string();
+    for line in [
+        "error[LL0606]: ocs3 is not in the fabric",
+        "error[LL0606]: n0/b0 is not in the fabric",
+        "error[LL0606]: ocs0 is an optical switch, and its driver is not",
+        "error[LL0606]: a reconfigurable fat-tree has no rings, so no fault is ever bypassed",
+        "the fabric `small` is a reconfigurable fat-tree with the switches ocs0 to ocs2",
+    ] {
+        assert!(error.contains(line), "{line} is not in:\n{error}");
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The programs of other packages: a run of the workspace's tests has built them beside this package's own. One that
+//! is missing or older than what it is made of fails the test with the command to type, so that none is judged by an
+//! old program; nothing is built here, because a build inside a test compiles libraries again with other features.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+const PROGRAMS: [(&str, &str); 2] =
+    [("lightloomd", "lightloom-daemon"), ("lightloom-lab", "lightloom-lab")];
+
+/// The folder of all programs, each as new as its sources.
+pub(crate) fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_BIN_EXE_lightloom")).parent().unwrap();
+        for (program, package) in PROGRAMS {
+            let built = folder.join(program);
+            let release = if cfg!(debug_assertions) { "" } else { " --release" };
+            assert!(
+                changed(&built) >= newest_source(&sources(package)),
+                "{} is missing or older than its sources, type: cargo test --workspace --locked{release} --no-run",
+                built.display()
+            );
+        }
+        folder.to_owned()
+    })
+}
+
+fn changed(file: &Path) -> Option<SystemTime> {
+    file.metadata().and_then(|data| data.modified()).ok()
+}
+
+/// The folders of sources of a package and of all packages of the workspace that it is made of.
+fn sources(package: &str) -> Vec<PathBuf> {
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--no-deps", "--locked", "--offline", "--format-version", "1"]);
+    let output = metadata.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let workspace: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = workspace["packages"].as_array().unwrap();
+    let (mut known, mut ahead) = (BTreeSet::new(), vec![package]);
+    while let Some(name) = ahead.pop() {
+        let Some(package) = packages.iter().find(|package| package["name"] == name) else {
+            continue;
+        };
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        if known.insert(manifest.with_file_name("src")) {
+            let used = package["dependencies"].as_array().unwrap().iter();
+            let used = used.filter(|one| !one["path"].is_null() && one["kind"] != "dev");
+            ahead.extend(used.filter_map(|one| one["name"].as_str()));
+        }
+    }
+    known.into_iter().collect()
+}
+
+/// When the newest file of these folders was changed.
+fn newest_source(folders: &[PathBuf]) -> Option<SystemTime> {
+    let mut newest = None;
+    let mut ahead = folders.to_vec();
+    while let Some(folder) = ahead.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                ahead.push(path);
+            } else {
+                newest = newest.max(changed(&path));
+            }
+        }
+    }
+    newest
+}
+
+#[test]
+fn a_program_is_old_when_any_source_that_it_is_made_of_is_newer() {
+    let made_of = sources("lightloom-daemon");
+    for part in ["daemon", "daemon/control", "daemon/drivers", "firmware-api", "fabric/units"] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(part).join("src");
+        assert!(made_of.contains(&source), "{part}: {made_of:?}");
+    }
+    assert!(!made_of.contains(&Path::new(env!("CARGO_MANIFEST_DIR")).join("emulator/src")));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("far")).unwrap();
+    let (near, far) = (folder.path().join("near.rs"), folder.path().join("far/far.rs"));
+    let later = SystemTime::now() + std::time::Duration::from_secs(3_600);
+    std::fs::write(near, "").unwrap();
+    std::fs::File::create(far).unwrap().set_modified(later).unwrap();
+    assert_eq!(newest_source(&[folder.path().to_owned()]), Some(later));
+}

@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The report page, looked at in a real browser: at two widths and in two themes nothing is missing, empty,
+//! outside its box or in error; and pages that were broken on purpose are found out.
+//!
+//! Without a Chromium on the path the browser tests print `skipped: no chromium`. Screenshots are kept in
+//! `target/tmp/report`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const RING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-2880.yaml");
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
+const WIDTHS: [u32; 2] = [1280, 400];
+/// Of the screenshots.
+const HEIGHT: u32 = 3600;
+/// What every page about a ring under faults shows.
+const REQUIRED: [&str; 16] = [
+    "summary",
+    "fabric",
+    "ring",
+    "stretch",
+    "table-jobs",
+    "waste",
+    "waste-over-time",
+    "waste-near-bound",
+    "nodes-out",
+    "waste-against-faults",
+    "table-waste",
+    "table-waiting",
+    "cost-bars",
+    "aggregate-cost",
+    "published",
+    "table-definitions",
+];
+
+fn lightloom(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().expect("it runs")
+}
+
+fn page(arguments: &[&str]) -> String {
+    let run = lightloom(&[&["report"], arguments].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+fn refusal(arguments: &[&str], status: i32) -> String {
+    let run = lightloom(&[&["report"], arguments].concat());
+    assert_eq!(run.status.code(), Some(status), "{run:?}");
+    assert!(run.stdout.is_empty());
+    String::from_utf8(run.stderr).unwrap()
+}
+
+/// A Chromium, if there is one.
+fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found = std::env::split_paths(&path)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|program| program.is_file());
+    if found.is_none() {
+        println!("skipped: no chromium");
+    }
+    found
+}
+
+/// What the browser found in a page, and how long it took to open it.
+#[derive(Debug)]
+struct Look {
+    found: Vec<String>,
+    opened_ms: f64,
+}
+
+/// A browser at one width and in one theme.
+struct Browser {
+    program: PathBuf,
+    width: u32,
+    is_dark: bool,
+}
+
+impl Browser {
+    /// Opens a copy of `html` that carries the checks, takes a screenshot, and reads the verdict.
+    fn look(&self, html: &str, required: &[&str], name: &str) -> Look {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
+        fs::create_dir_all(&folder).unwrap();
+        let theme = if self.is_dark { "dark" } else { "light" };
+        let stem = format!("{name}-{}-{theme}", self.width);
+        let copy = format!("{stem}.checked.html");
+        fs::write(folder.join(&copy), with_checks(html, required)).unwrap();
+        let frame = folder.join(format!("{stem}.frame.html"));
+        fs::write(&frame, framed(&copy, self.width)).unwrap();
+        let picture = folder.join(format!("{stem}.png"));
+        let _ = fs::remove_file(&picture);
+        let dump = self.run(&folder, &stem, &frame, &picture);
+        let verdict = verdict(&dump);
+        assert_eq!(verdict["width"], self.width, "{stem}");
+        assert_eq!(verdict["dark"], self.is_dark, "{stem}");
+        assert_is_picture(&fs::read(&picture).unwrap(), self.width);
+        Look {
+            found: serde_json::from_value(verdict["found"].clone()).unwrap(),
+            opened_ms: verdict["opened_ms"].as_f64().unwrap(),
+        }
+    }
+
+    /// The page as the browser has it after loading. It is ended after a minute.
+    fn run(&self, folder: &Path, stem: &str, page: &Path, picture: &Path) -> String {
+        let profile = tempfile::tempdir().unwrap();
+        let dump = folder.join(format!("{stem}.dump.html"));
+        let scheme = if self.is_dark { 0 } else { 1 };
+        let mut child = Command::new(&self.program)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                "--dump-dom",
+            ])
+            .arg("--allow-file-access-from-files")
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("--window-size={},{HEIGHT}", self.width))
+            .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+            .arg(format!("--screenshot={}", picture.display()))
+            .arg(format!("file://{}", page.display()))
+            .stdout(File::create(&dump).unwrap())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the browser starts");
+        let start = Instant::now();
+        loop {
+            if child.try_wait().unwrap().is_some() {
+                return fs::read_to_string(&dump).unwrap();
+            }
+            if start.elapsed() > Duration::from_secs(60) {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("the browser took more than a minute for {stem}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The page in a frame of this width: a window is never as narrow as a telephone.
+fn framed(page: &str, width: u32) -> String {
+    format!(
+        "<!doctype html><meta name=\"color-scheme\" content=\"light dark\"><body style=\"margin: 0\">\
+         <iframe src=\"{page}\" style=\"display: block; border: 0; width: {width}px; height: {HEIGHT}px\"></iframe>"
+    )
+}
+
+/// A listener before everything else, and the checks behind it.
+fn with_checks(html: &str, required: &[&str]) -> String {
+    let required = serde_json::to_string(required).unwrap();
+    let before = format!(
+        "<head><script>window.lightloomRequired = {required}; window.lightloomErrors = [];
+         addEventListener('error', (event) => lightloomErrors.push('script error: ' + (event.message
+           || 'cannot load ' + (event.target.src || event.target.href))), true);</script>"
+    );
+    let checks = format!("<script>{}</script></body>", include_str!("report_check.js"));
+    assert!(html.contains("<head>") && html.contains("</body>"), "a whole page");
+    html.replacen("<head>", &before, 1).replacen("</body>", &checks, 1)
+}
+
+fn verdict(dump: &str) -> Value {
+    let text = dump
+        .split("<pre id=\"lightloom-verdict\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</pre>").next());
+    let text = text.unwrap_or_else(|| panic!("no verdict: the page did not load: {dump:.400}"));
+    let plain = text
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&amp;", "&");
+    serde_json::from_str(&plain).unwrap()
+}
+
+/// A PNG of this width that is not one blank sheet.
+fn assert_is_picture(bytes: &[u8], width: u32) {
+    assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+    assert_eq!(bytes[16..20], width.to_be_bytes());
+    assert!(bytes.len() > 20_000, "{} bytes of picture", bytes.len());
+}
+
+/// Both widths and themes, without any finding.
+fn assert_good(html: &str, required: &[&str], name: &str) {
+    let Some(program) = chromium() else { return };
+    for width in WIDTHS {
+        for is_dark in [false, true] {
+            let browser = Browser { program: program.clone(), width, is_dark };
+            let look = browser.look(html, required, name);
+            let found = look.found.join("\n");
+            assert!(found.is_empty(), "{name} at {width} pixels, dark: {is_dark}:\n{found}");
+            println!(
+                "{name} at {width} pixels, dark: {is_dark}: opened in {:.0} ms",
+                look.opened_ms
+            );
+        }
+    }
+}
+
+#[test]
+fn a_ring_is_shown_at_both_widths_and_in_both_themes() {
+    assert_good(&page(&[RING, TRACE]), &REQUIRED, "ring");
+}
+
+#[test]
+fn a_small_ring_is_shown_node_by_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("ring-16.yaml");
+    let text = "kind: fabric\nversion: 2\nname: ring-16\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2, shape: ring}}\n\
+                jobs: [{name: pretrain, gpus: 32, tp: 16}]\n";
+    fs::write(&small, text).unwrap();
+    let html = page(&[&small.display().to_string(), "--fault", "n3,n5/b0"]);
+    assert!(html.contains("broken bundles or fibres"));
+    assert_good(&html, &["ring", "stretch"], "small-ring");
+}
+
+#[test]
+fn a_tree_is_shown_with_the_circuits_of_its_phases() {
+    let tree = format!("{ROOT}/topologies/rfabric-2048.yaml");
+    let required = ["summary", "tree", "phases-drawn", "table-phases", "cost-bars"];
+    assert_good(&page(&[&tree]), &required, "tree");
+}
+
+#[test]
+fn runs_and_training_steps_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = [
+        ("run.json", &["emulate", "topologies/scenarios/node-fault.yaml", "--format", "json"][..]),
+        ("mfu.json", &["mfu", "--model", "llama-3.1-8b", "--gpus", "64", "--format", "json"]),
+    ];
+    for (name, arguments) in results {
+        let program = env!("CARGO_BIN_EXE_lightloom");
+        let run = Command::new(program).args(arguments).current_dir(ROOT).output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+        fs::write(folder.path().join(name), run.stdout).unwrap();
+    }
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let csv = page(&[RING, &file("run.json"), "--format", "csv"]);
+    let seconds = |column: &str| -> Vec<f64> {
+        let cells = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+        let cells = cells.filter(|cells| cells[0] == "collectives" && cells[2] == column);
+        cells.map(|cells| cells[3].parse().unwrap()).collect()
+    };
+    let (fastest, bound) = (seconds("fastest"), seconds("bound"));
+    assert_eq!((fastest.len(), bound.len()), (2, 2), "groups of 32 and of 16 have a bound each");
+    assert!(
+        fastest.iter().zip(&bound).all(|(fastest, bound)| fastest >= bound),
+        "nobody beats the bound"
+    );
+    let html = page(&[RING, TRACE, &file("run.json"), &file("mfu.json")]);
+    let required = [
+        "training-step",
+        "run",
+        "run-collectives",
+        "table-collectives",
+        "table-faults",
+        "training",
+        "table-training",
+    ];
+    assert_good(&html, &required, "run");
+}
+
+/// A fabric without rings is not described as a line of no hops, and nothing is priced that it does not have.
+#[test]
+fn a_fabric_without_rings_is_described_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("islands.yaml").display().to_string();
+    let text = "kind: fabric\nversion: 2\nname: islands\nhbd: {switch: {nodes: 32, gpus_per_node: 4, gpus: 16}}\n\
+                dcn: {fat_tree: {nodes_per_tor: 4, tors_per_domain: 4}}\n\
+                jobs: [{name: t, gpus: 64, tp: 16}]\n";
+    fs::write(&file, text).unwrap();
+    let markdown = page(&[&file, "--format", "markdown"]);
+    assert!(
+        markdown.contains("each in a switch domain of 16 GPUs, over a network: fat-tree"),
+        "{markdown}"
+    );
+    for false_word in
+        ["0-hop", "transceivers with an optical switch", "interconnect power", "bypasses lead past"]
+    {
+        assert!(!markdown.contains(false_word), "{false_word}: {markdown}");
+    }
+    assert_good(&page(&[&file]), &["summary", "fabric", "table-gpus", "table-jobs"], "islands");
+}
+
+/// A question of what to buy is answered before anything else, in the words of `lightloom buy`.
+#[test]
+fn what_to_buy_is_answered_first() {
+    let file = format!("{ROOT}/topologies/buy-pretraining.yaml");
+    let small = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    let text = text.replace("gpus: 131072", "gpus: 98304").replace("days: 365", "days: 45");
+    let file = small.path().join("buy.yaml").display().to_string();
+    fs::write(&file, text).unwrap();
+    let said = lightloom(&["buy", &file, "--format", "json"]);
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let sentence = said["verdict"]["sentence"].as_str().unwrap();
+    let markdown = page(&[&file, "--format", "markdown"]);
+    let heads: Vec<&str> = markdown.lines().filter(|line| !line.is_empty()).take(3).collect();
+    assert_eq!(heads[2], format!("**{sentence}**"), "{markdown}");
+    let html = page(&[&file]);
+    let required = ["buy", "buy-bars", "table-buy", "waste", "cost-bars"];
+    assert!(html.find("id=\"buy\"").unwrap() < html.find("id=\"waste\"").unwrap());
+    assert_good(&html, &required, "buy");
+}
+
+/// The target: written in 2 s, opened in 1 s, under 5 MB. Times are printed, for this may be any machine:
+/// `cargo test --release --test it 131072 -- --nocapture`.
+#[test]
+fn a_ring_of_131072_gpus_is_shown() {
+    let fabric = format!("{ROOT}/topologies/ring-131072.yaml");
+    let start = Instant::now();
+    let html = page(&[&fabric]);
+    println!(
+        "131,072 GPUs: written in {:.2} s, {} bytes",
+        start.elapsed().as_secs_f64(),
+        html.len()
+    );
+    assert!(html.len() < 5_000_000, "{} bytes", html.len());
+    assert_good(&html, &REQUIRED, "131072");
+}
+
+/// The checks find what they are there for.
+#[test]
+fn broken_pages_are_found_out() {
+    let Some(program) = chromium() else { return };
+    let good = page(&[RING, TRACE]);
+    let browser = Browser { program, width: 400, is_dark: false };
+    let insert = |what: &str| good.replacen("</main>", &format!("{what}</main>"), 1);
+    let broken = [
+        ("script error", insert("<script>no_such_function()</script>")),
+        ("script error: cannot load", insert("<img src=\"no-such.png\" alt=\"\">")),
+        ("missing element: #ring", good.replace("id=\"ring\"", "id=\"gone\"")),
+        (
+            "missing element: #table-waste",
+            good.replace("</style>", "#table-waste { display: none }</style>"),
+        ),
+        (
+            "text overflow",
+            insert("<p style=\"width: 90px; white-space: nowrap\">no room for so many words</p>"),
+        ),
+        (
+            "text overflow",
+            insert(
+                "<svg viewBox=\"0 0 300 50\"><text x=\"250\" y=\"20\">no room for these</text></svg>",
+            ),
+        ),
+        (
+            "text covers text",
+            insert(
+                "<svg viewBox=\"0 0 300 50\"><text x=\"9\" y=\"20\">one</text><text x=\"12\" y=\"22\">two</text></svg>",
+            ),
+        ),
+        (
+            "text too small",
+            insert(
+                "<svg viewBox=\"0 0 900 50\"><rect width=\"900\" height=\"9\"/><text x=\"9\" y=\"30\">small</text></svg>",
+            ),
+        ),
+        (
+            "empty chart",
+            good.replace("class=\"line ink-", "class=\"gone ink-")
+                .replace("class=\"fill ink-", "class=\"gone ink-"),
+        ),
+        (
+            "not a number",
+            insert(
+                "<svg viewBox=\"0 0 300 50\"><path d=\"M0,0L300,50\"/><path d=\"M0,NaN\"/></svg>",
+            ),
+        ),
+        ("no contrast", good.replace("</style>", ".ring-big { fill: #f4f4f4 }</style>")),
+    ];
+    assert_eq!(browser.look(&good, &REQUIRED, "unbroken").found, Vec::<String>::new());
+    for (expected, html) in broken {
+        assert_ne!(html, good, "{expected}: the page was not broken");
+        let look = browser.look(&html, &REQUIRED, "broken");
+        assert!(
+            look.found.iter().any(|found| found.starts_with(expected)),
+            "{expected}: {:?}",
+            look.found
+        );
+    }
+}
+
+#[test]
+fn the_page_fetches_nothing_and_is_the_same_every_time() {
+    let html = page(&[RING, TRACE]);
+    for fetches in
+        ["http:", "https:", "src=", "@import", "url(", "<script", "<link rel=\"stylesheet\""]
+    {
+        assert!(!html.contains(fetches), "{fetches}");
+    }
+    assert_eq!(html, page(&[RING, TRACE]), "one seed, one page");
+    assert_ne!(html, page(&[RING, TRACE, "--seed", "2"]));
+    assert!(html.len() < 5_000_000);
+    // Every definition that is referred to is on the page.
+    for reference in html.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(html.contains(&format!("id=\"{reference}\"")), "#{reference} leads nowhere");
+    }
+    assert!(html.contains(env!("CARGO_PKG_VERSION")));
+}
+
+/// The numbers of the page are those of the other verbs.
+#[test]
+fn the_page_says_what_the_other_verbs_say() {
+    let csv = page(&[RING, TRACE, "--samples", "8", "--format", "csv"]);
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["table", "row", "column", "value", "unit"]);
+    let value = |table: &str, row: &str, column: &str| -> f64 {
+        let found = rows.iter().find(|cells| cells[..3] == [table, row, column]);
+        found.unwrap_or_else(|| panic!("no {table}, {row}, {column}"))[3].parse().unwrap()
+    };
+    let near = |ours: f64, theirs: &Value| {
+        let theirs = theirs.as_f64().unwrap();
+        assert!((ours - theirs).abs() <= 1e-12 * theirs.abs().max(1.0), "{ours} is not {theirs}");
+    };
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_slice(&lightloom(arguments).stdout).unwrap()
+    };
+    let compared =
+        json(&["compare", "--faults", TRACE, "--samples", "8", "--tp", "32", "--format", "json"]);
+    for row in compared["rows"].as_array().unwrap() {
+        let arch = row["arch"].as_str().unwrap();
+        if row.get("waste_mean").is_none() {
+            continue;
+        }
+        near(value("waste", arch, "mean"), &row["waste_mean"]);
+        near(value("waste", arch, "P99"), &row["waste_p99"]);
+        near(value("waste", arch, "bound"), &row["lower_bound_mean"]);
+        near(value("waiting", arch, "never waits"), &row["max_job_gpus"]);
+    }
+    let priced = json(&["cost", "--faults", TRACE, "--samples", "8", "--format", "json"]);
+    for row in priced["rows"].as_array().unwrap().iter().filter(|row| row["arch"] != "nvl:36x2") {
+        let arch = row["arch"].as_str().unwrap();
+        near(value("cost", arch, "cost"), &row["cost_per_gpu_usd"]);
+        near(value("cost", arch, "power"), &row["power_per_gpu_w"]);
+    }
+    for row in priced["usable"].as_array().unwrap().iter().filter(|row| row["arch"] != "nvl:36x2") {
+        near(
+            value("cost", row["arch"].as_str().unwrap(), "usable GPU"),
+            &row["cost_per_usable_gpu_usd"],
+        );
+    }
+}
+
+#[test]
+fn the_time_integral_of_the_plotted_waste_is_the_mean_of_one_sample() {
+    let csv = page(&[RING, TRACE, "--samples", "1", "--arch", "nvl:72", "--format", "csv"]);
+    let of = |column: &str| -> Vec<f64> {
+        let cells = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+        cells
+            .filter(|cells| {
+                cells[0] == "waste_over_time"
+                    && cells[1].starts_with("nvl:72")
+                    && cells[2] == column
+            })
+            .map(|cells| cells[3].parse().unwrap())
+            .collect()
+    };
+    let (mut from, wasted) = (of("from"), of("wasted"));
+    assert_eq!(from.len(), wasted.len());
+    assert!(from.len() > 500, "{} moments", from.len());
+    from.push(348.0);
+    let sum: f64 =
+        from.windows(2).zip(&wasted).map(|(ends, gpus)| (ends[1] - ends[0]) * gpus).sum();
+    let mean: f64 = csv
+        .lines()
+        .find_map(|line| line.strip_prefix("waste,nvl:72,mean,")?.split(',').next()?.parse().ok())
+        .unwrap();
+    assert!((sum / 348.0 / 2880.0 - mean).abs() < 1e-9, "{} is not {mean}", sum / 348.0 / 2880.0);
+}
+
+#[test]
+fn the_form_follows_the_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, start) in [
+        ("r.html", "<!doctype html>"),
+        ("r.md", "# ring-2880"),
+        ("r.csv", "table,row,column,value,unit"),
+    ] {
+        let path = folder.path().join(name);
+        assert!(page(&[RING, "-o", &path.display().to_string()]).is_empty());
+        assert!(fs::read_to_string(&path).unwrap().starts_with(start), "{name}");
+    }
+    assert!(refusal(&[RING, "-o", "report.pdf"], 2).contains(".html, .md or .csv"));
+}
+
+#[test]
+fn a_report_without_any_input_compares_designs_and_says_what_is_missing() {
+    let markdown = page(&["--format", "markdown"]);
+    assert!(
+        markdown.contains("# Designs compared") && markdown.contains("A fabric file would add"),
+        "{markdown:.400}"
+    );
+}
+
+#[test]
+fn wrong_inputs_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let plan = file("plan.json", "");
+    assert_eq!(lightloom(&["plan", RING, "-o", &plan]).status.code(), Some(0));
+    let other = format!("{ROOT}/topologies/ring-131072.yaml");
+    let scenario = format!("{ROOT}/topologies/scenarios/node-fault.yaml");
+    let cases = [
+        (vec!["no/such.yaml".to_owned()], "cannot read no/such.yaml"),
+        (vec![file("empty", "")], "is empty"),
+        (vec![file("what.yaml", "a: 1\n")], "cannot tell what"),
+        (vec![file("half.json", "{\"schema\": ")], "is not whole JSON"),
+        (vec![file("odd.json", "{\"schema\": \"x/v9\"}")], "has the schema `x/v9`"),
+        (vec![file("run.json", "{\"packet_hops\": 1}")], "looks like a result of `emulate`"),
+        (vec![file("bad.json", "[{\"node_id\": 3}]")], "is not a fault trace"),
+        (vec![scenario], "lightloom emulate"),
+        (vec![RING.to_owned(), RING.to_owned()], "is a second fabric"),
+        (vec![other.clone(), plan.clone()], "is a plan for another fabric"),
+        (vec![other, TRACE.to_owned()], "does not fit this cluster"),
+        (vec![RING.to_owned(), plan, "--fault".to_owned(), "n1".to_owned()], "has its own faults"),
+        (
+            vec![RING.to_owned(), "--at".to_owned(), "3".to_owned()],
+            "--at is a day of a fault trace",
+        ),
+        (
+            vec![RING.to_owned(), TRACE.to_owned(), "--at".to_owned(), "999".to_owned()],
+            "is outside",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let text = refusal(&arguments, 1);
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+        assert!(!text.contains("panicked"), "{text}");
+    }
+    assert!(refusal(&["--arch", "nonsense"], 2).contains("is not an architecture"));
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a person told the daemon to be broken: it is kept until a bypass of it is made, over restarts of the
+//! daemon and the rollback of plans, and tried again without being asked.
+
+use crate::daemon_rig;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use daemon_rig::ring::{NODES, daemon_that, faults, node_in_use, plan_around, restarted, ring};
+use daemon_rig::{Rig, first_plan, installed, on_a_runtime};
+use lightloom_control::controller::{Answer, Request, Rollback};
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Broken, TxnResult};
+use lightloom_control::state::Txn;
+use lightloom_daemon::runtime::Runtime;
+use lightloom_daemon::{api, serve, view};
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
+use lightloom_units::id::{BundleId, NodeId};
+
+/// A node of the ring.
+fn told() -> Part {
+    Part::Node(NodeId(node_in_use()))
+}
+
+/// A module of another node that the bypass of it moves.
+fn moved() -> BundleId {
+    let (first, next) = (first_plan(&installed(NODES)), plan_around(&[told()]));
+    let mut moved = next.transceivers.iter().filter(|now| {
+        first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
+    });
+    moved.find(|moved| moved.bundle.node != NodeId(node_in_use())).unwrap().bundle
+}
+
+/// How the transaction that this answer speaks of ended.
+async fn end(rig: &Rig, answer: &Answer) -> Past {
+    let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
+    let over = move |runtime: &Runtime| {
+        let mut history = runtime.control.controller().ledger().history.iter();
+        history.find(|past| past.txn == txn).cloned()
+    };
+    rig.find("its end", over).await
+}
+
+/// Tells of the node while a module that its bypass would move does not answer: nothing moves.
+async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
+    modules.fault(&format!("{} half-open", moved()));
+    let answer = rig.fault(&[told()], &[]).await;
+    let past = end(rig, &answer).await;
+    assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("state/told.json")
+}
+
+fn written(folder: &Path) -> BTreeMap<String, Broken> {
+    serde_json::from_slice(&std::fs::read(file(folder)).unwrap()).unwrap()
+}
+
+/// Somebody tells what broke while a neighbour is dead that nobody has found yet.
+#[test]
+fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        // A node that the bypass of another has to move.
+        let first = first_plan(&installed(NODES));
+        let told = Part::Node(NodeId(node_in_use()));
+        let next = plan_around(&[told]);
+        let moves = |node: u32| {
+            let paths = |plan: &Plan| -> Vec<_> {
+                let of_node = plan.transceivers.iter().filter(|t| t.bundle.node == NodeId(node));
+                of_node.map(|t| (t.bundle, t.path)).collect()
+            };
+            node != node_in_use() && paths(&next).len() == 2 && paths(&first) != paths(&next)
+        };
+        let dead = (0..NODES).find(|node| moves(*node)).unwrap();
+        modules.fault(&format!("n{dead} dead"));
+        let answer = rig.fault(&[told], &[]).await;
+        let Answer::Accepted { txn } = answer else { panic!("{answer:?}") };
+        let over = move |runtime: &Runtime| {
+            let mut history = runtime.control.controller().ledger().history.iter();
+            history.find(|past| past.txn == txn).cloned()
+        };
+        let past = rig.find("its end", over).await;
+        assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
+        let status = rig.look(view::status).await;
+        let kept = status.broken_parts.iter().find(|broken| broken.part == told.to_string());
+        assert!(kept.is_some_and(|kept| !kept.bypassed), "{:?}", status.broken_parts);
+        // Who tells of the other one, too, need not tell of the first again.
+        let answer = rig.fault(&[Part::Node(NodeId(dead))], &[]).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(faults).await.len(), 2);
+        let status = rig.look(view::status).await;
+        assert!(status.broken_parts.iter().all(|broken| broken.bypassed));
+    });
+}
+
+/// What cannot be bypassed when it is told is bypassed by the daemon itself as soon as it can be.
+#[test]
+fn reported_faults_is_tried_again_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("bypass", folder.path()).await;
+        tell_in_vain(&mut rig, &modules).await;
+        let reason = |runtime: &Runtime| {
+            let parts = view::status(runtime).broken_parts;
+            parts.into_iter().find(|broken| broken.part == told().to_string())
+        };
+        let kept = rig.look(reason).await.unwrap();
+        assert!(!kept.bypassed && kept.why.starts_with("told by test; not yet bypassed: "));
+        println!("{}: {}", kept.part, kept.why);
+        modules.fault(&format!("{} clear", moved()));
+        let past = rig.bypass_of_its_own().await;
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert_eq!(rig.look(faults).await, [told()], "and nothing else");
+        let kept = rig.look(reason).await.unwrap();
+        assert!(kept.bypassed && kept.why == "told by test", "{kept:?}");
+        assert!(written(folder.path()).is_empty(), "the journal keeps it from now on");
+    });
+}
+
+/// What was told and is not bypassed yet survives the daemon; where its file is torn, that is all that is lost.
+#[test]
+fn reported_faults_survives_the_daemon_and_a_torn_file_costs_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        tell_in_vain(&mut rig, &modules).await;
+        modules.fault(&format!("{} clear", moved()));
+        let rig = restarted(rig, "report", folder.path()).await;
+        let broken = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
+        assert_eq!(broken[&told().to_string()].why, "told by test", "{broken:?}");
+        assert!(!rig.look(|runtime: &Runtime| runtime.control.goes_around(told())).await);
+
+        let whole = std::fs::read(file(folder.path())).unwrap();
+        let mut rig = rig;
+        for torn in [&whole[..whole.len() / 2], b"", b"\0\xff garbage", b"[1]", b"{\"n0\": 1}"] {
+            std::fs::write(file(folder.path()), torn).unwrap();
+            rig = restarted(rig, "report", folder.path()).await;
+            let status = rig.look(view::status).await;
+            let text = String::from_utf8_lossy(torn).into_owned();
+            assert!(status.broken.is_empty() && status.journal_failure.is_none(), "{text}");
+            assert!(status.circuits.iter().all(|circuit| circuit.stands), "{text}");
+        }
+        // What is told again is bypassed, and with that kept by the journal.
+        let answer = rig.fault(&[told()], &[]).await;
+        rig.committed(&answer).await;
+        let rig = restarted(rig, "report", folder.path()).await;
+        assert_eq!(rig.look(faults).await, [told()]);
+        let status = rig.look(view::status).await;
+        assert!(status.broken_parts.iter().all(|part| part.bypassed && part.why == "told by test"));
+    });
+}
+
+/// A plan goes around a node, and then somebody says that it is broken: with the plan undone it is still.
+#[test]
+fn what_a_plan_named_and_a_person_told_stays_broken_when_the_plan_is_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let other = Part::Node(first_plan(&installed(NODES)).circuits[8].a.bundle.node);
+        assert_ne!(other, told());
+        rig.apply_plan(&plan_around(&[told(), other])).await;
+        let known = rig.fault(&[told()], &[]).await;
+        assert!(matches!(known, Answer::NothingToDo { .. }), "{known:?}");
+        assert_eq!(written(folder.path())[&told().to_string()].why, "told by test");
+        let mut rig = restarted(rig, "report", folder.path()).await;
+
+        let undo = Request::Rollback(Rollback { txn: Txn(2), ..Rollback::default() });
+        let answer = rig.ask(undo.clone(), None).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(faults).await, [told()], "what only the plan named works again");
+        let status = rig.look(view::status).await;
+        let [broken] = &status.broken_parts[..] else { panic!("{:?}", status.broken_parts) };
+        assert!(broken.bypassed && broken.why == "told by test", "{broken:?}");
+
+        let again = rig.ask(undo, None).await;
+        let said = "transaction 2 was undone by 3 already".to_owned();
+        assert_eq!(again, Answer::Refused { reasons: vec![said] });
+
+        // It works again, and nothing remembers otherwise.
+        let answer = rig.fault(&[], &[told()]).await;
+        rig.committed(&answer).await;
+        assert!(rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty());
+        assert!(written(folder.path()).is_empty());
+    });
+}
+
+/// A plan that goes around a node waits for its confirm, a person says that the node is broken, and nobody
+/// confirms.
+#[test]
+fn an_undoing_at_the_deadline_goes_around_what_a_person_told_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let other = Part::Node(first_plan(&installed(NODES)).circuits[8].a.bundle.node);
+        rig.apply_plan_within(&plan_around(&[told(), other]), Duration::from_secs(2)).await;
+        let known = rig.fault(&[told()], &[]).await;
+        assert!(matches!(known, Answer::NothingToDo { .. }), "{known:?}");
+        let undone = |runtime: &Runtime| {
+            let past = runtime.control.controller().ledger().history.back()?;
+            (past.actor == "policy:confirm-timeout").then_some(past.result)
+        };
+        assert_eq!(rig.find("it to be undone", undone).await, TxnResult::Committed);
+        assert_eq!(rig.look(faults).await, [told()]);
+    });
+}
+
+/// Who goes around crossed cables reads in the status why, though nobody sees the wrong light any more.
+#[test]
+fn a_bypass_of_crossed_cables_keeps_the_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let (one, other) = (plan.circuits[1], plan.circuits[3]);
+        modules.fault(&format!("{} cross {} {}", one.a.bundle, one.a.path, other.a));
+        let four = |runtime: &Runtime| (view::status(runtime).crossed.len() == 4).then_some(());
+        rig.find("all four ends to be told", four).await;
+        let answer = rig.fault(&[Part::Fibre(one.b), Part::Fibre(other.a)], &[]).await;
+        rig.committed(&answer).await;
+        let status = rig.look(view::status).await;
+        assert!(status.crossed.is_empty(), "nobody looks there any more");
+        let broken: BTreeMap<String, String> =
+            status.broken_parts.into_iter().map(|broken| (broken.part, broken.why)).collect();
+        let seen = |end, lit_by, should_be| {
+            format!(
+                "told by test; {end} was lit by {lit_by} and should be by {should_be}: crossed cables?"
+            )
+        };
+        let ends = [(one.b, other.a, one.a), (other.a, one.b, other.b)];
+        let why: Vec<String> = ends.map(|(end, by, should)| seen(end, by, should)).into();
+        assert_eq!(broken.len(), 2, "{broken:?}");
+        for why in &why {
+            assert!(broken.values().any(|said| said == why), "{why}: {broken:?}");
+        }
+        println!("{broken:?}");
+    });
+}
+
+/// Runs `lightloom ctl` against this daemon, and what it said on its standard output.
+async fn ctl(socket: &Path, words: &str) -> (i32, String) {
+    let mut ctl = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    ctl.arg("ctl").args(words.split(' ')).env("LIGHTLOOM_SOCKET", socket);
+    let output = tokio::task::spawn_blocking(move || ctl.output().unwrap()).await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    println!("$ lightloom ctl {words}\n{said}{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.code().unwrap(), said)
+}
+
+/// The hint after a bypass that was aborted, typed as it stands, is the way on; and nodes name their modules.
+#[test]
+fn an_aborted_bypass_says_what_to_type_and_that_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon_that("report", folder.path()).await;
+        let socket = folder.path().join("socket");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o660)).unwrap();
+        tokio::spawn(serve::unix(listener, api::router(rig.shared.clone())));
+
+        let adopted = ctl(&socket, "adopt n3 n5/b0").await;
+        let said = "adopted: 3 paths and cross-connects on 3 devices; nothing moved\n";
+        assert_eq!(adopted, (0, said.to_owned()));
+        assert_eq!(ctl(&socket, "adopt n3 n99").await.0, 1, "there is no such node");
+
+        let silent = moved();
+        modules.fault(&format!("{silent} half-open"));
+        let (code, said) = ctl(&socket, &format!("fault {}", told())).await;
+        let hint = "nothing moved; what was told is kept; around what does not answer, too: lightloom ctl ";
+        assert!(code == 1 && said.contains("aborted"), "{said}");
+        let (_, words) = said.split_once(hint).unwrap_or_else(|| panic!("no hint: {said}"));
+        assert_eq!(words, format!("fault {silent}\n"));
+        let (code, said) = ctl(&socket, words.trim_end()).await;
+        assert!(code == 0 && said.contains("committed"), "{said}");
+        let broken = rig.look(faults).await;
+        assert!(broken.contains(&told()) && broken.contains(&Part::Bundle(silent)), "{broken:?}");
+    });
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pages: all are in the summary, every link leads somewhere, every command that is shown has flags that exist, and
+//! the first hour is typed as it stands.
+
+use crate::small;
+
+use crate::programs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use small::text;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every page that people read, from the root.
+fn pages() -> Vec<PathBuf> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join("docs"), &mut found);
+    found.extend(
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "python/README.md"]
+            .map(|name| root().join(name)),
+    );
+    found.sort();
+    found
+}
+
+/// The text without blocks of code.
+fn prose(page: &str) -> String {
+    page.split("\n```").step_by(2).collect::<Vec<_>>().join("\n")
+}
+
+/// What the page links to: `[words](target)` and `src="target"`.
+fn links(page: &str) -> Vec<String> {
+    let prose = prose(page);
+    let markdown = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let pictures = prose.split("src=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    markdown.chain(pictures).map(str::to_owned).collect()
+}
+
+/// The anchors of a page: its headings as hosts of Markdown spell them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let spelled = |heading: &str| -> String {
+        let kept = heading.trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    let prose = prose(page);
+    prose
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| spelled(line.trim_start_matches('#')))
+        .collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        for link in links(&read(&page)) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target =
+                if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let shown = format!("{}: {link}", page.strip_prefix(root()).unwrap().display());
+            let has_heading = || !target.is_file() || anchors(&read(&target)).contains(anchor);
+            if !target.exists() || (!anchor.is_empty() && !has_heading()) {
+                broken.push(shown);
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_page_is_in_the_summary_once() {
+    let summary = read(&root().join("docs/SUMMARY.md"));
+    let mut listed: BTreeMap<String, u32> = BTreeMap::new();
+    for link in links(&summary) {
+        *listed.entry(link).or_default() += 1;
+    }
+    let docs = root().join("docs");
+    let written: BTreeMap<String, u32> = pages()
+        .iter()
+        .filter_map(|page| page.strip_prefix(&docs).ok())
+        .map(|page| (page.display().to_string(), 1))
+        .filter(|(page, _)| page != "SUMMARY.md")
+        .collect();
+    let differ = |a: &BTreeMap<String, u32>, b: &BTreeMap<String, u32>| -> Vec<String> {
+        a.iter()
+            .filter(|(page, times)| b.get(*page) != Some(*times))
+            .map(|(page, _)| page.clone())
+            .collect()
+    };
+    let wrong = (differ(&written, &listed), differ(&listed, &written));
+    assert_eq!(
+        wrong,
+        (Vec::new(), Vec::new()),
+        "missing in docs/SUMMARY.md, and listed without being there or twice"
+    );
+}
+
+/// Commands of the program in a page, in code and in lines: words after `lightloom`.
+fn commands(page: &str) -> Vec<Vec<String>> {
+    let inline = page.split('`').skip(1).step_by(2);
+    let lines = page.lines().map(str::trim);
+    let mut found = Vec::new();
+    for code in inline.chain(lines) {
+        let code = code.strip_prefix("$ ").unwrap_or(code);
+        let Some(rest) = code.strip_prefix("lightloom ") else { continue };
+        let end = rest.find(['|', '>', ';', '&', '`', '#', '\n', '→']).unwrap_or(rest.len());
+        // What follows `--` is a command of its own.
+        let mut parts = rest[..end].split(" -- ");
+        let ours = parts.next().into_iter();
+        for words in ours.chain(parts.filter_map(|part| part.strip_prefix("lightloom "))) {
+            found.push(words.split_whitespace().map(str::to_owned).collect());
+        }
+    }
+    found
+}
+
+/// What `lightloom WORDS --help` knows; verbs below a verb are followed.
+fn help_of(words: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>) -> Option<String> {
+    let help = |verbs: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>| {
+        known
+            .entry(verbs.to_vec())
+            .or_insert_with(|| {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+                let output = command.args(verbs).arg("--help").output().unwrap();
+                output.status.success().then(|| text(&output.stdout).to_owned())
+            })
+            .clone()
+    };
+    let is_verb = |word: &&String| {
+        word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-')
+    };
+    let verbs: Vec<String> = words.iter().take(2).take_while(is_verb).cloned().collect();
+    let first = help(&verbs[..verbs.len().min(1)], known)?;
+    if verbs.len() == 2 && first.contains("\nCommands:") {
+        return help(&verbs, known);
+    }
+    Some(first)
+}
+
+#[test]
+fn every_command_that_is_shown_has_a_verb_and_flags_that_exist() {
+    programs::folder();
+    let (mut known, mut wrong, mut seen) = (BTreeMap::new(), Vec::new(), 0);
+    for page in pages() {
+        let name = page.strip_prefix(root()).unwrap().display().to_string();
+        for words in commands(&read(&page)) {
+            let Some(first) = words.first() else { continue };
+            if !first.starts_with(|c: char| c.is_ascii_lowercase())
+                || first.contains(['.', '/', ':', ','])
+            {
+                continue;
+            }
+            seen += 1;
+            let Some(help) = help_of(&words, &mut known) else {
+                wrong.push(format!("{name}: no verb: lightloom {}", words.join(" ")));
+                continue;
+            };
+            for flag in words.iter().filter(|word| word.starts_with("--") && word.len() > 2) {
+                let flag = flag.split(['=', ',', ')', ']', '.', '…']).next().unwrap();
+                let is_there = help.match_indices(flag).any(|(at, _)| {
+                    !help[at + flag.len()..]
+                        .starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-')
+                });
+                if !is_there {
+                    wrong.push(format!("{name}: {flag} in: lightloom {}", words.join(" ")));
+                }
+            }
+        }
+    }
+    assert!(seen > 200, "{seen} commands were found");
+    assert!(wrong.is_empty(), "commands that do not exist:\n{}", wrong.join("\n"));
+}
+
+/// The `sh` blocks of a page up to a heading, and the lines that it says they print.
+fn typed(page: &str, until: &str) -> (String, Vec<String>) {
+    let page = read(&root().join(page));
+    let page = page.split(until).next().unwrap();
+    let blocks = |kind: &str| -> String {
+        let begin = format!("```{kind}\n");
+        page.split(&begin)
+            .skip(1)
+            .map(|block| block.split("\n```").next().unwrap().to_owned() + "\n")
+            .collect()
+    };
+    (blocks("sh"), blocks("text").lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn the_first_hour_is_typed_as_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, lines) = typed("docs/first-hour.md", "\n## The daemon");
+    assert!(script.lines().filter(|line| line.starts_with("lightloom ")).count() > 12);
+    let programs = Path::new(env!("CARGO_BIN_EXE_lightloom")).parent().unwrap();
+    let mut shell = Command::new("bash");
+    shell.args(["-euc", &script]).current_dir(folder.path());
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{}:{path}", programs.display()));
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(!lines.is_empty());
+    for line in lines {
+        assert!(shown.contains(&line), "`{line}` is not in\n{shown}");
+    }
+}
+
+#[test]
+fn the_readme_shows_what_its_first_command_prints() {
+    let (script, lines) = typed("README.md", "\n## Where to go");
+    let first = script.lines().next().unwrap();
+    let words = first.strip_prefix("cargo run --release --locked -- ").expect("the first command");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let output = command.args(words.split(' ')).current_dir(root()).output().unwrap();
+    let shown = text(&output.stdout);
+    // The first block is the drawing of the parts.
+    let lines: Vec<&String> =
+        lines.iter().filter(|line| line.contains(':') || line.contains("ms ")).collect();
+    let lines: Vec<&&String> = lines.iter().filter(|line| !line.contains('▶')).collect();
+    assert!(lines.len() >= 2);
+    for line in lines {
+        assert!(shown.contains(line.as_str()), "`{line}` is not in\n{shown}");
+    }
+}

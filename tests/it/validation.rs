@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! docs/validation.md is what `lightloom reproduce infinitehbd` prints today.
+
+use std::process::Command;
+
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/fault_trace.json");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/validation.md");
+
+/// To write the page anew: run the command in its first paragraph.
+#[test]
+fn the_validation_page_is_up_to_date_and_every_claim_is_reproduced() {
+    if !std::path::Path::new(TRACE).exists() {
+        println!("skipped: no ../shared/data");
+        return;
+    }
+    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "infinitehbd", "--faults", TRACE, "--format", "markdown"])
+        .output()
+        .expect("the program runs");
+    assert!(run.status.success(), "some claim differs: {run:?}");
+    let page = std::fs::read_to_string(PAGE).expect("docs/validation.md is there");
+    assert_eq!(
+        String::from_utf8_lossy(&run.stdout),
+        page,
+        "write it anew, as its first paragraph says"
+    );
+}
+
+#[test]
+fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
+    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "infinitehbd", "--format", "json"])
+        .output()
+        .expect("the program runs");
+    assert!(run.status.success(), "{run:?}");
+    let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let claims = document["claims"].as_array().expect("a list of claims");
+    let with = |verdict: &str| claims.iter().filter(|c| c["verdict"] == verdict).count();
+    assert_eq!(with("differs"), 0);
+    let sentences = document["sentences"].as_array().expect("sentences");
+    assert_eq!(sentences.len(), 5);
+    let of = |claim: &&serde_json::Value| claim["label"] == "read" && claim["sentence"].is_null();
+    assert_eq!(claims.iter().filter(of).count(), 4, "part counts are no sentence of the paper");
+    assert!(with("reproduced") > 40 && with("not_computed") > 10, "{document}");
+}
+
+#[test]
+fn prices_that_miss_the_published_totals_are_a_verdict_and_an_exit_status() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("prices.yaml");
+    let shipped = include_str!("../../topologies/prices.yaml");
+    let dearer = shipped.replace("mean: 600,", "mean: 601,");
+    assert_ne!(dearer, shipped);
+    std::fs::write(&path, dearer).expect("written");
+    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "infinitehbd", "--prices"])
+        .arg(&path)
+        .output()
+        .expect("the program runs");
+    assert_eq!(run.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&run.stdout);
+    let line = text.lines().find(|line| line.starts_with("cost of khop:2 ")).expect("the claim");
+    assert!(line.contains("$2630.80") && line.contains("DIFFERS"), "{line}");
+}
+
+/// docs/rfabric.md says why published ratios are not ours with the figures of the command; a tree of two tiers
+/// comes to what a pocket calculator makes of the price file.
+#[test]
+fn why_published_ratios_differ_is_what_the_page_says() {
+    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["reproduce", "rfabric", "--why", "--format", "json"])
+        .output()
+        .expect("the program runs");
+    let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let page = include_str!("../../docs/rfabric.md");
+    let whys = document["why"].as_array().expect("two ratios");
+    assert_eq!(whys.len(), 2);
+    for why in whys {
+        let within = format!("| {} / {} |", why["within"], why["combinations"]);
+        let row = page.lines().find(|line| line.contains(&within));
+        let row = row.unwrap_or_else(|| panic!("{within}"));
+        assert!(row.contains(&format!("| {:.2} |", why["ours"].as_f64().expect("ours"))), "{row}");
+        let sets = why["minimal"].as_array().expect("sets");
+        let size = |set: &serde_json::Value| set["departures"].as_array().expect("some").len();
+        let fewest = size(&sets[0]);
+        for set in sets.iter().filter(|set| size(set) == fewest) {
+            let figure = format!("{:.2}", set["figure"].as_f64().expect("a figure"));
+            assert!(row.contains(&figure), "{figure} is not in {row}");
+        }
+        let never = row.split('|').nth(5).expect("the last column");
+        let named = never.split(';').map(|part| part.split(" or ").count()).sum::<usize>();
+        assert_eq!(named, why["never"].as_array().expect("a list").len(), "{never}");
+    }
+    let ours = whys[0]["ours"].as_f64().expect("ours");
+    let alone = |choice: &str| {
+        let rows = whys[0]["alone"].as_array().expect("rows");
+        let is_it = |row: &&serde_json::Value| row["departures"][0]["choice"] == choice;
+        rows.iter().find(is_it).expect("it is there")["figure"].as_f64().expect("a figure")
+    };
+    let (card, port, module) = (1_499.0, 1_090.0, 659.0);
+    let (three, two) = (card + 5.0 * port + 6.0 * module, card + 3.0 * port + 4.0 * module);
+    assert!((alone("two tiers") / ours - two / three).abs() < 1e-9);
+    let whole = document["claims"].as_array().expect("claims").iter().find(|claim| {
+        claim["claim"].as_str().is_some_and(|text| text.contains("over a whole step of training"))
+    });
+    let whole = whole.expect("the claim")["ours"].as_f64().expect("ours");
+    assert!(page.contains(&format!("training and generation | 1.3–1.5 | {whole:.2} |")), "{whole}");
+}

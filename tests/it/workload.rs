@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom workload` from the outside: the shipped samples, both ways with Chakra, and what users are told.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lightloom(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(arguments)
+        .output()
+        .expect("the command runs")
+}
+
+fn report(line: &str) -> Value {
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    let output = lightloom(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON alone")
+}
+
+fn complaint(line: &str) -> (Option<i32>, String) {
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    let output = lightloom(&arguments);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn step(report: &Value) -> f64 {
+    report["step_seconds"].as_f64().expect("seconds")
+}
+
+#[test]
+fn the_shipped_samples_run() {
+    let run = report("workload run topologies/workloads/simai-layer.txt --arch dgx --format json");
+    // 556 us of computing, then 14 steps of 3 us with 2*7/8 of 512 MiB at 82 % of 450 GB/s.
+    let expected = 556e-6 + 14.0 * 3e-6 + 1.75 * 536_870_912.0 / (0.82 * 450e9);
+    assert!((step(&run) / expected - 1.0).abs() < 0.02, "{run}");
+
+    let sample = "workload replay topologies/workloads/recorded-step.json --tp 4 --format json";
+    let replayed = report(sample);
+    let recorded = replayed["recorded_seconds"].as_f64().unwrap();
+    assert!((step(&replayed) / recorded - 1.0).abs() < 0.03, "{replayed}");
+    let parts: f64 =
+        replayed["critical_path"].as_object().unwrap().values().map(|s| s.as_f64().unwrap()).sum();
+    assert!((parts - step(&replayed)).abs() < 1e-9, "{replayed}");
+    let emulated = report(&format!("{sample} --arch khop:3"));
+    assert!((step(&emulated) / recorded - 1.0).abs() < 0.03, "{emulated}");
+    assert!(step(&report(&format!("{sample} --compute-scale 0.5"))) < step(&replayed));
+    assert!(step(&report(&format!("{sample} --arch khop:3 --what-if-tp 8"))) < step(&emulated));
+}
+
+#[test]
+fn a_step_written_as_chakra_traces_runs_as_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = folder.path().join("traces");
+    let ours = report(&format!(
+        "mfu --model llama-3.1-8b --gpus 8 --batch 4 --seq 256 --tp 4 --pp 2 --cp 1 --virtual-stages 1 \
+         --micro-batch 1 --recompute none --packets --format json --chakra-out {}",
+        traces.display()
+    ));
+    let files: Vec<String> =
+        (0..8).map(|rank| traces.join(format!("step.{rank}.et")).display().to_string()).collect();
+    assert!(files.iter().all(|file| Path::new(file).exists()));
+    let again =
+        report(&format!("workload run {} --tp 4 --arch khop:3 --format json", files.join(" ")));
+    let packets = ours["rows"][0]["packets"]["packet_seconds"].as_f64().unwrap();
+    // Chakra counts whole microseconds, and one task of computing is hundreds of them.
+    assert!((step(&again) / packets - 1.0).abs() < 0.01, "{packets} {again}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/workloads/simai-layer.txt"),
+    )
+    .unwrap();
+    let simai = file("bad.txt", &text.replace("ALLREDUCE", "GOSSIP"));
+    let (status, message) = complaint(&format!("workload run {simai}"));
+    assert_eq!(status, Some(1));
+    assert!(message.contains("bad.txt: line 3: exchange `GOSSIP` cannot be run"), "{message}");
+
+    let chakra = file("bad.et", "no protobuf");
+    let (status, message) = complaint(&format!("workload run {chakra}"));
+    assert_eq!(status, Some(1));
+    assert!(
+        message.contains("bad.et: the trace of rank 0 is broken after 0 messages"),
+        "{message}"
+    );
+
+    let trace = file("bad.json", "{\"traceEvents\": [\n  7]}");
+    let (status, message) = complaint(&format!("workload replay {trace}"));
+    assert_eq!(status, Some(1));
+    assert!(message.contains("bad.json: line 2, column 3: invalid type"), "{message}");
+
+    let (status, message) =
+        complaint("workload replay topologies/workloads/recorded-step.json --tp 4 --what-if-tp 8");
+    assert_eq!(status, Some(2));
+    assert!(message.contains("--what-if-tp needs --arch"), "{message}");
+
+    let (status, message) =
+        complaint("workload run topologies/workloads/simai-layer.txt --arch nvl:3");
+    assert_eq!(status, Some(1));
+    assert!(message.contains("no architecture is called `nvl:3`"), "{message}");
+}
+
+/// A file of `../shared/data/traces`, unpacked into `folder`; `None` where it is not there.
+fn real(name: &str, folder: &Path) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
+    if !path.exists() {
+        println!("skipped: no ../shared/data");
+        return None;
+    }
+    let Some(plain) = name.strip_suffix(".gz") else { return Some(path.display().to_string()) };
+    let unpacked = Command::new("gzip").arg("-dc").arg(&path).output().ok()?;
+    let target = folder.join(plain);
+    std::fs::write(&target, unpacked.stdout).ok()?;
+    Some(target.display().to_string())
+}
+
+#[test]
+fn files_that_other_tools_wrote_open() {
+    let folder = tempfile::tempdir().unwrap();
+    if let Some(kineto) = real("kineto_nccl_2gpu.json.gz", folder.path()) {
+        let recorded = report(&format!("workload replay {kineto} --format json"));
+        let taken = recorded["recorded_seconds"].as_f64().unwrap();
+        assert!((step(&recorded) / taken - 1.0).abs() < 0.05, "{recorded}");
+        let run = report(&format!("workload replay {kineto} --arch dgx --format json"));
+        assert_eq!(run["ranks"], 2, "{run}");
+        assert!(run["packet_hops"].as_u64() > Some(0), "{run}");
+    }
+    if let Some(chakra) = real("chakra_pytorch.0.et.gz", folder.path()) {
+        let run = report(&format!("workload run {chakra} --arch dgx --tp 1 --format json"));
+        assert!(step(&run) > 0.0, "{run}");
+    }
+    if let Some(goal) = real("binary_tree_32.goal", folder.path()) {
+        let out = folder.path().join("again.goal");
+        let line =
+            format!("workload run {goal} --arch dgx --format json --goal-out {}", out.display());
+        let run = report(&line);
+        assert_eq!((&run["ranks"], &run["tasks"]), (&32.into(), &31.into()), "{run}");
+        let again = report(&format!("workload run {} --arch dgx --format json", out.display()));
+        assert!((step(&again) / step(&run) - 1.0).abs() < 1e-9, "{again}");
+    }
+    let ring: Vec<String> = (0..8)
+        .filter_map(|rank| {
+            real(&format!("astra_custom_ring_8/custom_allreduce.{rank}.et"), folder.path())
+        })
+        .collect();
+    if ring.len() == 8 {
+        let run = report(&format!("workload run {} --arch dgx --format json", ring.join(" ")));
+        assert_eq!(run["ranks"], 8, "{run}");
+    }
+    if let Some(packed) = real("kineto_nccl_2gpu.json.gz", folder.path()).map(|_| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces/kineto_nccl_2gpu.json.gz")
+    }) {
+        let (status, text) = complaint(&format!("workload replay {}", packed.display()));
+        assert!(status == Some(1) && text.contains("gunzip"), "{text}");
+    }
+}

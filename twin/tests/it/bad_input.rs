@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the shipping daemon cannot run in a scenario is refused with what to write instead.
+
+use crate::scenes;
+use scenes::{read, ring, scene};
+
+fn refused(text: &str, with: &str) {
+    let why = read(&ring(32, 96), text).unwrap_err();
+    assert!(why.contains(with), "{why}\nlacks: {with}");
+}
+
+#[test]
+fn what_cannot_run_with_the_daemon_is_refused_with_a_reason() {
+    refused(&scene(1, 1, "nobody", ""), "`nobody` is not known here");
+    refused(&scene(1, 1, "{lightloomd: {poll_every: 10us}}", ""), "write 1ms or more");
+    refused(&scene(1, 1, "{lightloomd: {bits_per_second: 300}}", ""), "9600 to 50000000");
+    refused(
+        &scene(1, 1, "{lightloomd: {}, detection_delay: 1ms}", ""),
+        "more than one control plane",
+    );
+    refused(&scene(1, 1, "{assumed: {}, lightloomd: {}}", ""), "more than one control plane");
+    refused(
+        &scene(1, 1, "lightloomd", "{part: control, effect: {slower: 2}, at: 0us}"),
+        "multiplies assumed delays",
+    );
+    let effects = ["lies", "{late: 1ms}"].map(|effect| ("n9/b0", effect));
+    for (part, effect) in effects.into_iter().chain([("control", "{slow_disk: 50ms}")]) {
+        let faults = format!("{{part: {part}, effect: {effect}, at: 0us}}");
+        read(&ring(32, 96), &scene(1, 1, "lightloomd", &faults)).unwrap();
+        refused(&scene(1, 1, "{assumed: {}}", &faults), "only with the shipping daemon");
+    }
+    let wrong = [("n9", "lies"), ("n9/b0.1", "{late: 1ms}"), ("n9/b0", "{slow_disk: 50ms}")];
+    for (part, effect) in wrong {
+        let faults = format!("{{part: {part}, effect: {effect}, at: 0us}}");
+        assert!(read(&ring(32, 96), &scene(1, 1, "lightloomd", &faults)).is_err());
+    }
+    let broken = scene(1, 1, "lightloomd", "").replace("seed: 1", "broken: [n3]\nseed: 1");
+    refused(&broken, "begins with everything working");
+}
+
+#[test]
+fn a_network_without_transceivers_has_nothing_for_the_daemon() {
+    let text = "kind: scenario\nversion: 2\nname: twin\non: {ring: {hosts: 8}}\nseed: 1\ntraffic:\n  \
+                - {name: all, pattern: permutation, bytes: 1MiB}\ncontrol: lightloomd\n";
+    refused(text, "k-hop ring");
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What breaks may be of both worlds, and equal seeds are equal runs.
+
+use crate::scenes;
+use lightloom_emulator::outcome::StageName;
+use lightloom_units::Picoseconds;
+use scenes::{ring, run, scene, took};
+
+const DEAD: &str = "{part: n9, at: 100us}";
+
+#[test]
+fn equal_seeds_are_equal_runs_on_any_number_of_threads() {
+    let fabric = ring(32, 96);
+    let of = |seed, threads| {
+        let outcome = run(&fabric, &scene(seed, 20, "lightloomd", DEAD), threads);
+        (outcome.faults.clone(), outcome.lightloomd.clone(), outcome.groups.clone())
+    };
+    assert_eq!(of(7, 1), of(7, 1));
+    assert_eq!(of(7, 1), of(7, 2));
+    assert_ne!(of(7, 1).0[0].timeline, of(8, 1).0[0].timeline, "the seed moves polls and wake-ups");
+}
+
+#[test]
+fn a_slow_disk_delays_the_light_by_its_flush() {
+    let fabric = ring(32, 96);
+    let slow = format!("{{part: control, effect: {{slow_disk: 50ms}}, at: 0us}}, {DEAD}");
+    let journal = |faults: &str| {
+        let outcome = run(&fabric, &scene(1, 20, "lightloomd", faults), 1);
+        let dead = outcome.faults.iter().find(|fault| fault.parts == ["n9"]).unwrap();
+        took(dead, StageName::Journalled).unwrap()
+    };
+    assert_eq!(journal(DEAD), Picoseconds::from_micros(500));
+    assert_eq!(journal(&slow), Picoseconds::from_millis(50));
+}
+
+/// The daemon is killed at each of many moments of the bypass and starts again 20 ms later: it finishes what its
+/// journal says it began, and the ring goes on.
+#[test]
+fn a_daemon_that_is_killed_between_two_steps_finishes_the_bypass_after_its_restart() {
+    let fabric = ring(32, 96);
+    for at in [1, 3, 6, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 24] {
+        let faults = format!("{DEAD}, {{part: control, at: {at}ms, lasts: 20ms}}");
+        let outcome = run(&fabric, &scene(1, 20, "lightloomd", &faults), 1);
+        let daemon = outcome.lightloomd.as_ref().unwrap();
+        assert!(daemon.violations.is_empty(), "killed at {at} ms: {:?}", daemon.violations);
+        assert_eq!(daemon.restarts, 1, "killed at {at} ms");
+        let ended = outcome.groups.iter().filter(|group| group.end.is_some()).count();
+        assert_eq!(ended, outcome.groups.len(), "killed at {at} ms: {:?}", outcome.stop);
+    }
+}
+
+/// A module that the bypass needs answers that it moved and does not: the read-back finds it, and the change is not
+/// called committed.
+#[test]
+fn a_module_that_lies_is_found_by_its_read_back() {
+    let fabric = ring(32, 96);
+    let honest = run(&fabric, &scene(1, 20, "lightloomd", DEAD), 1);
+    let mut lied = 0;
+    for node in (0..32).filter(|node| *node != 9) {
+        for bundle in 0..2 {
+            if lied > 0 {
+                break;
+            }
+            let liar = format!("{{part: n{node}/b{bundle}, effect: lies, at: 0us}}, {DEAD}");
+            let outcome = run(&fabric, &scene(1, 20, "lightloomd", &liar), 1);
+            let daemon = outcome.lightloomd.as_ref().unwrap();
+            assert!(daemon.violations.is_empty(), "{liar}: {:?}", daemon.violations);
+            lied += u64::from(daemon.not_committed > 0);
+        }
+    }
+    assert_eq!(honest.lightloomd.unwrap().not_committed, 0);
+    assert!(lied > 0, "at least one module has to move");
+}
+
+#[test]
+fn a_late_module_makes_the_bypass_later() {
+    let fabric = ring(32, 96);
+    let all = |faults: &str| {
+        let outcome = run(&fabric, &scene(1, 20, "lightloomd", faults), 1);
+        let dead = outcome.faults.iter().find(|fault| fault.parts == ["n9"]).unwrap().clone();
+        dead.restored.unwrap().since(dead.at.unwrap())
+    };
+    let late = (0..32).filter(|node| *node != 9).flat_map(|node| [0, 1].map(|b| (node, b)));
+    let late: Vec<String> = late
+        .map(|(node, bundle)| {
+            format!("{{part: n{node}/b{bundle}, effect: {{late: 2ms}}, at: 0us}}")
+        })
+        .collect();
+    let (usual, slower) = (all(DEAD), all(&format!("{}, {DEAD}", late.join(", "))));
+    assert!(slower > usual + Picoseconds::from_millis(4), "{usual} and {slower}");
+}
+
+#[test]
+fn a_flapping_fibre_is_bypassed_at_most_as_often_as_the_daemon_may() {
+    let fabric = ring(32, 96);
+    let flaps = "{part: n9/b0.1, effect: {flapping: {down: 3ms, up: 20ms, times: 20}}, at: 100us}";
+    let outcome = run(&fabric, &scene(1, 20, "lightloomd", flaps), 1);
+    let daemon = outcome.lightloomd.as_ref().unwrap();
+    assert!(daemon.violations.is_empty(), "{:?}", daemon.violations);
+    assert!(daemon.bypasses <= 10, "{}", daemon.bypasses);
+    assert!(outcome.groups.iter().all(|group| group.end.is_some()));
+}
+
+/// The receivers of the fabric's transceivers lock after the light, while the daemon qualifies it and beyond.
+#[test]
+fn links_carry_packets_when_receivers_have_locked() {
+    let after_light = |relock: &str| {
+        let fabric = format!("{}\ntransceiver: {{relock: {relock}}}\n", ring(32, 96));
+        let outcome = run(&fabric, &scene(1, 20, "lightloomd", DEAD), 1);
+        let dead = outcome.faults.iter().find(|fault| fault.parts == ["n9"]).unwrap();
+        let end = |stage| dead.timeline.iter().find(|bar| bar.stage == stage).unwrap().end;
+        let light = end(StageName::Switched);
+        let waits =
+            [StageName::Qualified, StageName::Relocked].map(|stage| end(stage).since(light));
+        (waits, dead.relock.unwrap())
+    };
+    let ([qualified, usable], _) = after_light("0s");
+    assert_eq!(qualified, usable, "nothing to wait for");
+    let (waits, relock) = after_light("8ms");
+    assert_eq!((waits, relock), ([qualified, relock], Picoseconds::from_millis(8)));
+    let (waits, _) = after_light("1ms");
+    assert_eq!(waits, [qualified, qualified], "hidden behind {qualified} of qualification");
+}

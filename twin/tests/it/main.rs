@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom-twin` promises, in one program: a file a subject, a folder what several of them use.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails, prints figures and reads shipped files"
+)]
+
+mod agrees;
+mod bad_input;
+mod breaks;
+mod cost;
+mod dead_node;
+mod double_faults;
+mod policy;
+mod scenes;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Policies held against each other: what a dead node costs the group it is in, and how often a module is bypassed
+//! that works and is only late.
+
+use crate::scenes;
+use scenes::{ring, run, scene};
+
+/// Runs of each kind.
+const SEEDS: u64 = 6;
+
+/// Milliseconds from the fault until the group goes on, at the median, for nodes that die at any moment of a poll.
+fn lost(control: &str, seeds: u64) -> f64 {
+    let fabric = ring(32, 96);
+    let mut all = Vec::new();
+    for seed in 0..seeds {
+        let dead = format!("{{part: n{}, at: 100us}}", seed * 7 % 32);
+        let outcome = run(&fabric, &scene(seed, 20, control, &dead), 1);
+        let fault = &outcome.faults[0];
+        all.extend(fault.restored.map(|at| at.since(fault.at.unwrap()).get() as f64 / 1e9));
+    }
+    all.sort_by(f64::total_cmp);
+    if all.is_empty() { f64::NAN } else { all[all.len() / 2] }
+}
+
+/// What makes a daemon believe that a module is dead which works. The light is good all the time, but for the blink.
+#[derive(Clone, Copy, Debug)]
+enum Doubt {
+    /// Both lines of a node are late by 80 ms, and a fibre of it blinks.
+    LateAndBlinks,
+    /// A line carries nothing for 4 s.
+    SilentLine,
+    /// The same while each flush takes 50 ms.
+    SilentLineSlowDisk,
+    /// A module that says that it moved and did not, beside a fibre that blinks.
+    LiesAndBlinks,
+}
+
+const DOUBTS: [Doubt; 4] =
+    [Doubt::LateAndBlinks, Doubt::SilentLine, Doubt::SilentLineSlowDisk, Doubt::LiesAndBlinks];
+
+fn doubt(doubt: Doubt, node: u64) -> String {
+    let blink = format!(
+        "{{part: n{node}/b0.1, effect: {{flapping: {{down: 3ms, up: 400ms, times: 3}}}}, at: 100us}}"
+    );
+    // Answers that are this late are not there before the line works again.
+    let silent = format!("{{part: n{node}/b0, effect: {{late: 10s}}, at: 1ms, lasts: 4s}}");
+    match doubt {
+        Doubt::LateAndBlinks => {
+            let late =
+                [0, 1].map(|b| format!("{{part: n{node}/b{b}, effect: {{late: 80ms}}, at: 0us}}"));
+            format!("{}, {blink}", late.join(", "))
+        }
+        Doubt::SilentLine => silent,
+        Doubt::SilentLineSlowDisk => {
+            format!("{silent}, {{part: control, effect: {{slow_disk: 50ms}}, at: 0us}}")
+        }
+        Doubt::LiesAndBlinks => format!("{{part: n{node}/b0, effect: lies, at: 0us}}, {blink}"),
+    }
+}
+
+/// Bypasses of modules that work.
+fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
+    let fabric = ring(32, 96);
+    let run = |seed: u64| {
+        let node = seed * 7 % 32;
+        // The run goes on until the last fault has begun.
+        let far = (node + 16) % 32;
+        let last = format!("{{part: n{far}/b0, effect: {{late: 1ms}}, at: 10s}}");
+        let faults = format!("{}, {last}", doubt(of, node));
+        let daemon = run(&fabric, &scene(seed, 20, control, &faults), 1).lightloomd.unwrap();
+        assert!(daemon.violations.is_empty(), "{:?}", daemon.violations);
+        daemon.false_bypasses
+    };
+    (0..seeds).map(run).sum()
+}
+
+/// The column can be something else than 0: a heartbeat that is shorter than a silence takes out a module that works.
+#[test]
+fn a_heartbeat_shorter_than_a_silence_bypasses_a_module_that_works() {
+    let of = |heartbeat: &str| {
+        let control = format!("{{lightloomd: {{heartbeat: {heartbeat}}}}}");
+        false_bypasses(&control, Doubt::SilentLine, 2)
+    };
+    assert!(of("100ms") > 0);
+    assert_eq!(of("5s"), 0);
+}
+
+#[test]
+#[ignore = "prints the table of docs/twin.md"]
+fn what_each_policy_loses_and_bypasses_for_nothing() {
+    println!(
+        "| lost light | poll | heartbeat | readings | answer within | dead node to group | false: {DOUBTS:?} |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for (events, poll, heartbeat, samples, within) in [
+        (true, "1s", "5s", 3, "default"),
+        (true, "1s", "5s", 1, "default"),
+        (true, "1s", "1s", 3, "default"),
+        (true, "1s", "100ms", 3, "default"),
+        (true, "1s", "20ms", 3, "50ms"),
+        (false, "1s", "5s", 3, "default"),
+        (false, "100ms", "5s", 3, "default"),
+        (false, "100ms", "100ms", 3, "50ms"),
+        (false, "20ms", "20ms", 3, "50ms"),
+    ] {
+        let reply = match within {
+            "default" => String::new(),
+            within => format!(", reply_within: {within}"),
+        };
+        let control = format!(
+            "{{lightloomd: {{events: {events}, poll_every: {poll}, heartbeat: {heartbeat}, \
+             power_samples: {samples}{reply}}}}}"
+        );
+        let word = if events { "reported" } else { "polled" };
+        let falsely = DOUBTS.map(|of| false_bypasses(&control, of, SEEDS).to_string()).join(", ");
+        let lost = lost(&control, SEEDS);
+        println!(
+            "| {word} | {poll} | {heartbeat} | {samples} | {within} | {lost:.1} ms | {falsely} |"
+        );
+    }
+}

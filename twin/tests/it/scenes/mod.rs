@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rings with the shipping daemon, written in place and run.
+
+use lightloom_emulator::outcome::{FaultResult, Outcome, StageName};
+use lightloom_emulator::run::Sharing;
+use lightloom_emulator::scenario::{Neighbour, Scenario, Start, load, plan};
+use lightloom_emulator::{Settings, emulate_with};
+use lightloom_twin::Twin;
+use lightloom_units::Picoseconds;
+
+/// A ring of so many nodes of four GPUs, two bundles each, with groups of four nodes on `gpus` GPUs.
+pub(crate) fn ring(nodes: u32, gpus: u32) -> String {
+    format!(
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         jobs:\n  - {{name: pretrain, gpus: {gpus}, tp: 16}}\n"
+    )
+}
+
+/// An all-reduce of 1 MiB, so often, under a control plane, with faults.
+pub(crate) fn scene(seed: u64, repeat: u32, control: &str, faults: &str) -> String {
+    format!(
+        "kind: scenario\nversion: 2\nname: twin\non: {{fabric: ring.yaml}}\nseed: {seed}\ncollectives:\n  \
+         - all_reduce: {{name: tensor, bytes: 1MiB, repeat: {repeat}}}\nfaults: [{faults}]\ncontrol: {control}\n"
+    )
+}
+
+pub(crate) fn read(fabric: &str, text: &str) -> Result<Scenario, String> {
+    let mut neighbour = |_: &str| -> Result<Neighbour, String> {
+        Ok(Neighbour { name: "ring.yaml".into(), bytes: fabric.as_bytes().to_vec() })
+    };
+    let (scenario, mistakes) = load("twin.yaml", text.as_bytes(), &mut neighbour);
+    scenario.ok_or_else(|| mistakes.iter().map(|one| format!("{one:?}\n")).collect())
+}
+
+pub(crate) fn run(fabric: &str, text: &str, threads: usize) -> Outcome {
+    run_read(&read(fabric, text).unwrap(), threads).1
+}
+
+pub(crate) fn run_read(scenario: &Scenario, threads: usize) -> (Start, Outcome) {
+    let start = plan(scenario).unwrap();
+    let settings =
+        Settings { threads, watch: Default::default(), sharing: Sharing::Reuse, series: None };
+    let outcome = emulate_with(scenario, &start, settings, &Twin, &mut ()).unwrap().outcome;
+    (start, outcome)
+}
+
+/// How long a stage took.
+pub(crate) fn took(fault: &FaultResult, stage: StageName) -> Option<Picoseconds> {
+    fault.timeline.iter().find(|one| one.stage == stage).map(|one| one.took)
+}
