@@ -67,6 +67,8 @@ pub(super) struct State {
     last_notification: Option<u64>,
     alpha_timer: u64,
     rate_timer: u64,
+    /// Before this neither timer runs out; [`u64::MAX`]: there was no notification yet.
+    timers_due: u64,
     timer_steps: u32,
     byte_steps: u32,
     bytes: u64,
@@ -87,6 +89,7 @@ impl State {
             last_notification: None,
             alpha_timer: 0,
             rate_timer: 0,
+            timers_due: u64::MAX,
             timer_steps: 0,
             byte_steps: 0,
             bytes: 0,
@@ -102,8 +105,8 @@ impl State {
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
         self.run_timers(feedback.now);
         let interval = self.settings.notification_interval.get();
-        let due = self.last_notification.is_none_or(|last| feedback.now >= last + interval);
-        if feedback.marked && due {
+        let due = |last| feedback.now >= last + interval;
+        if feedback.marked && self.last_notification.is_none_or(due) {
             self.notified(feedback.now);
         }
     }
@@ -112,10 +115,11 @@ impl State {
         self.last_notification = Some(now);
         self.target = self.current;
         self.current = (self.current * (1.0 - self.alpha / 2.0)).max(LEAST_RATE);
-        let gain = 1.0 / f64::from(self.settings.inverse_gain);
+        let gain = self.gain();
         self.alpha = (1.0 - gain) * self.alpha + gain;
         (self.alpha_timer, self.rate_timer) = (now, now);
         (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
+        self.set_timers_due();
     }
 
     pub(super) fn sent(&mut self, now: u64, wire_bytes: u16) {
@@ -135,23 +139,40 @@ impl State {
     }
 
     /// Does what the timers would have done since they last ran: nobody saw the rate meanwhile.
+    #[inline]
     fn run_timers(&mut self, now: u64) {
-        let period = self.settings.timer.get();
-        if self.last_notification.is_none() {
-            return;
+        if now >= self.timers_due {
+            self.run_due_timers(now);
         }
-        let gain = 1.0 / f64::from(self.settings.inverse_gain);
-        let alpha_period = self.settings.alpha_timer.unwrap_or(self.settings.timer).get();
-        let decays = now.saturating_sub(self.alpha_timer) / alpha_period;
-        self.alpha_timer += decays * alpha_period;
+    }
+
+    fn run_due_timers(&mut self, now: u64) {
+        let decays = now.saturating_sub(self.alpha_timer) / self.alpha_period();
+        self.alpha_timer += decays * self.alpha_period();
+        let gain = self.gain();
         for _ in 0..decays {
             self.alpha *= 1.0 - gain;
         }
+        let period = self.settings.timer.get();
         while now >= self.rate_timer + period {
             self.rate_timer += period;
             self.timer_steps += 1;
             self.raise();
         }
+        self.set_timers_due();
+    }
+
+    fn set_timers_due(&mut self) {
+        let alpha_due = self.alpha_timer + self.alpha_period();
+        self.timers_due = alpha_due.min(self.rate_timer + self.settings.timer.get());
+    }
+
+    fn alpha_period(&self) -> u64 {
+        self.settings.alpha_timer.unwrap_or(self.settings.timer).get()
+    }
+
+    fn gain(&self) -> f64 {
+        1.0 / f64::from(self.settings.inverse_gain)
     }
 
     fn raise(&mut self) {
