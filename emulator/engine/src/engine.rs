@@ -36,6 +36,7 @@ mod queueing;
 mod queues;
 mod ring;
 mod route;
+mod routes;
 mod run;
 mod settings;
 mod shard;

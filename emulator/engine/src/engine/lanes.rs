@@ -16,6 +16,7 @@ use lightloom_units::Bytes;
 
 use super::one_port::OnePort;
 use super::packet::Packet;
+use super::port::excess;
 use super::queueing::{CONTROL_PRIORITY, Schedule};
 use super::queues::FRAMES;
 use super::shard::Span;
@@ -173,7 +174,8 @@ impl OnePort<'_> {
             let first = (datum >> 32 >= free) & (answer < datum);
             let answers = waits | first;
             let key = select_unpredictable(answers, answer, datum);
-            let begin = free.max(key >> 32);
+            let came = key >> 32;
+            let begin = came + excess(free, came);
             if begin >= length {
                 break;
             }

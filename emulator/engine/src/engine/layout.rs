@@ -11,7 +11,7 @@ use super::network::{LinkId, LinkSpec, Network, Role, VertexId};
 use super::port::{Line, Port};
 use super::probe::Probe;
 use super::settings::Settings;
-use super::shard::{Shard, Vertex, Wire};
+use super::shard::{Pods, Shard, Vertex, Wire};
 use super::switch::Switch;
 
 /// A place in one shard.
@@ -27,6 +27,8 @@ pub(crate) struct Layout {
     pub(crate) vertices: Vec<Place>,
     /// By link: its output port.
     pub(crate) ports: Vec<Place>,
+    /// By link: the place of that port at its vertex.
+    pub(crate) places: Vec<u16>,
     /// By link: its wire, in the shard of its far end.
     pub(crate) wires: Vec<Place>,
     /// By shard and port: the link.
@@ -40,10 +42,11 @@ impl Layout {
         settings: &Settings,
         probe: &P,
     ) -> (Self, Vec<Shard<P>>) {
-        let parts = cut(network, settings.threads.max(1));
+        let (parts, pods) = cut(network, settings.threads.max(1));
         let mut layout = Self {
             vertices: vec![Place::default(); network.vertex_count()],
             ports: vec![Place::default(); network.links().len()],
+            places: vec![0; network.links().len()],
             wires: vec![Place::default(); network.links().len()],
             links: vec![Vec::new(); parts.len()],
         };
@@ -56,6 +59,9 @@ impl Layout {
             }
             shard.settle();
             shards.push(shard);
+        }
+        if let [whole] = &mut shards[..] {
+            whole.pods = pods;
         }
         layout.join(network, &mut shards);
         (layout, shards)
@@ -75,6 +81,7 @@ impl Layout {
         for &out in network.outgoing(vertex) {
             let index = shard.ports.len() as u32;
             self.ports[out.index()] = Place { shard: shard.index, index };
+            self.places[out.index()] = (index - first_port) as u16;
             self.links[shard.index as usize].push(out);
             shard.port_links.push(out);
             let link = network.link(out);
@@ -126,15 +133,17 @@ impl Lines {
 }
 
 /// Parts with about equally much work, each grown from a vertex by what is most tied to it, so that few links
-/// lead from one to another. A host does with each packet about twice what a switch does.
-fn cut(network: &Network, count: usize) -> Vec<Vec<VertexId>> {
+/// lead from one to another. A host does with each packet about twice what a switch does. A single part is in order of
+/// its pods.
+fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     let work = |vertex: VertexId| {
         network.outgoing(vertex).len() * if network.role(vertex).is_host() { 2 } else { 1 }
     };
-    let vertices = network.vertex_count();
     if count <= 1 {
-        return vec![(0..vertices).map(VertexId::from_index).collect()];
+        let (order, pods) = Pods::of(network);
+        return (vec![order], pods);
     }
+    let vertices = network.vertex_count();
     let total: usize = (0..vertices).map(VertexId::from_index).map(work).sum();
     let mut parts = vec![Vec::new()];
     let mut done = 0;
@@ -146,7 +155,7 @@ fn cut(network: &Network, count: usize) -> Vec<Vec<VertexId>> {
         parts.last_mut().expect("there is a part").push(vertex);
     }
     parts.iter_mut().for_each(|part| part.sort_unstable());
-    parts
+    (parts, Pods::default())
 }
 
 /// All vertices, the next one always that with the largest share of its links to those before it.
@@ -188,7 +197,7 @@ mod tests {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         FatTree::full(8, link).build_into(&mut builder);
         let network = builder.build().expect("a fat-tree can be emulated");
-        let parts = cut(&network, 2);
+        let (parts, _) = cut(&network, 2);
         let mut all: Vec<_> = parts.concat();
         all.sort_unstable();
         assert_eq!(all.len(), network.vertex_count());

@@ -21,20 +21,13 @@ impl Lists {
         Self { keys: Vec::new(), lengths: vec![0; count], stride: 0 }
     }
 
-    /// Makes room for `count` keys in each list.
+    /// All lists, in hand for adding keys, with room for `count` keys in each.
     #[inline(always)]
-    pub(crate) fn make_room(&mut self, count: usize) {
+    pub(crate) fn with_room(&mut self, count: usize) -> Adding<'_> {
         if count + BETWEEN > self.stride {
             self.widen(count.next_power_of_two().max(32) + BETWEEN);
         }
-    }
-
-    /// Adds a key for which there is room.
-    #[inline(always)]
-    pub(crate) fn push(&mut self, list: usize, key: u64) {
-        let length = self.lengths[list] as usize;
-        self.keys[list * self.stride + length] = key;
-        self.lengths[list] = length as u32 + 1;
+        Adding { keys: &mut self.keys, lengths: &mut self.lengths, stride: self.stride }
     }
 
     #[inline(always)]
@@ -93,6 +86,23 @@ impl Lists {
         }
         self.keys = wider;
         self.stride = stride;
+    }
+}
+
+/// Lists to which keys are added.
+pub(crate) struct Adding<'l> {
+    keys: &'l mut [u64],
+    lengths: &'l mut [u32],
+    stride: usize,
+}
+
+impl Adding<'_> {
+    /// Adds a key for which there is room.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, list: usize, key: u64) {
+        let length = &mut self.lengths[list];
+        self.keys[list * self.stride + *length as usize] = key;
+        *length += 1;
     }
 }
 
@@ -185,8 +195,7 @@ mod tests {
             let mut lists = Lists::new(3);
             let mut wanted = vec![Vec::new(); 3];
             for (count, (list, key)) in pushed.into_iter().enumerate() {
-                lists.make_room(count + 1);
-                lists.push(list, key);
+                lists.with_room(count + 1).push(list, key);
                 wanted[list].push(key);
             }
             for (list, wanted) in wanted.iter_mut().enumerate() {
@@ -200,10 +209,10 @@ mod tests {
         #[test]
         fn two_lists_come_with_an_end(one: Vec<u32>, other: Vec<u32>) {
             let mut lists = Lists::new(4);
-            lists.make_room(one.len() + other.len());
+            let mut adding = lists.with_room(one.len() + other.len());
             let mut wanted = [one, other].map(|keys| keys.into_iter().map(u64::from).collect::<Vec<_>>());
             for (list, keys) in (2..).zip(&wanted) {
-                keys.iter().for_each(|key| lists.push(list, *key));
+                keys.iter().for_each(|key| adding.push(list, *key));
             }
             for keys in &mut wanted {
                 keys.push(u64::MAX);

@@ -42,28 +42,33 @@ pub(crate) struct CutThrough<'s> {
 
 impl OnePort<'_> {
     /// Does everything before `end`. `arrivals` are for this port and in order: when, and the packet with
-    /// the place it came in by where its time stood. What it sends goes to `sink`; `queued` is called with what
-    /// stands before each packet.
+    /// the place it came in by where its time stood. What it sends goes to `sink`; `queued` is called before each packet
+    /// is taken.
     #[inline(always)]
     pub(crate) fn advance(
         &mut self,
         arrivals: impl Iterator<Item = (u64, Packet)>,
         end: u64,
         sink: &mut impl Sink,
-        mut queued: impl FnMut(Bytes),
+        mut queued: impl FnMut(&Self, u64),
     ) {
         for (now, packet) in arrivals {
             self.serve_before(now + 1, sink);
             if packet.is_pause_frame() {
                 self.obey(now, &packet, sink);
             } else if self.up {
-                queued(Bytes(self.sending.backlog(now).get() + self.queues.all_bytes()));
+                queued(self, now);
                 self.take(now, packet, sink);
             } else {
                 self.sending.lose();
             }
         }
         self.serve_before(end, sink);
+    }
+
+    /// What stands before a packet that comes at `now`.
+    pub(crate) fn stands_before(&self, now: u64) -> Bytes {
+        Bytes(self.sending.backlog(now).get() + self.queues.all_bytes())
     }
 
     #[cold]

@@ -322,6 +322,14 @@ pub(crate) struct Sending<'p> {
     kept: &'p mut PortCount,
 }
 
+/// How much `one` exceeds `other`, or zero. Written so that no compiler makes a jump of it: whether a port is busy when
+/// a packet comes is what no processor guesses.
+#[inline(always)]
+pub(super) fn excess(one: u64, other: u64) -> u64 {
+    let (difference, is_less) = one.overflowing_sub(other);
+    difference & u64::from(is_less).wrapping_sub(1)
+}
+
 /// What most packets count in.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
@@ -337,8 +345,8 @@ impl Sending<'_> {
     pub(crate) fn send(&mut self, (now, head_start): (u64, u64), packet: Packet) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
         let earliest = now.saturating_sub(head_start);
-        let begin = select_unpredictable(self.free > earliest, self.free, earliest);
-        let backlog = begin.max(now) - now;
+        let begin = earliest + excess(self.free, earliest);
+        let backlog = excess(self.free, now);
         if backlog + occupies > self.line.capacity {
             self.kept.dropped += 1;
             return None;

@@ -42,7 +42,7 @@ pub trait Probe: Clone + Send {
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
-    /// Whether it can count packets without being shown them.
+    /// Whether it can count packets without being shown them, and does not mind in which order vertices are done.
     fn may_leap(&self) -> bool {
         false
     }

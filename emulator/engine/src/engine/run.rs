@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine itself: holds the shards, opens windows, keeps the records.
 
+mod batches;
 mod counts;
 mod flows;
 mod links;
@@ -13,6 +14,7 @@ use std::collections::VecDeque;
 use lightloom_units::SimTime;
 use rayon::prelude::*;
 
+use self::batches::Batch;
 pub use self::counts::PacketCount;
 use self::flows::FlowState;
 pub use self::seen::SendingEnd;
@@ -37,12 +39,6 @@ const WORTH_SHARING_ARRIVALS: u64 = 2_000;
 /// another processor, and to write to it again at once would wait for that one.
 const SPARES: usize = 16;
 
-#[derive(Clone, Debug, Default)]
-struct Batch {
-    open: u32,
-    latest: SimTime,
-}
-
 /// Runs flows over a network, packet by packet.
 ///
 /// The caller adds flows and timers, then asks for [`next_event`](Self::next_event) again and again;
@@ -61,6 +57,8 @@ pub struct Engine<P = NoProbe> {
     control: ControlQueue,
     flows: Vec<FlowState>,
     batches: Vec<Batch>,
+    /// Those with flows that have not arrived.
+    open_batches: Vec<BatchId>,
     now: SimTime,
     window: u64,
     windows: u64,
@@ -87,7 +85,7 @@ impl<P: Probe> Engine<P> {
     /// # Errors
     /// Packet sizes and delays that cannot be emulated.
     pub fn with_probe(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
-        settings.check()?;
+        settings.check(&network)?;
         let transport = &settings.transport;
         let (layout, mut shards) = Layout::new(&network, &settings, &probe);
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
@@ -119,6 +117,7 @@ impl<P: Probe> Engine<P> {
             control: ControlQueue::default(),
             flows: Vec::new(),
             batches: Vec::new(),
+            open_batches: Vec::new(),
             now: SimTime::START,
             window,
             windows: 0,
@@ -162,12 +161,6 @@ impl<P: Probe> Engine<P> {
     #[must_use]
     pub fn windows(&self) -> u64 {
         self.windows
-    }
-
-    /// A new, empty batch.
-    pub fn add_batch(&mut self) -> BatchId {
-        self.batches.push(Batch::default());
-        BatchId::from_index(self.batches.len() - 1)
     }
 
     /// Plans [`Event::Timer`] with this token, now at the earliest.
@@ -236,7 +229,8 @@ impl<P: Probe> Engine<P> {
                     // Once inside the pool, its threads need not be woken for every window.
                     return rayon::scope(|_| self.next_event(limit));
                 }
-                let end = (packets + self.window).min(control).min(limit.0.saturating_add(1));
+                let end =
+                    (packets + self.next_length()).min(control).min(limit.0.saturating_add(1));
                 let end = end.min(look);
                 self.run_window(Span { start: packets, end });
                 if look == u64::MAX {
@@ -252,8 +246,11 @@ impl<P: Probe> Engine<P> {
     }
 
     fn run_window(&mut self, span: Span) {
-        let shared = &self.shared;
-        if self.is_worth_sharing {
+        let (shared, middle) = (&self.shared, span.start + self.window);
+        if span.end > middle {
+            self.shards[0].advance_by_pods(shared, span, middle);
+            self.windows += 1;
+        } else if self.is_worth_sharing {
             self.shards.par_iter_mut().for_each(|shard| shard.advance(shared, span));
         } else {
             self.shards.iter_mut().for_each(|shard| shard.advance(shared, span));
@@ -291,17 +288,6 @@ impl<P: Probe> Engine<P> {
             state.end = Some(SimTime(completion.time));
             let batch = state.batch;
             self.leave_batch(batch, SimTime(completion.time));
-        }
-    }
-
-    fn leave_batch(&mut self, batch: Option<BatchId>, at: SimTime) {
-        let Some(id) = batch else { return };
-        let batch = &mut self.batches[id.index()];
-        batch.open -= 1;
-        batch.latest = batch.latest.max(at);
-        if batch.open == 0 {
-            let reported = batch.latest + self.network.shortest_delay();
-            self.control.plan(reported, Act::BatchDone(id, batch.latest));
         }
     }
 }

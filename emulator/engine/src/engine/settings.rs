@@ -9,6 +9,7 @@ use super::marking::Marking;
 use super::network::{LONGEST_DELAY, Link, LinkId, Network, VertexId};
 use super::queueing::Queueing;
 use super::route::RouteError;
+use super::routes::MOST_PORTS;
 use super::switching::Switching;
 use crate::transport::Transport;
 
@@ -71,8 +72,15 @@ impl Settings {
         self.switching.head_start(rates, (size, self.transport.header))
     }
 
-    /// Whether packets of these sizes, and such switches, can be emulated.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    /// Whether packets of these sizes, and such switches, can be emulated over `network`.
+    pub(crate) fn check(&self, network: &Network) -> Result<(), EngineError> {
+        let vertices = (0..network.vertex_count()).map(VertexId::from_index);
+        for vertex in vertices {
+            let ports = network.outgoing(vertex).len();
+            if ports > MOST_PORTS {
+                return Err(EngineError::TooManyPorts { vertex, ports });
+            }
+        }
         let transport = &self.transport;
         let sizes = [transport.packet(), transport.acknowledgement];
         if let Some(&size) = sizes.iter().find(|size| **size > LARGEST_PACKET || size.0 == 0) {
@@ -96,6 +104,14 @@ pub enum EngineError {
     PacketSize {
         /// Data and header.
         size: Bytes,
+    },
+    /// Places of ports are kept in 14 bits.
+    #[error("vertex {} has {ports} links: at most {MOST_PORTS} can be emulated", vertex.0)]
+    TooManyPorts {
+        /// The vertex.
+        vertex: VertexId,
+        /// How many links leave it.
+        ports: usize,
     },
     /// Packets carry their times modulo 4.4 s.
     #[error("hosts that take {delay} cannot be emulated: at most {LONGEST_DELAY}")]

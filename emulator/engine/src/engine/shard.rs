@@ -23,6 +23,7 @@ mod credit;
 mod fifo;
 mod host;
 mod interfaces;
+mod pods;
 mod queued;
 mod stack;
 mod striped;
@@ -39,25 +40,18 @@ use super::packet::{Packet, flag};
 use super::port::{Port, PortCount};
 use super::probe::{Arrival, Probe, Way};
 use super::ring::Ring;
+use super::routes::Routes;
 use super::sink::Sink;
 use super::switch::Switch;
 use super::switching::Switching;
 use crate::transport::{Receiver, Sender};
 use agenda::{Agenda, Due};
-
-/// Ends a route: the packet is delivered to the end of a flow whose number stands in the other bits.
-pub(crate) const DELIVER: u32 = 1 << 31;
-
-/// Where a packet may go on by several ports. The other bits tell by how many; after it come, for each, the port
-/// and where the rest of the way by it begins.
-pub(crate) const CHOICE: u32 = 1 << 30;
+pub(crate) use pods::Pods;
 
 /// What all shards read and none writes while a window runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
-    /// Output ports, as indices in the shard that owns them, of all ways one after another, each
-    /// way ended by [`DELIVER`] and the end of the flow, as an index in the arrays of the shard where it lives.
-    pub(crate) routes: Vec<u32>,
+    pub(crate) routes: Routes,
     pub(crate) acknowledgement_bytes: u16,
     pub(crate) header_bytes: u16,
     pub(crate) switching: Switching,
@@ -187,6 +181,7 @@ pub(crate) struct Shard<P> {
     pub(crate) vertices: Vec<Vertex>,
     /// By vertex: the queues of a switch that has real ones.
     pub(crate) switches: Vec<Option<Box<Switch>>>,
+    pub(crate) pods: Pods,
     /// Nothing happens at a vertex before this.
     pub(crate) due: Agenda,
     pub(crate) ports: Vec<Port>,
@@ -257,6 +252,7 @@ impl<P: Probe> Shard<P> {
             index,
             vertices: Vec::new(),
             switches: Vec::new(),
+            pods: Pods::default(),
             due: Agenda::default(),
             ports: Vec::new(),
             port_links: Vec::new(),
@@ -329,12 +325,17 @@ impl<P: Probe> Shard<P> {
     /// Does everything that happens in `span`.
     pub(crate) fn advance(&mut self, shared: &Shared, span: Span) {
         self.receive(span.start);
-        for block in 0..self.due.block_count() {
-            let vertices = self.due.vertices_before(block, span.end);
-            if vertices.is_empty() {
+        self.advance_part(shared, 0..self.vertices.len(), span);
+    }
+
+    /// Does everything that happens at `vertices` in `span`.
+    pub(super) fn advance_part(&mut self, shared: &Shared, vertices: Range<usize>, span: Span) {
+        for block in Agenda::blocks(&vertices) {
+            let due = self.due.vertices_before(&vertices, (block, span.end));
+            if due.is_empty() {
                 continue;
             }
-            for vertex in vertices {
+            for vertex in due {
                 if self.due.is_before(vertex, span.end) {
                     self.advance_vertex(shared, vertex, span);
                 }
@@ -368,7 +369,7 @@ impl<P: Probe> Shard<P> {
 }
 
 /// What lies behind a port: its wire, with the time when something next happens at the far end, or the
-/// outbox for the shard where the wire is.
+/// outbox for the shard where the wire is. What comes behind something else on a wire changes nothing about that time.
 pub(crate) enum Exit<'s> {
     Wire(&'s mut Ring, Due<'s>),
     Outbox(&'s mut Outbox, u32),
@@ -425,7 +426,9 @@ impl<'s> Exit<'s> {
     pub(crate) fn send(&mut self, packet: Packet, time: u64) {
         match self {
             Self::Wire(wire, due) => {
-                due.no_later_than(time);
+                if wire.len() == 0 {
+                    due.no_later_than(time);
+                }
                 wire.push(packet);
             }
             Self::Outbox(outbox, wire) => {

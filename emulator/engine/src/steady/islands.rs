@@ -118,7 +118,7 @@ impl<P: LocalProbe> Islands<P> {
         {
             return Self::whole(network, settings, probe);
         }
-        settings.check()?;
+        settings.check(&network)?;
         Ok(Self { mode: Mode::Apart(Box::new(Apart::new(network, settings, probe))) })
     }
 

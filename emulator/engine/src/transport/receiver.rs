@@ -11,8 +11,7 @@ pub(crate) struct Receiver {
     pub(crate) flow: u32,
     /// The way of the acknowledgements in the route table.
     pub(crate) cursor: u32,
-    /// Acknowledgements go back the way that the packet came, which stands behind the end of that way in the
-    /// route table.
+    /// Acknowledgements go back the way that the packet came.
     pub(crate) answers_by_path: bool,
     /// The lowest number that has not arrived.
     expected: u32,
@@ -74,11 +73,11 @@ impl Receiver {
     /// a message.
     #[inline(always)]
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
-        if packet.is_probe() {
-            return (self.answer_probe(packet), false);
-        }
         let mut flags = flag::ACKNOWLEDGEMENT;
         if packet.has(flag::TRIMMED) {
+            if packet.is_probe() {
+                return (self.answer_probe(packet), false);
+            }
             // Only its header has come: asks for the rest, if it is still missing.
             if packet.sequence() >= self.expected {
                 let keeps = self.keeps.as_ref();

@@ -43,7 +43,9 @@ pub(crate) struct Sender {
     /// The first path in the route table, and the only one without `balancer`.
     pub(crate) cursor: u32,
     pub(crate) balancer: Option<Box<Balancer>>,
-    pub(crate) controller: Option<Box<Controller>>,
+    controller: Option<Box<Controller>>,
+    /// The receiving end lets packets go.
+    by_credit: bool,
     acked: u32,
     next: u32,
     released: u32,
@@ -85,17 +87,24 @@ pub(crate) struct Sender {
     pub(crate) started: bool,
     /// Waits for its turn at a port.
     pub(crate) enlisted: bool,
-    /// Messages of these receiving ends at the same host are awaited: message `k` may go when
-    /// each has delivered `k + 1 - ahead` messages or all it has.
-    pub(crate) gates: Vec<(u32, i32)>,
-    /// Sending ends at the same host that must have finished before this one sends.
-    pub(crate) awaits: Vec<u32>,
-    /// Sending ends that wait for this one.
-    pub(crate) dependents: Vec<u32>,
+    /// What is looked at when a message or the flow begins or ends, and not with every packet.
+    pub(crate) waits: Box<Waits>,
     /// When all was acknowledged; `u64::MAX` before.
     finished: u64,
     /// The earliest wake-up that is planned for a striped flow; `u64::MAX`: none is.
     wakes_at: u64,
+}
+
+/// What a sending end waits for, and what waits for it, at the same host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waits {
+    /// Messages of these receiving ends are awaited: message `k` may go when each has delivered `k + 1 - ahead`
+    /// messages or all it has.
+    pub(crate) gates: Vec<(u32, i32)>,
+    /// Sending ends that must have finished before this one sends.
+    pub(crate) awaits: Vec<u32>,
+    /// Sending ends that wait for this one.
+    pub(crate) dependents: Vec<u32>,
 }
 
 /// What a flow sends.
@@ -126,6 +135,7 @@ impl Sender {
             cursor,
             balancer: None,
             controller: None,
+            by_credit: false,
             acked: 0,
             next: 0,
             released: 0,
@@ -153,9 +163,7 @@ impl Sender {
             resent: 0,
             started: false,
             enlisted: false,
-            gates: Vec::new(),
-            awaits: Vec::new(),
-            dependents: Vec::new(),
+            waits: Box::default(),
             finished: u64::MAX,
             wakes_at: u64::MAX,
         }
@@ -253,7 +261,7 @@ impl Sender {
     ) -> Outgoing {
         if let Some(controller) = &mut self.controller {
             controller.sent(now, sequence, wire_bytes);
-            if controller.credits().is_some() {
+            if self.by_credit {
                 self.fit_window();
             }
         }
@@ -385,7 +393,7 @@ impl Sender {
         if in_window && (self.controller.is_some() || self.balancer.is_some()) {
             self.feed_back(packet, now, newly);
         }
-        if self.controller.is_some() {
+        if self.by_credit {
             self.take_credit(packet);
         }
     }
@@ -490,7 +498,7 @@ impl Sender {
     /// When it acts without having heard anything.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
-        self.deadline.min(self.tail.due)
+        self.deadline.min(self.tail.due())
     }
 
     /// Nothing was acknowledged until the deadline: sends everything in flight again. Or nothing was heard at all for a

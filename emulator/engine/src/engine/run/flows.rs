@@ -9,13 +9,11 @@ use super::Engine;
 use crate::engine::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
 use crate::engine::layout::Place;
 use crate::engine::network::{LinkId, Network, VertexId};
-use crate::engine::packet::MOST_CURSORS;
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
 use crate::engine::route::{Choice, FlowName, Route, RouteError};
 use crate::engine::settings::EngineError;
-use crate::engine::shard::{CHOICE, DELIVER};
 use crate::transport::{
     Balance, Balancer, CongestionControl, Controller, Interfaces, Lane, Load, Path, Receiver,
     Recovery, Sender, Transport, Window,
@@ -108,7 +106,7 @@ impl<P: Probe> Engine<P> {
             self.wait_for_acknowledgements(id, *awaited)?;
         }
         if let Some(batch) = spec.batch {
-            self.batches[batch.index()].open += 1;
+            self.join_batch(batch, id);
         }
         let sender = self.flows[id.index()].sender;
         let vertex = self.layout.vertices[spec.source.index()];
@@ -150,7 +148,7 @@ impl<P: Probe> Engine<P> {
         let shard = &mut self.shards[shard as usize];
         let sender = &mut shard.senders[index as usize];
         assert!(!sender.started, "flow {} has started", flow.0);
-        sender.gates.push((awaited, gate.ahead));
+        sender.waits.gates.push((awaited, gate.ahead));
         shard.receivers[awaited as usize].dependents.push(index);
         Ok(())
     }
@@ -176,8 +174,8 @@ impl<P: Probe> Engine<P> {
         let senders = &mut self.shards[waiting.shard as usize].senders;
         let sender = &mut senders[waiting.index as usize];
         assert!(!sender.started, "flow {} has started", flow.0);
-        sender.awaits.push(awaited.index);
-        senders[awaited.index as usize].dependents.push(waiting.index);
+        sender.waits.awaits.push(awaited.index);
+        senders[awaited.index as usize].waits.dependents.push(waiting.index);
         Ok(())
     }
 
@@ -275,10 +273,7 @@ impl<P: Probe> Engine<P> {
         );
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.backs_off = self.settings.transport.backs_off();
-        sender.controller = Controller::new(congestion, self.idle_path(ways.0, initial));
-        if gives_credit {
-            sender.fit_window();
-        }
+        sender.control_by(Controller::new(congestion, self.idle_path(ways.0, initial)));
         // A flow with one path today may have several when it is led anew.
         let spreads = balance.paths() > 1 || self.settings.transport.interfaces == Interfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
@@ -325,72 +320,60 @@ impl<P: Probe> Engine<P> {
         (paths, choices): (&[Vec<LinkId>], &[Choice]),
         ends: [u32; 2],
     ) -> (Vec<u32>, u32) {
-        self.ways.push((self.shared.routes.len() as u32, flow));
+        self.ways.push((self.shared.routes.len(), flow));
         let [sender, receiver] = ends;
-        let back =
-            |path: &[LinkId]| path.iter().rev().map(|link| link.reverse()).collect::<Vec<_>>();
-        if self.settings.transport.answers_by_path() && choices.is_empty() {
-            let answers: Vec<u32> =
-                paths.iter().map(|path| self.lay_route(back(path).into_iter(), sender)).collect();
-            let lay = |(path, answer): (&Vec<LinkId>, &u32)| {
-                let begin = self.lay_route(path.iter().copied(), receiver);
-                self.shared.routes.push(*answer);
-                begin
-            };
-            return (paths.iter().zip(&answers).map(lay).collect(), answers[0]);
+        if !choices.is_empty() {
+            return self.lay_choices((&paths[0], choices), ends);
         }
-        if choices.is_empty() {
-            let lay = |path: &Vec<LinkId>| self.lay_route(path.iter().copied(), receiver);
-            let data = paths.iter().map(lay).collect();
-            return (data, self.lay_route(back(&paths[0]).into_iter(), sender));
-        }
-        let answer = self.lay_route(back(&paths[0]).into_iter(), sender);
-        (vec![self.lay_choices((paths[0][0], choices), (receiver, answer))], answer)
+        let by_path = self.settings.transport.answers_by_path();
+        let mut answer = None;
+        let lay = |path: &Vec<LinkId>| {
+            let begin = self.lay_route(path.iter().copied(), receiver);
+            // The way back lies behind: what goes back finds in the caches what has come.
+            if by_path || answer.is_none() {
+                let back = self.lay_route(path.iter().rev().map(|link| link.reverse()), sender);
+                answer.get_or_insert(back);
+            }
+            begin
+        };
+        let data = paths.iter().map(lay).collect();
+        (data, answer.expect("a flow has a path"))
     }
 
-    /// Appends a way that begins with `first` and goes on by choice: what is nearest to the end comes first,
-    /// so that everything leads to what is there already.
+    /// Appends a way that begins as `path` and goes on by choice, and the way back of `path`: what is nearest to the end
+    /// comes first, so that everything leads to what is there already.
     fn lay_choices(
         &mut self,
-        (first, choices): (LinkId, &[Choice]),
-        (end, answer): (u32, u32),
-    ) -> u32 {
+        (path, choices): (&[LinkId], &[Choice]),
+        [sender, receiver]: [u32; 2],
+    ) -> (Vec<u32>, u32) {
         self.shared.chooses = true;
         let mut begins = FxHashMap::default();
-        let delivery = self.shared.routes.len() as u32;
-        self.shared.routes.push(DELIVER | end);
-        self.shared.routes.push(answer);
+        let delivery = self.lay_route(std::iter::empty(), receiver);
+        let answer = self.lay_route(path.iter().rev().map(|link| link.reverse()), sender);
         let mut begin = delivery;
         for (place, choice) in choices.iter().enumerate().rev() {
             if place == 0 {
-                begin = self.shared.routes.len() as u32;
-                self.shared.routes.push(self.layout.ports[first.index()].index);
+                begin = self.shared.routes.len();
+                self.shared.routes.push(self.layout.places[path[0].index()]);
             }
             let routes = &mut self.shared.routes;
-            begins.insert(choice.at, routes.len() as u32);
-            routes.push(CHOICE | choice.links.len() as u32);
-            routes.push(choice.stride);
+            begins.insert(choice.at, routes.len());
+            routes.push_choice(choice.links.len(), choice.stride);
             for link in &choice.links {
                 let next = self.network.link(*link).to;
-                routes.push(self.layout.ports[link.index()].index);
-                routes.push(begins.get(&next).copied().unwrap_or(delivery));
+                let rest = begins.get(&next).copied().unwrap_or(delivery);
+                routes.push_option(self.layout.places[link.index()], rest);
             }
         }
-        self.assert_routes_fit();
-        begin
-    }
-
-    fn assert_routes_fit(&self) {
-        let entries = self.shared.routes.len();
-        assert!(entries < MOST_CURSORS as usize, "the route table is below 2^28 entries");
+        (vec![begin], answer)
     }
 
     fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
         let routes = &mut self.shared.routes;
-        let begin = routes.len() as u32;
-        routes.extend(links.map(|link| self.layout.ports[link.index()].index));
-        routes.push(DELIVER | end);
-        self.assert_routes_fit();
+        let begin = routes.len();
+        links.for_each(|link| routes.push(self.layout.places[link.index()]));
+        routes.push_end(end);
         begin
     }
 
@@ -424,8 +407,9 @@ impl<P: Probe> Engine<P> {
         (state.paths, state.choices) = (paths, choices);
         let Place { shard, index } = state.sender;
         let vertex = self.layout.vertices[state.source().index()].index;
+        let first = self.shards[shard as usize].vertices[vertex as usize].first_port;
         let sender = &mut self.shards[shard as usize].senders[index as usize];
-        let ports = [sender.cursor, cursors[0]].map(|way| self.shared.routes[way as usize]);
+        let ports = [sender.cursor, cursors[0]].map(|way| first + self.shared.routes.place(way));
         sender.cursor = cursors[0];
         let was_striped = sender.is_striped();
         if let Some(balancer) = &mut sender.balancer {

@@ -38,7 +38,8 @@ impl<P: Probe> Engine<P> {
         let since = sender.silent_since().map(SimTime);
         let first = state.paths[0][0];
         let is_dark = |link: &&LinkId| !self.is_up(**link) || !self.is_up(link.reverse());
-        let awaited = sender.gates.iter().map(|(receiver, _)| &shard.receivers[*receiver as usize]);
+        let awaited =
+            sender.waits.gates.iter().map(|(receiver, _)| &shard.receivers[*receiver as usize]);
         let what = if !sender.started {
             Awaits::Start
         } else if let Some(dark) = state.paths.iter().flatten().find(is_dark) {

@@ -2,6 +2,8 @@
 //! When something next happens at each vertex of a part of the network, so that a large part in which little happens is
 //! not looked through in every window.
 
+use std::ops::Range;
+
 /// Vertices that are looked at together.
 const BLOCK: usize = 32;
 
@@ -24,15 +26,23 @@ impl Agenda {
         self.blocks.iter().copied().min().unwrap_or(u64::MAX)
     }
 
-    pub(super) fn block_count(&self) -> usize {
-        self.blocks.len()
+    /// The blocks in which these vertices lie.
+    pub(super) fn blocks(vertices: &Range<usize>) -> Range<usize> {
+        vertices.start / BLOCK..vertices.end.div_ceil(BLOCK)
     }
 
-    /// The vertices of a block in which something happens before `end`; none otherwise.
+    /// Those of `vertices` that lie in a block in which something happens before `end`; none otherwise.
     #[inline(always)]
-    pub(super) fn vertices_before(&self, block: usize, end: u64) -> std::ops::Range<usize> {
+    pub(super) fn vertices_before(
+        &self,
+        vertices: &Range<usize>,
+        (block, end): (usize, u64),
+    ) -> Range<usize> {
+        if self.blocks[block] >= end {
+            return 0..0;
+        }
         let first = block * BLOCK;
-        if self.blocks[block] < end { first..self.due.len().min(first + BLOCK) } else { 0..0 }
+        vertices.start.max(first)..vertices.end.min(first + BLOCK)
     }
 
     #[inline(always)]

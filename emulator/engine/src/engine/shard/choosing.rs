@@ -6,30 +6,30 @@
 use lightloom_units::Bytes;
 
 use super::interfaces::put;
-use super::{CHOICE, Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
 use crate::engine::packet::Packet;
 use crate::engine::port::Port;
+use crate::engine::routes::{Next, Routes};
 use crate::engine::switching::Switching;
 
-/// Where `packet` goes on: the port, and the packet after this step. A port that is down is taken only when
+/// Where `packet` goes on: the place of the port, and the packet after this step. A port that is down is taken only when
 /// all are; otherwise the one with the least of `backlog`.
 #[inline]
 pub(super) fn step(
-    routes: &[u32],
+    routes: &Routes,
     packet: Packet,
     backlog: impl Fn(u32) -> Option<u64>,
 ) -> (u32, Packet) {
-    let cursor = packet.cursor() as usize;
-    let entry = routes[cursor];
-    if entry & CHOICE == 0 {
-        return (entry, packet.advanced());
-    }
-    let (count, stride) = ((entry & !CHOICE) as usize, routes[cursor + 1]);
-    let first = (packet.sequence() / stride) as usize % count;
-    let places = (first..count).chain(0..first).map(|place| cursor + 2 + 2 * place);
-    let least = places.min_by_key(|place| backlog(routes[*place]).unwrap_or(u64::MAX));
-    let place = least.expect("there is something to choose from");
-    (routes[place], packet.led_to(routes[place + 1]))
+    let cursor = packet.cursor();
+    let count = match routes.next(cursor) {
+        Next::Port(place) => return (place, packet.advanced()),
+        Next::Choice(count) => count,
+    };
+    let first = packet.sequence() / routes.stride(cursor) % count;
+    let options = (first..count).chain(0..first).map(|number| routes.option(cursor, number));
+    let least = options.min_by_key(|(place, _)| backlog(*place).unwrap_or(u64::MAX));
+    let (place, rest) = least.expect("there is something to choose from");
+    (place, packet.led_to(rest))
 }
 
 /// What stands before a packet that comes to `port` at `now`, as time; nothing: it is down.
@@ -48,13 +48,16 @@ impl<P: Probe> Shard<P> {
         for key in keys.drain(..) {
             let (packet, now) =
                 (self.scratch.arrivals[key as u32 as usize], span.start + (key >> 32));
-            let (port, packet) =
-                step(&shared.routes, packet, |port| backlog(&self.ports[port as usize], now));
+            let first = self.vertices[index].first_port;
+            let of = |place: u32| (first + place) as usize;
+            let (place, packet) =
+                step(&shared.routes, packet, |place| backlog(&self.ports[of(place)], now));
+            let port = of(place);
             let mut head_start = 0;
             if shared.switching == Switching::CutThrough {
                 let rate = self.wire_rates[packet.ingress() as usize];
                 let header = Bytes(shared.header_bytes.into());
-                head_start = self.ports[port as usize].head_start(&packet, rate, header);
+                head_start = self.ports[port].head_start(&packet, rate, header);
             }
             self.transmit(port, (now, head_start), packet);
         }
@@ -62,8 +65,7 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Puts a packet that comes at `now`, and may have begun `head_start` before, into an output port.
-    fn transmit(&mut self, port: u32, times: (u64, u64), packet: Packet) {
-        let place = port as usize;
+    fn transmit(&mut self, place: usize, times: (u64, u64), packet: Packet) {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
         if let Some(packet) = sent {

@@ -24,14 +24,14 @@ impl<P: Probe> Shard<P> {
         let mut count = 0;
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
             let most = count + wire.queue.len();
-            by_port.make_room(most);
+            let mut by_port = by_port.with_room(most);
             arrivals.resize(arrivals.len().max(most), Packet::default());
-            let before = count;
+            let (before, arrivals) = (count, &mut arrivals[..most]);
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let at = span.start + offset;
                 self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
-                let port = shared.routes[packet.cursor() as usize] - vertex.first_port;
-                by_port.push(port as usize, offset << 32 | count as u64);
+                let place = shared.routes.place(packet.cursor());
+                by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced();
                 count += 1;
             });

@@ -5,9 +5,7 @@ use std::cmp::Reverse;
 
 use super::interfaces::Many;
 use super::stack::Stack;
-use super::{
-    DELIVER, Exit, Probe, Scratch, Shard, Shared, Sink, Span, Wire, seen, send_through, touch,
-};
+use super::{Exit, Probe, Scratch, Shard, Shared, Sink, Span, Wire, seen, send_through, touch};
 use crate::engine::packet::Packet;
 
 impl<P: Probe> Shard<P> {
@@ -113,7 +111,7 @@ impl<P: Probe> Shard<P> {
         let inside = &mut self.hosts[index].inside;
         acted_on.clear();
         for packet in arrivals.iter() {
-            let ends = |packet: &Packet| shared.routes[packet.cursor() as usize] & DELIVER != 0;
+            let ends = |packet: &Packet| shared.routes.end(packet.cursor()).is_some();
             if !packet.is_pause_frame() && ends(packet) {
                 let at = span.start + packet.after(span.start);
                 inside.push_back(packet.at(at + shared.host_delay));
@@ -176,8 +174,9 @@ impl<P: Probe> Shard<P> {
                 self.ready[port as usize].push_back(sender);
                 continue;
             }
-            let cursor = self.senders[sender as usize].cursor;
-            self.ready[shared.routes[cursor as usize] as usize].push_back(sender);
+            let place = shared.routes.place(self.senders[sender as usize].cursor);
+            let first = self.vertices[vertex as usize].first_port;
+            self.ready[(first + place) as usize].push_back(sender);
         }
         self.wake(vertex, now);
     }

@@ -9,6 +9,7 @@ use super::Probe;
 use crate::engine::network::LinkId;
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
+use crate::engine::routes::Routes;
 
 /// One interface.
 pub(super) struct Interface<'s> {
@@ -59,11 +60,11 @@ pub(super) trait Interfaces {
     fn count(&self) -> usize;
     fn at(&mut self, place: usize) -> Interface<'_>;
     /// The place of the port that `cursor` leads to.
-    fn place(&self, routes: &[u32], cursor: u32) -> usize;
+    fn place(&self, routes: &Routes, cursor: u32) -> usize;
     /// The place of the port with this number in the shard.
     fn place_of(&self, port: u32) -> usize;
-    /// The port with this number in the shard.
-    fn port(&self, port: u32) -> &Port;
+    /// The port at a place.
+    fn port(&self, place: u32) -> &Port;
 }
 
 /// The interface of a host that has one.
@@ -75,7 +76,7 @@ impl Interfaces for One<'_> {
         1
     }
     #[inline(always)]
-    fn place(&self, _: &[u32], _: u32) -> usize {
+    fn place(&self, _: &Routes, _: u32) -> usize {
         0
     }
     #[inline(always)]
@@ -124,8 +125,8 @@ impl Interfaces for Many<'_> {
         self.ports.len()
     }
     #[inline(always)]
-    fn place(&self, routes: &[u32], cursor: u32) -> usize {
-        self.place_of(routes[cursor as usize])
+    fn place(&self, routes: &Routes, cursor: u32) -> usize {
+        routes.place(cursor) as usize
     }
     #[inline(always)]
     fn at(&mut self, place: usize) -> Interface<'_> {
@@ -140,7 +141,7 @@ impl Interfaces for Many<'_> {
     fn place_of(&self, port: u32) -> usize {
         (port - self.first_port) as usize
     }
-    fn port(&self, port: u32) -> &Port {
-        &self.ports[self.place_of(port)]
+    fn port(&self, place: u32) -> &Port {
+        &self.ports[place as usize]
     }
 }

@@ -9,14 +9,14 @@ use lightloom_units::{BitsPerSecond, Bytes};
 use super::agenda::Agenda;
 use super::choosing::step;
 use super::{
-    CHOICE, EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through,
-    touch,
+    EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through, touch,
 };
 use crate::engine::network::LinkId;
-use crate::engine::one_port::CutThrough;
+use crate::engine::one_port::{CutThrough, OnePort};
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
 use crate::engine::queues::FRAMES;
+use crate::engine::routes::Next;
 use crate::engine::switch::{Outlet, Switch};
 use crate::engine::switching::Switching;
 
@@ -65,24 +65,28 @@ impl<P: Probe> Shard<P> {
                 continue;
             }
             let most = count + wire.queue.len();
-            by_port.make_room(most);
+            let mut by_port = by_port.with_room(most);
             arrivals.resize(arrivals.len().max(most), Packet::default());
-            let (before, mut bytes) = (count, 0);
+            let (before, mut bytes, arrivals) = (count, 0, &mut arrivals[..most]);
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let is_control = packet.is_control();
-                let port = if packet.is_pause_frame() {
+                let place = if packet.is_pause_frame() {
                     classes |= 1 << FRAMES;
                     frame_delivered(&mut self.ends);
-                    packet.cursor()
+                    packet.cursor() - vertex.first_port
                 } else {
                     let at = span.start + offset;
                     self.probe.arrived(seen(&packet, at, wire.link, short));
-                    shared.routes[packet.cursor() as usize]
+                    match shared.routes.next(packet.cursor()) {
+                        Next::Port(place) => place,
+                        // All ports are then worked off together, whatever list it is on.
+                        Next::Choice(_) => 0,
+                    }
                 };
-                // Where something is chosen, all ports are worked off together, whatever list it is on.
-                let place =
-                    if port & CHOICE == 0 { (port - vertex.first_port) as usize } else { 0 };
-                by_port.push(2 * place + usize::from(is_control), offset << 32 | count as u64);
+                by_port.push(
+                    2 * place as usize + usize::from(is_control),
+                    offset << 32 | count as u64,
+                );
                 classes |= u16::from(!is_control) << packet.data_priority();
                 arrivals[count] = packet.advanced().came_by(ingress);
                 bytes += u64::from(packet.extra());
@@ -129,9 +133,9 @@ impl<P: Probe> Shard<P> {
             all.sort_unstable();
             let timed = |key: u64| (span.start + (key >> 32), arrivals[key as u32 as usize]);
             send_through!(exit, span.start, most, |sink| {
-                let queued = |bytes| {
+                let queued = |one: &OnePort, now| {
                     if P::SEES_QUEUES {
-                        probe.queued(link, bytes);
+                        probe.queued(link, one.stands_before(now));
                     }
                 };
                 one.advance(all.drain(..).map(timed), span.end, sink, queued);
@@ -175,12 +179,12 @@ impl<P: Probe> Shard<P> {
                 }
             } else {
                 let packet = packet.led_to(packet.cursor() - 1);
-                let (port, packet) = step(&shared.routes, packet, |port| {
-                    let at = &outlet.ports[(port - first) as usize];
-                    at.up.then(|| at.time_for(switch.holds(port - first)))
+                let (place, packet) = step(&shared.routes, packet, |place| {
+                    let at = &outlet.ports[place as usize];
+                    at.up.then(|| at.time_for(switch.holds(place)))
                 });
-                outlet.see(port - first, now, switch);
-                switch.enqueue(port - first, now, packet, &mut outlet);
+                outlet.see(place, now, switch);
+                switch.enqueue(place, now, packet, &mut outlet);
             }
         }
         switch.end_together();

@@ -8,8 +8,9 @@ use std::cmp::Reverse;
 
 use super::choosing::{backlog, step};
 use super::interfaces::{Interface, Interfaces};
-use super::{Completion, DELIVER, EndCount, Host, Probe, Shared, Span};
+use super::{Completion, EndCount, Host, Probe, Shared, Span};
 use crate::engine::packet::{Contents, Packet, flag};
+use crate::engine::routes::Routes;
 use crate::transport::{Outgoing, Receiver, Sender};
 
 /// A host at work. Its interfaces are known by their places, from zero.
@@ -84,13 +85,13 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
 
     /// Lets go the messages whose gates are open.
     fn release(&mut self, sender: u32) {
-        let awaits = &self.senders[sender as usize].awaits;
+        let awaits = &self.senders[sender as usize].waits.awaits;
         if awaits.iter().any(|awaited| self.senders[*awaited as usize].finished().is_none()) {
             return;
         }
         let sender = &mut self.senders[sender as usize];
         let receivers = &self.receivers;
-        let opened = sender.gates.iter().map(|&(receiver, ahead)| {
+        let opened = sender.waits.gates.iter().map(|&(receiver, ahead)| {
             let receiver = &receivers[receiver as usize];
             let counted = receiver.delivered().saturating_add_signed(ahead);
             if receiver.is_done() { u32::MAX } else { counted }
@@ -104,12 +105,10 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         if packet.is_pause_frame() {
             return self.obey(&packet, now);
         }
-        let next = self.shared.routes[packet.cursor() as usize];
-        if next & DELIVER == 0 {
+        let Some(end) = self.shared.routes.end(packet.cursor()) else {
             return self.pass_on(packet, now);
-        }
+        };
         self.ends.delivered += 1;
-        let end = next & !DELIVER;
         if !packet.is_acknowledgement() {
             return self.arrive_data((end, packet), now);
         }
@@ -127,7 +126,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     /// Lets go the flows that waited until all of this one is acknowledged.
     #[cold]
     fn let_go_after(&mut self, end: u32, now: u64) {
-        for dependent in std::mem::take(&mut self.senders[end as usize].dependents) {
+        for dependent in std::mem::take(&mut self.senders[end as usize].waits.dependents) {
             self.release(dependent);
             if self.senders[dependent as usize].started {
                 self.enlist(dependent, now);
@@ -149,16 +148,16 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     #[cold]
     fn pass_on(&mut self, packet: Packet, now: u64) {
         let interfaces = &self.interfaces;
-        let (port, packet) =
-            step(&self.shared.routes, packet, |port| backlog(interfaces.port(port), now));
-        self.transmit(self.interfaces.place_of(port), now, packet);
+        let (place, packet) =
+            step(&self.shared.routes, packet, |place| backlog(interfaces.port(place), now));
+        self.transmit(place as usize, now, packet);
     }
 
     #[inline(always)]
     fn arrive_data(&mut self, (end, packet): (u32, Packet), now: u64) {
         let receiver = &mut self.receivers[end as usize];
         if receiver.answers_by_path {
-            receiver.cursor = self.shared.routes[packet.cursor() as usize + 1];
+            receiver.cursor = Routes::answer(packet.cursor());
         }
         let was_done = receiver.is_done();
         let is_new = self.shared.gives_credit && receiver.is_new(&packet);

@@ -3,7 +3,7 @@
 //!
 //! The window of such a flow is what is in flight and its credits together, so that sending needs no other question.
 
-use super::{Packet, Sender, flag};
+use super::{Controller, Packet, Sender, flag};
 
 impl Sender {
     /// Whether what was trimmed may go again.
@@ -22,18 +22,33 @@ impl Sender {
         }
     }
 
+    /// Leaves it to `controller` how much is sent, and how fast.
+    pub(crate) fn control_by(&mut self, controller: Option<Box<Controller>>) {
+        self.by_credit = controller.as_ref().is_some_and(|at| at.credits().is_some());
+        self.controller = controller;
+        if self.by_credit {
+            self.fit_window();
+        }
+    }
+
     /// Whether more is to be sent, and only the receiver can let it go. Its credits may be lost, so a deadline is kept
     /// though nothing is in flight.
+    #[inline(always)]
     pub(super) fn is_out_of_credit(&self) -> bool {
+        self.by_credit && self.waits_for_credit()
+    }
+
+    fn waits_for_credit(&self) -> bool {
         let credits = self.controller.as_ref().and_then(|controller| controller.credits());
         credits == Some(0) && self.next < self.released && self.acked < self.total
     }
 
     /// Takes over what congestion control allows.
-    pub(crate) fn fit_window(&mut self) {
+    #[inline(always)]
+    pub(super) fn fit_window(&mut self) {
+        let in_flight = self.next - self.acked;
         if let Some(controller) = &self.controller {
-            let in_flight = self.next - self.acked;
-            self.window = match controller.credits() {
+            self.window = match controller.credits().filter(|_| self.by_credit) {
                 Some(credits) => in_flight.saturating_add(credits).min(self.span),
                 None => controller.window(),
             };
@@ -41,13 +56,9 @@ impl Sender {
     }
 
     /// Takes the credit that a packet bears, and counts anew what may be sent.
-    #[inline]
     pub(super) fn take_credit(&mut self, packet: &Packet) {
-        let Some(controller) = self.controller.as_mut().filter(|at| at.credits().is_some()) else {
-            return;
-        };
         if packet.has(flag::CREDIT) {
-            controller.credit();
+            self.bring_credit();
         }
         self.fit_window();
     }

@@ -10,6 +10,11 @@ impl Sender {
         self.sent
     }
 
+    /// Whether each packet was sent, once or more often.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.sent >= self.total
+    }
+
     pub(crate) fn seen(&self) -> SendingEnd {
         SendingEnd {
             acknowledged: self.acked,

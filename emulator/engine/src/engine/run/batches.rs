@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Batches: flows whose common end somebody waits for, and how long none of them can end.
+
+use lightloom_units::SimTime;
+
+use super::Engine;
+use crate::engine::control::Act;
+use crate::engine::flow::{BatchId, FlowId};
+use crate::engine::probe::Probe;
+
+/// With more open batches than this, to ask each costs more than two windows at a time bring.
+const MOST_ASKED: usize = 64;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batch {
+    open: u32,
+    latest: SimTime,
+    flows: Vec<FlowId>,
+    /// Of its flows, the first that may still have packets to send for the first time.
+    sending: usize,
+}
+
+impl<P: Probe> Engine<P> {
+    /// A new, empty batch.
+    pub fn add_batch(&mut self) -> BatchId {
+        self.batches.push(Batch::default());
+        BatchId::from_index(self.batches.len() - 1)
+    }
+
+    pub(super) fn join_batch(&mut self, id: BatchId, flow: FlowId) {
+        let batch = &mut self.batches[id.index()];
+        if batch.open == 0 {
+            self.open_batches.push(id);
+        }
+        batch.open += 1;
+        batch.flows.push(flow);
+    }
+
+    pub(super) fn leave_batch(&mut self, batch: Option<BatchId>, at: SimTime) {
+        let Some(id) = batch else { return };
+        let batch = &mut self.batches[id.index()];
+        batch.open -= 1;
+        batch.latest = batch.latest.max(at);
+        if batch.open == 0 {
+            let reported = batch.latest + self.network.shortest_delay();
+            self.control.plan(reported, Act::BatchDone(id, batch.latest));
+            self.open_batches.retain(|open| *open != id);
+        }
+    }
+
+    /// How long the next window may be, in picoseconds. Two windows where pods can be done one after the other and no
+    /// batch can end before the second, for its end is reported one window later.
+    pub(super) fn next_length(&mut self) -> u64 {
+        let [shard] = &self.shards[..] else { return self.window };
+        let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();
+        let twice = by_pods && self.open_batches.len() <= MOST_ASKED && self.all_batches_send();
+        if twice { 2 * self.window } else { self.window }
+    }
+
+    /// Whether each open batch has a flow that has not sent its last packet even once and goes over more than one link:
+    /// that packet arrives two windows from now at the earliest.
+    fn all_batches_send(&mut self) -> bool {
+        let (shards, flows) = (&self.shards, &self.flows);
+        let sends = |id: &FlowId| {
+            let flow = &flows[id.index()];
+            let sender = &shards[flow.sender.shard as usize].senders[flow.sender.index as usize];
+            flow.paths[0].len() > 1 && !sender.has_sent_all()
+        };
+        let batches = &mut self.batches;
+        self.open_batches.iter().all(|id| {
+            let batch = &mut batches[id.index()];
+            while batch.flows.get(batch.sending).is_some_and(|flow| !sends(flow)) {
+                batch.sending += 1;
+            }
+            batch.sending < batch.flows.len()
+        })
+    }
+}

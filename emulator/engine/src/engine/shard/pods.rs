@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two windows at a time, one pod after the other, so that a pod stays in the nearest caches for both.
+//!
+//! ```text
+//!   spine        ────▶ s+L                                  ────▶ s+2L
+//!   pod 1                   ────▶ s+L ────▶ s+2L
+//!   pod 2                                     ────▶ s+L ────▶ s+2L
+//! ```
+//! Pods meet only through the spine, over links of at least L: what one sends at t comes back to another no earlier than
+//! t + 2L. So once the spine has done everything before s + L, each pod has all that reaches it before s + 2L but what it
+//! sends itself.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::{Probe, Shard, Shared, Span};
+use crate::engine::network::{Network, VertexId};
+
+/// Where the pods of a network stand among its vertices, and its spine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pods {
+    /// None: the network has none, or is cut into parts otherwise.
+    pods: Vec<Range<usize>>,
+    spine: Range<usize>,
+}
+
+impl Pods {
+    /// The vertices of `network`, pod by pod and the spine last, and where each stands in this order. The spine is what
+    /// is farthest from all hosts; pods are what holds together without it.
+    pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
+        let all = || (0..network.vertex_count()).map(VertexId::from_index);
+        let far = distances(network);
+        let top = far.iter().copied().max().unwrap_or(0);
+        let pod = components(network, |vertex| far[vertex.index()] < top);
+        let mut order: Vec<VertexId> = all().collect();
+        order.sort_by_key(|vertex| pod[vertex.index()]);
+        let place = |pod_of: &VertexId| pod[pod_of.index()];
+        let pods: Vec<Range<usize>> = (0..)
+            .map_while(|number| {
+                let begin = order.partition_point(|vertex| place(vertex) < number);
+                let end = order.partition_point(|vertex| place(vertex) <= number);
+                (end > begin).then_some(begin..end)
+            })
+            .collect();
+        if pods.len() < 2 {
+            return (all().collect(), Self::default());
+        }
+        let spine = pods[pods.len() - 1].end..order.len();
+        (order, Self { pods, spine })
+    }
+
+    /// Whether there are any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+}
+
+/// By vertex: links to the nearest host. What no host reaches is as far as a host is from itself.
+fn distances(network: &Network) -> Vec<u32> {
+    let vertices = (0..network.vertex_count()).map(VertexId::from_index);
+    let mut far = vec![u32::MAX; network.vertex_count()];
+    let mut next: VecDeque<VertexId> =
+        vertices.filter(|vertex| network.role(*vertex).is_host()).collect();
+    next.iter().for_each(|host| far[host.index()] = 0);
+    while let Some(vertex) = next.pop_front() {
+        for link in network.outgoing(vertex) {
+            let to = network.link(*link).to;
+            if far[to.index()] == u32::MAX {
+                far[to.index()] = far[vertex.index()] + 1;
+                next.push_back(to);
+            }
+        }
+    }
+    far.iter().map(|far| if *far == u32::MAX { 0 } else { *far }).collect()
+}
+
+/// By vertex: the number of the component to which it belongs when only vertices that are `kept` count, in order of
+/// their first vertices; `u32::MAX`: it is not kept.
+fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
+    let mut number = vec![u32::MAX; network.vertex_count()];
+    let mut count = 0;
+    for first in (0..network.vertex_count()).map(VertexId::from_index) {
+        if number[first.index()] != u32::MAX || !kept(first) {
+            continue;
+        }
+        number[first.index()] = count;
+        let mut next = vec![first];
+        while let Some(vertex) = next.pop() {
+            for link in network.outgoing(vertex) {
+                let to = network.link(*link).to;
+                if number[to.index()] == u32::MAX && kept(to) {
+                    number[to.index()] = count;
+                    next.push(to);
+                }
+            }
+        }
+        count += 1;
+    }
+    number
+}
+
+impl<P: Probe> Shard<P> {
+    /// Does everything that happens in `span`, which is a window up to `middle` and no more than a second one.
+    pub(crate) fn advance_by_pods(&mut self, shared: &Shared, span: Span, middle: u64) {
+        let windows = [Span { end: middle, ..span }, Span { start: middle, ..span }];
+        let Pods { pods, spine } = std::mem::take(&mut self.pods);
+        self.advance_part(shared, spine.clone(), windows[0]);
+        for pod in &pods {
+            for window in windows {
+                self.advance_part(shared, pod.clone(), window);
+            }
+        }
+        self.advance_part(shared, spine.clone(), windows[1]);
+        self.pods = Pods { pods, spine };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lightloom_units::{BitsPerSecond, Picoseconds};
+
+    use super::*;
+    use crate::engine::network::{LinkSpec, NetworkBuilder};
+    use crate::topology::FatTree;
+
+    fn link() -> LinkSpec {
+        LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
+    }
+
+    #[test]
+    fn pods_of_a_fat_tree_meet_only_through_its_cores() {
+        let mut builder = NetworkBuilder::new();
+        FatTree::full(8, link()).build_into(&mut builder);
+        let network = builder.build().expect("a fat-tree can be emulated");
+        let (order, Pods { pods, spine }) = Pods::of(&network);
+        assert_eq!(pods.len(), 8);
+        assert!(pods.iter().all(|pod| pod.len() == 16 + 8), "hosts, edges, aggregations: {pods:?}");
+        assert_eq!(spine.len(), 16);
+        let mut place = vec![0; order.len()];
+        (0..).zip(&order).for_each(|(at, vertex)| place[vertex.index()] = at);
+        let pod =
+            |vertex: VertexId| pods.iter().position(|pod| pod.contains(&place[vertex.index()]));
+        for link in network.links() {
+            let (from, to) = (pod(link.from), pod(link.to));
+            assert!(from == to || from.is_none() || to.is_none(), "{link:?}");
+        }
+    }
+}
