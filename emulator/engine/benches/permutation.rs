@@ -6,15 +6,19 @@
 //! processor time of the whole process (what other programs take does not count), best of several.
 //!
 //! With `lossless`: DCQCN over switches with real queues that pause instead of dropping. With `sprayed`: the NSCC-style
-//! control, each packet by one of 64 paths, selective repeat. What is set up before the run is timed apart.
+//! control, each packet by one of 64 paths, selective repeat. With `pausing`: a window of four round trips into queues
+//! that pause from 128 KiB and go on at 64 KiB, so that switches pause all the time. What is set up before the run is timed
+//! apart.
 //!
-//! `cargo bench -p lightloom-engine --bench permutation -- [lossless | sprayed] [threads] [hosts…]`
+//! `cargo bench -p lightloom-engine --bench permutation -- [lossless | sprayed | pausing] [threads] [hosts…]`
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
 
 use std::time::Instant;
 
 use lightloom_engine::topology::FatTree;
-use lightloom_engine::transport::{Balance, CongestionControl, Dcqcn, Nscc, Recovery, Reordering};
+use lightloom_engine::transport::{
+    Balance, CongestionControl, Dcqcn, Nscc, Recovery, Reordering, Window,
+};
 use lightloom_engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing, Settings};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -26,11 +30,13 @@ fn main() {
     let numbers: Vec<u32> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     let threads = numbers.first().map_or(1, |&threads| threads as usize);
     let asks_for = |name: &str| std::env::args().any(|text| text == name);
-    let fabric = match (asks_for("lossless"), asks_for("sprayed")) {
-        (true, _) => Fabric::Lossless,
-        (false, true) => Fabric::Sprayed,
-        (false, false) => Fabric::Dropping,
-    };
+    let fabrics = [
+        ("lossless", Fabric::Lossless),
+        ("sprayed", Fabric::Sprayed),
+        ("pausing", Fabric::Pausing),
+    ];
+    let asked = fabrics.into_iter().find(|(name, _)| asks_for(name));
+    let fabric = asked.map_or(Fabric::Dropping, |(_, fabric)| fabric);
     println!("{fabric:?}");
     let chosen = numbers.get(1..).unwrap_or_default();
     println!(
@@ -60,6 +66,7 @@ enum Fabric {
     Dropping,
     Lossless,
     Sprayed,
+    Pausing,
 }
 
 fn best_of(radix: u32, kib: u64, threads: usize, fabric: Fabric) {
@@ -106,6 +113,16 @@ fn measure(radix: u32, kib: u64, threads: usize, fabric: Fabric) -> Measured {
             priorities: 1,
             pause_above: Bytes(128 * packet),
             resume_at: Bytes(120 * packet),
+            headroom: Pause::headroom_for(&link, Bytes(packet)),
+        };
+        settings.queueing = Some(Queueing { pause: Some(pause), ..Queueing::default() });
+    }
+    if let Fabric::Pausing = fabric {
+        settings.transport.window = Window::BandwidthDelay { percent: 400 };
+        let pause = Pause {
+            priorities: 1,
+            pause_above: Bytes(128 << 10),
+            resume_at: Bytes(64 << 10),
             headroom: Pause::headroom_for(&link, Bytes(packet)),
         };
         settings.queueing = Some(Queueing { pause: Some(pause), ..Queueing::default() });

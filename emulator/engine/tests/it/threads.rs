@@ -5,8 +5,8 @@ use lightloom_engine::transport::{
     Balance, CongestionControl, Dctcp, Recovery, Reordering, Transport, Window,
 };
 use lightloom_engine::{
-    Engine, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, PortCount,
-    Role, Settings, VertexId,
+    Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder,
+    PortCount, Role, Settings, VertexId,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -109,5 +109,44 @@ fn a_flow_led_to_another_interface_while_it_waits_goes_on() {
         engine.reroute_flow(flow).unwrap();
         engine.run(SimTime(1_000_000_000_000));
         assert!(engine.record(flow).end.is_some(), "seed {seed}: {:?}", engine.record(flow));
+    }
+}
+
+/// Flows in batches, each of which begins when another has ended, over pods that are done one after the other on one
+/// thread and side by side on several. Returns every event with its time, and when the flows arrived.
+fn chain_of_batches(threads: usize) -> (Vec<(SimTime, Event)>, Vec<Option<SimTime>>) {
+    let (mut engine, hosts) = fat_tree(threads, 5, Transport::default());
+    let begin = |engine: &mut Engine, round: usize| {
+        for part in 0..4 {
+            let batch = engine.add_batch();
+            for place in (part..hosts.len()).step_by(4) {
+                let to = hosts[(place + 1 + 17 * round) % hosts.len()];
+                let size = Bytes(1 + 7_001 * ((place + part + round) as u64 % 23));
+                engine.add_flow(FlowSpec::new(hosts[place], to, size).in_batch(batch)).unwrap();
+            }
+        }
+    };
+    let mut events = Vec::new();
+    begin(&mut engine, 0);
+    while let Some(event) = engine.next_event(LIMIT) {
+        events.push((engine.now(), event));
+        if events.len() % 4 == 0 && events.len() < 40 {
+            begin(&mut engine, events.len() / 4);
+        }
+    }
+    (events, engine.records().map(|record| record.end).collect())
+}
+
+#[test]
+fn ends_of_batches_are_reported_at_their_time_pod_by_pod() {
+    let alone = chain_of_batches(1);
+    assert_eq!(alone.0.len(), 40);
+    assert!(alone.1.iter().all(Option::is_some));
+    assert!(alone.0.iter().all(|(now, event)| match event {
+        Event::BatchDone { at, .. } => *now == *at + Picoseconds::from_micros(1),
+        Event::Timer { .. } => false,
+    }));
+    for threads in [2, 5] {
+        assert_eq!(chain_of_batches(threads), alone, "{threads} threads");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches: flows whose common end somebody waits for, and how long none of them can end.
+//! Batches: flows whose common end is waited for, and how long none of them can end.
 
 use lightloom_units::SimTime;
 
