@@ -44,7 +44,7 @@ fn pygnmi_drives_the_emulated_switch() {
     let folder = tempfile::tempdir().unwrap();
     let (_switch, at) = Modules::of_list(&list(8, ""), folder.path());
     let (host, port) = at[0].rsplit_once(':').unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/consumers/gnmi_switch.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/consumers/gnmi_switch.py");
     let said = consumers::consumer(
         "pygnmi",
         &["python3", "-c", "import pygnmi"],

@@ -61,6 +61,7 @@ const ROOMS: &[Room] = &[
         &["units", "fabric", "firmware-api", "control", "drivers", "devices", "emulator"],
     ),
     pure("study", "planner/study", &["units", "fabric", "planner"]),
+    edge("testkit", "testkit", &[]),
     edge("report", "report", &["units", "fabric", "planner", "study"]),
     edge(
         ".",

@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -42,10 +43,18 @@ fn lightloom(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().expect("it runs")
 }
 
+/// The page with few samples, which are what takes time, unless it says how many.
 fn page(arguments: &[&str]) -> String {
-    let run = lightloom(&[&["report"], arguments].concat());
+    let few = if arguments.contains(&"--samples") { &[][..] } else { &["--samples", "2"] };
+    let run = lightloom(&[&["report"], arguments, few].concat());
     assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
     String::from_utf8(run.stdout).unwrap()
+}
+
+/// The page of the ring and its trace, which several tests look at.
+fn page_of_ring() -> &'static str {
+    static PAGE: OnceLock<String> = OnceLock::new();
+    PAGE.get_or_init(|| page(&[RING, TRACE]))
 }
 
 fn refusal(arguments: &[&str], status: i32) -> String {
@@ -75,39 +84,70 @@ struct Look {
     opened_ms: f64,
 }
 
-/// A browser at one width and in one theme.
+/// A page as it is looked at: what has to be on it, and the width of its screen.
+struct Sheet<'a> {
+    html: &'a str,
+    required: &'a [&'a str],
+    width: u32,
+}
+
+/// A browser in one theme.
 struct Browser {
     program: PathBuf,
-    width: u32,
     is_dark: bool,
 }
 
 impl Browser {
-    /// Opens a copy of `html` that carries the checks, takes a screenshot, and reads the verdict.
-    fn look(&self, html: &str, required: &[&str], name: &str) -> Look {
+    /// Opens a copy of each page that carries the checks, all in one browser, takes a screenshot, and reads the
+    /// verdicts. A start of the browser takes longer than a page.
+    fn look(&self, sheets: &[Sheet<'_>], name: &str) -> Vec<Look> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
         fs::create_dir_all(&folder).unwrap();
         let theme = if self.is_dark { "dark" } else { "light" };
-        let stem = format!("{name}-{}-{theme}", self.width);
-        let copy = format!("{stem}.checked.html");
-        fs::write(folder.join(&copy), with_checks(html, required)).unwrap();
+        let stem = format!("{name}-{theme}");
+        let mut frames = String::from(
+            "<!doctype html><meta name=\"color-scheme\" content=\"light dark\"><body style=\"margin: 0\">",
+        );
+        for (index, sheet) in sheets.iter().enumerate() {
+            let copy = format!("{stem}.{index}.checked.html");
+            fs::write(folder.join(&copy), with_checks(sheet.html, sheet.required)).unwrap();
+            // A window is never as narrow as a telephone; a frame is.
+            let width = sheet.width;
+            frames += &format!(
+                "<iframe name=\"{index}\" src=\"{copy}\" style=\"display: block; border: 0; width: {width}px; \
+                 height: {HEIGHT}px\"></iframe>"
+            );
+        }
         let frame = folder.join(format!("{stem}.frame.html"));
-        fs::write(&frame, framed(&copy, self.width)).unwrap();
+        fs::write(&frame, frames).unwrap();
         let picture = folder.join(format!("{stem}.png"));
         let _ = fs::remove_file(&picture);
-        let dump = self.run(&folder, &stem, &frame, &picture);
-        let verdict = verdict(&dump);
-        assert_eq!(verdict["width"], self.width, "{stem}");
-        assert_eq!(verdict["dark"], self.is_dark, "{stem}");
-        assert_is_picture(&fs::read(&picture).unwrap(), self.width);
-        Look {
-            found: serde_json::from_value(verdict["found"].clone()).unwrap(),
-            opened_ms: verdict["opened_ms"].as_f64().unwrap(),
-        }
+        let widest = sheets.iter().map(|sheet| sheet.width).max().unwrap();
+        let dump = self.run((&folder, &stem), &frame, &picture, widest);
+        assert_is_picture(&fs::read(&picture).unwrap(), widest);
+        let verdicts = verdicts(&dump);
+        let look = |(index, sheet): (usize, &Sheet<'_>)| {
+            let verdict = verdicts.iter().find(|verdict| verdict["frame"] == index);
+            let verdict =
+                verdict.unwrap_or_else(|| panic!("{stem}: page {index} did not load: {dump:.400}"));
+            assert_eq!(verdict["width"], sheet.width, "{stem}");
+            assert_eq!(verdict["dark"], self.is_dark, "{stem}");
+            Look {
+                found: serde_json::from_value(verdict["found"].clone()).unwrap(),
+                opened_ms: verdict["opened_ms"].as_f64().unwrap(),
+            }
+        };
+        sheets.iter().enumerate().map(look).collect()
     }
 
     /// The page as the browser has it after loading. It is ended after a minute.
-    fn run(&self, folder: &Path, stem: &str, page: &Path, picture: &Path) -> String {
+    fn run(
+        &self,
+        (folder, stem): (&Path, &str),
+        page: &Path,
+        picture: &Path,
+        width: u32,
+    ) -> String {
         let profile = tempfile::tempdir().unwrap();
         let dump = folder.join(format!("{stem}.dump.html"));
         let scheme = if self.is_dark { 0 } else { 1 };
@@ -121,7 +161,7 @@ impl Browser {
             ])
             .arg("--allow-file-access-from-files")
             .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(format!("--window-size={},{HEIGHT}", self.width))
+            .arg(format!("--window-size={width},{HEIGHT}"))
             .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
             .arg(format!("--screenshot={}", picture.display()))
             .arg(format!("file://{}", page.display()))
@@ -144,14 +184,6 @@ impl Browser {
     }
 }
 
-/// The page in a frame of this width: a window is never as narrow as a telephone.
-fn framed(page: &str, width: u32) -> String {
-    format!(
-        "<!doctype html><meta name=\"color-scheme\" content=\"light dark\"><body style=\"margin: 0\">\
-         <iframe src=\"{page}\" style=\"display: block; border: 0; width: {width}px; height: {HEIGHT}px\"></iframe>"
-    )
-}
-
 /// A listener before everything else, and the checks behind it.
 fn with_checks(html: &str, required: &[&str]) -> String {
     let required = serde_json::to_string(required).unwrap();
@@ -165,18 +197,14 @@ fn with_checks(html: &str, required: &[&str]) -> String {
     html.replacen("<head>", &before, 1).replacen("</body>", &checks, 1)
 }
 
-fn verdict(dump: &str) -> Value {
-    let text = dump
-        .split("<pre id=\"lightloom-verdict\">")
-        .nth(1)
-        .and_then(|rest| rest.split("</pre>").next());
-    let text = text.unwrap_or_else(|| panic!("no verdict: the page did not load: {dump:.400}"));
-    let plain = text
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&amp;", "&");
-    serde_json::from_str(&plain).unwrap()
+/// What the checks wrote below the frames, one verdict a frame.
+fn verdicts(dump: &str) -> Vec<Value> {
+    let each = dump.split("<pre id=\"lightloom-verdict\">").skip(1);
+    let texts = each.filter_map(|rest| rest.split("</pre>").next());
+    let plain = |text: &str| {
+        text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+    };
+    texts.map(|text| serde_json::from_str(&plain(text)).unwrap()).collect()
 }
 
 /// A PNG of this width that is not one blank sheet.
@@ -189,10 +217,10 @@ fn assert_is_picture(bytes: &[u8], width: u32) {
 /// Both widths and themes, without any finding.
 fn assert_good(html: &str, required: &[&str], name: &str) {
     let Some(program) = chromium() else { return };
-    for width in WIDTHS {
-        for is_dark in [false, true] {
-            let browser = Browser { program: program.clone(), width, is_dark };
-            let look = browser.look(html, required, name);
+    for is_dark in [false, true] {
+        let browser = Browser { program: program.clone(), is_dark };
+        let looks = browser.look(&WIDTHS.map(|width| Sheet { html, required, width }), name);
+        for (look, width) in looks.iter().zip(WIDTHS) {
             let found = look.found.join("\n");
             assert!(found.is_empty(), "{name} at {width} pixels, dark: {is_dark}:\n{found}");
             println!(
@@ -205,7 +233,7 @@ fn assert_good(html: &str, required: &[&str], name: &str) {
 
 #[test]
 fn a_ring_is_shown_at_both_widths_and_in_both_themes() {
-    assert_good(&page(&[RING, TRACE]), &REQUIRED, "ring");
+    assert_good(page_of_ring(), &REQUIRED, "ring");
 }
 
 #[test]
@@ -329,8 +357,8 @@ fn a_ring_of_131072_gpus_is_shown() {
 #[test]
 fn broken_pages_are_found_out() {
     let Some(program) = chromium() else { return };
-    let good = page(&[RING, TRACE]);
-    let browser = Browser { program, width: 400, is_dark: false };
+    let good = page_of_ring();
+    let browser = Browser { program, is_dark: false };
     let insert = |what: &str| good.replacen("</main>", &format!("{what}</main>"), 1);
     let broken = [
         ("script error", insert("<script>no_such_function()</script>")),
@@ -375,10 +403,13 @@ fn broken_pages_are_found_out() {
         ),
         ("no contrast", good.replace("</style>", ".ring-big { fill: #f4f4f4 }</style>")),
     ];
-    assert_eq!(browser.look(&good, &REQUIRED, "unbroken").found, Vec::<String>::new());
-    for (expected, html) in broken {
-        assert_ne!(html, good, "{expected}: the page was not broken");
-        let look = browser.look(&html, &REQUIRED, "broken");
+    let sheet = |html| Sheet { html, required: &REQUIRED, width: 400 };
+    let sheets: Vec<Sheet<'_>> =
+        [good].into_iter().chain(broken.iter().map(|(_, html)| html.as_str())).map(sheet).collect();
+    let looks = browser.look(&sheets, "broken");
+    assert_eq!(looks[0].found, Vec::<String>::new());
+    for ((expected, html), look) in broken.iter().zip(&looks[1..]) {
+        assert_ne!(*html, good, "{expected}: the page was not broken");
         assert!(
             look.found.iter().any(|found| found.starts_with(expected)),
             "{expected}: {:?}",
@@ -389,7 +420,7 @@ fn broken_pages_are_found_out() {
 
 #[test]
 fn the_page_fetches_nothing_and_is_the_same_every_time() {
-    let html = page(&[RING, TRACE]);
+    let html = page_of_ring();
     for fetches in
         ["http:", "https:", "src=", "@import", "url(", "<script", "<link rel=\"stylesheet\""]
     {

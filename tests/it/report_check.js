@@ -77,6 +77,7 @@ addEventListener('load', () => {
   verdict.id = 'lightloom-verdict';
   verdict.textContent = JSON.stringify({
     found,
+    frame: Number(window.name),
     width: innerWidth,
     dark: matchMedia('(prefers-color-scheme: dark)').matches && paper < 0.2,
     opened_ms: performance.now(),

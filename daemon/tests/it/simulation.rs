@@ -20,6 +20,7 @@ use lightloom_control::state::{
 };
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_fabric::fault::Part;
+use lightloom_testkit::cases;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -328,16 +329,17 @@ fn storm(seed: u64, hours: u64) -> World {
 #[test]
 fn s16_hours_of_storm() {
     let (mut total, mut hours) = (world::Counts::default(), 0);
+    let each = cases(2, 20);
     let storm = |seed| {
         let _replay = Replay("s16", seed);
-        storm(seed, 20).counts
+        storm(seed, each).counts
     };
-    for seeds in seeds(5).chunks(4) {
+    for seeds in seeds(cases(3, 5)).chunks(4) {
         std::thread::scope(|scope| {
             let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(move || storm(*seed))).collect();
             runs.into_iter().for_each(|run| total.add(&run.join().unwrap()));
         });
-        hours += 20 * seeds.len();
+        hours += each * seeds.len() as u64;
     }
     println!("S16: {hours} simulated hours, {total:?}, 0 violations");
     assert!(total.committed > 0 && total.rolled_back > 0 && total.partial > 0);

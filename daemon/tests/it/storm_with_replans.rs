@@ -24,6 +24,7 @@ use lightloom_daemon::config;
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
+use lightloom_testkit::cases;
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -482,9 +483,10 @@ fn s16_a_storm_over_a_ring_with_replans() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("LIGHTLOOM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("LIGHTLOOM_STORM_SEEDS").unwrap_or(4),
+        None => 0..number("LIGHTLOOM_STORM_SEEDS").unwrap_or(cases(1, 4)),
     };
+    let hours = cases(2, 8);
     for seed in seeds {
-        println!("S16 replans, seed {seed}, 8 simulated hours: {:?}", storm(seed, 8));
+        println!("S16 replans, seed {seed}, {hours} simulated hours: {:?}", storm(seed, hours));
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::run::{Pass, Progress};
 use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_testkit::cases;
 use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -127,7 +128,7 @@ fn whoever_watches_hears_which_run_begins() {
 fn pairs_of_faults_are_attributed_as_naive_runs_attribute_them() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
     let mut draws = Seed(7).stream("pairs", 0);
-    for _ in 0..10 {
+    for _ in 0..cases(3, 10) {
         let mut fault = || drawn(&mut draws, &["nN", "nN/nic2", "nN/b0", "nN"], 16, 850);
         judge(TWO_JOBS, train, &[fault(), fault()]);
     }

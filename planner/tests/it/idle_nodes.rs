@@ -7,6 +7,7 @@ use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::check;
 use lightloom_planner::joint::replan;
 use lightloom_planner::{Options, plan};
+use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
@@ -53,7 +54,7 @@ fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
 fn one_more_broken_node_never_makes_a_plan_quicker() {
     let mut draws = Seed(5).stream("one more", 0);
     let mut slower = 0;
-    for _ in 0..60 {
+    for _ in 0..cases(15, 60) {
         let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(1..=4_u32));
         let per_leaf = draws.random_range(2..=5_u32);
         let leaves = (pp * dp).div_ceil(per_leaf) + draws.random_range(1..=3);

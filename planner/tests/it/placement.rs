@@ -12,6 +12,7 @@ use lightloom_fabric::khop::Shape;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::check;
 use lightloom_planner::khop::{Method, plan, to_document};
+use lightloom_testkit::cases;
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -73,7 +74,7 @@ const FIGURES: [(u32, u8, u32, f64, f64, f64, f64); 6] = [
 
 #[test]
 fn crossing_traffic_is_near_that_of_another_dynamic_program() {
-    for (nodes, k, per_tor, job, ratio, figure, times) in FIGURES {
+    for &(nodes, k, per_tor, job, ratio, figure, times) in cases(&FIGURES[4..], &FIGURES[..]) {
         let spec =
             FabricSpec { nodes, k, per_tor, per_domain: 64, tp: 32, ..FabricSpec::default() };
         let mut fabric = fabric(&spec);
@@ -254,7 +255,7 @@ fn fits_blindly(fabric: &Fabric, faults: &FaultSet) -> bool {
 #[test]
 fn no_set_of_jobs_is_refused_that_fits_without_regard_to_tors() {
     let (mut feasible, mut sample) = (0, 0);
-    while feasible < 1_000 {
+    while feasible < cases(200, 1_000) {
         sample += 1;
         let mut draws = Seed(13).stream("jobs", sample);
         let nodes = 4 * draws.random_range(12..=40);

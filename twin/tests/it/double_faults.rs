@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario::{Scenario, Start};
 use lightloom_fabric::khop::Port;
+use lightloom_testkit::cases;
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -19,7 +20,7 @@ const NODES: u32 = 32;
 
 fn seeds() -> u64 {
     let asked = std::env::var("LIGHTLOOM_TWIN_SEEDS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(100)
+    asked.and_then(|text| text.parse().ok()).unwrap_or(cases(50, 1_000))
 }
 
 /// Two faults of any kind, up to 40 ms apart, and the nodes that they may touch.
