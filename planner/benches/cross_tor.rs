@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and measures")]
 
+#[allow(dead_code, clippy::unwrap_used, reason = "tests use all of it")]
 #[path = "../tests/it/common/mod.rs"]
 mod common;
 

@@ -3,6 +3,8 @@
 #![no_main]
 #![allow(dead_code, reason = "each target runs one of the functions")]
 
+#[path = "../../../firmware-api/tests/it/bench/mod.rs"]
+mod bench;
 #[path = "../../../firmware-api/tests/it/corpus/mod.rs"]
 mod corpus;
 

@@ -2,10 +2,7 @@
 //! What the fuzz targets of this crate do with bytes; the stored corpus runs through the same
 //! functions as an ordinary test (`replay.rs`).
 
-#[allow(dead_code, reason = "fuzz targets use a part of it")]
-#[path = "../bench/mod.rs"]
-mod bench;
-
+use crate::bench;
 use lightloom_firmware_api::cmis::{Address, Code, cdb, lower, page_b0, page11, state};
 use lightloom_firmware_api::device::Device;
 use lightloom_firmware_api::frame::{
