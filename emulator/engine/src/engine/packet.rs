@@ -28,6 +28,8 @@ pub(crate) mod flag {
     /// Of an acknowledgement: a packet more may be sent. With [`RESENT`] it says only that. It stands where data has its
     /// priority.
     pub(crate) const CREDIT: u16 = 1 << 8;
+    /// Of an acknowledgement or a credit: with this, all credit that the flow has earned has been given.
+    pub(crate) const SETTLED: u16 = 1 << 9;
     /// Where the priority of data stands, three bits.
     pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }

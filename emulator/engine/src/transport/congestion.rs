@@ -102,7 +102,7 @@ impl Controller {
             CongestionControl::Dcqcn(settings) => Scheme::Dcqcn(dcqcn::State::new(settings, path)),
             CongestionControl::Swift(settings) => Scheme::Swift(swift::State::new(settings, path)),
             CongestionControl::Nscc(settings) => Scheme::Nscc(nscc::State::new(settings, path)),
-            CongestionControl::ReceiverCredit => Scheme::Credit(credit::State::new(path.window)),
+            CongestionControl::ReceiverCredit => Scheme::Credit(credit::State::new(path)),
         };
         let timed = if matches!(scheme, Scheme::Credit(_)) { 1 } else { path.window };
         let sent_at = vec![0; timed.next_power_of_two() as usize].into_boxed_slice();
@@ -169,6 +169,14 @@ impl Controller {
     pub(crate) fn credit(&mut self) {
         if let Scheme::Credit(state) = &mut self.scheme {
             state.credits += 1;
+        }
+    }
+
+    /// The receiver says whether it has given all credit that was earned, while so many packets are in flight and so many
+    /// are left to be sent.
+    pub(crate) fn settle(&mut self, now: u64, is_settled: bool, packets: (u32, u32)) {
+        if let Scheme::Credit(state) = &mut self.scheme {
+            state.settle(now, is_settled, packets);
         }
     }
 

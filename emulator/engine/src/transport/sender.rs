@@ -378,7 +378,7 @@ impl Sender {
             return;
         }
         if packet.has(flag::RESENT) {
-            return self.answered_without_data(packet);
+            return self.answered_without_data(packet, now);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.tail.heard(now);
@@ -394,14 +394,14 @@ impl Sender {
             self.feed_back(packet, now, newly);
         }
         if self.by_credit {
-            self.take_credit(packet);
+            self.take_credit(packet, now);
         }
     }
 
     #[cold]
-    fn answered_without_data(&mut self, packet: &Packet) {
+    fn answered_without_data(&mut self, packet: &Packet, now: u64) {
         if packet.has(flag::CREDIT) {
-            return self.take_credit(packet);
+            return self.take_credit(packet, now);
         }
         if let Some(balancer) = &mut self.balancer {
             balancer.returned(packet.sequence());

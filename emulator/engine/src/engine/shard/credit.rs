@@ -10,6 +10,7 @@ use super::interfaces::Interfaces;
 use super::stack::Stack;
 use super::{Probe, Shard};
 use crate::engine::packet::{Packet, flag};
+use crate::transport::Receiver;
 
 /// When a host may give its next credit, and to whom.
 #[derive(Clone, Debug, Default)]
@@ -69,12 +70,12 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
         let receiver = &mut self.receivers[end as usize];
         if !receiver.earns_credit(is_new) {
-            return acknowledgement;
+            return settled(acknowledgement, receiver);
         }
         let pacer = &mut self.host.pacer;
         if pacer.queue.is_empty() && pacer.next <= now {
             pacer.pay(now);
-            return acknowledgement.with(flag::CREDIT);
+            return settled(acknowledgement.with(flag::CREDIT), receiver);
         }
         if receiver.awaits_no_credit() {
             pacer.queue.push_back(end);
@@ -94,11 +95,16 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
                 pacer.queue.push_back(end);
             }
             pacer.pay(now);
-            let packet = receiver.credit();
+            let packet = settled(receiver.credit(), receiver);
             self.ends.acknowledgements_sent += 1;
             let place = self.interfaces.place(&self.shared.routes, packet.cursor());
             self.transmit(place, now, packet.advanced());
         }
         self.host.credit_due = self.host.pacer.due(now);
     }
+}
+
+/// The packet, which says so if no credit of this flow waits: the sender may then know what was lost.
+fn settled(packet: Packet, receiver: &Receiver) -> Packet {
+    if receiver.awaits_no_credit() { packet.with(flag::SETTLED) } else { packet }
 }

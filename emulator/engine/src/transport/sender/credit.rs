@@ -56,9 +56,15 @@ impl Sender {
     }
 
     /// Takes the credit that a packet bears, and counts anew what may be sent.
-    pub(super) fn take_credit(&mut self, packet: &Packet) {
+    pub(super) fn take_credit(&mut self, packet: &Packet, now: u64) {
         if packet.has(flag::CREDIT) {
             self.bring_credit();
+        }
+        // Of what lies before `acked`, an answer that has not come was lost.
+        let in_flight = self.in_flight.min(self.next - self.acked);
+        let left = self.released.saturating_sub(self.next) + self.trimmed.len() as u32;
+        if let Some(controller) = &mut self.controller {
+            controller.settle(now, packet.has(flag::SETTLED), (in_flight, left));
         }
         self.fit_window();
     }
