@@ -253,6 +253,12 @@ impl Port {
         self.line.delay
     }
 
+    /// How long a full packet takes to be sent, in picoseconds.
+    #[inline(always)]
+    pub(crate) fn packet_time(&self) -> u64 {
+        u64::from(self.line.usual[0].time)
+    }
+
     /// How long before its last bit `packet`, which came in at `rate`, may be sent by a switch that cuts
     /// through.
     #[inline(always)]

@@ -85,12 +85,10 @@ impl FlowName {
 pub struct Choice {
     /// The vertex that chooses.
     pub at: VertexId,
-    /// What it chooses from. Equal backlogs are ordered by the number of the packet: the `n`th begins to look
-    /// at place `n / stride` modulo their number.
+    /// What it chooses from.
     pub links: Vec<LinkId>,
-    /// How many ways lead here from the vertices that chose before: packets that come by one of them have numbers
-    /// that differ by this, and would all begin at the same place without it.
-    pub stride: u32,
+    /// What draws between equal backlogs begin with.
+    pub salt: u32,
 }
 
 const FAR: u16 = u16::MAX;
@@ -299,7 +297,7 @@ impl Router {
     }
 
     /// Where packets of the flow of this name may choose, farthest first: each vertex on a shortest path after
-    /// the first link of `path`, with the links that lead on, in an order drawn for the flow. Nothing where
+    /// the first link of `path`, with the links that lead on. Nothing where
     /// there is nothing to choose from.
     pub(crate) fn choices(
         &mut self,
@@ -319,18 +317,14 @@ impl Router {
         let mut draw = Seed(self.seed.stream("ecmp", ends).next_u64())
             .stream("choices", u64::from(name.number));
         let mut choices: Vec<Choice> = Vec::new();
-        let mut next = VecDeque::from([(network.link(path[0]).to, 1_u32)]);
-        while let Some((at, stride)) = next.pop_front() {
+        let mut next = VecDeque::from([network.link(path[0]).to]);
+        while let Some(at) = next.pop_front() {
             if at == to || choices.iter().any(|choice| choice.at == at) {
                 continue;
             }
-            let mut links = self.leading_on(network, at, (root, to), plane);
-            for last in (1..links.len()).rev() {
-                links.swap(last, (draw.next_u64() % (last as u64 + 1)) as usize);
-            }
-            let beyond = stride.saturating_mul(links.len() as u32);
-            next.extend(links.iter().map(|link| (network.link(*link).to, beyond)));
-            choices.push(Choice { at, links, stride });
+            let links = self.leading_on(network, at, (root, to), plane);
+            next.extend(links.iter().map(|link| network.link(*link).to));
+            choices.push(Choice { at, links, salt: (draw.next_u64() >> 32) as u32 });
         }
         choices
     }

@@ -4,7 +4,7 @@
 //! ```text
 //!   a way     place │ place │ … │ place │ end ×2     each place: that of the output port at its vertex
 //!   of data   … │ end ×2 │ the way back, where the packets that come by it are answered by it
-//!   a choice  count │ stride ×2 │ (place │ rest ×2) × count    rest: where the way by that port goes on
+//!   a choice  count │ salt ×2 │ (place │ rest ×2) × count    rest: where the way by that port goes on
 //! ```
 //! Every hop of every packet reads a word that lies somewhere else: what takes fewer bytes misses the caches less.
 
@@ -65,8 +65,8 @@ impl Routes {
         if word & CHOICE == 0 { Next::Port(rest) } else { Next::Choice(rest) }
     }
 
-    /// The stride of a choice.
-    pub(crate) fn stride(&self, cursor: u32) -> u32 {
+    /// What the draws of a choice begin with.
+    pub(crate) fn salt(&self, cursor: u32) -> u32 {
         self.wide(cursor + 1)
     }
 
@@ -97,9 +97,9 @@ impl Routes {
     }
 
     /// Appends a choice between `count` ports, which follow.
-    pub(crate) fn push_choice(&mut self, count: usize, stride: u32) {
+    pub(crate) fn push_choice(&mut self, count: usize, salt: u32) {
         self.0.push(CHOICE | count as u16);
-        self.push_wide(stride);
+        self.push_wide(salt);
     }
 
     /// Appends one of the ports of a choice, and where the rest of the way begins.

@@ -50,9 +50,10 @@ pub enum Balance {
         /// A retired value is probed so long after its loss and then as often.
         probe: Picoseconds,
     },
-    /// Switches choose: a packet of data goes by the port, among those on shortest paths that are up, with the
-    /// least before it, as time to send it (per-packet adaptive routing by output queue, as switches for
-    /// clusters of GPUs have it; what others' switches know of one another's queues is not modelled).
+    /// Switches choose: a packet of data goes by one of the ports, among those on shortest paths that are up, with the
+    /// least before it, as time to send it; one is drawn among those with up to eight packets more (per-packet adaptive
+    /// routing by grades of output queues, as switches for clusters of GPUs have it; what others' switches know of one
+    /// another's queues is not modelled).
     Adaptive,
 }
 

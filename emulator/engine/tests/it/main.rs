@@ -12,6 +12,7 @@
 mod capture;
 mod collectives;
 mod conformance;
+mod credit_and_choice;
 mod engine_validation;
 mod planes;
 mod queueing;

@@ -359,7 +359,7 @@ impl<P: Probe> Engine<P> {
             }
             let routes = &mut self.shared.routes;
             begins.insert(choice.at, routes.len());
-            routes.push_choice(choice.links.len(), choice.stride);
+            routes.push_choice(choice.links.len(), choice.salt);
             for link in &choice.links {
                 let next = self.network.link(*link).to;
                 let rest = begins.get(&next).copied().unwrap_or(delivery);

@@ -7,35 +7,68 @@ use lightloom_units::Bytes;
 
 use super::interfaces::put;
 use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
+use crate::engine::marking::mix;
 use crate::engine::packet::Packet;
 use crate::engine::port::Port;
 use crate::engine::routes::{Next, Routes};
 use crate::engine::switching::Switching;
 
 /// Where `packet` goes on: the place of the port, and the packet after this step. A port that is down is taken only when
-/// all are; otherwise the one with the least of `backlog`.
+/// all are; otherwise one is drawn of those with about the least of `backlog`.
 #[inline]
 pub(super) fn step(
     routes: &Routes,
-    packet: Packet,
-    backlog: impl Fn(u32) -> Option<u64>,
+    (now, packet): (u64, Packet),
+    backlog: impl Fn(u32) -> Backlog,
 ) -> (u32, Packet) {
     let cursor = packet.cursor();
     let count = match routes.next(cursor) {
         Next::Port(place) => return (place, packet.advanced()),
         Next::Choice(count) => count,
     };
-    let first = packet.sequence() / routes.stride(cursor) % count;
-    let options = (first..count).chain(0..first).map(|number| routes.option(cursor, number));
-    let least = options.min_by_key(|(place, _)| backlog(*place).unwrap_or(u64::MAX));
-    let (place, rest) = least.expect("there is something to choose from");
+    let stands = |number: u32| backlog(routes.option(cursor, number).0);
+    let least = (0..count).map(|number| stands(number).time).min().unwrap_or_default();
+    let equal = || (0..count).filter(|number| stands(*number).is_about(least));
+    let seed = u64::from(routes.salt(cursor)) << 32 | u64::from(packet.sequence());
+    let drawn = u128::from(mix(seed.wrapping_add(now))) * equal().count() as u128;
+    let number = equal().nth((drawn >> 64) as usize).expect("there is something to choose from");
+    let (place, rest) = routes.option(cursor, number);
     (place, packet.led_to(rest))
 }
 
-/// What stands before a packet that comes to `port` at `now`, as time; nothing: it is down.
+/// Queues that differ by no more packets are alike, as in switches that sort queues into grades. Without it the flows of
+/// a busy switch, whose packets come in one rhythm, find the same port the least busy again and again.
+const ABOUT: u64 = 8;
+/// Longer than anything takes that stands before a port, and far from the largest number.
+const DOWN: u64 = u64::MAX / 2;
+
+/// What stands before a packet that comes to a port.
+#[derive(Clone, Copy)]
+pub(super) struct Backlog {
+    /// How long it takes to send; [`DOWN`]: the port is down.
+    time: u64,
+    /// How long a full packet takes.
+    packet: u64,
+}
+
+impl Backlog {
+    /// Before `port`, what takes so long to send.
+    #[inline(always)]
+    pub(super) fn of(port: &Port, time: impl FnOnce() -> u64) -> Self {
+        Self { time: if port.up { time() } else { DOWN }, packet: port.packet_time() }
+    }
+
+    /// Whether it is no more than [`ABOUT`] packets above `least`.
+    #[inline(always)]
+    fn is_about(self, least: u64) -> bool {
+        self.time <= least + ABOUT * self.packet
+    }
+}
+
+/// What stands before a packet that comes to `port` at `now`.
 #[inline]
-pub(super) fn backlog(port: &Port, now: u64) -> Option<u64> {
-    port.up.then(|| port.free.saturating_sub(now))
+pub(super) fn backlog(port: &Port, now: u64) -> Backlog {
+    Backlog::of(port, || port.free.saturating_sub(now))
 }
 
 impl<P: Probe> Shard<P> {
@@ -51,7 +84,7 @@ impl<P: Probe> Shard<P> {
             let first = self.vertices[index].first_port;
             let of = |place: u32| (first + place) as usize;
             let (place, packet) =
-                step(&shared.routes, packet, |place| backlog(&self.ports[of(place)], now));
+                step(&shared.routes, (now, packet), |place| backlog(&self.ports[of(place)], now));
             let port = of(place);
             let mut head_start = 0;
             if shared.switching == Switching::CutThrough {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use lightloom_units::{BitsPerSecond, Bytes};
 
 use super::agenda::Agenda;
-use super::choosing::step;
+use super::choosing::{Backlog, step};
 use super::{
     EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through, touch,
 };
@@ -179,9 +179,9 @@ impl<P: Probe> Shard<P> {
                 }
             } else {
                 let packet = packet.led_to(packet.cursor() - 1);
-                let (place, packet) = step(&shared.routes, packet, |place| {
+                let (place, packet) = step(&shared.routes, (now, packet), |place| {
                     let at = &outlet.ports[place as usize];
-                    at.up.then(|| at.time_for(switch.holds(place)))
+                    Backlog::of(at, || at.time_for(switch.holds(place)))
                 });
                 outlet.see(place, now, switch);
                 switch.enqueue(place, now, packet, &mut outlet);

@@ -149,7 +149,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     fn pass_on(&mut self, packet: Packet, now: u64) {
         let interfaces = &self.interfaces;
         let (place, packet) =
-            step(&self.shared.routes, packet, |place| backlog(interfaces.port(place), now));
+            step(&self.shared.routes, (now, packet), |place| backlog(interfaces.port(place), now));
         self.transmit(place as usize, now, packet);
     }
 

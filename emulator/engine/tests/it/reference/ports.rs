@@ -182,12 +182,19 @@ impl Reference<'_> {
         let at = self.network.link(link).to;
         let choices = &self.flows[packet.flow].choices;
         let choice = choices.iter().find(|choice| choice.at == at && !packet.acknowledgement)?;
-        let mut links = choice.links.clone();
-        links.rotate_left((packet.sequence / choice.stride) as usize % choice.links.len());
-        links.into_iter().min_by_key(|link| match self.ports[link.index()].down {
-            true => u64::MAX,
+        let stands = |link: &LinkId| match self.ports[link.index()].down {
+            true => u64::MAX / 2,
             false => self.stands_before(*link),
-        })
+        };
+        let packets = |link: &LinkId| {
+            8 * self.network.link(*link).spec.rate.time_for(self.transport.packet()).0
+        };
+        let least = choice.links.iter().map(stands).min()?;
+        let is_about = |link: &&LinkId| stands(link) <= least + packets(link);
+        let equal: Vec<_> = choice.links.iter().filter(is_about).collect();
+        let seed = u64::from(choice.salt) << 32 | u64::from(packet.sequence);
+        let draw = u128::from(super::splitmix(seed.wrapping_add(self.now)));
+        Some(*equal[((draw * equal.len() as u128) >> 64) as usize])
     }
 
     /// How long everything takes that waits for a link or is being sent.
