@@ -52,3 +52,11 @@ fn a_flow_that_waits_begins_when_what_it_waits_for_is_there() {
         assert_eq!(ends(&run(table, threads)), ends(&outcome), "{threads} threads");
     }
 }
+
+/// Switches with one queue keep no priorities apart, and zero is what a flow has without one.
+#[test]
+fn a_column_of_zeros_is_no_priority() {
+    let zeros = "start,src,dst,bytes,priority\n0us,h0,h5,64KiB,0\n";
+    let none = "start,src,dst,bytes\n0us,h0,h5,64KiB\n";
+    assert_eq!(ends(&run(zeros, 1)), ends(&run(none, 1)));
+}

@@ -144,3 +144,51 @@ fn what_says_nothing_is_refused_with_its_place() {
         assert!(format!("{mistake:?}").contains(help), "{mistake:?}");
     }
 }
+
+/// Four values for sixteen paths took 2.3 times the bound, and nothing said so.
+#[test]
+fn fewer_entropy_values_than_paths_are_warned_of() {
+    let said = |on: &str, entropy: &str| {
+        let text = format!(
+            "name: x\non: {on}\ntransport: {{balance: {{entropy: {entropy}}}}}\n\
+             traffic: [{{name: all, run: permutation, bytes: 64KiB}}]\n"
+        );
+        let (scenario, said) = load(&text);
+        assert!(scenario.is_some(), "{said:?}");
+        said.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>()
+    };
+    let tree = "{fat_tree: {radix: 8}}";
+    let [few] = &said(tree, "{values: 4}")[..] else { panic!("one warning") };
+    for words in ["LL0325", "4 entropy values for 16 paths", "write 16, or leave it out"] {
+        assert!(few.contains(words), "{words}: {few}");
+    }
+    assert!(said(tree, "{values: 16}").is_empty());
+    assert!(said(tree, "{}").is_empty(), "as many as there are paths");
+    let planes = "{leaf_spine: {leaves: 8, spines: 32, hosts_per_leaf: 32, planes: 8}}";
+    let [few] = &said(planes, "{values: 128}")[..] else { panic!("one warning") };
+    assert!(few.contains("128 entropy values for 256 paths"), "{few}");
+    assert!(said("{ring: {hosts: 8}}", "{values: 4}").is_empty(), "one path or two");
+}
+
+/// What pauses instead of dropping grows beyond the usual queue of 1 MiB, and may mark there.
+#[test]
+fn switches_that_pause_may_mark_above_their_queue() {
+    let marking = |more: &str| load(&with(&format!("switches: {{mark_from: 2MiB{more}}}\n")));
+    let (scenario, said) = marking(", pause: {priorities: [3], above: 2MiB}");
+    assert!(scenario.is_some() && said.is_empty(), "{said:?}");
+    let (scenario, said) = marking("");
+    assert!(scenario.is_none(), "{said:?}");
+}
+
+/// The published figures of a slower link are run as they are, with a warning.
+#[test]
+fn slow_steps_of_dcqcn_are_warned_of() {
+    let (scenario, said) = load(
+        "name: x\non: {fat_tree: {radix: 4}}\ntransport:\n  congestion: dcqcn\n  dcqcn: {alpha_timer: 1us, timer: 900us, \
+         additive: 50Mbps, hyper: 100Mbps, notification_interval: 4us, fast_steps: 1}\n\
+         traffic: [{name: all, run: permutation, bytes: 64KiB}]\n",
+    );
+    assert!(scenario.is_some(), "{said:?}");
+    let [slow] = &said[..] else { panic!("one warning: {said:?}") };
+    assert!(format!("{slow:?}").contains("LL0314"), "{slow:?}");
+}

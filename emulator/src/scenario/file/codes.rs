@@ -40,6 +40,8 @@ lightloom_fabric::document::codes! {
     BAD_WORKLOAD = "LL0322", "a workload that cannot be run like this";
     /// Large packets lose far more to wrong bits than real frames do.
     HEAVY_LOSS = "LL0324", "wrong bits lose far more packets of this size than real frames";
+    /// Flows leave some of their paths unused and meet on the others.
+    FEW_VALUES = "LL0325", "fewer entropy values than paths";
     /// A row of a table of flows.
     BAD_FLOW = "LL0323", "a row of a table of flows that says no flow";
 }

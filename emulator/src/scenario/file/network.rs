@@ -272,15 +272,24 @@ pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
     match &raw.on {
         OnFile::LeafSpine(shape) => {
             let rate = rate.map(|rate| BitsPerSecond(rate.get() / u64::from(shape.planes.max(1))));
-            HostPorts { count: Some(shape.nics * shape.planes), rate, pauses }
+            let count = shape.nics * shape.planes;
+            let spines = if shape.leaves > 1 { shape.spines } else { 1 };
+            let paths = Some(u64::from(count) * u64::from(spines));
+            HostPorts { count: Some(count), paths, rate, pauses }
         }
-        OnFile::SwitchedDomain(domain) => HostPorts { count: Some(domain.switches), rate, pauses },
-        OnFile::FatTree(_)
-        | OnFile::RailOptimised(_)
-        | OnFile::RailOnly(_)
-        | OnFile::Dragonfly(_) => HostPorts { count: Some(1), rate, pauses },
-        OnFile::Fabric(_) => HostPorts { count: Some(1), rate: None, pauses },
-        _ => HostPorts { count: None, rate: None, pauses },
+        OnFile::SwitchedDomain(domain) => {
+            let paths = Some(u64::from(domain.switches));
+            HostPorts { count: Some(domain.switches), paths, rate, pauses }
+        }
+        OnFile::FatTree(tree) => {
+            let paths = Some(u64::from(tree.radix / 2).pow(2));
+            HostPorts { count: Some(1), paths, rate, pauses }
+        }
+        OnFile::RailOptimised(_) | OnFile::RailOnly(_) | OnFile::Dragonfly(_) => {
+            HostPorts { count: Some(1), paths: None, rate, pauses }
+        }
+        OnFile::Fabric(_) => HostPorts { count: Some(1), paths: None, rate: None, pauses },
+        _ => HostPorts { count: None, paths: None, rate: None, pauses },
     }
 }
 

@@ -119,7 +119,8 @@ pub(super) fn lower(
             )
             .help("write `1MiB`");
     }
-    if mark_from > queue {
+    // What pauses instead of dropping may grow longer than `queue`.
+    if mark_from > queue && raw.pause.is_none() {
         check
             .error(
                 codes::NO_EFFECT,

@@ -395,7 +395,9 @@ impl Lowering<'_, '_, '_, '_, '_> {
             self.substrate.vertex(name).filter(|vertex| self.substrate.place_of(*vertex).is_some())
         };
         let (flows, mistakes) = read_flows(&neighbour.name, &neighbour.bytes, host);
-        if !self.have_priorities && flows.iter().any(|flow| flow.priority.is_some()) {
+        if !self.have_priorities
+            && flows.iter().any(|flow| flow.priority.is_some_and(|above| above > 0))
+        {
             refuse_without_priorities(&path, self.check);
         }
         let good = mistakes.is_empty();

@@ -123,13 +123,19 @@ pub enum InterfacesFile {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EntropyFile {
-    /// Values that are drawn, each for a path; divided over the interfaces.
+    /// Values that are drawn, each for a path; divided over the interfaces. Not written: as many as there are paths,
+    /// 1,024 at most; 128 where the network does not say how many there are.
+    #[serde(default)]
     #[schemars(range(min = 2, max = 1024))]
-    pub values: u16,
+    pub values: Option<u16>,
     /// A retired value is probed so long after its loss, and then as often. Not written: 50 us.
     #[serde(default = "fifty_microseconds")]
     pub probe: Text<Picoseconds>,
 }
+
+/// The most entropy values, and those where the number of paths is not known.
+const MOST_VALUES: u64 = 1_024;
+const USUAL_VALUES: u64 = 128;
 
 fn fifty_microseconds() -> Text<Picoseconds> {
     Text(Picoseconds::from_micros(50))
@@ -179,6 +185,8 @@ pub struct ReorderingFile {
 pub(super) struct HostPorts {
     /// Interfaces of a host by which a flow may leave. `None` if that differs from host to host.
     pub(super) count: Option<u32>,
+    /// Shortest paths from a host to one far away, by all these interfaces. `None` if that is not known.
+    pub(super) paths: Option<u64>,
     /// The rate of one. `None` if it is not written in the file.
     pub(super) rate: Option<BitsPerSecond>,
     /// Whether switches ask hosts to pause.
@@ -189,6 +197,7 @@ pub(super) struct HostPorts {
 pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> Transport {
     check_packets(raw, check);
     let interfaces = interfaces(raw, ports, check);
+    warn_of_few_values(raw, ports, interfaces, check);
     let is_spread = !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == Interfaces::All;
     if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
         let message = "packets of one flow that take several paths overtake each other, which go-back-N takes for loss";
@@ -217,7 +226,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
         acknowledgement: raw.acknowledgement.0,
         window: raw.window_packets.map_or(Window::BandwidthDelay { percent }, Window::Packets),
         congestion: lower_congestion(raw, ports.rate, check),
-        balance: balance(raw.balance),
+        balance: balance(raw.balance, ports),
         interfaces,
         recovery,
         timeout: raw.timeout.0,
@@ -233,7 +242,7 @@ fn tail_probe(
     check: &mut Check<'_>,
 ) -> Option<Picoseconds> {
     let Some(Text(written)) = raw.tail_probe else {
-        let usual = balance(raw.balance).spreads_packets()
+        let usual = balance(raw.balance, ports).spreads_packets()
             && recovery != Recovery::GoBackN
             && !ports.pauses
             && TAIL_PROBE < raw.timeout.0;
@@ -271,7 +280,7 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> I
         Some(written) => written == InterfacesFile::All,
         None => is_many,
     };
-    let paths = balance(raw.balance).paths();
+    let paths = balance(raw.balance, ports).paths();
     if let (true, Some(count), false) =
         (all, ports.count, matches!(raw.balance, BalanceFile::PerFlow | BalanceFile::Adaptive))
         && u32::from(paths) < count
@@ -289,6 +298,30 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> I
             .help("write `50us`");
     }
     if all { Interfaces::All } else { Interfaces::One }
+}
+
+/// What keeps to fewer paths than there are loads some links twice and others not at all.
+fn warn_of_few_values(
+    raw: &TransportFile,
+    ports: HostPorts,
+    interfaces: Interfaces,
+    check: &mut Check<'_>,
+) {
+    let BalanceFile::Entropy(EntropyFile { values: Some(values), .. }) = raw.balance else {
+        return;
+    };
+    let each = ports.paths.zip(ports.count.filter(|count| *count > 0));
+    let Some((all, count)) = each else { return };
+    let paths = if interfaces == Interfaces::All { all } else { all / u64::from(count) };
+    let enough = paths.min(MOST_VALUES);
+    if u64::from(values) < enough {
+        let message = format!(
+            "{values} entropy values for {paths} paths: each flow leaves paths unused, and flows meet on the others"
+        );
+        check
+            .warning(codes::FEW_VALUES, "/transport/balance/entropy/values", message)
+            .help(format!("write {enough}, or leave it out"));
+    }
 }
 
 /// Refuses sizes, windows and timeouts that cannot be.
@@ -322,13 +355,15 @@ fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
     }
 }
 
-fn balance(raw: BalanceFile) -> Balance {
+fn balance(raw: BalanceFile, ports: HostPorts) -> Balance {
     match raw {
         BalanceFile::PerFlow => Balance::PerFlow,
         BalanceFile::Spray(PathsFile { paths }) => Balance::Spray { paths },
         BalanceFile::Flowlet(FlowletFile { paths, gap }) => Balance::Flowlet { paths, gap: gap.0 },
         BalanceFile::AvoidMarked(PathsFile { paths }) => Balance::AvoidMarked { paths },
         BalanceFile::Entropy(EntropyFile { values, probe }) => {
+            let enough = ports.paths.map_or(USUAL_VALUES, |paths| paths.clamp(2, MOST_VALUES));
+            let values = values.unwrap_or(u16::try_from(enough).unwrap_or(u16::MAX));
             Balance::Entropy { values, probe: probe.0 }
         }
         BalanceFile::Adaptive => Balance::Adaptive,
