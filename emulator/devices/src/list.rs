@@ -294,7 +294,10 @@ fn join(
             return;
         }
     };
-    let (Some(installed), _) = lightloom_fabric::file::load(fabric, text.as_bytes()) else {
+    // A daemon whose plan in force names a fabric of an earlier version opens it as well.
+    let installed =
+        lightloom_fabric::file::load_any_version(fabric, text.as_bytes(), read, |_, _| ());
+    let (Some(installed), _) = installed else {
         let message = format!("{fabric} has mistakes");
         let help = format!("`lightloom validate {fabric}` shows them");
         check.error(codes::BAD_VALUE, "/fabric", message).help(help);

@@ -41,6 +41,18 @@ fn light_arrives_where_both_ends_look_at_one_fibre_until_one_dies() {
     assert!(light(&mut rack, "n1/b0", 1) > 0);
 }
 
+/// As a daemon takes it whose state folder is of that version.
+#[test]
+fn a_fabric_of_an_earlier_version_joins_its_transceivers() {
+    let list =
+        "fabric: f.yaml\ntransceivers:\n  - {names: \"n{0..3}/b{0..1}\", power_on: external-1}\n";
+    let fabric = "name: ring\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n\
+                  jobs:\n  - {name: pretrain, gpus: 8, tp: 8}\n";
+    let (list, mistakes) = load_beside("d.yaml", list.as_bytes(), &mut |_| Ok(fabric.to_owned()));
+    let mut rack = list.unwrap_or_else(|| panic!("{mistakes:?}")).rack;
+    assert!(light(&mut rack, "n1/b0", 1) > 0 && light(&mut rack, "n2/b1", 1) > 0);
+}
+
 #[test]
 fn a_node_is_all_its_devices_and_no_others() {
     let rack = rack();
