@@ -313,7 +313,7 @@ async fn read_apply(
             let find = move |runtime: &Runtime| -> Result<Read, Vec<String>> {
                 let (sha256, plan) = runtime.control.applied_last()?;
                 let wanted = runtime.control.wanted(&plan, phase.as_deref(), mode)?;
-                Ok((wanted, sha256, Some(Box::new(plan))))
+                Ok((wanted, sha256, Some(Box::new(Arc::unwrap_or_clone(plan)))))
             };
             shared.look(find).await?.map_err(Problem::Refused)?
         }
@@ -438,7 +438,7 @@ async fn diff(
         apply.broken = plan.as_deref().map(|plan| {
             runtime.control.broken_with(plan, &runtime.clock.now(), |_| Default::default())
         });
-        Ok((apply, plan.map(|plan| *plan)))
+        Ok((apply, plan.map(|plan| Arc::new(*plan))))
     };
     previewed(&shared, find).await
 }
@@ -459,13 +459,13 @@ async fn rollback_diff(
 /// What the apply that `find` finds would do.
 async fn previewed(
     shared: &Shared,
-    find: impl FnOnce(&Runtime) -> Result<(Apply, Option<Plan>), Vec<String>> + Send + 'static,
+    find: impl FnOnce(&Runtime) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> + Send + 'static,
 ) -> Reply<Diff> {
     let look = move |runtime: &Runtime| {
         let (apply, plan) = find(runtime)?;
         let next = Txn(runtime.control.controller().ledger().last_txn.0 + 1);
         let preview = runtime.control.controller().preview(&apply)?;
-        let diff = view::diff(runtime, &preview, &apply, plan.as_ref(), confirmation(&apply));
+        let diff = view::diff(runtime, &preview, &apply, plan.as_deref(), confirmation(&apply));
         Ok((preview, next, diff))
     };
     let (preview, txn, mut diff) = match shared.look(look).await? {

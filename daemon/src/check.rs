@@ -44,11 +44,12 @@ pub fn check(config: &Config) -> Checked {
         let reason = format!("{error:#}");
         checked.findings.push(Finding { place: place.to_owned(), reason });
     };
+    let mut key = None;
     match start::check_journal(config) {
-        Ok(records) => checked.journal_records = records,
+        Ok((records, ledger)) => (checked.journal_records, key) = (records, ledger.audit_key),
         Err(error) => found("journal", &error),
     }
-    match key::verify(config) {
+    match key::verify(config, key.as_deref()) {
         Ok(verified) => checked.audit = verified.summary(),
         Err(error) => found("audit log", &error),
     }

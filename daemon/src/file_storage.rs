@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The journal's bytes in a file that one daemon holds at a time. Beside it space is set aside: on a full disk it
-//! is given up, so that what is on its way can still be written to its end.
+//! The journal's bytes in a file that one daemon holds at a time. Space is set aside behind its end, in the file
+//! itself, where no other program can take it: on a full disk what is on its way is still written to its end.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, fallocate};
-
+use crate::disk::{Disk, DiskFile, Real};
 use crate::journal::Storage;
 
 /// How much is set aside: the records of some ten transactions over 1,440 modules.
-const SET_ASIDE_BYTES: u64 = 4 << 20;
+pub const SET_ASIDE_BYTES: u64 = 4 << 20;
+/// Blocks are asked for by the page, not by the line.
+const BLOCK_BYTES: u64 = 4096;
+/// What the daemon's user reads and writes, and its group reads.
+const MODE: u32 = 0o640;
 
-/// An append-only file.
+/// A file that grows at its end.
 #[derive(Debug)]
-pub struct FileStorage {
-    file: File,
+pub struct FileStorage<D: Disk = Real> {
+    disk: D,
+    file: D::File,
     path: PathBuf,
-    /// Why nothing is set aside, if so.
+    /// What was written ends here.
+    end: u64,
+    /// Blocks are allocated until here.
+    allocated: u64,
+    /// It is not known which file has its name after a crash.
+    astray: bool,
+    /// Why less is set aside than should be, if so.
     short: Option<String>,
 }
 
@@ -30,64 +38,48 @@ impl FileStorage {
     /// # Errors
     /// The file system's; `WouldBlock` when another daemon holds it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).mode(0o640);
-        let file = options.open(path)?;
-        lock(&file, path)?;
-        let mut storage = Self { file, path: path.to_owned(), short: None };
+        Self::open_on(Real, path)
+    }
+}
+
+impl<D: Disk> FileStorage<D> {
+    /// The same on this disk.
+    ///
+    /// # Errors
+    /// As for [`FileStorage::open`].
+    pub fn open_on(disk: D, path: &Path) -> io::Result<Self> {
+        let file = held(&disk, path)?;
         // The name of a new file must be durable too.
-        storage.sync_folder()?;
+        disk.sync_names(path)?;
+        let end = file.length()?;
+        let mut storage = Self {
+            disk,
+            file,
+            path: path.to_owned(),
+            end,
+            allocated: end,
+            astray: false,
+            short: None,
+        };
         if let Err(error) = storage.set_aside() {
-            tracing::warn!(%error, file = %path.display(), "no space could be set aside beside it");
+            tracing::warn!(%error, file = %path.display(), "no space could be set aside in it");
         }
         Ok(storage)
     }
 
-    /// Gives up what was set aside, if anything is.
-    fn give_up_space(&mut self, error: &io::Error) -> bool {
-        let gone = is_full(error)
-            && self.short.is_none()
-            && std::fs::remove_file(self.beside(".reserve")).is_ok();
-        if gone {
-            self.short = Some(error.to_string());
-        }
-        gone
+    /// Whether something is in it.
+    #[must_use]
+    pub fn has_bytes(&self) -> bool {
+        self.end > 0
     }
 
-    /// Writes at the end, all or nothing.
-    fn write_whole(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let before = self.file.metadata()?.len();
-        self.file.write_all(bytes).inspect_err(|_| {
-            let _ = self.file.set_len(before);
-        })
-    }
-
-    /// Writes a file beside this one and puts it in its place.
-    fn put_in_place(&mut self, bytes: &[u8], keep_old: bool) -> io::Result<()> {
-        let (new, old) = (self.beside(".new"), self.beside(".old"));
-        let mut options = OpenOptions::new();
-        let _left_by_a_crash = std::fs::remove_file(&new);
-        let mut file = options.read(true).append(true).create_new(true).mode(0o640).open(&new)?;
-        lock(&file, &new)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            let _ = std::fs::remove_file(&new);
-            return Err(error);
+    fn allocate(&mut self, until: u64) -> io::Result<()> {
+        let until = until.next_multiple_of(BLOCK_BYTES);
+        if until > self.allocated {
+            self.file.allocate(self.allocated, until)?;
+            self.allocated = until;
         }
-        if keep_old {
-            let _of_the_time_before = std::fs::remove_file(&old);
-            std::fs::hard_link(&self.path, &old)?;
-        }
-        std::fs::rename(&new, &self.path)?;
-        self.file = file;
-        self.sync_folder()
-    }
-
-    fn sync_folder(&self) -> io::Result<()> {
-        match self.path.parent() {
-            Some(folder) => File::open(folder)?.sync_all(),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The file's name with something behind it.
@@ -105,72 +97,108 @@ fn is_full(error: &io::Error) -> bool {
 /// How long a daemon that is just going away may still hold a file.
 const LOCK_WITHIN: Duration = Duration::from_secs(2);
 
-fn lock(file: &File, path: &Path) -> io::Result<()> {
+fn held<D: Disk>(disk: &D, path: &Path) -> io::Result<D::File> {
     let until = Instant::now() + LOCK_WITHIN;
-    while let Err(error) = file.try_lock() {
-        if Instant::now() >= until {
-            let why = format!("{}: another daemon holds it ({error})", path.display());
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
+    loop {
+        match disk.open(path, MODE, false) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if Instant::now() >= until {
+                    let why = format!("{}: another daemon holds it ({error})", path.display());
+                    return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
 }
 
-impl Storage for FileStorage {
+impl<D: Disk> Storage for FileStorage<D> {
     fn load(&mut self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.file.rewind()?;
-        self.file.read_to_end(&mut bytes)?;
-        Ok(bytes)
+        self.file.read_all()
     }
+    /// All of it, or nothing.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self.write_whole(bytes) {
-            Err(error) if self.give_up_space(&error) => self.write_whole(bytes),
-            result => result,
+        if self.astray {
+            return Err(io::Error::other("it is not known which file has its name after a crash"));
         }
+        let end = self.end;
+        if let Err(error) = self.file.write_at(bytes, end) {
+            // What was set aside goes with it, and is set aside again.
+            let _ = self.file.cut(end);
+            self.allocated = end;
+            let _still_full = self.set_aside();
+            return Err(error);
+        }
+        self.end += bytes.len() as u64;
+        self.allocated = self.allocated.max(self.end);
+        let _kept_in_short = self.set_aside();
+        Ok(())
     }
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync()
     }
     /// The file as it was stays beside the new one with `.old` behind its name.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.put_in_place(bytes, true)
-    }
-    fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self.put_in_place(bytes, false) {
-            Err(error) if self.give_up_space(&error) => self.put_in_place(bytes, false),
-            result => result,
+        let (new, old) = (self.beside(".new"), self.beside(".old"));
+        let _left_by_a_crash = self.disk.remove(&new);
+        let mut file = self.disk.open(&new, MODE, true)?;
+        let end = bytes.len() as u64;
+        let allocated = end + SET_ASIDE_BYTES;
+        let written = file
+            .allocate(0, allocated)
+            .and_then(|()| file.write_at(bytes, 0))
+            .and_then(|()| file.sync());
+        if let Err(error) = written {
+            let _ = self.disk.remove(&new);
+            return Err(error);
         }
+        let _of_the_time_before = self.disk.remove(&old);
+        self.disk.link(&self.path, &old)?;
+        self.disk.rename(&new, &self.path)?;
+        if let Err(error) = self.disk.sync_names(&self.path) {
+            // After a crash either file may have the name: neither grows before that is settled.
+            self.astray = true;
+            let _ = self.disk.rename(&old, &self.path);
+            return Err(error);
+        }
+        (self.file, self.end, self.allocated) = (file, end, allocated);
+        Ok(())
+    }
+    /// In its place, with the same bytes wherever good ones are: that takes no more room, and is no worse than it was
+    /// if it is cut short.
+    fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.astray {
+            self.disk.sync_names(&self.path)?;
+            self.astray = false;
+        }
+        self.file.write_at(bytes, 0)?;
+        let (end, length) = (bytes.len() as u64, self.file.length()?);
+        if length > end {
+            let zeros = vec![0; usize::try_from(length - end).map_err(io::Error::other)?];
+            self.file.write_at(&zeros, end)?;
+        }
+        self.end = end;
+        self.file.sync()
+    }
+    fn make_room(&mut self, bytes: u64) -> io::Result<()> {
+        self.allocate(self.end + bytes)
     }
     fn short_of_space(&self) -> Option<String> {
         self.short.clone()
     }
     fn set_aside(&mut self) -> io::Result<()> {
-        let beside = self.beside(".reserve");
-        let set_aside = || -> io::Result<()> {
-            let mut options = OpenOptions::new();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(0o640).open(&beside)?;
-            match fallocate(&file, FallocateFlags::empty(), 0, SET_ASIDE_BYTES) {
-                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                    file.write_all(&vec![0; SET_ASIDE_BYTES as usize])?;
-                }
-                result => result?,
-            }
-            file.sync_all()
-        };
-        let result = set_aside();
+        let result = self.allocate(self.end + SET_ASIDE_BYTES);
         // Where it cannot be set aside for another reason, writing shows what can be written.
         self.short = result.as_ref().err().filter(|error| is_full(error)).map(ToString::to_string);
-        if result.is_err() {
-            let _ = std::fs::remove_file(&beside);
-        }
         result
     }
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)?;
-        self.file.sync_all()
+        self.file.cut(length)?;
+        (self.end, self.allocated) = (length, length);
+        self.file.sync()?;
+        let _kept_in_short = self.set_aside();
+        Ok(())
     }
 }
 

@@ -23,7 +23,11 @@ pub mod check;
 pub mod clock;
 pub mod config;
 #[cfg(feature = "edges")]
+pub mod disk;
+#[cfg(feature = "edges")]
 pub mod driver;
+#[cfg(feature = "edges")]
+pub mod earlier_state;
 #[cfg(feature = "edges")]
 pub mod file_storage;
 #[cfg(feature = "edges")]

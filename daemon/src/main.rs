@@ -55,7 +55,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return check_all(&config);
     }
     if arguments.verify_audit {
-        let verified = audit::key::verify(&config)?;
+        let known = start::check_journal(&config).ok().and_then(|(_, ledger)| ledger.audit_key);
+        let verified = audit::key::verify(&config, known.as_deref())?;
         tracing::info!("the audit log is good: {}", verified.summary());
         return Ok(());
     }

@@ -13,7 +13,6 @@
 
 mod alarm;
 pub mod contention;
-pub mod plans;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -33,10 +32,11 @@ use crate::metrics::Metrics;
 use crate::tend::{FromDevice, NoPreview, ToDevice};
 use alarm::Alarm;
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request, end_name};
-use lightloom_control::policy::phases::Wish;
+use lightloom_control::policy::phases::{Refusal, Wish};
 use lightloom_control::policy::{Control, NoJournal};
 use lightloom_control::record::{Asked, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
+use lightloom_daemon_api::status::LostState;
 
 /// A look at everything, by somebody who changes nothing.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
@@ -114,6 +114,8 @@ pub struct Runtime {
     count_at: Micros,
     /// Where the journal was found damaged, when it was opened.
     pub damage: Option<Damage>,
+    /// What an earlier version kept and cannot be read.
+    pub lost: Vec<LostState>,
     /// How many records the journal holds.
     pub records: u64,
     /// Contact with each device.
@@ -130,14 +132,19 @@ pub struct Runtime {
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
     said_nothing_is_ours: bool,
-    /// The journal begins anew at this length.
-    shorten_at: u64,
+    /// The journal begins anew at this length, in records and in bytes.
+    shorten_at: (u64, usize),
     changes: watch::Sender<u64>,
     hooks: Hooks,
 }
 
 /// A journal longer than this begins anew.
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
+/// And one of more bytes, where it is twice what it came to the last time: plans are large.
+const JOURNAL_BYTES_MAX: usize = 64 << 20;
+/// What a change writes after its intent, of each device and at least.
+const END_BYTES_OF_EACH: u64 = 1 << 10;
+const END_BYTES_MIN: u64 = 64 << 10;
 
 /// What a runtime is made of.
 pub struct Parts {
@@ -151,6 +158,8 @@ pub struct Parts {
     pub audit: Audit,
     /// Where the journal is damaged: then changes are refused from the start.
     pub damage: Option<Damage>,
+    /// What an earlier version kept and cannot be read.
+    pub lost: Vec<LostState>,
     /// The checked daemon file.
     pub config: Config,
     /// The clocks.
@@ -179,6 +188,7 @@ impl Runtime {
             mend_at: Micros::default(),
             count_at: Micros::default(),
             damage: parts.damage,
+            lost: parts.lost,
             config: parts.config,
             clock: parts.clock,
             journal: parts.journal,
@@ -189,15 +199,14 @@ impl Runtime {
             began: None,
             event_at: None,
             said_nothing_is_ours: false,
-            shorten_at: JOURNAL_RECORDS_MAX,
+            shorten_at: (JOURNAL_RECORDS_MAX, JOURNAL_BYTES_MAX),
             changes: parts.changes,
             hooks: parts.hooks,
         };
         if let Some(damage) = &runtime.damage {
             let why = NoJournal::Damaged(damage.to_string());
             let ledger = runtime.control.controller().ledger().clone();
-            let reported = plans::load_reported(&runtime.config.file.state_dir);
-            runtime.control.only_read(ledger, reported, why);
+            runtime.control.only_read(ledger, why);
         }
         runtime.perform(parts.first);
         runtime
@@ -306,14 +315,18 @@ impl Runtime {
                 self.perform(actions);
             }
             Call::Phase { asked, wish, answer } => {
-                let (actions, said) = self.control.book(&self.clock.now(), asked, wish);
-                // It is on its way, or scheduled, before its client hears so.
+                if let Some(why) = self.short_of_space() {
+                    let _ = answer.send(Refusal::NoJournal(full_disk(&why)).answer());
+                    return;
+                }
+                let reply_to = self.answer_to(answer);
+                let actions = self.control.book(&self.clock.now(), asked, wish, reply_to);
                 self.perform(actions);
-                let _ = answer.send(said);
             }
             Call::Release { asked, job, answer } => {
-                let released = self.control.release(&self.clock.now(), &asked.actor, &job);
-                let _ = answer.send(if released { Answer::Done } else { nobodys(&job) });
+                let reply_to = self.answer_to(answer);
+                let actions = self.control.release(&self.clock.now(), asked, &job, reply_to);
+                self.perform(actions);
             }
             Call::Preview(device, ops, answer) => {
                 let _ = match self.devices.get(&device) {
@@ -335,10 +348,7 @@ impl Runtime {
         answer: oneshot::Sender<Answer>,
     ) {
         if let Some(why) = self.short_of_space().filter(|_| request.can_wait_for_room()) {
-            let reasons = vec![format!(
-                "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"
-            )];
-            let _ = answer.send(Answer::Refused { reasons });
+            let _ = answer.send(Answer::Refused { reasons: vec![full_disk(&why)] });
             return;
         }
         let reply_to = self.answer_to(answer);
@@ -378,9 +388,6 @@ impl Runtime {
                         let _ = sender.send(answer);
                     }
                 }
-                Action::Reported(reported) => {
-                    plans::keep_reported(&self.config.file.state_dir, &reported);
-                }
                 Action::Note(note) => self.note(note),
             }
         }
@@ -394,8 +401,14 @@ impl Runtime {
 
     fn append(&mut self, records: &[Record]) -> bool {
         let (started, sync) = (Instant::now(), records.iter().any(Record::is_waited_for));
+        let (goes_on, leave) = (records.iter().any(Record::goes_on), self.bytes_to_end());
         let journal = &mut self.journal;
-        let result = if sync { journal.append(records) } else { journal.write(records) };
+        let result = match (sync, goes_on) {
+            (false, _) => journal.write(records),
+            (true, true) => journal.append(records),
+            // What begins is begun only if it can be written to its end.
+            (true, false) => journal.begin(records, leave),
+        };
         if sync {
             self.metrics.journal_seconds.observe(started.elapsed().as_secs_f64());
         }
@@ -407,21 +420,30 @@ impl Runtime {
         result.is_ok()
     }
 
+    /// What the change that is on its way writes still, at most.
+    fn bytes_to_end(&self) -> u64 {
+        let open = self.control.controller().ledger().open.as_ref();
+        let devices = open.map_or(0, |open| open.intent.goal.len().max(open.intent.after.len()));
+        END_BYTES_MIN + END_BYTES_OF_EACH * devices as u64
+    }
+
     /// A journal that has grown long begins anew with what it came to, so that neither the file nor
     /// the time of a recovery grows for ever. When that fails, it goes on as it was.
     fn shorten_journal(&mut self) {
-        let long = self.journal.length() >= self.shorten_at && self.control.failed().is_none();
-        if !long || self.control.controller().is_busy() {
+        let (records, bytes) = self.shorten_at;
+        let long = self.journal.length() >= records || self.journal.bytes() >= bytes;
+        if !long || self.control.failed().is_some() || self.control.controller().is_busy() {
             return;
         }
-        let ledger = Box::new(self.control.controller().ledger().clone());
-        let first = Record::Snapshot { after: self.journal.head().to_owned(), ledger };
+        let after = self.journal.head().to_owned();
+        let first = self.control.controller().ledger().begun_anew(after);
         match self.journal.restart(&first) {
             Ok(()) => tracing::info!("the journal begins anew; the old one is beside it"),
             Err(error) => tracing::warn!(%error, "the journal could not be shortened"),
         }
         self.records = self.journal.length();
-        self.shorten_at = self.records + JOURNAL_RECORDS_MAX;
+        let bytes = JOURNAL_BYTES_MAX.max(2 * self.journal.bytes());
+        self.shorten_at = (self.records + JOURNAL_RECORDS_MAX, bytes);
     }
 
     fn note(&mut self, note: Note) {
@@ -534,9 +556,11 @@ impl Runtime {
     }
 }
 
-/// A lease is given up that is not held.
-fn nobodys(job: &str) -> Answer {
-    Answer::NothingToDo { reasons: vec![format!("the job `{job}` has no lease")] }
+/// Why nothing new is begun.
+fn full_disk(why: &str) -> String {
+    format!(
+        "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"
+    )
 }
 
 /// Parts, each with what says so.

@@ -25,11 +25,11 @@ use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
 use crate::driver::linux::Linux;
 use crate::driver::stream::Address;
+use crate::earlier_state::{Earlier, lost_plans};
 use crate::file_storage::FileStorage;
 use crate::hooks::Hooks;
 use crate::journal::{Journal, Storage, read_all};
 use crate::metrics::Metrics;
-use crate::runtime::plans::{PlanFiles, load_reported};
 use crate::runtime::{Parts, Runtime};
 use crate::tend::tend;
 use lightloom_control::desired::fat_tree::FatTree;
@@ -37,6 +37,7 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
+use lightloom_daemon_api::status::LostState;
 use lightloom_drivers::gnmi::Gnmi;
 use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::scpi::Scpi;
@@ -146,19 +147,30 @@ fn mistake(mistake: &document::Diagnostic) -> String {
     text
 }
 
-/// How many records the journal holds, where there is one. Changes nothing, not even a torn tail.
+/// How many records the journal holds, where there is one, and what they come to. Changes nothing, not even a torn tail.
 ///
 /// # Errors
-/// A journal that cannot be read or is damaged, with where and what to do.
-pub fn check_journal(config: &Config) -> anyhow::Result<usize> {
+/// A journal that cannot be read or is damaged, or a plan or report that should be held and cannot be read, with
+/// where and what to do.
+pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     let file = config.file.state_dir.join(JOURNAL_FILE);
     let bytes = match fs::read(&file) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok((0, Ledger::default()));
+        }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
     };
     match read_all::<Record>(&bytes) {
-        (records, _, None) => Ok(records.len()),
+        (records, _, None) => {
+            let mut ledger = Ledger::fold(&records);
+            let earlier = Earlier::find(&config.file.state_dir, &ledger);
+            earlier.records.iter().for_each(|record| ledger.apply(record));
+            match earlier.lost.into_iter().chain(lost_plans(&ledger)).next() {
+                Some(lost) => bail!("{} is lost: {}; {}", lost.what, lost.why, lost.next),
+                None => Ok((records.len(), ledger)),
+            }
+        }
         (.., Some(damage)) => bail!("{}: {damage}", file.display()),
     }
 }
@@ -210,15 +222,26 @@ pub fn start_on(
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let drivers = drivers(&config)?;
     let storage = open(&folder.join(JOURNAL_FILE))?;
-    let (journal, opened) = Journal::<Record, _>::open(storage)?;
+    let (mut journal, opened) = Journal::<Record, _>::open(storage)?;
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, "cut a torn tail off the journal");
     }
     let damage = opened.damage;
-    let audit = open_audit(&config)?;
     let clock = Clock::new();
     let metrics = Metrics::new()?;
-    let ledger = Ledger::fold(&opened.records);
+    let mut ledger = Ledger::fold(&opened.records);
+    let (audit, key) = open_audit(&config, ledger.audit_key.as_deref())?;
+    if let Some(sha256) = key.filter(|_| damage.is_none()) {
+        let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
+        // Where it cannot be written now, it is at the next start.
+        if journal.append([&record]).is_ok() {
+            ledger.apply(&record);
+        }
+    }
+    let lost = match damage {
+        Some(_) => Vec::new(),
+        None => take_earlier(&folder, &mut journal, &mut ledger)?,
+    };
     let setup = Setup {
         installed,
         fat_tree,
@@ -227,10 +250,8 @@ pub fn start_on(
         on_fault: config.file.policies.on_fault,
         heartbeat: config::micros(config.file.policies.heartbeat),
     };
-    let (reported, plans) =
-        (load_reported(&folder), Box::new(PlanFiles::in_folder(&folder)) as Box<_>);
     let inventory = config.inventory.clone();
-    let (control, first) = Control::start(inventory, setup, ledger, reported, plans, &clock.now());
+    let (control, first) = Control::start(inventory, setup, ledger, &clock.now());
     // On a damaged journal nothing is begun, not even what was left open.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
@@ -259,6 +280,7 @@ pub fn start_on(
         journal,
         audit,
         damage,
+        lost,
         config,
         clock,
         metrics,
@@ -269,10 +291,44 @@ pub fn start_on(
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }
 
-fn open_audit(config: &Config) -> anyhow::Result<Audit> {
+/// Takes what an earlier version kept beside the journal into it; says what cannot be read.
+fn take_earlier(
+    folder: &Path,
+    journal: &mut Journal<Record, Box<dyn Storage + Send>>,
+    ledger: &mut Ledger,
+) -> anyhow::Result<Vec<LostState>> {
+    let earlier = Earlier::find(folder, ledger);
+    if !earlier.records.is_empty() {
+        journal
+            .append(&earlier.records)
+            .context("cannot take the plans of an earlier version into the journal")?;
+        earlier.records.iter().for_each(|record| ledger.apply(record));
+    }
+    earlier.forget();
+    Ok(earlier.lost)
+}
+
+/// The audit log, where `known` is the SHA-256 of its key by the journal; and that of its key, where it is another
+/// from now on.
+fn open_audit(config: &Config, known: Option<&str>) -> anyhow::Result<(Audit, Option<String>)> {
     let key_file = audit::key::path(config);
-    let (key, is_new) = audit::key::read_or_make(&key_file)?;
     let storage = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
+    let has_lines = storage.has_bytes();
+    let found = audit::key::read(&key_file)?;
+    if let Some(wrong) =
+        audit::key::not_the_one(&key_file, found.as_ref(), known).filter(|_| has_lines)
+    {
+        // No key is made in its place: the log says nothing then.
+        tracing::error!(wrong, "the audit log is damaged: changes are refused");
+        let mut journal = Journal::<Entry, _>::open_unread(storage);
+        journal.distrust(format!(
+            "{wrong}; put the key back from a copy, or {}",
+            audit::key::WHAT_TO_DO
+        ));
+        return Ok((Audit::new(journal), None));
+    }
+    let (key, is_new) = audit::key::read_or_make(&key_file)?;
+    let sha256 = key.sha256();
     let (mut journal, opened) = Journal::<Entry, _>::open_keyed(storage, Some(key))?;
     let lines = journal.length();
     let without_key = lines > 0 && journal.keyed_from().is_none() && opened.damage.is_none();
@@ -293,7 +349,8 @@ fn open_audit(config: &Config) -> anyhow::Result<Audit> {
         tracing::error!(why, "the audit log is damaged: changes are refused");
         journal.distrust(why);
     }
-    Ok(Audit::new(journal))
+    let news = known != Some(sha256.as_str()) && journal.failure().is_none();
+    Ok((Audit::new(journal), news.then_some(sha256)))
 }
 
 fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {

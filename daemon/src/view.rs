@@ -17,6 +17,7 @@ mod words;
 
 use std::path::Path;
 
+use crate::earlier_state::lost_plans;
 use crate::journal::Damage;
 use crate::runtime::Runtime;
 use crate::start::JOURNAL_FILE;
@@ -30,7 +31,9 @@ use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, DriftedSlot};
 use lightloom_daemon_api::drift::DriftReport;
 use lightloom_daemon_api::log::JournalDamage;
-use lightloom_daemon_api::status::{AppliedPlan, BrokenPart, BypassBudget, DarkFibreView, Status};
+use lightloom_daemon_api::status::{
+    AppliedPlan, BrokenPart, BypassBudget, DarkFibreView, LostState, Status,
+};
 use lightloom_daemon_api::transaction::{
     DeviceResult, OpenTransaction, PendingConfirm, Transaction, TransactionResult, TransactionState,
 };
@@ -75,6 +78,7 @@ pub fn status(runtime: &Runtime) -> Status {
         dark_circuits: circuits::dark(runtime, &circuits),
         no_plan: circuits::no_plan(runtime, &circuits),
         other_fabric: circuits::other_fabric(runtime),
+        lost: lost(runtime),
         circuits,
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
         broken_parts,
@@ -272,6 +276,14 @@ fn drift_of(runtime: &Runtime, name: &DeviceName) -> Vec<DriftedSlot> {
         device_says: drift.observed.0,
     };
     runtime.control.controller().devices()[name].drift.iter().map(of).collect()
+}
+
+fn lost(runtime: &Runtime) -> Vec<LostState> {
+    if runtime.damage.is_some() {
+        return Vec::new();
+    }
+    let plans = lost_plans(runtime.control.controller().ledger());
+    runtime.lost.iter().cloned().chain(plans).collect()
 }
 
 fn full_disk(runtime: &Runtime) -> Option<String> {

@@ -783,7 +783,7 @@ fn who_waits_for_a_change_does_not_wake_himself_by_looking() {
 }
 
 #[test]
-fn plans_are_kept_as_files_while_the_journal_speaks_of_them() {
+fn plans_are_kept_in_the_journal_and_files_of_earlier_versions_go() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     let state = folder.path().join("state");
@@ -798,6 +798,8 @@ fn plans_are_kept_as_files_while_the_journal_speaks_of_them() {
         rig.apply_plan(&first_plan(&installed)).await;
         let plan =
             rig.look(|runtime| runtime.control.controller().ledger().plan_sha256.clone()).await;
-        assert!(state.join(format!("plan-{plan}.json")).exists());
+        assert!(!state.join(format!("plan-{plan}.json")).exists());
+        let kept = rig.look(move |r| r.control.controller().ledger().plans.contains_key(&plan));
+        assert!(kept.await);
     });
 }

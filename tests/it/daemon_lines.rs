@@ -174,7 +174,7 @@ impl<E: Device> Bench<E> {
                     self.act(does);
                 }
                 Action::Note(Note::Ended(_, result)) => self.note_end(result),
-                Action::Append(_) | Action::Answer(..) | Action::Reported(_) | Action::Note(_) => {}
+                Action::Append(_) | Action::Answer(..) | Action::Note(_) => {}
             }
         }
     }

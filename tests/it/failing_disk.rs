@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use daemon_rig::{Modules, Rig, on_a_runtime};
+use daemon_rig::ring::{NODES, faults, node_in_use, ring};
+use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::state::{DeviceName, Fabric, Position, Positions, Slot};
@@ -16,12 +17,16 @@ use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::Storage;
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::view;
+use lightloom_fabric::fault::Part;
+use lightloom_units::id::NodeId;
 
 /// What fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Write(ErrorKind),
     Sync,
+    /// Another program took all space but what was set aside.
+    Full,
 }
 
 /// After so many more writes, or flushes, none succeeds.
@@ -45,7 +50,7 @@ impl Failing {
     fn fails_to_write(&self) -> io::Result<()> {
         self.fails(|fault| match fault {
             Fault::Write(kind) => Some(kind),
-            Fault::Sync => None,
+            Fault::Sync | Fault::Full => None,
         })
     }
 }
@@ -71,6 +76,15 @@ impl Storage for Failing {
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.fails_to_write()?;
         self.0.truncate(length)
+    }
+    fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.fails_to_write()?;
+        self.fails(|fault| (fault == Fault::Sync).then_some(ErrorKind::Other))?;
+        self.0.rewrite(bytes)
+    }
+    fn make_room(&mut self, bytes: u64) -> io::Result<()> {
+        self.fails(|fault| (fault == Fault::Full).then_some(ErrorKind::StorageFull))?;
+        self.0.make_room(bytes)
     }
 }
 
@@ -242,4 +256,73 @@ fn s2_writing_resumes_when_the_disk_is_well_again() {
 
 fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {
     runtime.control.controller().devices()[&DeviceName::from("ocs0")].read_at
+}
+
+/// A ring that bypasses what breaks, with its journal on such a disk.
+async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
+    let file = format!(
+        "policies: {{on_fault: bypass, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
+         - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
+        NODES - 1,
+        folder.join("links").display()
+    );
+    let plan = Arc::clone(plan);
+    let open = |path: &Path| -> io::Result<Box<dyn Storage + Send>> {
+        Ok(Box::new(Failing(FileStorage::open(path)?, plan)))
+    };
+    let mut rig = Rig::on_disk(&file, folder, Some(installed(NODES)), open).await;
+    rig.adopt_all().await;
+    rig.apply_plan(&first_plan(&installed(NODES))).await;
+    rig
+}
+
+/// Reports and repairs that a full disk refuses are not done when there is space again; the plan is still known, and
+/// what breaks then is bypassed.
+#[test]
+fn s2_what_a_full_disk_refuses_is_not_done_later_and_the_plan_is_not_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let plan = Plan::default();
+        let mut rig = on_a_ring(folder.path(), &plan).await;
+        let known = |runtime: &Runtime| {
+            let ledger = runtime.control.controller().ledger();
+            let sha256 = ledger.plan_sha256.clone();
+            (sha256, ledger.last_txn, runtime.control.broken(), runtime.control.plan().is_some())
+        };
+        let before = rig.look(known).await;
+        assert!(before.3);
+        let faults_of_disk = [
+            Fault::Full,
+            Fault::Write(ErrorKind::StorageFull),
+            Fault::Write(ErrorKind::Other),
+            Fault::Sync,
+        ];
+        for fault in faults_of_disk {
+            *plan.lock().unwrap() = Some((fault, 0));
+            let nodes: Vec<Part> = (0..NODES).map(|node| Part::Node(NodeId(node))).collect();
+            for part in &nodes {
+                let answer = rig.fault(&[*part], &[]).await;
+                assert!(matches!(answer, Answer::Refused { .. }), "{fault:?} {part}: {answer:?}");
+            }
+            for part in &nodes {
+                let answer = rig.fault(&[], &[*part]).await;
+                assert!(matches!(answer, Answer::Refused { .. }), "{fault:?} {part}: {answer:?}");
+            }
+            let status = rig.look(view::status).await;
+            assert!(status.journal_failure.is_some(), "{fault:?}: it is said");
+            *plan.lock().unwrap() = None;
+            let well = |runtime: &Runtime| runtime.control.failed().is_none().then_some(());
+            rig.find("writing again", well).await;
+            // The policy tries what is broken at once, and again after a second.
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            assert_eq!(rig.look(known).await, before, "{fault:?}");
+            let lost = rig.look(|runtime: &Runtime| view::status(runtime).lost).await;
+            assert!(lost.is_empty(), "{fault:?}: {lost:?}");
+        }
+        let part = Part::Node(NodeId(node_in_use()));
+        let answer = rig.fault(&[part], &[]).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(faults).await, [part]);
+    });
 }

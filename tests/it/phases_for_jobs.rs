@@ -154,12 +154,14 @@ fn a_phase_asked_for_while_another_change_is_on_its_way_comes_after_it() {
     std::thread::sleep(Duration::from_millis(100));
     assert_ne!(rig.lit(), experts, "it is on its way");
     rig.restart();
+    let other = asked("other", "experts", 0, 1_000, "other");
+    assert_eq!(refused(&rig, &other), (409, "lease-held".into()), "a lease outlives the daemon");
     assert_eq!(rig.http("POST", "/v1/phase", &asked("b", "experts", 0, 60_000, "train")).0, 202);
     let status = became(&rig, "b");
     assert_eq!((&status["state"], &status["txn"]), (&json!("lit"), &json!(3)), "{status}");
     assert_eq!(rig.lit(), experts);
     let (code, _) = rig.http("GET", "/v1/phase/a", &Value::Null);
-    assert_eq!(code, 404, "leases and what waits are forgotten");
+    assert_eq!(code, 404, "what waits is asked for again");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::daemon_rig;
 use std::path::Path;
+use std::sync::Arc;
 
 use daemon_rig::ring::ring;
 use daemon_rig::{Rig, on_a_runtime};
@@ -10,6 +11,7 @@ use lightloom_control::ledger::Past;
 use lightloom_control::record::{Cause, TxnResult};
 use lightloom_control::state::Txn;
 use lightloom_daemon::runtime::Runtime;
+use lightloom_daemon::view;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::{Plan, digest};
 
@@ -31,6 +33,93 @@ fn copy_state(to: &Path) {
     for file in std::fs::read_dir(STORED).expect("the stored folder").flatten() {
         std::fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
     }
+}
+
+/// A daemon on such a folder whose devices are not there: it opens what is stored and moves nothing.
+async fn opened(folder: &Path) -> Rig {
+    let text = std::fs::read(folder.join("state/ring.yaml")).expect("the fabric");
+    let mut none = |_: &str| Err(String::new());
+    let (installed, _) =
+        lightloom_fabric::file::load_any_version("ring.yaml", &text, &mut none, |_, _| ());
+    Rig::of_devices("", folder, installed).await
+}
+
+/// What a state folder holds beside its journal is taken into it once, and is no longer used then.
+#[test]
+fn plans_and_reports_of_a_state_folder_of_0_1_0_are_taken_into_the_journal_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    copy_state(&state);
+    let told = r#"{"n7":{"wall_ms":5,"why":"told by uid:0"}}"#;
+    std::fs::write(state.join("told.json"), told).expect("a report");
+    std::fs::write(state.join("journal.log.reserve"), [0; 100]).expect("a reserve");
+    on_a_runtime(async {
+        for life in 0..2 {
+            let rig = opened(folder.path()).await;
+            let (kept, reported, lost) = rig
+                .look(|runtime: &Runtime| {
+                    let ledger = runtime.control.controller().ledger();
+                    let plans: Vec<String> = ledger.plans.keys().cloned().collect();
+                    (plans, ledger.reported.clone(), view::status(runtime).lost)
+                })
+                .await;
+            assert_eq!(kept.len(), NAMES.len(), "life {life}: {kept:?}");
+            assert!(NAMES.iter().all(|name| kept.contains(&(*name).to_owned())), "{kept:?}");
+            assert_eq!(reported["n7"].why, "told by uid:0");
+            assert!(lost.is_empty(), "{lost:?}");
+            let left: Vec<String> = std::fs::read_dir(&state)
+                .expect("the folder")
+                .flatten()
+                .filter_map(|file| file.file_name().into_string().ok())
+                .filter(|name| {
+                    name.contains("plan-") || name.contains("told") || name.contains("reserve")
+                })
+                .collect();
+            assert!(left.is_empty(), "{left:?}");
+            drop(rig);
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    });
+}
+
+/// Files that a loss of power emptied, tore or changed: each is named, nothing moves, and all is not well.
+#[test]
+fn a_plan_or_report_of_an_earlier_version_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    copy_state(&state);
+    let plan = state.join(format!("plan-{}.json", NAMES[2]));
+    let good = std::fs::read(&plan).expect("the plan in force");
+    let other = String::from_utf8(good.clone()).expect("text");
+    let other = other.replace("lightloom.plan/v1", "lightloom.plan/v2").into_bytes();
+    let wrong: [(&Path, &[u8]); 4] = [
+        (&plan, b""),
+        (&plan, &good[..good.len() / 2]),
+        (&plan, &other),
+        (&state.join("told.json"), b"\0\xff garbage"),
+    ];
+    on_a_runtime(async {
+        for (file, bytes) in wrong {
+            std::fs::remove_dir_all(&state).expect("the state of the time before");
+            copy_state(&state);
+            std::fs::write(file, bytes).expect("the damage");
+            let rig = opened(folder.path()).await;
+            let (lost, open, last) = rig
+                .look(|runtime: &Runtime| {
+                    let ledger = runtime.control.controller().ledger();
+                    (view::status(runtime).lost, ledger.open.is_some(), ledger.last_txn)
+                })
+                .await;
+            assert!(lost.iter().any(|lost| lost.what == file.display().to_string()), "{lost:?}");
+            assert!(!open && last == LAST, "nothing moves");
+            assert!(file.exists(), "it is kept");
+            let checked = lightloom_daemon::start::check_journal(&rig.config);
+            let why = checked.expect_err("it is found").to_string();
+            assert!(why.contains(&file.display().to_string()), "{why}");
+            drop(rig);
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    });
 }
 
 #[test]
@@ -91,10 +180,10 @@ fn a_state_folder_of_0_1_0_opens_and_a_node_that_dies_is_bypassed() {
         assert_eq!((&past.cause, past.result), (&Cause::Bypass, TxnResult::Committed));
         assert_eq!(past.plan_before, NAMES[2]);
         // From here on a plan is known by its canonical digest.
-        let file = state.join(format!("plan-{}.json", past.plan_sha256));
-        let around: Plan =
-            serde_json::from_slice(&std::fs::read(file).expect("it is kept")).expect("a plan");
-        assert_eq!(digest(&around), past.plan_sha256);
+        let name = past.plan_sha256.clone();
+        let find = move |r: &Runtime| r.control.controller().ledger().plan_named(&name).cloned();
+        let around: Arc<Plan> = rig.look(find).await.expect("it is kept");
+        assert_eq!(digest(&*around), past.plan_sha256);
         let broken = |part: &Part| matches!(part, Part::Bundle(bundle) if bundle.node == node);
         assert!(
             around.faults.iter().any(|part| broken(part) || *part == Part::Node(node)),

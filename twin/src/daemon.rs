@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemon of the twin: the shipping control core and journal on one processor, which stands still during a flush.
 
-use std::collections::BTreeMap;
-
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
 use lightloom_control::desired::Modules;
 use lightloom_control::inventory::Inventory;
 use lightloom_control::journal::Journal;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
-use lightloom_control::record::{Asked, Broken, Record, TxnResult};
+use lightloom_control::record::{Asked, Record, TxnResult};
 use lightloom_control::state::{Micros, Now, Outcome};
 use lightloom_emulator::shipped::Happened;
 use lightloom_fabric::fault::Part;
@@ -46,7 +44,6 @@ pub(crate) struct Daemon {
     pub(crate) control: Option<Control>,
     journal: Option<Journal<Record, Disk>>,
     disk: Disk,
-    reported: BTreeMap<String, Broken>,
     /// Its processor is busy until then.
     pub(crate) busy_until: SimTime,
     pub(crate) flush: Picoseconds,
@@ -72,7 +69,6 @@ impl Daemon {
             control: None,
             journal: None,
             disk: Disk::default(),
-            reported: BTreeMap::new(),
             busy_until: SimTime::START,
             flush,
             draws,
@@ -96,14 +92,8 @@ impl Daemon {
         self.judge.restarted(&ledger, now);
         self.journal = Some(journal);
         self.starts += 1;
-        let (control, actions) = Control::start(
-            self.inventory.clone(),
-            self.setup.clone(),
-            ledger,
-            self.reported.clone(),
-            Box::new(self.disk.clone()),
-            &clocks(now),
-        );
+        let (control, actions) =
+            Control::start(self.inventory.clone(), self.setup.clone(), ledger, &clocks(now));
         self.control = Some(control);
         let mut turn = Turn::default();
         self.perform(now, actions, &mut turn);
@@ -214,7 +204,6 @@ impl Daemon {
                 }
                 Action::Answer(ReplyTo(1), answer) => turn.answer = Some(answer),
                 Action::Answer(..) => {}
-                Action::Reported(reported) => self.reported = reported,
                 Action::Note(Note::Ended(_, result)) => {
                     at = at + cost::of_end(self.nodes);
                     self.ended(at, result, turn);

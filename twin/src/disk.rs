@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The disk of the journal, in memory, and plans beside it: they survive the daemon. A flush takes its time, which is
-//! charged to the daemon that waits for it.
+//! The disk of the journal, in memory: it survives the daemon. A flush takes its time, which is charged to the daemon
+//! that waits for it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lightloom_control::journal::Storage;
-use lightloom_control::policy::PlanStore;
-use lightloom_fabric::plan::Plan;
 
 #[derive(Default)]
 struct State {
     written: Vec<u8>,
     durable: usize,
-    plans: BTreeMap<String, Plan>,
 }
 
 /// A handle to one disk.
@@ -55,17 +51,5 @@ impl Storage for Disk {
         let length = usize::try_from(length).map_err(io::Error::other)?;
         self.state().written.truncate(length);
         self.sync()
-    }
-}
-
-impl PlanStore for Disk {
-    fn load(&self, sha256: &str) -> Option<Plan> {
-        self.state().plans.get(sha256).cloned()
-    }
-    fn keep(&mut self, sha256: &str, plan: &Plan) {
-        self.state().plans.insert(sha256.to_owned(), plan.clone());
-    }
-    fn retain(&mut self, spoken_of: &BTreeSet<String>) {
-        self.state().plans.retain(|sha256, _| spoken_of.contains(sha256));
     }
 }

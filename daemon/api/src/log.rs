@@ -12,6 +12,14 @@ words! {
         Started,
         /// All that was known, so that older records can go.
         Snapshot,
+        /// A plan that changes name from here on.
+        Plan,
+        /// An operator reported broken parts.
+        Reported,
+        /// The audit log has a key.
+        AuditKey,
+        /// A job has a lease, or gave it up.
+        Leased,
         /// A transaction, before its first byte.
         Intent,
         /// A wave of it, before its first byte.
@@ -51,7 +59,7 @@ pub struct LogRecord {
     pub line: u64,
     /// When, Unix time in milliseconds; nothing in journals that did not write it down.
     pub unix_ms: Option<u64>,
-    /// What: started, snapshot, intent, fire, turn, end, confirmed, adopted, held.
+    /// What: started, snapshot, plan, reported, audit-key, leased, intent, fire, turn, end, confirmed, adopted, held.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub what: RecordKind,
     /// Of which transaction.

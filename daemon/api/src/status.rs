@@ -54,6 +54,8 @@ pub struct Status {
     /// Where the plan on the devices was made from another fabric file than the daemon has read, so that nothing
     /// can be bypassed: what to do.
     pub other_fabric: Option<String>,
+    /// What the daemon should hold and cannot read: plans, reports of earlier versions.
+    pub lost: Vec<LostState>,
     /// What is broken: the plan goes around it, or does not do so yet.
     pub broken: Vec<String>,
     /// The same, with since when and why.
@@ -79,6 +81,19 @@ pub struct Status {
     pub devices: Vec<DeviceStatus>,
     /// The last transactions, newest first.
     pub transactions: Vec<Transaction>,
+}
+
+/// Something that the daemon should hold and cannot read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct LostState {
+    /// A plan by its digest, or a file.
+    pub what: String,
+    /// What is wrong with it, and what it costs.
+    pub why: String,
+    /// What to do.
+    pub next: String,
 }
 
 /// A plan that was applied, beside the one that is on the devices now.

@@ -25,7 +25,7 @@ mod signals;
 mod silence;
 mod transactions;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lightloom_fabric::fault::Part;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::{self, Known, Mode, Phase, PhaseChange, Wave};
 use crate::drive::Drive;
 use crate::inventory::Inventory;
+use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
 use crate::mover::Promise;
 use crate::record::{Asked, Broken, Cause, OnFailure, Record, TxnResult};
@@ -107,6 +108,10 @@ pub struct Apply {
     pub broken: Option<BTreeMap<String, Broken>>,
     /// The phase of a plan with phases.
     pub phase: Option<Box<Phase>>,
+    /// The plan, which is written down with the intent; `None` if it is kept already, or there is none.
+    pub plan: Option<KeptPlan>,
+    /// Reports of broken parts that are settled once it is committed.
+    pub settles: BTreeSet<String>,
 }
 
 /// A way back.
@@ -222,8 +227,6 @@ pub enum Action {
     Abandon(DeviceName, Ticket),
     /// Tell a client.
     Answer(ReplyTo, Answer),
-    /// Write down what was reported to be broken and no record keeps; no light waits for it.
-    Reported(BTreeMap<String, Broken>),
     /// For logs, metrics and whoever watches.
     Note(Note),
 }

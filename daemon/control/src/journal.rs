@@ -6,20 +6,25 @@
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
 //! ```
 //!
+//! A `+` before the number says that all lines before were durable when this one was written: what is missing before
+//! it was lost later, and is no torn tail.
+//!
 //! With a key the hash is an HMAC-SHA-256: then nobody without the key can write a line, and lines from before
 //! there was a key are known as such. Each line's hash covers the hash before it, so a line can be neither changed, removed nor put
 //! in elsewhere. A tail that a crash tore off is cut and reported; any other damage is found and
 //! the journal refuses to grow until a person decides (docs/decisions/journal.md says why text and
 //! not a database).
 
-use std::fmt;
+mod chain;
+
 use std::io;
 use std::marker::PhantomData;
 
-use hmac::{Hmac, Mac};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
+
+use chain::Chain;
+pub use chain::Key;
 
 /// The longest body of a record in bytes: bounds what a reader of a damaged file may be asked to do.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
@@ -58,6 +63,13 @@ pub trait Storage {
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace(bytes)
     }
+    /// Sees to it that so many bytes more can be appended, whatever else fills the disk. Writes nothing.
+    ///
+    /// # Errors
+    /// The device's: it is full.
+    fn make_room(&mut self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// That the disk is full and only what was set aside for that is left, if so.
     fn short_of_space(&self) -> Option<String> {
         None
@@ -90,6 +102,9 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         (**self).rewrite(bytes)
     }
+    fn make_room(&mut self, bytes: u64) -> io::Result<()> {
+        (**self).make_room(bytes)
+    }
     fn short_of_space(&self) -> Option<String> {
         (**self).short_of_space()
     }
@@ -110,6 +125,9 @@ pub enum JournalError {
         "the journal has failed before ({0}) and takes no more records until it is written anew"
     )]
     Poisoned(String),
+    /// The disk has no room for what would begin: nothing was written, and the journal goes on.
+    #[error("the disk is full ({0})")]
+    Full(io::Error),
     /// A record larger than the bound.
     #[error("a record of {0} bytes is longer than a journal line may be")]
     TooLong(usize),
@@ -152,133 +170,11 @@ pub struct Journal<R, S> {
     chain: Chain,
     /// How many bytes end there.
     good: usize,
+    /// All of them are durable.
+    synced: bool,
     damaged: bool,
     poisoned: Option<String>,
     kind: PhantomData<fn(R)>,
-}
-
-/// A secret without which no line of a chain can be written.
-#[derive(Clone)]
-pub struct Key([u8; 32]);
-
-impl Key {
-    /// Of these bytes.
-    #[must_use]
-    pub fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// As it is kept in a file: 64 hex digits.
-    #[must_use]
-    pub fn to_hex(&self) -> String {
-        hex(&self.0)
-    }
-
-    /// From 64 hex digits.
-    #[must_use]
-    pub fn from_hex(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return None;
-        }
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[derive(Clone, Debug)]
-struct Chain {
-    seq: u64,
-    hash: String,
-    key: Option<Key>,
-    /// The first line that is keyed.
-    keyed_from: Option<u64>,
-}
-
-impl Chain {
-    fn new(key: Option<Key>) -> Self {
-        Self { seq: 0, hash: "0".repeat(64), key, keyed_from: None }
-    }
-
-    fn hash(&self, body: &[u8]) -> String {
-        match &self.key {
-            Some(key) => self.keyed_hash(key, body),
-            None => self.plain_hash(body),
-        }
-    }
-
-    fn plain_hash(&self, body: &[u8]) -> String {
-        let mut hasher = Sha256::new();
-        hasher.update(&self.hash);
-        hasher.update((self.seq + 1).to_string());
-        hasher.update(body);
-        hex(&hasher.finalize())
-    }
-
-    fn keyed_hash(&self, key: &Key, body: &[u8]) -> String {
-        let hasher = <Hmac<Sha256> as Mac>::new_from_slice(&key.0);
-        let mut hasher = hasher.expect("HMAC takes keys of any length");
-        hasher.update(self.hash.as_bytes());
-        hasher.update((self.seq + 1).to_string().as_bytes());
-        hasher.update(body);
-        hex(&hasher.finalize().into_bytes())
-    }
-
-    fn note_keyed(&mut self) {
-        if self.key.is_some() {
-            self.keyed_from.get_or_insert(self.seq);
-        }
-    }
-
-    /// The line for `body`; the chain then ends at it.
-    fn push(&mut self, body: &str) -> String {
-        let hash = self.hash(body.as_bytes());
-        self.seq += 1;
-        self.note_keyed();
-        let line = format!("{} {hash} {body}\n", self.seq);
-        self.hash = hash;
-        line
-    }
-
-    /// The body of `line` (without its end), if it is the next of the chain.
-    fn check<'a>(&mut self, line: &'a [u8]) -> Result<&'a [u8], String> {
-        let mut parts = line.splitn(3, |byte| *byte == b' ');
-        let (Some(seq), Some(hash), Some(body)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err("is not `seq hash body`".into());
-        };
-        if seq != (self.seq + 1).to_string().as_bytes() {
-            return Err(format!("should be number {}", self.seq + 1));
-        }
-        let expected = self.hash(body);
-        if hash == expected.as_bytes() {
-            self.seq += 1;
-            self.note_keyed();
-            self.hash = expected;
-            return Ok(body);
-        }
-        // Lines from before there was a key.
-        let plain = self.plain_hash(body);
-        match (hash == plain.as_bytes(), self.keyed_from) {
-            (false, _) => return Err("does not match its hash".into()),
-            (true, Some(_)) => return Err("was written without the key".into()),
-            (true, None) => {}
-        }
-        self.seq += 1;
-        self.hash = plain;
-        Ok(body)
-    }
 }
 
 impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
@@ -290,6 +186,13 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Self::open_keyed(storage, None)
     }
 
+    /// One whose records are not looked at, and that takes none.
+    pub fn open_unread(storage: S) -> Self {
+        let (chain, poisoned) = (Chain::new(None), Some("it was not read".into()));
+        let (good, synced, damaged, kind) = (0, false, true, PhantomData);
+        Self { storage, chain, good, synced, damaged, poisoned, kind }
+    }
+
     /// The same with a key: what is added is keyed. Lines without the key are taken only before the first keyed
     /// one.
     ///
@@ -299,13 +202,17 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         let bytes = storage.load()?;
         let mut chain = Chain::new(key);
         let (records, good, damage) = read(&bytes, &mut chain);
-        let torn_bytes = if damage.is_none() { bytes.len() - good } else { 0 };
-        if torn_bytes > 0 {
+        // Where space was set aside it reads as zeros: nothing was ever written there.
+        let written = good + without_zeros(&bytes[good..]).len();
+        let torn_bytes = if damage.is_none() { written - good } else { 0 };
+        if damage.is_none() && bytes.len() > good {
             storage.truncate(good as u64)?;
         }
         let poisoned = damage.as_ref().map(ToString::to_string);
         let damaged = damage.is_some();
-        let journal = Self { storage, chain, good, damaged, poisoned, kind: PhantomData };
+        // A daemon that was killed may have left more than is durable.
+        let (synced, kind) = (false, PhantomData);
+        let journal = Self { storage, chain, good, synced, damaged, poisoned, kind };
         Ok((journal, Opened { records, torn_bytes, damage }))
     }
 
@@ -332,23 +239,31 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         &self.chain.hash
     }
 
-    /// Begins anew with one record that says all that those before it said.
+    /// Begins anew with records that say all that those before them said.
     ///
     /// # Errors
     /// When the storage cannot; the journal is as it was then and goes on.
-    pub fn restart(&mut self, first: &R) -> Result<(), JournalError> {
+    pub fn restart<'a>(
+        &mut self,
+        first: impl IntoIterator<Item = &'a R>,
+    ) -> Result<(), JournalError>
+    where
+        R: 'a,
+    {
         if let Some(why) = &self.poisoned {
             return Err(JournalError::Poisoned(why.clone()));
         }
-        let body = serde_json::to_string(first).map_err(io::Error::from)?;
-        if body.len() > BODY_BYTES_MAX {
-            return Err(JournalError::TooLong(body.len()));
-        }
         let mut chain = Chain::new(self.chain.key.clone());
-        let line = chain.push(&body);
-        self.storage.replace(line.as_bytes())?;
-        (self.chain, self.good) = (chain, line.len());
+        let lines = encode(&mut chain, first, false)?;
+        self.storage.replace(lines.as_bytes())?;
+        (self.chain, self.good, self.synced) = (chain, lines.len(), true);
         Ok(())
+    }
+
+    /// How many bytes it holds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.good
     }
 
     /// The records that were written without an error, read back and proven. Writes nothing.
@@ -369,8 +284,10 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             return Err(JournalError::Poisoned(why.clone()));
         }
         let (records, bytes) = self.proven()?;
-        self.storage.rewrite(&bytes)?;
-        self.poisoned = None;
+        if self.poisoned.is_some() {
+            self.storage.rewrite(&bytes)?;
+            (self.poisoned, self.synced) = (None, true);
+        }
         Ok(records)
     }
 
@@ -417,9 +334,37 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     where
         R: 'a,
     {
+        self.append_leaving(records, None)
+    }
+
+    /// The same for records with which something begins, if the disk has room for them and `leave` bytes more, so
+    /// that what begins can be written to its end.
+    ///
+    /// # Errors
+    /// As [`Journal::append`]; [`JournalError::Full`] where there is no room: nothing was written then.
+    pub fn begin<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a R>,
+        leave: u64,
+    ) -> Result<(), JournalError>
+    where
+        R: 'a,
+    {
+        self.append_leaving(records, Some(leave))
+    }
+
+    fn append_leaving<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a R>,
+        leave: Option<u64>,
+    ) -> Result<(), JournalError>
+    where
+        R: 'a,
+    {
         let before = (self.chain.clone(), self.good);
-        self.write(records)?;
+        self.write_leaving(records, leave)?;
         let synced = self.storage.sync();
+        self.synced = synced.is_ok();
         if synced.is_err() {
             (self.chain, self.good) = before;
         }
@@ -438,21 +383,29 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     where
         R: 'a,
     {
+        self.write_leaving(records, None)
+    }
+
+    fn write_leaving<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a R>,
+        leave: Option<u64>,
+    ) -> Result<(), JournalError>
+    where
+        R: 'a,
+    {
         if let Some(why) = &self.poisoned {
             return Err(JournalError::Poisoned(why.clone()));
         }
         let mut chain = self.chain.clone();
-        let mut lines = String::new();
-        for record in records {
-            let body = serde_json::to_string(record).map_err(io::Error::from)?;
-            if body.len() > BODY_BYTES_MAX {
-                return Err(JournalError::TooLong(body.len()));
-            }
-            lines.push_str(&chain.push(&body));
+        let lines = encode(&mut chain, records, self.synced)?;
+        if let Some(leave) = leave {
+            let room = lines.len() as u64 + leave;
+            self.storage.make_room(room).map_err(JournalError::Full)?;
         }
         let written = self.storage.append(lines.as_bytes());
         self.poison_on_error(written)?;
-        self.chain = chain;
+        (self.chain, self.synced) = (chain, false);
         self.good += lines.len();
         Ok(())
     }
@@ -464,6 +417,26 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             error.into()
         })
     }
+}
+
+/// The lines of these records, behind durable ones or not; the chain ends at them then.
+fn encode<'a, R: Serialize + 'a>(
+    chain: &mut Chain,
+    records: impl IntoIterator<Item = &'a R>,
+    synced: bool,
+) -> Result<String, JournalError> {
+    let mut lines = String::new();
+    for record in records {
+        let body = serde_json::to_string(record).map_err(io::Error::from)?;
+        if body.len() > BODY_BYTES_MAX {
+            return Err(JournalError::TooLong(body.len()));
+        }
+        if synced && lines.is_empty() {
+            lines.push('+');
+        }
+        chain.push(&body, &mut lines);
+    }
+    Ok(lines)
 }
 
 /// The records of `bytes`, how many bytes they are, and damage other than a torn tail.
@@ -492,6 +465,7 @@ pub fn read_keyed<R: DeserializeOwned>(bytes: &[u8], key: Option<Key>) -> ReadBa
 fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize, Option<Damage>) {
     let mut records = Vec::new();
     let mut good = 0;
+    let bytes = without_zeros(bytes);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let before = chain.clone();
         let ended = line.strip_suffix(b"\n");
@@ -519,11 +493,25 @@ fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize,
     (records, good, None)
 }
 
+/// `bytes` up to the last that is not zero: no line ends in one, so that what follows was never written.
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
 /// Whether what follows the last good line is what a crash leaves of writes that were under way:
 /// cut short, or with sectors that never arrived and read as zeros. A whole line that does not
-/// match its hash is neither, nor is one whose only fault is its last byte.
+/// match its hash is neither, nor is one whose only fault is its last byte, nor what is missing before a line that was
+/// written when it was there.
 fn torn(tail: &[u8], mut chain: Chain) -> bool {
     const HOLE_BYTES_MIN: usize = 8;
+    if tail.windows(2).any(|bytes| bytes == b"\n+") {
+        return false;
+    }
+    // The first bytes of a line may be the last of a sector. No single flipped bit makes a digit zero.
+    if tail.first() == Some(&0) {
+        return true;
+    }
     if tail.windows(HOLE_BYTES_MIN).any(|bytes| bytes == [0; HOLE_BYTES_MIN]) {
         return true;
     }

@@ -5,15 +5,19 @@
 //! record and folds it into its [`Ledger`] in one go, so a restarted daemon that folds the journal
 //! knows exactly what the dead one had promised.
 
+mod plans;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub use plans::PLAN_ENTRIES_MAX;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::change::PhaseChange;
 use crate::drive::PartEnd;
+use crate::kept_plan::KeptPlan;
 use crate::owed::Owed;
-use crate::record::{Asked, Broken, Cause, Intent, Pending, Record, TxnResult};
+use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Slot, Txn};
 
 /// How many past transactions can be named in a rollback, and how many request ids are remembered.
@@ -110,6 +114,19 @@ pub struct Ledger {
     /// The parts that the plan on the devices goes around, as far as they were written down.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
+    /// What operators reported to be broken and no change keeps: the plan does not go around it yet, or went
+    /// around it before.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported: BTreeMap<String, Broken>,
+    /// SHA-256 of the audit log's key; `None` in journals of versions that did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_key: Option<String>,
+    /// Whose the circuits are, as it was given; it may be over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+    /// Plans by the name by which changes know them. In a journal that begins anew each has a record of its own.
+    #[serde(skip)]
+    pub plans: BTreeMap<String, KeptPlan>,
     /// Past transactions, oldest first.
     pub history: VecDeque<Past>,
     /// Request ids that have acted: what they asked and the transaction they made, if one.
@@ -132,6 +149,16 @@ impl Ledger {
         match record {
             Record::Started { .. } => {}
             Record::Snapshot { ledger, .. } => self.clone_from(ledger),
+            Record::Plan(plan) => {
+                self.plans.insert(plan.sha256().to_owned(), plan.clone());
+            }
+            Record::Reported { parts, .. } => {
+                for (part, broken) in parts {
+                    self.reported.entry(part.clone()).or_insert_with(|| broken.clone());
+                }
+            }
+            Record::AuditKey { sha256, .. } => self.audit_key = Some(sha256.clone()),
+            Record::Leased { lease, .. } => self.lease.clone_from(lease),
             Record::Intent(intent) => self.begin(intent),
             Record::Fire { wave, .. } => {
                 if let Some(open) = &mut self.open {
@@ -234,6 +261,11 @@ impl Ledger {
             if let Some(broken) = &intent.broken {
                 self.broken.clone_from(broken);
             }
+            self.reported.retain(|part, _| !intent.settles.contains(part));
+            let follows = intent.cause.goes_on_top() || intent.cause == Cause::Phase;
+            if !follows && self.plan_sha256 != plan_before {
+                self.lease = None;
+            }
         }
         self.history.push_back(Past {
             txn: intent.txn,
@@ -263,6 +295,7 @@ impl Ledger {
         {
             entries -= self.history.pop_front().as_ref().map_or(0, devices);
         }
+        self.drop_plans();
     }
 
     /// What a rollback takes back is undone by it; what an undone rollback took back stands again.
@@ -446,6 +479,7 @@ mod tests {
             }),
             phase: None,
             stages: Vec::new(),
+            settles: BTreeSet::new(),
         };
         ledger.apply(&Record::Intent(Box::new(intent)));
         let (result, parts) = (TxnResult::Committed, BTreeMap::new());

@@ -7,7 +7,7 @@
 //! | [`state`], [`inventory`] | what a device is, what is installed |
 //! | [`change`], [`drive`], [`mover`] | from where slots are to where they shall be: waves, ordered moves, one move |
 //! | [`actor`] | who asks: a client, or a policy |
-//! | [`record`], [`ledger`] | what is written into the journal, and what it comes to |
+//! | [`record`], [`kept_plan`], [`ledger`] | what is written into the journal, and what it comes to |
 //! | [`journal`] | the journal itself, over a `Storage` |
 //! | [`controller`] | one transaction at a time over any number of devices |
 //! | [`policy`] | what is broken, when it is bypassed, which plan is on the devices, where undone changes go |
@@ -26,6 +26,7 @@ pub mod diagnosis;
 pub mod drive;
 pub mod inventory;
 pub mod journal;
+pub mod kept_plan;
 pub mod ledger;
 pub mod mover;
 pub mod owed;

@@ -15,7 +15,7 @@
 //! | `policy/rollback.rs` | where a change that is undone goes back to |
 //! | `policy/phases.rs` | which phase of the plan is lit when, and for which job |
 //!
-//! Pure: plans are kept behind [`PlanStore`], the journal and everything else is an [`Action`].
+//! Pure: what must survive a crash is in the [`Ledger`], and everything else is an [`Action`].
 
 mod deaths;
 mod diagnoses;
@@ -25,28 +25,27 @@ mod rollback;
 mod suspects;
 mod why_not;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::plan::{PhasePlan, Plan};
 use serde::{Deserialize, Serialize};
 
-use crate::bypass::{self, Backoff};
+use crate::bypass::Backoff;
 use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
 use crate::desired::circuits::{self, Switches};
 use crate::desired::fat_tree::FatTree;
 use crate::desired::{self, Modules, Wanted};
 use crate::inventory::Inventory;
+use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
-use crate::record::{Asked, Broken, Cause, TxnResult};
-use crate::state::{DeviceName, Fabric, Micros, Now, Txn};
+use crate::record::{Asked, Cause, TxnResult};
+use crate::state::{DeviceName, Fabric, Micros, Now};
 pub use diagnoses::Diagnosis;
 use phases::Phases;
 
-/// Plans that nothing speaks of are dropped after so many changes, for it takes reading the whole history.
-const DROP_PLANS_EVERY: u32 = 64;
 /// The wait until what is broken is judged again, while the modules beside it are read.
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
 /// What the policy asks for is answered to itself; edges begin at 1.
@@ -91,32 +90,14 @@ pub struct Setup {
     pub heartbeat: Micros,
 }
 
-/// Where plans are kept, by their digest, so that a bypass can start from what has light, also after a restart.
-pub trait PlanStore {
-    /// The plan of this digest; `None` if none is kept or it cannot be read.
-    fn load(&self, sha256: &str) -> Option<Plan>;
-    /// Keeps a plan. Where it cannot be kept, that is all it costs.
-    fn keep(&mut self, sha256: &str, plan: &Plan);
-    /// Drops every plan but these.
-    fn retain(&mut self, spoken_of: &BTreeSet<String>);
-}
-
 /// The controller and every policy: events in, actions out.
 pub struct Control {
     controller: Controller,
     setup: Setup,
-    store: Box<dyn PlanStore + Send>,
     /// Why nothing can be written down, and so nothing is changed.
     failed: Option<NoJournal>,
-    plan: Option<Plan>,
-    applied: Option<Plan>,
-    /// What was reported to be broken and no change in the journal keeps: the plan does not go around it yet,
-    /// or went around it before.
-    reported: BTreeMap<String, Broken>,
-    /// As it was last written down.
-    reported_written: BTreeMap<String, Broken>,
-    /// Plans of transactions on their way, by digest.
-    plans: BTreeMap<String, Plan>,
+    plan: Option<Arc<Plan>>,
+    applied: Option<Arc<Plan>>,
     /// Devices that cannot be reached: since when, and why.
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
     /// A bypass that was not asked for waits till then after the last.
@@ -134,28 +115,21 @@ pub struct Control {
 }
 
 impl Control {
-    /// Control over what the journal remembers and what was [reported](Action::Reported) and written down, and
-    /// what it does first.
+    /// Control over what the journal remembers, and what it does first.
     #[must_use]
     pub fn start(
         inventory: Inventory,
         setup: Setup,
         ledger: Ledger,
-        reported: BTreeMap<String, Broken>,
-        store: Box<dyn PlanStore + Send>,
         now: &Now,
     ) -> (Self, Vec<Action>) {
         let (controller, mut actions) = Controller::start(inventory, ledger, now);
         let mut control = Self {
             controller,
             setup,
-            store,
             failed: None,
             plan: None,
             applied: None,
-            reported_written: reported.clone(),
-            reported,
-            plans: BTreeMap::new(),
             unreachable: BTreeMap::new(),
             bypass_not_before: Micros::default(),
             judges_again: false,
@@ -164,26 +138,17 @@ impl Control {
             phases: Phases::default(),
             diagnosed: Vec::new(),
         };
-        control.drop_old_plans();
-        control.reported_and_on_its_way();
         control.plans_of_the_ledger();
         control.lead_back();
         control.follow(now, &mut actions);
         (control, actions)
     }
 
-    /// Reads devices on and changes nothing: nothing can be written down, for the reason `why`. `ledger` and
-    /// `reported` are what can be read back.
-    pub fn only_read(
-        &mut self,
-        ledger: Ledger,
-        reported: BTreeMap<String, Broken>,
-        why: NoJournal,
-    ) {
+    /// Reads devices on and changes nothing: nothing can be written down, for the reason `why`. `ledger` is what
+    /// can be read back.
+    pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
         self.failed = Some(why);
         self.controller.only_read(ledger);
-        self.reported.extend(reported.clone());
-        self.reported_written = reported;
         self.plans_of_the_ledger();
     }
 
@@ -215,12 +180,18 @@ impl Control {
     /// The plan that is on the devices, where it is known.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
-        self.plan.as_ref()
+        self.plan.as_deref()
     }
     /// The plan that somebody applied last, where it is another and is known.
     #[must_use]
     pub fn applied(&self) -> Option<&Plan> {
-        self.applied.as_ref()
+        self.applied.as_deref()
+    }
+    /// The name of the plan on the devices, where the plan itself is lost: no bypass can start from it.
+    #[must_use]
+    pub fn lost_plan(&self) -> Option<&str> {
+        let sha256 = self.controller.ledger().plan_sha256.as_str();
+        (!sha256.is_empty() && self.plan.is_none()).then_some(sha256)
     }
     /// Why nothing is changed; `None` if what is done can be written down.
     #[must_use]
@@ -300,7 +271,7 @@ impl Control {
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let again = self.judges_again.then(|| now.mono + JUDGE_AGAIN);
         let bypass = self.bypass_due(now);
-        let phase = self.phase_at();
+        let phase = self.phase_at(now);
         self.controller.deadline(now).into_iter().chain(again).chain(bypass).chain(phase).min()
     }
 
@@ -323,6 +294,11 @@ impl Control {
     /// These actions were not performed, because a record before them could not be written.
     pub fn not_sent(&mut self, actions: &[Action]) {
         self.controller.not_sent(actions);
+        for action in actions {
+            if let Action::Answer(_, Answer::Booked { request_id, .. }) = action {
+                self.phases.forget(request_id);
+            }
+        }
     }
 
     /// A client asks. `plan` is the one that an apply comes from.
@@ -361,18 +337,14 @@ impl Control {
                 if apply.cause.is_none() {
                     let why = format!("named by the plan that {} applied", asked.actor);
                     apply.broken = Some(self.broken_with(&plan, now, |_| (why.clone(), false)));
+                    apply.settles = self.not_bypassed_by(&plan);
                 }
-                self.keep_plan(&apply.plan_sha256, *plan);
+                apply.plan = Some(KeptPlan::called(apply.plan_sha256.clone(), *plan));
                 Ok(Request::Apply(apply))
             }
             (Request::Rollback(mut rollback), _) => {
                 match self.way_back(&rollback) {
-                    Ok((back, plan)) => {
-                        if let Some(plan) = plan {
-                            self.keep_plan(&back.plan_sha256, plan);
-                        }
-                        rollback.around = Some(Box::new(back));
-                    }
+                    Ok((back, _)) => rollback.around = Some(Box::new(back)),
                     Err(_) if again => {}
                     Err(reasons) => return Err(reasons),
                 }
@@ -412,27 +384,14 @@ impl Control {
             self.phase_fired(txn, now.mono);
         }
         for (txn, result) in ended {
-            self.ended(txn, result, actions);
+            self.ended(result);
             self.phase_ended(txn, result, now.mono);
         }
     }
 
-    fn ended(&mut self, txn: Txn, result: TxnResult, actions: &mut Vec<Action>) {
-        let sha = self.controller.ledger().plan_sha256.clone();
-        // What was undone but for some devices leaves another plan, other halves leave the one that was.
-        // Earlier versions named plans by another digest, under which the journal still has them.
-        let is_it =
-            |plan| bypass::sha256_of(plan) == sha || self.store.load(&sha).as_ref() == Some(plan);
-        let other = || !self.plan.as_ref().is_some_and(is_it);
-        if result == TxnResult::Committed || (result == TxnResult::Partial && other()) {
-            self.plan = self.plans.remove(&sha).or_else(|| self.store.load(&sha));
-            self.forget_reported();
-            self.applied = self.load_applied();
-            self.plans.clear();
-        }
-        self.write_reported(actions);
-        if txn.0.is_multiple_of(DROP_PLANS_EVERY) {
-            self.drop_old_plans();
+    fn ended(&mut self, result: TxnResult) {
+        if matches!(result, TxnResult::Committed | TxnResult::Partial) {
+            self.plans_of_the_ledger();
         }
         let last = self.controller.ledger().history.back();
         if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
@@ -441,28 +400,10 @@ impl Control {
         self.lead_back();
     }
 
-    fn keep_plan(&mut self, sha256: &str, plan: Plan) {
-        self.store.keep(sha256, &plan);
-        self.plans.insert(sha256.to_owned(), plan);
-    }
-
     fn plans_of_the_ledger(&mut self) {
-        self.plan = self.store.load(&self.controller.ledger().plan_sha256);
-        self.applied = self.load_applied();
-    }
-
-    /// Drops the plans that nothing in the journal speaks of any more, and nothing on its way.
-    fn drop_old_plans(&mut self) {
         let ledger = self.controller.ledger();
-        let of_history = ledger
-            .history
-            .iter()
-            .flat_map(|past| [&past.plan_sha256, &past.plan_before, &past.applied_before]);
-        let now = [&ledger.plan_sha256, &ledger.applied_sha256];
-        let open = ledger.open.as_ref().map(|open| &open.intent.plan_sha256);
-        let spoken_of: BTreeSet<String> =
-            of_history.chain(now).chain(open).chain(self.plans.keys()).cloned().collect();
-        self.store.retain(&spoken_of);
+        self.plan = ledger.plan_named(&ledger.plan_sha256).cloned();
+        self.applied = self.load_applied();
     }
 }
 

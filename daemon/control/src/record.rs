@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::change::{Mode, PhaseChange, Wave};
 use crate::drive::PartEnd;
+use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
@@ -107,6 +108,9 @@ pub struct Intent {
     /// Where each stage leaves the slots it moves; what no stage names moves last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Fabric>,
+    /// Reports of broken parts that are settled once it is committed: it bypasses them, or they work again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub settles: BTreeSet<String>,
 }
 
 /// A part that the plan goes around.
@@ -171,11 +175,7 @@ impl Pending {
     /// reboot the wall clock is all there is: it can shorten the wait, never lengthen it.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Micros {
-        if now.boot == self.since.boot {
-            return self.since.mono + self.within;
-        }
-        let passed = Micros::from_millis(now.wall_ms.saturating_sub(self.since.wall_ms));
-        now.mono + (self.within - passed)
+        end_of(&self.since, self.within, now)
     }
 
     /// The same as Unix time in milliseconds, by the clock as it stands now. It does not move on when it is
@@ -190,6 +190,35 @@ impl Pending {
         let (ahead, past) = ((deadline - now.mono).0, (now.mono - deadline).0);
         now.wall_ms.saturating_add(ahead / 1000).saturating_sub(past.div_ceil(1000))
     }
+}
+
+/// A job's word that the circuits are its own for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The client.
+    pub actor: Actor,
+    /// Its job.
+    pub job: String,
+    /// The clocks when it was given.
+    pub since: Now,
+    /// For how long.
+    pub within: Micros,
+}
+
+impl Lease {
+    /// When it is over, on the monotonic clock of `now`; after a reboot as for [`Pending::deadline`].
+    #[must_use]
+    pub fn until(&self, now: &Now) -> Micros {
+        end_of(&self.since, self.within, now)
+    }
+}
+
+fn end_of(since: &Now, within: Micros, now: &Now) -> Micros {
+    if now.boot == since.boot {
+        return since.mono + within;
+    }
+    let passed = Micros::from_millis(now.wall_ms.saturating_sub(since.wall_ms));
+    now.mono + (within - passed)
 }
 
 /// One line of the journal.
@@ -209,6 +238,33 @@ pub enum Record {
         after: String,
         /// What it came to.
         ledger: Box<Ledger>,
+    },
+    /// A plan, before the first intent that names it.
+    Plan(KeptPlan),
+    /// An operator reports that these parts are broken. It holds until a change [settles](Intent::settles) it.
+    Reported {
+        /// Who.
+        asked: Asked,
+        /// The parts, since when and why.
+        parts: BTreeMap<String, Broken>,
+        /// Unix time in milliseconds.
+        wall_ms: u64,
+    },
+    /// The audit log beside this journal is keyed from now on: without this key it is not the one.
+    AuditKey {
+        /// SHA-256 of the key.
+        sha256: String,
+        /// Unix time in milliseconds.
+        wall_ms: u64,
+    },
+    /// A job has a lease from now on; `None` if it was given up.
+    Leased {
+        /// Who.
+        asked: Asked,
+        /// The lease.
+        lease: Option<Lease>,
+        /// Unix time in milliseconds.
+        wall_ms: u64,
     },
     /// A transaction begins: durable before any device hears of it.
     Intent(Box<Intent>),
@@ -289,6 +345,12 @@ impl Record {
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })
+    }
+
+    /// Whether it brings on what was begun before: on a full disk it has the space that was set aside.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::Fire { .. } | Self::Turn { .. } | Self::End { .. })
     }
 }
 

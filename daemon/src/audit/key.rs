@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The audit log's key: 32 random bytes in a file that only the daemon's user reads, made at the first start.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use super::Entry;
 use crate::config::Config;
+use crate::disk::{Disk, DiskFile, Real};
 use crate::journal::{Damage, Key, read_keyed};
 
 /// The key in the daemon's folder, where the file names no other place.
@@ -54,14 +55,24 @@ pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes))?;
     let key = Key::new(bytes);
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(format!("{}\n", key.to_hex()).as_bytes())?;
-        file.sync_all()?;
-        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-    };
-    write().with_context(|| format!("cannot make {}", path.display()))?;
+    make(&Real, path, &key).with_context(|| format!("cannot make {}", path.display()))?;
     Ok((key, true))
+}
+
+/// Makes the file of a key, whole or not at all, and durable.
+///
+/// # Errors
+/// The disk's.
+pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let _left_by_a_crash = disk.remove(&new);
+    let mut file = disk.open(&new, 0o600, true)?;
+    file.write_at(format!("{}\n", key.to_hex()).as_bytes(), 0)?;
+    file.sync()?;
+    disk.rename(&new, path)?;
+    disk.sync_names(path)
 }
 
 /// What an audit log is worth.
@@ -93,11 +104,24 @@ impl Verified {
     }
 }
 
-/// Reads the whole audit log of a daemon and proves its chain. Changes nothing.
+/// What is wrong with the key of a log that has lines: `known` is the SHA-256 of the key that it was written with, if
+/// that is known.
+#[must_use]
+pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Option<String> {
+    let (shown, known) = (path.display(), known?);
+    match key {
+        Some(key) if key.sha256() == known => None,
+        Some(_) => Some(format!("the key {shown} is another than the log was written with")),
+        None => Some(format!("its key {shown} is missing: without it nothing is proven")),
+    }
+}
+
+/// Reads the whole audit log of a daemon and proves its chain, where `known` is the SHA-256 of its key by the
+/// journal. Changes nothing.
 ///
 /// # Errors
 /// Where it is damaged, and what to do.
-pub fn verify(config: &Config) -> anyhow::Result<Verified> {
+pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> {
     let file = config.file.state_dir.join(AUDIT_FILE);
     let key_file = path(config);
     let key = read(&key_file)?;
@@ -107,6 +131,10 @@ pub fn verify(config: &Config) -> anyhow::Result<Verified> {
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
     };
     let has_key = key.is_some();
+    let wrong = not_the_one(&key_file, key.as_ref(), known).filter(|_| !bytes.is_empty());
+    if let Some(wrong) = wrong {
+        bail!("{}: {wrong}; put the key back from a copy, or {WHAT_TO_DO}", file.display());
+    }
     let read = read_keyed::<Entry>(&bytes, key);
     let lines = read.records.len();
     if let Some(Damage { line, reason, .. }) = read.damage {

@@ -2,7 +2,7 @@
 //! When the journal or the audit log cannot be written: what is on its way is left as a crash would leave it,
 //! devices are read on, and writing is tried again until it succeeds.
 
-use super::{Runtime, plans};
+use super::{Runtime, full_disk};
 use crate::journal::JournalError;
 use lightloom_control::controller::Answer;
 use lightloom_control::ledger::Ledger;
@@ -21,7 +21,10 @@ impl Runtime {
         tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
         self.metrics.journal_failed.set(1);
         self.mend_at = self.clock.now().mono + MEND_EVERY;
-        let reasons = vec![format!("the journal has failed: {error}")];
+        let reasons = match error {
+            JournalError::Full(why) => vec![full_disk(&why.to_string())],
+            error => vec![format!("the journal has failed: {error}")],
+        };
         for (_, answer) in std::mem::take(&mut self.answers) {
             let _ = answer.send(Answer::Refused { reasons: reasons.clone() });
         }
@@ -84,7 +87,6 @@ impl Runtime {
     fn only_read(&mut self, ledger: Ledger, why: &str) {
         self.records = self.journal.length();
         self.began = None;
-        let reported = plans::load_reported(&self.config.file.state_dir);
-        self.control.only_read(ledger, reported, NoJournal::Failed(why.to_owned()));
+        self.control.only_read(ledger, NoJournal::Failed(why.to_owned()));
     }
 }

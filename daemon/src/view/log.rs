@@ -8,7 +8,7 @@ use super::{damage_of, words};
 use crate::journal::read_all;
 use lightloom_control::drive::{PartEnd, Verdict};
 use lightloom_control::ledger::Ledger;
-use lightloom_control::record::{Broken, Record};
+use lightloom_control::record::{Broken, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
@@ -86,6 +86,28 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
             let detail =
                 format!("version {} after transaction {}", ledger.version, ledger.last_txn);
             (RecordKind::Snapshot, 0, None, None, detail, names(&mut ledger.owned.keys()))
+        }
+        Record::Plan(plan) => {
+            let detail = plan.sha256().to_owned();
+            (RecordKind::Plan, 0, None, None, detail, Vec::new())
+        }
+        Record::Reported { asked, parts, wall_ms } => {
+            let why: BTreeSet<&str> = parts.values().map(|broken| broken.why.as_str()).collect();
+            let detail = why.into_iter().collect::<Vec<_>>().join("; ");
+            let parts = parts.keys().cloned().collect();
+            (RecordKind::Reported, *wall_ms, None, Some(asked), detail, parts)
+        }
+        Record::AuditKey { sha256, wall_ms } => {
+            (RecordKind::AuditKey, *wall_ms, None, None, format!("SHA-256 {sha256}"), Vec::new())
+        }
+        Record::Leased { asked, lease, wall_ms } => {
+            let detail = match lease {
+                Some(Lease { job, within, .. }) => {
+                    format!("job {job} for {} ms", within.0.div_ceil(1000))
+                }
+                None => "given up".into(),
+            };
+            (RecordKind::Leased, *wall_ms, None, Some(asked), detail, Vec::new())
         }
         Record::Intent(intent) => {
             let parts = names(&mut intent.after.keys());

@@ -36,10 +36,10 @@ pub fn phases(runtime: &Runtime) -> Phases {
                 measured_ms: booked.measured(&way.from, &way.to).map(ms),
             })
             .collect(),
-        lease: booked.lease(now.mono).map(|lease| LeaseStatus {
+        lease: control.lease(&now).map(|(lease, left)| LeaseStatus {
             job: lease.job.clone(),
             actor: lease.actor.to_string(),
-            left_ms: ms(lease.until - now.mono),
+            left_ms: ms(left),
         }),
         waiting: booked.waiting().map(|booking| status(runtime, booking)).collect(),
     }
@@ -59,8 +59,8 @@ fn status(runtime: &Runtime, booking: &Booking) -> PhaseStatus {
         let expected = control.expected(plan, Some(&booking.wish.phase), next);
         Some(NextPhase { phase: next.name.clone(), expected_ms: ms(expected) })
     });
-    let lease = control.phases().lease(now.mono);
-    let lease = lease.filter(|l| l.job == booking.wish.job && l.actor == booking.asked.actor);
+    let lease = control.lease(&now);
+    let lease = lease.filter(|(l, _)| l.job == booking.wish.job && l.actor == booking.asked.actor);
     PhaseStatus {
         request_id: booking.asked.request.clone(),
         job: booking.wish.job.clone(),
@@ -81,7 +81,7 @@ fn status(runtime: &Runtime, booking: &Booking) -> PhaseStatus {
             _ => None,
         },
         next,
-        lease_left_ms: lease.map(|lease| ms(lease.until - now.mono)),
+        lease_left_ms: lease.map(|(_, left)| ms(left)),
     }
 }
 

@@ -428,9 +428,29 @@ fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
     let (code, said) = checked(&folder, "--check");
     assert!(code == Some(1) && said.contains("line 2: does not match its hash"), "{said}");
 
-    // A log from before there were keys.
+    // The key is gone, and the log is as it was or written anew without one.
+    let secret = std::fs::read(&key).unwrap();
+    for log_of_then in [good.clone(), forge(&good, "two", "six")] {
+        std::fs::write(&log, log_of_then).unwrap();
+        std::fs::remove_file(&key).unwrap();
+        for flag in ["--check", "--verify-audit"] {
+            let (code, said) = checked(&folder, flag);
+            assert!(code == Some(1) && said.contains("is missing"), "{said}");
+        }
+        daemon.child = Daemon::spawn(&folder);
+        wait_for("the daemon", || daemon.try_get("/v1/status"));
+        let refused = daemon.apply("three", &json!(circuits(2, 4)), &json!({})).0;
+        assert_ne!(refused, 202, "changes are refused");
+        daemon.kill();
+        assert!(!key.exists(), "no other is made in its place");
+        std::fs::write(&key, &secret).unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    // A log from before there were keys: no journal knows one either.
     std::fs::write(&log, forge(&good, "two", "two")).unwrap();
     std::fs::remove_file(&key).unwrap();
+    std::fs::remove_file(folder.join("journal.log")).unwrap();
     daemon.child = Daemon::spawn(&folder);
     wait_for("the daemon", || daemon.try_get("/v1/status"));
     daemon.apply("four", &json!(circuits(2, 4)), &json!({}));

@@ -102,10 +102,7 @@ impl Bench {
                     let outcome = self.execute(&device, &op);
                     self.events.push_back(Event::Reply { device, ticket, outcome });
                 }
-                Action::Abandon(..)
-                | Action::Answer(..)
-                | Action::Reported(_)
-                | Action::Note(_) => {}
+                Action::Abandon(..) | Action::Answer(..) | Action::Note(_) => {}
             }
         }
     }

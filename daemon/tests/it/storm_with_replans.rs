@@ -3,7 +3,6 @@
 //! back, fibres are cut and mended, clients apply, confirm and roll back, the daemon is killed. The judge knows what
 //! is really broken and derives nothing from the policy.
 
-use crate::world;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -16,7 +15,7 @@ use lightloom_control::desired::{paths, position};
 use lightloom_control::inventory::FibreEnd;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, OnFault, Setup};
-use lightloom_control::record::{Asked, Broken, Cause, Record, TxnResult};
+use lightloom_control::record::{Asked, Cause, Record, TxnResult};
 use lightloom_control::state::{
     DeviceName, Micros, Now, Observation, Op, Outcome, Positions, Slot, at,
 };
@@ -28,7 +27,6 @@ use lightloom_testkit::cases;
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
-use world::store::Store;
 
 const NODES: u32 = 32;
 
@@ -56,9 +54,7 @@ struct Ring {
     setup: Setup,
     inventory: lightloom_control::inventory::Inventory,
     control: Control,
-    store: Store,
     records: Vec<Record>,
-    reported: BTreeMap<String, Broken>,
     life: u32,
     seq: u64,
     queue: BinaryHeap<Reverse<(Micros, u64, Happening)>>,
@@ -101,16 +97,9 @@ impl Ring {
             ..Setup::default()
         };
         let now = Now { mono: Micros::from_secs(9), wall_ms: 1_700_000_000_000, boot: "b".into() };
-        let store = Store::default();
         let inventory = config.inventory;
-        let (control, _) = Control::start(
-            inventory.clone(),
-            setup.clone(),
-            Ledger::default(),
-            BTreeMap::new(),
-            Box::new(store.clone()),
-            &now,
-        );
+        let (control, _) =
+            Control::start(inventory.clone(), setup.clone(), Ledger::default(), &now);
         let stands = inventory.devices.keys().map(|name| (name.clone(), Positions::new()));
         let mut ring = Self {
             stands: stands.collect(),
@@ -118,9 +107,7 @@ impl Ring {
             setup,
             inventory,
             control,
-            store,
             records: Vec::new(),
-            reported: BTreeMap::new(),
             life: 0,
             seq: 0,
             queue: BinaryHeap::new(),
@@ -144,8 +131,6 @@ impl Ring {
             self.inventory.clone(),
             self.setup.clone(),
             Ledger::fold(&self.records),
-            self.reported.clone(),
-            Box::new(self.store.clone()),
             &self.now,
         );
         self.control = control;
@@ -168,7 +153,6 @@ impl Ring {
                 Action::Abandon(device, _) => {
                     self.later(Micros(100), Happening::Down(self.life, device));
                 }
-                Action::Reported(reported) => self.reported = reported,
                 Action::Answer(_, answer) => {
                     let accepted = matches!(answer, Answer::Accepted { .. });
                     self.counts.reports += u32::from(accepted);

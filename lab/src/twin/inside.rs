@@ -2,6 +2,7 @@
 //! What the twin starts itself: no user types these.
 
 use std::io::Read;
+use std::path::Path;
 
 use anyhow::Context;
 use clap::Subcommand;
@@ -51,13 +52,36 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
+/// A line of the journal that has a plan.
+#[derive(Deserialize)]
+struct Kept {
+    plan: KeptPlan,
+}
+
+#[derive(Deserialize)]
+struct KeptPlan {
+    plan: Plan,
+}
+
+/// The plan of this digest, which the journal has before the first change that names it.
+fn plan_in(journal: &Path, sha256: &str) -> anyhow::Result<Option<Plan>> {
+    let text = std::fs::read_to_string(journal)
+        .with_context(|| format!("cannot read {}", journal.display()))?;
+    let of_plan = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
+    // Number and hash come before what a line says.
+    let mut bodies = text.lines().rev().filter_map(|line| line.splitn(3, ' ').nth(2));
+    let Some(line) = bodies.find(|body| body.starts_with(&of_plan)) else { return Ok(None) };
+    let kept: Kept = serde_json::from_str(line).context("the plan is not understood")?;
+    Ok(Some(kept.plan.plan))
+}
+
 fn committed(dir: &Dir) -> anyhow::Result<()> {
     let folder = dir.folder()?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let hook: Hook = serde_json::from_str(&text).context("the change is not understood")?;
-    let name = format!("state/plan-{}.json", hook.transaction.plan_sha256);
-    let plan: Option<Plan> = folder.read(&name)?;
+    let journal = folder.path().join("state/journal.log");
+    let plan = plan_in(&journal, &hook.transaction.plan_sha256)?;
     // Changes without a plan move no ring.
     if let Some(plan) = plan {
         Ranks::write(&folder, &plan)?;

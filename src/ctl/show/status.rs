@@ -81,6 +81,9 @@ fn alarms(status: &Status) -> String {
     if let Some(why) = &status.audit_failure {
         alarm("AUDIT LOG CANNOT BE WRITTEN, changes are refused", why.clone(), FREE_SPACE.into());
     }
+    for lost in &status.lost {
+        alarm("LOST", format!("{}: {}", lost.what, lost.why), lost.next.clone());
+    }
     let open = undoing(status);
     if let Some((what, about, next)) = &open {
         alarm(what, about.clone(), next.clone());

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Action, Answer, Apply, Controller, Request, Rollback};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
-use crate::record::{Asked, Cause, Intent, Record};
+use crate::record::{Asked, Broken, Cause, Intent, Lease, Record};
 use crate::state::{DeviceName, Fabric, Move, Neighbours, Now, Op, Position, Positions, Slot, Txn};
 
 impl Controller {
@@ -99,15 +99,42 @@ impl Controller {
             broken: apply.broken,
             phase,
             stages: stages.unwrap_or_default(),
+            settles: apply.settles,
         };
         self.neighbours = apply.neighbours;
         let start = match intent.cause.undoes() {
             true => Start::WhatAnswers(self.long_silent(now)),
             false => Start::AllOrNothing(before),
         };
+        let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
+        if let Some(plan) = plan {
+            self.append(Record::Plan(plan), actions);
+        }
         self.append(Record::Intent(Box::new(intent)), actions);
         self.run(now, after, start, actions);
         Answer::Accepted { txn }
+    }
+
+    /// Keeps what an operator reports to be broken.
+    pub(crate) fn report(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        parts: BTreeMap<String, Broken>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.append(Record::Reported { asked, parts, wall_ms: now.wall_ms }, actions);
+    }
+
+    /// Keeps whose the circuits are.
+    pub(crate) fn lease(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        lease: Option<Lease>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.append(Record::Leased { asked, lease, wall_ms: now.wall_ms }, actions);
     }
 
     fn confirm(&mut self, now: &Now, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {

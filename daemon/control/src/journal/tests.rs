@@ -78,8 +78,10 @@ fn every_single_bit_flip_is_found_and_nothing_can_be_added_after_it() {
 #[test]
 fn a_keyed_line_is_what_another_program_computes() {
     let mut chain = Chain::new(Some(Key::new([7; 32])));
+    let mut line = String::new();
+    chain.push("\"one\"", &mut line);
     assert_eq!(
-        chain.push("\"one\""),
+        line,
         "1 259313b2a64fe5ee55daf9d13c5ff97961697596ee4e7c6ff64983df534d42bd \"one\"\n"
     );
 }
@@ -110,7 +112,9 @@ fn a_keyed_chain_cannot_be_written_without_its_key() {
     let mut chain = Chain::new(None);
     chain.seq = 3;
     chain.hash = String::from_utf8_lossy(&head).lines().last().unwrap()[2..66].to_owned();
-    let tail = [head, chain.push("\"nothing\"").into_bytes()].concat();
+    let mut line = String::new();
+    chain.push("\"nothing\"", &mut line);
+    let tail = [head, line.into_bytes()].concat();
     let damage = read_keyed::<String>(&tail, key()).damage.unwrap();
     assert_eq!((damage.line, damage.reason.as_str()), (4, "was written without the key"));
     // Or an old line before the first keyed one, which that one covers.
@@ -125,7 +129,7 @@ fn a_keyed_chain_cannot_be_written_without_its_key() {
 fn a_journal_that_begins_anew_goes_on_from_there() {
     let (mut journal, _) = Journal::<String, _>::open(Memory::default()).unwrap();
     journal.append([&"one".to_owned(), &"two".to_owned()]).unwrap();
-    journal.restart(&"both".to_owned()).unwrap();
+    journal.restart([&"both".to_owned()]).unwrap();
     journal.append([&"three".to_owned()]).unwrap();
     let (again, _, damage) = read_all::<String>(&journal.storage.0);
     assert!(damage.is_none());
@@ -143,4 +147,63 @@ fn a_sector_that_never_arrived_is_a_torn_tail() {
     let (_, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
     assert!(opened.damage.is_none() && opened.torn_bytes > 0);
     assert_eq!(opened.records, ["one"]);
+}
+
+/// Space that is set aside in the file itself reads as zeros behind the last line.
+#[test]
+fn zeros_behind_the_last_line_are_its_end_and_hide_neither_a_torn_line_nor_damage() {
+    let whole = written(&["one", "two", "three"]);
+    let two = written(&["one", "two"]).len();
+    let zeros = vec![0; 5000];
+    let read = |bytes: &[u8]| {
+        let bytes = [bytes, &zeros].concat();
+        let (journal, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+        (opened, journal.storage.0)
+    };
+    let (opened, bytes) = read(&whole);
+    assert_eq!((opened.torn_bytes, bytes), (0, whole.clone()));
+    assert_eq!(opened.records, ["one", "two", "three"]);
+    for length in two..whole.len() {
+        let (opened, bytes) = read(&whole[..length]);
+        assert!(opened.damage.is_none(), "cut at {length}: {:?}", opened.damage);
+        assert_eq!((opened.torn_bytes, bytes), (length - two, whole[..two].to_vec()));
+    }
+    for bit in 0..two * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let (opened, _) = read(&bytes);
+        assert!(opened.damage.is_some(), "flip of bit {bit} went unnoticed");
+    }
+}
+
+/// A sector that was durable once is lost, and later lines were written when it was there.
+#[test]
+fn a_sector_that_is_lost_before_acknowledged_lines_is_damage_and_no_torn_tail() {
+    let long = "x".repeat(3000);
+    let whole = written(&["one", &long, "three", "four"]);
+    let first = written(&["one"]).len();
+    for lost in [first, (first / 512 + 1) * 512] {
+        let mut bytes = whole.clone();
+        bytes[lost..lost + 512].fill(0);
+        let (mut journal, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+        assert_eq!(opened.records, ["one"]);
+        assert_eq!(opened.damage.unwrap().line, 2);
+        assert!(journal.append([&"more".to_owned()]).is_err());
+    }
+}
+
+/// A page with the end of one line and the first bytes of the next never arrives, and later ones do.
+#[test]
+fn a_page_that_never_arrived_is_a_torn_tail_wherever_in_it_the_line_begins() {
+    let long = "x".repeat(3000);
+    for before in 1..60 {
+        let first = "y".repeat(before);
+        let mut bytes = written(&[&first, &long]);
+        let begins = written(&[&first]).len();
+        let missing = 1 + before % 7;
+        bytes[begins..begins + missing].fill(0);
+        let (_, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+        assert!(opened.damage.is_none(), "{missing} bytes: {:?}", opened.damage);
+        assert_eq!(opened.records, [first]);
+    }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which plan is on the devices, what is known to be broken, and the bypass around it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 
-use super::Control;
-use crate::actor::Actor;
+use super::{Control, OnFault};
 use crate::bypass::{self, is_inside};
 use crate::change::Mode;
-use crate::controller::{Action, Answer, Apply, Crossed, ReplyTo, Request, end_name};
+use crate::controller::{Action, Answer, Apply, Crossed, Event, ReplyTo, Request, end_name};
 use crate::inventory::FibreEnd;
+use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, Now, Position, Slot};
 
@@ -104,18 +104,24 @@ impl Control {
         repaired: &[Part],
         reply_to: ReplyTo,
     ) -> Vec<Action> {
+        if let Some(why) = &self.failed {
+            let reasons = vec![why.to_string()];
+            return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
+        }
         let (broken, repaired) = self.as_planned(broken, repaired, asked.actor.is_policy());
         let result = self.bypass(now, &asked.request, &broken, &repaired);
-        if !matches!(result, Err(Answer::Refused { .. })) {
-            self.keep_reported(now, &asked.actor, &broken);
-        }
-        let mut actions = match result {
-            Ok((apply, plan)) => {
-                let request = asked.request.clone();
-                let apply = Request::Apply(apply);
-                let actions = self.ask(now, asked, apply, Some(Box::new(plan)), reply_to);
-                self.take_back_reported(&request, &repaired);
-                actions
+        let mut actions = Vec::new();
+        let kept = match &result {
+            Err(Answer::Refused { .. }) => Vec::new(),
+            _ => self.keep_reported(now, &asked, &broken, &mut actions),
+        };
+        let more = match result {
+            Ok(mut apply) => {
+                if let Some(next) = apply.plan.as_ref().filter(|_| !kept.is_empty()) {
+                    apply.settles = self.bypassed_by(next.plan());
+                }
+                let request = Request::Apply(apply);
+                self.handle(now, Event::Request { asked, request, reply_to })
             }
             Err(answer) => {
                 // What is known already may be reported by an operator only now.
@@ -123,8 +129,31 @@ impl Control {
                 vec![Action::Answer(reply_to, answer)]
             }
         };
-        self.write_reported(&mut actions);
+        join(&mut actions, more);
+        for action in &mut actions {
+            if let Action::Answer(_, answer) = action {
+                self.say_kept(answer, &kept);
+            }
+        }
         actions
+    }
+
+    /// What is kept although its bypass did not begin is bypassed later, and whoever asked has to know that.
+    fn say_kept(&self, answer: &mut Answer, kept: &[String]) {
+        if kept.is_empty() {
+            return;
+        }
+        let is = if kept.len() == 1 { "is" } else { "are" };
+        let later = match self.setup.on_fault {
+            OnFault::Bypass => ", and bypassed automatically as soon as that can be done",
+            OnFault::Report => "",
+        };
+        let kept = format!("{} {is} known to be broken from now on{later}", kept.join(", "));
+        match answer {
+            Answer::Refused { reasons } => reasons.push(kept),
+            Answer::Conflict { reason } => *reason = format!("{reason}; {kept}"),
+            _ => {}
+        }
     }
 
     pub(super) fn bypass(
@@ -133,7 +162,7 @@ impl Control {
         request: &str,
         broken: &[(Part, String)],
         repaired: &[Part],
-    ) -> Result<(Apply, Plan), Answer> {
+    ) -> Result<Apply, Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
         let installed = self.installed().ok_or_else(|| refused(self.no_rings()))?;
         let plan = self
@@ -168,18 +197,25 @@ impl Control {
             self.both_halves(&next, plan, owned).map_err(|reasons| Answer::Refused { reasons })?;
         self.leave_what_cannot_be_reached(&mut target);
         let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
-        let apply = Apply {
+        let known = self.broken_with(&next, now, |part| {
+            let around = broken.iter().find(|around| around.part == *part);
+            around.map_or_else(Default::default, |a| (a.why.clone(), a.suspected))
+        });
+        let settles = match cause {
+            Cause::Repair => self.repaired_by(repaired, &known),
+            _ => self.bypassed_by(&next),
+        };
+        let kept = KeptPlan::new(next);
+        Ok(Apply {
             target,
-            plan_sha256: bypass::sha256_of(&next),
+            plan_sha256: kept.sha256().to_owned(),
             mode: Mode::Update,
             cause: Some(cause),
-            broken: Some(self.broken_with(&next, now, |part| {
-                let around = broken.iter().find(|around| around.part == *part);
-                around.map_or_else(Default::default, |a| (a.why.clone(), a.suspected))
-            })),
+            broken: Some(known),
+            plan: Some(kept),
+            settles,
             ..Apply::default()
-        };
-        Ok((apply, next))
+        })
     }
 
     /// What cannot be reached and need not move is left for when it is back.
@@ -191,38 +227,38 @@ impl Control {
 
     /// What was told or found to be broken, also where the bypass around it has not succeeded yet.
     pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
-        let mut broken = self.reported.clone();
-        broken.extend(self.controller.ledger().broken.clone());
+        let ledger = self.controller.ledger();
+        let mut broken = ledger.reported.clone();
+        broken.extend(ledger.broken.clone());
         broken
     }
 
-    /// What a former life was told and had not written down yet: its bypass is on its way.
-    pub(super) fn reported_and_on_its_way(&mut self) {
-        let ledger = self.controller.ledger();
-        let told = ledger
-            .open
-            .as_ref()
-            .map(|open| &open.intent)
-            .filter(|intent| intent.cause == Cause::Bypass && !intent.asked.actor.is_policy());
-        let broken = told.iter().flat_map(|intent| intent.broken.iter().flatten());
-        let news =
-            broken.filter(|(name, broken)| !ledger.broken.contains_key(*name) && !broken.suspected);
-        self.reported.extend(news.map(|(name, broken)| (name.clone(), broken.clone())));
-    }
-
-    /// What a person tells is kept until a bypass of it is in the journal, so that one that cannot be made
-    /// now is made later; and what a plan named before is still broken when that plan is undone.
-    pub(super) fn keep_reported(&mut self, now: &Now, actor: &Actor, broken: &[(Part, String)]) {
-        if actor.is_policy() {
-            return;
+    /// What an operator reports is kept until a bypass of it is committed, so that one that cannot be made now is
+    /// made later; and what a plan named before is still broken when that plan is undone. Says what is kept now.
+    fn keep_reported(
+        &mut self,
+        now: &Now,
+        asked: &Asked,
+        broken: &[(Part, String)],
+        actions: &mut Vec<Action>,
+    ) -> Vec<String> {
+        if asked.actor.is_policy() {
+            return Vec::new();
         }
         let wall_ms = now.wall_ms;
-        for (part, why) in broken {
-            if !self.goes_around(*part) || !self.is_found(*part) {
-                let reported = Broken { wall_ms, why: why.clone(), suspected: false };
-                self.reported.entry(part.to_string()).or_insert(reported);
-            }
+        let news = broken.iter().filter(|(part, _)| {
+            let known = self.controller.ledger().reported.contains_key(&part.to_string());
+            !known && (!self.goes_around(*part) || !self.is_found(*part))
+        });
+        let news = news.map(|(part, why)| {
+            (part.to_string(), Broken { wall_ms, why: why.clone(), suspected: false })
+        });
+        let parts: BTreeMap<String, Broken> = news.collect();
+        let names = parts.keys().cloned().collect();
+        if !parts.is_empty() {
+            self.controller.report(now, asked.clone(), parts, actions);
         }
+        names
     }
 
     /// Whether a bypass of this part is in the journal, so that no rollback forgets it.
@@ -232,39 +268,38 @@ impl Control {
         first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
     }
 
-    /// Parts that somebody says work again, once that request was taken.
-    pub(super) fn take_back_reported(&mut self, request: &str, repaired: &[Part]) {
-        if self.controller.ledger().requests.contains_key(request) {
-            self.reported.retain(|told, _| !repaired.iter().any(|part| is_of(told, part)));
-        }
+    /// The reports that a bypass to `next` settles: the journal keeps them as found from then on. What was known
+    /// before, because a plan named it, is still broken when that plan is undone.
+    fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
+        let ledger = self.controller.ledger();
+        self.reports(|name| self.avoids(next, name) && !ledger.broken.contains_key(name))
     }
 
-    /// After a change: what it bypassed the journal keeps from now on, what it repaired works again, and so
-    /// does what somebody's plan does not go around.
-    pub(super) fn forget_reported(&mut self) {
-        let Some(past) = self.controller.ledger().history.back() else { return };
-        let settled = |name: &str| {
-            let goes_around = name.parse().is_ok_and(|part| self.goes_around(part));
-            let was = past.broken_before.contains_key(name);
-            match past.cause {
-                Cause::Bypass => goes_around && !was,
-                Cause::Repair => was && !past.broken_after.contains_key(name),
-                Cause::Apply => !goes_around && !past.plan_sha256.is_empty(),
-                _ => false,
-            }
+    /// The reports that a repair settles, after which `known` is broken.
+    fn repaired_by(&self, repaired: &[Part], known: &BTreeMap<String, Broken>) -> BTreeSet<String> {
+        let ledger = self.controller.ledger();
+        self.reports(|name| {
+            let was = ledger.broken.contains_key(name) && !known.contains_key(name);
+            was || repaired.iter().any(|part| is_of(name, part))
+        })
+    }
+
+    /// The reports that a client's plan takes to work again.
+    pub(super) fn not_bypassed_by(&self, plan: &Plan) -> BTreeSet<String> {
+        self.reports(|name| !self.avoids(plan, name))
+    }
+
+    fn reports(&self, settled: impl Fn(&str) -> bool) -> BTreeSet<String> {
+        let reported = self.controller.ledger().reported.keys();
+        reported.filter(|name| settled(name)).cloned().collect()
+    }
+
+    fn avoids(&self, plan: &Plan, name: &str) -> bool {
+        let Some(installed) = self.installed() else { return false };
+        let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
+            return false;
         };
-        let told = self.reported.iter().filter(|(name, _)| !settled(name));
-        self.reported = told.map(|(name, broken)| (name.clone(), broken.clone())).collect();
-    }
-
-    /// Writes down what is left of what was reported, unless a change is on its way: its intent says as much
-    /// after a crash, and no light waits for another file.
-    pub(super) fn write_reported(&mut self, actions: &mut Vec<Action>) {
-        if self.reported == self.reported_written || self.controller.ledger().open.is_some() {
-            return;
-        }
-        self.reported_written = self.reported.clone();
-        actions.push(Action::Reported(self.reported.clone()));
+        name.parse().is_ok_and(|part| !bypass::is_news(installed, &covered, part))
     }
 
     /// The parts that are known to be broken, since when and why.
@@ -325,11 +360,7 @@ impl Control {
     /// Whether the plan on the devices goes around this part.
     #[must_use]
     pub fn goes_around(&self, part: Part) -> bool {
-        let Some((installed, plan)) = self.installed().zip(self.plan.as_ref()) else {
-            return false;
-        };
-        FaultSet::of(installed, plan.faults.iter().copied())
-            .is_ok_and(|covered| !bypass::is_news(installed, &covered, part))
+        self.plan.as_ref().is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
 
     /// Whether every module of this part can be talked to.
@@ -374,6 +405,18 @@ impl Control {
         }
         reasons
     }
+}
+
+/// Puts actions behind others; records that follow each other are written together.
+pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
+    let mut more = more.into_iter().peekable();
+    if let (Some(Action::Append(records)), Some(Action::Append(next))) =
+        (actions.last_mut(), more.peek_mut())
+    {
+        records.append(next);
+        more.next();
+    }
+    actions.extend(more);
 }
 
 /// Whether a repair of `part` brings this one back: a repaired node has its bundles back, also those that

@@ -8,8 +8,8 @@
 //!
 //! A phase begins as late as the way into it allows, and not before the least time of the phase before it is over.
 //! A lease is one job's word that the circuits are its own for a while. When it is over, nothing moves: what has
-//! light keeps it, what has not begun is dropped, and another job may ask. Nothing of this is in the journal but
-//! the transactions: after a restart jobs ask again.
+//! light keeps it, what has not begun is dropped, and another job may ask. The journal has the lease and the
+//! transactions: after a restart no other job is let in, and the job asks again for what waited.
 
 mod wish;
 
@@ -17,12 +17,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lightloom_fabric::plan::{PhasePlan, Plan};
 
+use super::faults::join;
 use super::{Control, OWN};
-use crate::actor::Actor;
 use crate::change::Mode;
-use crate::controller::{Action, Answer, Apply, Event, Request};
+use crate::controller::{Action, Answer, Apply, Event, ReplyTo, Request};
 use crate::desired::circuits;
-use crate::record::{Asked, Cause, TxnResult};
+use crate::record::{Asked, Cause, Lease, TxnResult};
 use crate::state::{Micros, Now, Txn};
 
 pub use wish::{Booking, Missed, Refusal, Standing, Wish};
@@ -43,23 +43,9 @@ const PACE: Micros = Micros::from_millis(50);
 /// A phase begins so much before the way into it is expected to take: timers have a grain.
 const MARGIN: Micros = Micros::from_millis(1);
 
-/// Whose the circuits are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// The client.
-    pub actor: Actor,
-    /// Its job.
-    pub job: String,
-    /// Until when.
-    pub until: Micros,
-    /// The plan on the devices, by bypasses and repairs as well.
-    plan_sha256: String,
-}
-
 /// What is scheduled, and what was learned.
 #[derive(Clone, Debug, Default)]
 pub struct Phases {
-    lease: Option<Lease>,
     /// Those that wait or move, in their order in time.
     waiting: VecDeque<Booking>,
     past: VecDeque<Booking>,
@@ -72,12 +58,6 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Whose the circuits are now.
-    #[must_use]
-    pub fn lease(&self, now: Micros) -> Option<&Lease> {
-        self.lease.as_ref().filter(|lease| lease.until > now)
-    }
-
     /// The phases that wait or move, in their order in time.
     pub fn waiting(&self) -> impl Iterator<Item = &Booking> {
         self.waiting.iter()
@@ -93,6 +73,12 @@ impl Phases {
     #[must_use]
     pub fn measured(&self, from: &str, to: &str) -> Option<Micros> {
         self.took.get(&(from.to_owned(), to.to_owned()))?.iter().max().copied()
+    }
+
+    /// Forgets what was asked for under this id, for it could not be written down.
+    pub(super) fn forget(&mut self, request: &str) {
+        self.waiting.retain(|booking| booking.asked.request != request);
+        self.past.retain(|booking| booking.asked.request != request);
     }
 
     fn end(&mut self, mut booking: Booking, standing: Standing, now: Micros) {
@@ -142,16 +128,26 @@ impl Control {
         &self.phases
     }
 
+    /// Whose the circuits are now, and for how long.
+    #[must_use]
+    pub fn lease(&self, now: &Now) -> Option<(&Lease, Micros)> {
+        let lease = self.controller.ledger().lease.as_ref()?;
+        let until = lease.until(now);
+        (until > now.mono).then(|| (lease, until - now.mono))
+    }
+
     /// A job asks for a phase of the plan on the devices.
     ///
-    /// The answer says it is scheduled, or why not.
-    pub fn book(&mut self, now: &Now, asked: Asked, wish: Wish) -> (Vec<Action>, Answer) {
+    /// The answer, behind what is written down first, says it is scheduled, or why not.
+    pub fn book(&mut self, now: &Now, asked: Asked, wish: Wish, reply_to: ReplyTo) -> Vec<Action> {
         let request_id = asked.request.clone();
         let paced = self.phases.booked_at.is_none_or(|last| last + PACE <= now.mono);
-        match self.booked(now, asked, wish) {
+        let (mut actions, answer) = match self.booked(now, asked, wish) {
             Ok(actions) => (actions, Answer::Booked { request_id, paced }),
             Err(refusal) => (Vec::new(), refusal.answer()),
-        }
+        };
+        actions.push(Action::Answer(reply_to, answer));
+        actions
     }
 
     fn booked(&mut self, now: &Now, asked: Asked, wish: Wish) -> Result<Vec<Action>, Refusal> {
@@ -162,29 +158,45 @@ impl Control {
         let lease = Lease {
             actor: booking.asked.actor.clone(),
             job: booking.wish.job.clone(),
-            until: now.mono + booking.wish.lease,
-            plan_sha256: booking.plan_sha256.clone(),
+            since: now.clone(),
+            within: booking.wish.lease,
         };
-        self.phases.lease = Some(lease);
+        let mut actions = Vec::new();
+        self.controller.lease(now, booking.asked.clone(), Some(lease), &mut actions);
         self.phases.booked_at = Some(now.mono);
         match self.at_once(&booking) {
             Some(standing) => self.phases.end(booking, standing, now.mono),
             None => self.phases.waiting.push_back(booking),
         }
-        let mut actions = Vec::new();
-        self.phases_due(now, &mut actions);
+        let mut more = Vec::new();
+        self.phases_due(now, &mut more);
+        join(&mut actions, more);
         Ok(actions)
     }
 
-    /// Gives up a lease and what waits under it. Whether there was one.
-    pub fn release(&mut self, now: &Now, actor: &Actor, job: &str) -> bool {
-        let own = |lease: &Lease| lease.actor == *actor && lease.job == job;
-        let held = self.phases.lease(now.mono).is_some_and(own);
-        if held {
-            self.phases.lease = None;
-            self.phases.drop_waiting(now.mono, &Missed::Released, |_| true);
-        }
-        held
+    /// A job gives up its lease and what waits under it.
+    pub fn release(
+        &mut self,
+        now: &Now,
+        asked: Asked,
+        job: &str,
+        reply_to: ReplyTo,
+    ) -> Vec<Action> {
+        let own = |(lease, _): (&Lease, _)| lease.actor == asked.actor && lease.job == job;
+        let mut actions = Vec::new();
+        let answer = match (self.failed(), self.lease(now).is_some_and(own)) {
+            (Some(why), _) => Answer::Refused { reasons: vec![why.to_owned()] },
+            (None, false) => {
+                Answer::NothingToDo { reasons: vec![format!("the job `{job}` has no lease")] }
+            }
+            (None, true) => {
+                self.controller.lease(now, asked, None, &mut actions);
+                self.phases.drop_waiting(now.mono, &Missed::Released, |_| true);
+                Answer::Done
+            }
+        };
+        actions.push(Action::Answer(reply_to, answer));
+        actions
     }
 
     fn asked_again(&self, asked: &Asked) -> Option<Result<(), Refusal>> {
@@ -218,11 +230,11 @@ impl Control {
         if let Some(pending) = &self.controller.ledger().pending {
             return Err(Refusal::WaitsForConfirm(pending.txn));
         }
-        if let Some(lease) = self.phases.lease(now.mono)
+        if let Some((lease, left)) = self.lease(now)
             && (lease.actor != asked.actor || lease.job != wish.job)
         {
             let (job, actor) = (lease.job.clone(), lease.actor.to_string());
-            return Err(Refusal::LeaseHeld { job, actor, left: lease.until - now.mono });
+            return Err(Refusal::LeaseHeld { job, actor, left });
         }
         in_range(&wish)?;
         if self.phases.waiting.len() >= WAITING_MAX {
@@ -332,16 +344,15 @@ impl Control {
     }
 
     /// When [`phases_due`](Self::phases_due) has something to do, if nothing else happens.
-    pub(super) fn phase_at(&self) -> Option<Micros> {
-        let lease = self.phases.lease.as_ref().map(|lease| lease.until);
+    pub(super) fn phase_at(&self, now: &Now) -> Option<Micros> {
+        let lease = self.lease(now).map(|(_, left)| now.mono + left);
         let busy = self.controller.ledger().open.is_some();
         lease.into_iter().chain(self.begins_at().filter(|_| !busy)).min()
     }
 
     /// Begins the phase whose time has come, and ends the lease that is over.
     pub(super) fn phases_due(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        if self.phases.lease.as_ref().is_some_and(|lease| lease.until <= now.mono) {
-            self.phases.lease = None;
+        if self.lease(now).is_none() && self.controller.ledger().lease.is_some() {
             self.phases.drop_waiting(now.mono, &Missed::LeaseOver, |_| true);
         }
         while self.begins_at().is_some_and(|at| at <= now.mono) {
@@ -377,7 +388,7 @@ impl Control {
             return Some(Standing::Missed(Missed::OtherPlan));
         }
         let has = |plan: &Plan| plan.phases.iter().any(|phase| phase.name == booking.wish.phase);
-        if !self.plan.as_ref().is_some_and(has) {
+        if !self.plan.as_deref().is_some_and(has) {
             return Some(Standing::Missed(Missed::OtherPlan));
         }
         if booking.until() <= now.mono {
@@ -466,15 +477,12 @@ impl Control {
             self.phases.end(booking, standing, now);
             return;
         }
-        let plan_sha256 = &self.controller.ledger().plan_sha256;
-        let Some(lease) = &mut self.phases.lease else { return };
-        if lease.plan_sha256 == *plan_sha256 {
+        let ledger = self.controller.ledger();
+        if ledger.history.back().is_none_or(|past| past.plan_before == ledger.plan_sha256) {
             return;
         }
-        lease.plan_sha256.clone_from(plan_sha256);
         self.phases.took.clear();
         if other_plan {
-            self.phases.lease = None;
             self.phases.drop_waiting(now, &Missed::OtherPlan, |_| true);
         }
     }

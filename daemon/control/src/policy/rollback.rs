@@ -2,6 +2,8 @@
 //! The way back to before a transaction: exactly there, but for parts that were found broken since. Those
 //! are led around, or where no plan is known that could be led around them, nothing is lit on them.
 
+use std::sync::Arc;
+
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
@@ -11,6 +13,7 @@ use super::Control;
 use crate::bypass;
 use crate::controller::{Answer, Apply, Rollback};
 use crate::inventory::FibreEnd;
+use crate::kept_plan::KeptPlan;
 use crate::record::{Broken, Cause};
 use crate::state::{DeviceName, Now, Position, Slot};
 
@@ -18,8 +21,9 @@ impl Control {
     /// Where a rollback goes, and the plan that is on the devices then, where one is known.
     ///
     /// # Errors
-    /// Every reason why not: a transaction that is not in the history, light on a broken part.
-    pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Plan>), Vec<String>> {
+    /// Every reason why not: a transaction that is not in the history, a plan that is not kept any more, light on a
+    /// broken part.
+    pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let txn = rollback.txn;
         let past = self.controller.ledger().history.iter().find(|past| past.txn == txn);
         if let Some(by) = past.and_then(|past| past.undone_by) {
@@ -28,12 +32,21 @@ impl Control {
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
         // What a person told is a fact, too, where no change in the journal keeps it.
-        for (name, broken) in &self.reported {
+        let ledger = self.controller.ledger();
+        for (name, broken) in &ledger.reported {
             let known = back.broken.get_or_insert_default();
             known.entry(name.clone()).or_insert_with(|| broken.clone());
         }
-        let (Some(plan), Some(installed)) = (self.store.load(&back.plan_sha256), self.installed())
-        else {
+        let plan = ledger.plan_named(&back.plan_sha256).cloned();
+        let plans = self.installed().is_some() || self.setup.fat_tree.is_some();
+        if plans && plan.is_none() && !back.plan_sha256.is_empty() {
+            return Err(vec![format!(
+                "plan {} stood there, which is not kept any more, and nothing that breaks could be bypassed without it: \
+                 apply its file",
+                back.plan_sha256
+            )]);
+        }
+        let (Some(plan), Some(installed)) = (plan, self.installed()) else {
             let reasons = self.lit_on_broken(&back);
             return if reasons.is_empty() { Ok((back, None)) } else { Err(reasons) };
         };
@@ -47,13 +60,16 @@ impl Control {
         }
         let next = bypass::next_plan(installed, &plan, &news, &[])?;
         // Modules of broken parts are in no plan: they stay where they are.
-        let mut stood = self.controller.ledger().owned.clone();
+        let mut stood = ledger.owned.clone();
         stood.extend(back.target.clone());
         let mut around = self.both_halves(&next, &plan, &stood)?;
         self.leave_what_cannot_be_reached(&mut around);
         back.target.retain(|device, _| device.as_str().parse::<BundleId>().is_err());
         back.target.extend(around);
-        back.plan_sha256 = bypass::sha256_of(&next);
+        let kept = KeptPlan::new(next);
+        let next = kept.plan().clone();
+        back.plan_sha256 = kept.sha256().to_owned();
+        back.plan = Some(kept);
         Ok((back, Some(next)))
     }
 
@@ -66,10 +82,13 @@ impl Control {
         now: &Now,
         broken: &[(Part, String)],
         repaired: &[Part],
-    ) -> Result<(Apply, Option<Plan>), Vec<String>> {
+    ) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let (broken, repaired) = self.as_planned(broken, repaired, false);
         match self.bypass(now, "", &broken, &repaired) {
-            Ok((apply, plan)) => Ok((apply, Some(plan))),
+            Ok(apply) => {
+                let plan = apply.plan.as_ref().map(|kept| kept.plan().clone());
+                Ok((apply, plan))
+            }
             Err(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => Err(reasons),
             Err(Answer::Conflict { reason }) => Err(vec![reason]),
             Err(_) => Err(Vec::new()),
@@ -82,18 +101,18 @@ impl Control {
         let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
             return;
         };
-        if self.reported.is_empty() && self.controller.ledger().found_since(txn).is_empty() {
+        let ledger = self.controller.ledger();
+        if ledger.reported.is_empty() && ledger.found_since(txn).is_empty() {
             return;
         }
         let rollback = Rollback { txn, ..Rollback::default() };
-        if let Ok((back, Some(plan))) = self.way_back(&rollback) {
-            self.keep_plan(&back.plan_sha256, plan);
+        if let Ok((back, Some(_))) = self.way_back(&rollback) {
             self.controller.lead_back_around(txn, back);
         }
     }
 
     /// What [applying again](Self::applied_last) would apply, where bypasses and repairs have led to another.
-    pub(super) fn load_applied(&self) -> Option<Plan> {
+    pub(super) fn load_applied(&self) -> Option<Arc<Plan>> {
         let ledger = self.controller.ledger();
         let other = ledger.applied_sha256 != ledger.plan_sha256;
         other.then(|| self.applied_last().ok()).flatten().map(|(_, plan)| plan)
@@ -104,10 +123,10 @@ impl Control {
     /// what is known to be broken now.
     ///
     /// # Errors
-    /// None was, or its file is gone; there is no plan around what is broken now.
-    pub fn applied_last(&self) -> Result<(String, Plan), Vec<String>> {
+    /// None was, or it is lost; there is no plan around what is broken now.
+    pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
-        let Some(plan) = self.store.load(&sha256) else {
+        let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {
             return Err(vec!["no plan is known to have been applied: name its file".into()]);
         };
         let Some(installed) = self.installed() else { return Ok((sha256, plan)) };
@@ -119,7 +138,7 @@ impl Control {
             return Ok((sha256, plan));
         }
         let anew = bypass::plan_anew(installed, &known, plan.seed)?;
-        Ok((bypass::sha256_of(&anew), anew))
+        Ok((bypass::sha256_of(&anew), Arc::new(anew)))
     }
 
     /// Whether something is known to be broken that this plan does not go around.

@@ -27,7 +27,7 @@ impl Control {
         let reported = broken.iter().map(|(part, _)| *part);
         let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return around };
         let path = |sha256: &str, bundle: BundleId| {
-            let plan = self.store.load(sha256)?;
+            let plan = self.controller.ledger().plan_named(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
             u8::try_from(desired::position(found.path).0).ok()
         };
@@ -47,7 +47,7 @@ impl Control {
                 );
             }
         }
-        for (name, before) in &self.reported {
+        for (name, before) in &self.controller.ledger().reported {
             if let Ok(part) = name.parse() {
                 more.insert(part, Around::named(part, before.why.clone()));
             }

@@ -1,127 +1,381 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A disk in memory that forgets what was not synced, tears writes at sectors, fills up and fails.
+//! A disk in memory under everything that the daemon writes. What was not synced is lost when power is, in whole, in
+//! part, or in holes; so are names of files. It fills up, fails, and stops at any operation.
 
-use std::cell::RefCell;
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use lightloom_daemon::journal::Storage;
+use lightloom_daemon::disk::{Disk as Names, DiskFile};
+use lightloom_daemon::file_storage::FileStorage;
 use rand::RngExt;
 
 const SECTOR_BYTES: usize = 512;
+const BLOCK_BYTES: u64 = 4096;
+/// Where the journal of a [world](super::World) is.
+pub(crate) const JOURNAL: &str = "/state/journal.log";
+
+/// The bytes behind a name.
+#[derive(Clone, Debug, Default)]
+struct Bytes {
+    written: Vec<u8>,
+    durable: Vec<u8>,
+    /// Written since the last sync.
+    dirty: Vec<Range<usize>>,
+    /// Blocks are there until here, whatever fills the disk.
+    allocated: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Renaming {
+    Is(PathBuf, usize),
+    Gone(PathBuf),
+}
 
 #[derive(Debug, Default)]
 struct State {
-    durable: Vec<u8>,
-    /// Durable and what was written since.
-    written: Vec<u8>,
+    files: Vec<Bytes>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    /// What became of names since they were synced, in order.
+    renamed: Vec<Vec<Renaming>>,
     fail_sync: bool,
     fail_write: Option<io::ErrorKind>,
+    /// No block can be had any more; those that a file has are its own.
+    full: bool,
+    /// Writes fail beyond this length, also where blocks were promised.
     capacity_bytes: Option<usize>,
+    /// Syncs come back, and nothing is durable.
+    lies: bool,
+    /// How many operations there were, and after how many the machine stops.
+    operations: u64,
+    stops_after: Option<u64>,
 }
 
 impl State {
-    fn may_write(&self) -> io::Result<()> {
-        self.fail_write.map_or(Ok(()), |kind| Err(kind.into()))
+    /// Nothing is done by a machine that has stopped.
+    fn step(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        match self.stops_after {
+            Some(last) if self.operations > last => Err(io::Error::other("the machine stopped")),
+            _ => Ok(()),
+        }
+    }
+
+    fn changes_names(&mut self, changes: Vec<Renaming>) {
+        for change in &changes {
+            apply(&mut self.names, change);
+        }
+        self.renamed.push(changes);
+    }
+}
+
+fn apply(names: &mut BTreeMap<PathBuf, usize>, change: &Renaming) {
+    match change {
+        Renaming::Is(path, file) => {
+            names.insert(path.clone(), *file);
+        }
+        Renaming::Gone(path) => {
+            names.remove(path);
+        }
     }
 }
 
 /// Handles to one disk.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Disk(Rc<RefCell<State>>);
+pub(crate) struct Disk(Arc<Mutex<State>>);
+
+/// A handle to one file of it.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    disk: Disk,
+    file: usize,
+}
 
 impl Disk {
-    pub(crate) fn clone_state(&self) -> Vec<u8> {
-        self.0.borrow().durable.clone()
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
     }
 
-    /// As if the last sync had not come back yet.
-    pub(crate) fn unsync(&self, durable: &[u8]) {
-        self.0.borrow_mut().durable = durable.to_vec();
+    /// The journal as the daemon opens it.
+    pub(crate) fn journal(&self) -> io::Result<FileStorage<Self>> {
+        FileStorage::open_on(self.clone(), Path::new(JOURNAL))
     }
 
-    /// What was not synced is lost, cut at a byte or sector, or has sectors that never arrived.
+    /// What was not synced is lost, in each file by itself: all of it, from a byte or sector on, or sectors that never
+    /// arrived. Of the names the first changes are kept.
     pub(crate) fn lose_power(&self, rng: &mut impl RngExt) {
-        let mut state = self.0.borrow_mut();
-        let (from, to) = (state.durable.len(), state.written.len());
-        if to <= from {
-            state.written = state.durable.clone();
-            return;
+        let mut state = self.state();
+        let kept = rng.random_range(0..=state.renamed.len());
+        state.reset_names(kept);
+        for file in &mut state.files {
+            let bytes = file.torn(rng);
+            file.holds(bytes);
         }
-        let mut torn = state.written.clone();
-        match rng.random_range(0..4) {
-            0 => torn.truncate(from),
-            1 => torn.truncate(rng.random_range(from..=to)),
-            2 => {
-                torn.truncate((rng.random_range(from..=to) / SECTOR_BYTES * SECTOR_BYTES).max(from))
-            }
-            _ => {
-                let sectors = from.div_ceil(SECTOR_BYTES)..to.div_ceil(SECTOR_BYTES);
-                for sector in sectors.filter(|_| rng.random_bool(0.5)).collect::<Vec<_>>() {
-                    let start = sector * SECTOR_BYTES;
-                    let end = (start + SECTOR_BYTES).min(to);
-                    torn[start..end].fill(0);
-                }
-            }
+    }
+
+    /// All that was not synced is lost.
+    pub(crate) fn lose_all(&self) {
+        let mut state = self.state();
+        state.reset_names(0);
+        for file in &mut state.files {
+            let durable = file.durable.clone();
+            file.holds(durable);
         }
-        state.durable = torn.clone();
-        state.written = torn;
     }
 
     pub(crate) fn fail_syncs(&self, fail: bool) {
-        self.0.borrow_mut().fail_sync = fail;
+        self.state().fail_sync = fail;
     }
 
     /// Every write fails so from now on, as on a disk with errors or one that was made read-only.
     pub(crate) fn fail_writes(&self, kind: Option<io::ErrorKind>) {
-        self.0.borrow_mut().fail_write = kind;
+        self.state().fail_write = kind;
     }
 
     pub(crate) fn set_capacity(&self, bytes: Option<usize>) {
-        self.0.borrow_mut().capacity_bytes = bytes;
+        self.state().capacity_bytes = bytes;
     }
 
+    /// Another program takes every block that is left, or gives them back.
+    pub(crate) fn fill(&self, full: bool) {
+        self.state().full = full;
+    }
+
+    /// As if syncs had not come back yet when the daemon dies.
+    pub(crate) fn lie(&self, lies: bool) {
+        self.state().lies = lies;
+    }
+
+    /// How many operations there were.
+    pub(crate) fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    pub(crate) fn stop_after(&self, operations: Option<u64>) {
+        let mut state = self.state();
+        state.operations = 0;
+        state.stops_after = operations;
+    }
+
+    /// What a file of this name holds durably; nothing where there is none.
+    pub(crate) fn read(&self, path: &str) -> Vec<u8> {
+        let state = self.state();
+        let file = state.durable_names.get(Path::new(path));
+        file.map(|file| state.files[*file].durable.clone()).unwrap_or_default()
+    }
+
+    /// What the journal holds durably.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.0.borrow().durable.clone()
+        self.read(JOURNAL)
+    }
+
+    pub(crate) fn holding(bytes: Vec<u8>) -> Self {
+        let disk = Self::default();
+        let mut file = Bytes::default();
+        file.holds(bytes);
+        let mut state = disk.state();
+        state.files.push(file);
+        state.names.insert(JOURNAL.into(), 0);
+        state.durable_names.insert(JOURNAL.into(), 0);
+        drop(state);
+        disk
     }
 }
 
-impl Storage for Disk {
-    fn load(&mut self) -> io::Result<Vec<u8>> {
-        Ok(self.0.borrow().written.clone())
+impl State {
+    fn reset_names(&mut self, kept: usize) {
+        let mut names = std::mem::take(&mut self.durable_names);
+        for change in self.renamed.drain(..).take(kept).flatten() {
+            apply(&mut names, &change);
+        }
+        self.names = names.clone();
+        self.durable_names = names;
     }
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
-        state.may_write()?;
-        let room =
-            state.capacity_bytes.map_or(usize::MAX, |c| c.saturating_sub(state.written.len()));
-        let fits = bytes.len().min(room);
-        state.written.extend_from_slice(&bytes[..fits]);
-        if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+}
+
+impl Bytes {
+    fn holds(&mut self, bytes: Vec<u8>) {
+        self.allocated = bytes.len() as u64;
+        self.written = bytes.clone();
+        self.durable = bytes;
+        self.dirty.clear();
     }
-    fn sync(&mut self) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
+
+    /// What a crash leaves.
+    fn torn(&self, rng: &mut impl RngExt) -> Vec<u8> {
+        let (from, to) = (self.durable.len(), self.written.len());
+        let sectors = || {
+            self.dirty
+                .iter()
+                .flat_map(|dirty| dirty.start / SECTOR_BYTES..dirty.end.div_ceil(SECTOR_BYTES))
+        };
+        let mut torn = self.durable.clone();
+        let (shorter, longer) = (from.min(to), from.max(to));
+        let length = match rng.random_range(0..4) {
+            0 => return torn,
+            1 => rng.random_range(shorter..=longer),
+            2 => (rng.random_range(shorter..=longer) / SECTOR_BYTES * SECTOR_BYTES).max(shorter),
+            _ => to,
+        };
+        let holes = rng.random_bool(0.5);
+        torn.resize(length, 0);
+        for sector in sectors() {
+            if holes && rng.random_bool(0.5) {
+                continue;
+            }
+            let end = ((sector + 1) * SECTOR_BYTES).min(length).min(to);
+            if let Some(written) = self.written.get(sector * SECTOR_BYTES..end) {
+                torn[sector * SECTOR_BYTES..end].copy_from_slice(written);
+            }
+        }
+        torn
+    }
+}
+
+impl Names for Disk {
+    type File = Handle;
+    fn open(&self, path: &Path, _mode: u32, new: bool) -> io::Result<Handle> {
+        let mut state = self.state();
+        state.step()?;
+        let known = state.names.get(path).copied();
+        if known.is_some() && new {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = known.unwrap_or_else(|| {
+            state.files.push(Bytes::default());
+            let file = state.files.len() - 1;
+            state.changes_names(vec![Renaming::Is(path.to_owned(), file)]);
+            file
+        });
+        drop(state);
+        Ok(Handle { disk: self.clone(), file })
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let file = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        let changes = vec![Renaming::Gone(from.to_owned()), Renaming::Is(to.to_owned(), file)];
+        state.changes_names(changes);
+        Ok(())
+    }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let file = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        state.changes_names(vec![Renaming::Is(to.to_owned(), file)]);
+        Ok(())
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        if !state.names.contains_key(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.changes_names(vec![Renaming::Gone(path.to_owned())]);
+        Ok(())
+    }
+    fn sync_names(&self, _path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
         if state.fail_sync {
             return Err(io::Error::other("input/output error"));
         }
-        state.durable = state.written.clone();
-        Ok(())
-    }
-    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
-        state.may_write()?;
-        if state.capacity_bytes.is_some_and(|capacity| capacity < bytes.len()) {
-            return Err(io::ErrorKind::StorageFull.into());
+        if !state.lies {
+            let all = state.renamed.len();
+            state.reset_names(all);
         }
-        state.written = bytes.to_vec();
-        state.durable = bytes.to_vec();
         Ok(())
     }
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
-        state.may_write()?;
-        state.written.truncate(usize::try_from(length).expect("disks in tests are small"));
-        state.durable = state.written.clone();
-        Ok(())
+}
+
+impl Handle {
+    fn on<T>(&self, act: impl FnOnce(&mut State, usize) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.disk.state();
+        state.step()?;
+        act(&mut state, self.file)
+    }
+}
+
+impl DiskFile for Handle {
+    fn read_all(&mut self) -> io::Result<Vec<u8>> {
+        self.on(|state, file| Ok(state.files[file].written.clone()))
+    }
+    fn length(&self) -> io::Result<u64> {
+        self.on(|state, file| Ok(state.files[file].written.len() as u64))
+    }
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.on(|state, index| {
+            if let Some(kind) = state.fail_write {
+                return Err(kind.into());
+            }
+            let (full, capacity) = (state.full, state.capacity_bytes);
+            let file = &mut state.files[index];
+            let from = usize::try_from(offset).unwrap();
+            let room = match full {
+                true => usize::try_from(file.allocated.next_multiple_of(BLOCK_BYTES)).unwrap(),
+                false => usize::MAX,
+            };
+            let room = room.min(capacity.unwrap_or(usize::MAX));
+            let fits = bytes.len().min(room.saturating_sub(from));
+            let end = from + fits;
+            if file.written.len() < end {
+                file.written.resize(end, 0);
+            }
+            file.written[from..end].copy_from_slice(&bytes[..fits]);
+            file.dirty.push(from..end);
+            file.allocated = file.allocated.max(end as u64);
+            if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        })
+    }
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.on(|state, file| {
+            if let Some(kind) = state.fail_write {
+                return Err(kind.into());
+            }
+            let file = &mut state.files[file];
+            file.written.truncate(usize::try_from(length).unwrap());
+            file.allocated = length;
+            Ok(())
+        })
+    }
+    fn allocate(&mut self, _from: u64, until: u64) -> io::Result<()> {
+        self.on(|state, file| {
+            if let Some(kind) = state.fail_write {
+                return Err(kind.into());
+            }
+            let file = &mut state.files[file];
+            if until <= file.allocated.next_multiple_of(BLOCK_BYTES) {
+                return Ok(());
+            }
+            if state.full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            file.allocated = until;
+            Ok(())
+        })
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.on(|state, file| {
+            if state.fail_sync {
+                return Err(io::Error::other("input/output error"));
+            }
+            if state.lies {
+                return Ok(());
+            }
+            let file = &mut state.files[file];
+            let length = file.written.len();
+            file.durable.resize(length, 0);
+            for dirty in std::mem::take(&mut file.dirty) {
+                let dirty = dirty.start.min(length)..dirty.end.min(length);
+                let bytes = &file.written[dirty.clone()];
+                file.durable[dirty].copy_from_slice(bytes);
+            }
+            Ok(())
+        })
     }
 }

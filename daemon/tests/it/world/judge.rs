@@ -268,6 +268,20 @@ impl World {
         if !kept {
             self.violated("I3", "an acknowledged record is gone after the crash");
         }
+        for name in read.plans_needed() {
+            if self.plans.contains(name) && read.plan_named(name).is_none() {
+                self.violated("I3", &format!("the plan {name} is forgotten"));
+            }
+        }
+        // Later records may have settled what was acknowledged, and no crash.
+        if read.last_txn == self.durable.last_txn && read.version == self.durable.version {
+            if self.durable.reported.keys().any(|part| !read.reported.contains_key(part)) {
+                self.violated("I3", "a report of a broken part is forgotten");
+            }
+            if self.durable.lease.is_some() && read.lease.is_none() {
+                self.violated("I3", "a lease is forgotten");
+            }
+        }
     }
 
     /// I1 and I2 on devices and ledger, for a world at rest: the state is what the ledger says,

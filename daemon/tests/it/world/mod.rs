@@ -9,7 +9,6 @@ pub(crate) mod disk;
 mod judge;
 mod light;
 pub(crate) mod ring;
-pub(crate) mod store;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -21,9 +20,10 @@ use lightloom_control::inventory::{FibreEnd, Inventory};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::mover::RECONNECT;
 use lightloom_control::policy::{Control, Setup};
-use lightloom_control::record::{Asked, Broken, Cause, Record, TxnResult};
+use lightloom_control::record::{Asked, Cause, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros, Now, Op, Outcome, Position, Slot, Txn, at};
-use lightloom_daemon::journal::Journal;
+use lightloom_daemon::file_storage::FileStorage;
+use lightloom_daemon::journal::{Journal, JournalError};
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::{Seed, Stream};
@@ -31,7 +31,6 @@ use rand::RngExt;
 
 use device::{Faults, ModelDevice};
 use disk::Disk;
-use store::Store;
 
 /// What a client wants.
 #[derive(Debug)]
@@ -224,16 +223,15 @@ pub(crate) struct World {
     pub ended: Vec<(Txn, TxnResult)>,
     /// What the disk has promised to keep.
     pub durable: Ledger,
+    /// The plans that were ever written down.
+    plans: BTreeSet<String>,
     /// Written behind that, and not promised yet.
     unsynced: Vec<Record>,
     pub log: VecDeque<String>,
     keep_log: bool,
     setup: Setup,
-    /// The daemon's files beside its journal.
-    store: Store,
-    reported: BTreeMap<String, Broken>,
     control: Option<Control>,
-    journal: Option<Journal<Record, Disk>>,
+    journal: Option<Journal<Record, FileStorage<Disk>>>,
     life: u32,
     seq: u64,
     queue: BinaryHeap<Reverse<Entry>>,
@@ -287,12 +285,11 @@ impl World {
             answers: Vec::new(),
             ended: Vec::new(),
             durable: Ledger::default(),
+            plans: BTreeSet::new(),
             unsynced: Vec::new(),
             log: VecDeque::new(),
             keep_log: std::env::var_os("LIGHTLOOM_SEED").is_some(),
             setup,
-            store: Store::default(),
-            reported: BTreeMap::new(),
             control: None,
             journal: None,
             life: 0,
@@ -493,7 +490,8 @@ impl World {
             return;
         }
         self.life += 1;
-        let (journal, opened) = match Journal::<Record, _>::open(self.disk.clone()) {
+        let opened = self.disk.journal().map_err(JournalError::from);
+        let (journal, opened) = match opened.and_then(Journal::<Record, _>::open) {
             Ok(opened) => opened,
             // A torn tail that cannot be cut off: it is started again and again.
             Err(error) => {
@@ -510,14 +508,8 @@ impl World {
         self.durable = ledger.clone();
         self.journal = Some(journal);
         let was_open = ledger.open.is_some();
-        let (control, actions) = Control::start(
-            self.inventory.clone(),
-            self.setup.clone(),
-            ledger,
-            self.reported.clone(),
-            Box::new(self.store.clone()),
-            &self.now,
-        );
+        let (control, actions) =
+            Control::start(self.inventory.clone(), self.setup.clone(), ledger, &self.now);
         let life = self.life;
         self.note(|| format!("daemon starts, life {life}, open transaction: {was_open}"));
         self.control = Some(control);
@@ -548,13 +540,17 @@ impl World {
         if self.control.is_none() {
             return true;
         }
+        let dies = self.dies_here();
+        if dies {
+            self.crash(what);
+        }
+        dies
+    }
+
+    fn dies_here(&mut self) -> bool {
         self.counts.points += 1;
         let planned = self.crash_at.is_some_and(|c| c.point == self.counts.points);
-        if planned || (self.crash_chance > 0.0 && self.rng.random_bool(self.crash_chance)) {
-            self.crash(what);
-            return true;
-        }
-        false
+        planned || (self.crash_chance > 0.0 && self.rng.random_bool(self.crash_chance))
     }
 
     fn handle(&mut self, event: Event) {
@@ -573,13 +569,16 @@ impl World {
         if journal.length() < RECORDS_MAX || controller.is_busy() {
             return;
         }
-        let ledger = Box::new(controller.ledger().clone());
-        let first = Record::Snapshot { after: journal.head().to_owned(), ledger };
+        let first = controller.ledger().begun_anew(journal.head().to_owned());
+        let dies = self.crash_chance > 0.0 && self.rng.random_bool(0.2);
+        // At any of its operations, or after all of them.
+        self.disk.stop_after(dies.then(|| self.rng.random_range(0..12)));
         if journal.restart(&first).is_ok() {
             self.counts.shortened += 1;
         }
-        if self.crash_chance > 0.0 && self.rng.random_bool(0.1) {
-            self.crash("after the journal began anew");
+        self.disk.stop_after(None);
+        if dies {
+            self.crash("while the journal begins anew");
         }
     }
 
@@ -609,12 +608,6 @@ impl World {
                     }
                     self.answer(reply_to, answer);
                 }
-                Action::Reported(reported) => {
-                    if self.point("before what was reported is written") {
-                        return;
-                    }
-                    self.reported = reported;
-                }
                 Action::Note(note) => self.take_note(note),
             }
         }
@@ -624,35 +617,33 @@ impl World {
         if self.point("before a write") {
             return false;
         }
-        let before = self.disk.clone_state();
+        // What was there before is durable then, of the rest any sectors.
+        let inside = self.dies_here();
         let Some(journal) = &mut self.journal else { return false };
         let synced = records.iter().any(Record::is_waited_for);
+        self.disk.lie(inside);
         let result = if synced { journal.append(&records) } else { journal.write(&records) };
+        self.disk.lie(false);
         if let Err(error) = result {
             self.crash(&format!("journal: {error}"));
             return false;
         }
-        if self.counts_point_in_write(before) || self.point("after a write") {
+        if inside {
+            self.crash("inside a write");
+            return false;
+        }
+        if self.point("after a write") {
             return false;
         }
         self.unsynced.extend(records);
         for record in if synced { std::mem::take(&mut self.unsynced) } else { Vec::new() } {
             self.check_record(&record);
+            if let Record::Plan(plan) = &record {
+                self.plans.insert(plan.sha256().to_owned());
+            }
             self.durable.apply(&record);
         }
         true
-    }
-
-    /// The point inside a write: what was there before is durable, of the rest any sectors.
-    fn counts_point_in_write(&mut self, before: Vec<u8>) -> bool {
-        self.counts.points += 1;
-        let planned = self.crash_at.is_some_and(|c| c.point == self.counts.points);
-        if planned || (self.crash_chance > 0.0 && self.rng.random_bool(self.crash_chance)) {
-            self.disk.unsync(&before);
-            self.crash("inside a write");
-            return true;
-        }
-        false
     }
 
     // ---- devices -------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ impl Explorer {
                 Action::Note(Note::Unknown(device, _)) => {
                     state.unread.insert(device);
                 }
-                Action::Answer(..) | Action::Reported(_) | Action::Note(_) => {}
+                Action::Answer(..) | Action::Note(_) => {}
             }
         }
         self.push(state);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which plans outlive a process: those that something may still be brought back to, and of older ones as many as
+//! fit.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lightloom_fabric::plan::Plan;
+
+use super::Ledger;
+use crate::record::Record;
+
+/// How much the plans hold together that past changes alone name, in [entries](crate::kept_plan::KeptPlan::entries):
+/// some 12 MB, and so one plan of 131,072 GPUs or a thousand of 64 nodes.
+pub const PLAN_ENTRIES_MAX: usize = 131_072;
+/// Plans that nothing names any more are dropped after so many changes, for it takes reading the whole history.
+const DROP_EVERY: u32 = 64;
+
+impl Ledger {
+    /// The plan of this name; `None` if it is not kept.
+    #[must_use]
+    pub fn plan_named(&self, sha256: &str) -> Option<&Arc<Plan>> {
+        self.plans.get(sha256).map(|kept| kept.plan())
+    }
+
+    /// The plans that must be kept: those of now, of the change on its way, and those that the last change and the
+    /// one which waits for its confirm would be undone to.
+    #[must_use]
+    pub fn plans_needed(&self) -> BTreeSet<&str> {
+        let pending = self.pending.as_ref().map(|pending| pending.txn);
+        let waits = self.history.iter().rev().find(|past| Some(past.txn) == pending);
+        let back = self.history.back().into_iter().chain(waits);
+        let back = back.flat_map(|p| [&p.plan_sha256, &p.plan_before, &p.applied_before]);
+        let open = self.open.iter().map(|open| &open.intent.plan_sha256);
+        let now = [&self.plan_sha256, &self.applied_sha256];
+        let needed = now.into_iter().chain(open).chain(back).map(String::as_str);
+        needed.filter(|name| !name.is_empty()).collect()
+    }
+
+    /// The other plans that past changes name, the newest first; some more than once.
+    pub fn plans_of_history(&self) -> impl Iterator<Item = &str> {
+        let names = self.history.iter().rev();
+        let names = names.flat_map(|p| [&p.plan_sha256, &p.plan_before, &p.applied_before]);
+        names.map(String::as_str).filter(|name| !name.is_empty())
+    }
+
+    /// Drops what nothing names any more, and the oldest of what is too much.
+    pub(super) fn drop_plans(&mut self) {
+        let held: usize = self.plans.values().map(|kept| kept.entries()).sum();
+        if held <= PLAN_ENTRIES_MAX && !self.last_txn.0.is_multiple_of(DROP_EVERY) {
+            return;
+        }
+        let mut keep = self.plans_needed();
+        let mut entries = 0;
+        for name in self.plans_of_history() {
+            let Some(kept) = self.plans.get(name).filter(|_| !keep.contains(name)) else {
+                continue;
+            };
+            entries += kept.entries();
+            if entries > PLAN_ENTRIES_MAX {
+                break;
+            }
+            keep.insert(name);
+        }
+        let keep: BTreeSet<String> = keep.into_iter().map(str::to_owned).collect();
+        self.plans.retain(|name, _| keep.contains(name));
+    }
+
+    /// The records with which a journal begins that goes on where another ended, whose last line has the hash
+    /// `after`.
+    #[must_use]
+    pub fn begun_anew(&self, after: String) -> Vec<Record> {
+        let mut ledger = self.clone();
+        let plans = std::mem::take(&mut ledger.plans).into_values();
+        let snapshot = Record::Snapshot { after, ledger: Box::new(ledger) };
+        std::iter::once(snapshot).chain(plans.map(Record::Plan)).collect()
+    }
+}
