@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Profiles of PyTorch (Kineto), one file a rank, as a recorded step.
 //!
-//! Kernels, copies and sets on a device are operations, in the order of their streams. A kernel of NCCL is a collective: its name, sizes and
-//! members stand in its own arguments, or in those of the `record_param_comms` with the same `External id`. Collectives of several ranks are one by their
-//! members and their `Seq`, or by their order where the file has none. An operation waits for the last one that had ended on each stream of its
-//! rank when it began, and for the host as long as the device stood idle before it. Clocks of ranks are never compared.
+//! Kernels, copies and sets on a device are operations, in the order of their streams; in a profile without a device, the
+//! outermost operators of each thread of the host, and gloo's collectives. A collective's kind, sizes and members stand in its
+//! own arguments, or in those of the `record_param_comms` with the same `External id`. Collectives of several ranks are one
+//! by their members and their `Seq`, or by their order where the file has none. What waits for what: the part `order`.
+//! Clocks of ranks are never compared.
+
+mod communication;
+mod document;
+mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
-use serde::Deserialize;
-use serde_json::{Map, Value};
+
+use communication::{Communication, by_external_id};
+use document::{Category, Document, Event};
+use order::{Before, Operation, order};
 
 use super::graph::{Task, TaskGraph, TaskId, Work};
 use super::recorded::{Recorded, RecordedError};
@@ -70,6 +76,31 @@ pub enum KinetoError {
         /// Its number in the group.
         nth: u64,
     },
+    /// Nothing that ran.
+    #[error(
+        "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
+    )]
+    Nothing {
+        /// Which file.
+        file: String,
+        /// What it has.
+        found: String,
+    },
+    /// A collective that ranks with a file do not have.
+    #[error(
+        "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file and no such collective; record the same steps on all \
+         ranks, so that the collectives of a group have the same `Seq` or number"
+    )]
+    Partial {
+        /// Its kind.
+        kind: &'static str,
+        /// Its `Seq`, or its number in the group.
+        nth: u64,
+        /// Its members.
+        group: Vec<u32>,
+        /// Those that lack it.
+        lacking: Vec<u32>,
+    },
 }
 
 /// A step and what a reader should know of it.
@@ -83,37 +114,6 @@ pub struct Profile {
     pub unknown: usize,
     /// Collectives.
     pub collectives: usize,
-}
-
-#[derive(Deserialize)]
-struct Document {
-    #[serde(rename = "distributedInfo")]
-    info: Option<Info>,
-    #[serde(rename = "traceEvents")]
-    events: Vec<Event>,
-}
-
-#[derive(Deserialize)]
-struct Info {
-    rank: Option<u32>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    #[serde(default)]
-    ph: String,
-    #[serde(default)]
-    cat: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    tid: Value,
-    #[serde(default)]
-    ts: f64,
-    #[serde(default)]
-    dur: f64,
-    #[serde(default)]
-    args: Map<String, Value>,
 }
 
 /// Whether a JSON text is of Kineto: its events have categories of its own.
@@ -149,26 +149,23 @@ pub fn read(files: &[File<'_>]) -> Result<Profile, KinetoError> {
         }
         joined.file(file.name, rank, &document)?;
     }
+    joined.all_take_part()?;
     joined.finish().map_err(|error| {
         let file = files.first().map_or_else(String::new, |file| file.name.to_owned());
         KinetoError::File { file, error }
     })
 }
 
-/// What a collective says of itself.
-struct Communication {
-    kind: Kind,
-    group: Vec<u32>,
-    bytes: u64,
-    seq: Option<u64>,
-}
+/// Members, kind, and `Seq` or number.
+type Numbered = (Vec<u32>, &'static str, u64);
 
 #[derive(Default)]
 struct Joined {
     ranks: BTreeSet<u32>,
     tasks: Vec<Task>,
     took: Vec<Picoseconds>,
-    known: BTreeMap<(Vec<u32>, &'static str, u64), usize>,
+    /// By members, kind and number: its task, and the ranks that took part.
+    known: BTreeMap<Numbered, (usize, BTreeSet<u32>)>,
     recorded: f64,
     unknown: usize,
     collectives: usize,
@@ -176,40 +173,40 @@ struct Joined {
 
 impl Joined {
     fn file(&mut self, name: &str, rank: u32, document: &Document) -> Result<(), KinetoError> {
-        let named = by_external_id(document);
-        let mut events: Vec<(usize, &Event)> = document
-            .events
-            .iter()
-            .enumerate()
-            .filter(|(_, event)| {
-                event.ph == "X" && ["kernel", "gpu_memcpy", "gpu_memset"].contains(&&*event.cat)
-            })
-            .collect();
-        events.sort_by(|a, b| a.1.ts.total_cmp(&b.1.ts));
-        let mut counts = BTreeMap::new();
-        // By stream: when its last operation ended, and which task it is.
-        let mut streams: BTreeMap<String, (f64, usize)> = BTreeMap::new();
-        let mut ended: BTreeMap<String, (f64, usize)> = BTreeMap::new();
-        for (place, event) in &events {
-            for (stream, last) in &streams {
-                if last.0 <= event.ts {
-                    ended.insert(stream.clone(), *last);
-                }
-            }
-            let stream = event.tid.to_string();
-            let mut after: Vec<usize> = ended.values().map(|(_, task)| *task).collect();
-            after.extend(streams.get(&stream).map(|(_, task)| *task));
-            let idle_since = ended.values().map(|(end, _)| *end).fold(f64::MIN, f64::max);
-            if event.ts > idle_since && idle_since > f64::MIN {
-                let host = self.add("host".to_owned(), after, compute(rank, event.ts - idle_since));
-                after = vec![host];
-            }
-            let task = self.operation((name, rank), (*place, event), &named, &mut counts, after)?;
-            streams.insert(stream, (event.ts + event.dur, task));
+        let events = &document.events.kept;
+        let named = by_external_id(events);
+        let world = document.info.as_ref().and_then(|info| info.world_size);
+        let operations = operations(events);
+        if operations.is_empty() {
+            let (file, found) = (name.to_owned(), document.events.found());
+            return Err(KinetoError::Nothing { file, found });
         }
-        let begin = events.first().map_or(0.0, |(_, event)| event.ts);
-        let end = events.iter().map(|(_, event)| event.ts + event.dur).fold(begin, f64::max);
-        self.recorded = self.recorded.max(end - begin);
+        let mut counts = BTreeMap::new();
+        let mut task_of: Vec<usize> = Vec::with_capacity(operations.len());
+        for (operation, before) in operations.iter().zip(order(&operations, events)) {
+            let Before { after, host } = before;
+            let tasks = |places: Vec<usize>| -> Vec<usize> {
+                places.into_iter().map(|place| task_of[place]).collect()
+            };
+            let mut after = tasks(after);
+            if let Some((held_up, micros)) = host {
+                after.push(self.add("host".to_owned(), tasks(held_up), compute(rank, micros)));
+            }
+            let event = operation.event;
+            let is_exchange =
+                event.name.starts_with("nccl") || event.category == Category::Exchange;
+            let communication =
+                is_exchange.then(|| Communication::of(event, &named, world)).flatten();
+            let communication = communication.filter(|one| one.group.len() > 1);
+            self.unknown += usize::from(is_exchange && communication.is_none());
+            task_of.push(match communication {
+                Some(one) => self.exchange((name, rank), event, one, &mut counts, after)?,
+                None => self.add(event.name.clone(), after, compute(rank, event.dur)),
+            });
+        }
+        let begin = operations.first().map_or(0.0, |operation| operation.event.ts);
+        let ends = operations.iter().map(|operation| operation.event.end());
+        self.recorded = self.recorded.max(ends.fold(begin, f64::max) - begin);
         Ok(())
     }
 
@@ -221,45 +218,54 @@ impl Joined {
         self.tasks.len() - 1
     }
 
-    /// The task of an event: its own, or that of the collective it takes part in.
-    fn operation(
+    /// The task of the collective that an event takes part in.
+    fn exchange(
         &mut self,
         (file, rank): (&str, u32),
-        (place, event): (usize, &Event),
-        named: &BTreeMap<u64, &Map<String, Value>>,
+        event: &Event,
+        communication: Communication,
         counts: &mut BTreeMap<(Vec<u32>, &'static str), u64>,
         after: Vec<usize>,
     ) -> Result<usize, KinetoError> {
-        let is_nccl = event.name.starts_with("nccl");
-        let communication = is_nccl.then(|| communication(&event.args, named)).flatten();
-        let Some(communication) = communication.filter(|one| one.group.len() > 1) else {
-            self.unknown += usize::from(is_nccl);
-            return Ok(self.add(event.name.clone(), after, compute(rank, event.dur)));
-        };
         let Communication { kind, group, bytes, seq } = communication;
         let count = counts.entry((group.clone(), kind.name())).or_insert(0);
         *count += 1;
         let nth = seq.unwrap_or(*count);
         let key = (group.clone(), kind.name(), nth);
         let took = Picoseconds((event.dur * 1e6).round() as u64);
-        let Some(&task) = self.known.get(&key) else {
+        let Some((task, ranks)) = self.known.get_mut(&key) else {
             let work = Work::Across { kind, ranks: group, bytes: Bytes(bytes) };
             let task = self.add(format!("{} {bytes} B", kind.name()), after, work);
             self.took[task] = took;
-            self.known.insert(key, task);
+            self.known.insert(key, (task, BTreeSet::from([rank])));
             self.collectives += 1;
             return Ok(task);
         };
+        ranks.insert(rank);
+        let task = *task;
         if let Work::Across { bytes: others, .. } = &self.tasks[task].work
             && others.0 != bytes
         {
-            let (file, others) = (file.to_owned(), others.0);
-            return Err(KinetoError::Sizes { file, event: place, rank, bytes, others, nth });
+            let (file, event, others) = (file.to_owned(), event.place, others.0);
+            return Err(KinetoError::Sizes { file, event, rank, bytes, others, nth });
         }
         // The others' times include waiting for the last to arrive.
         self.took[task] = self.took[task].min(took);
         self.tasks[task].after.extend(after.into_iter().map(|before| TaskId(before as u32)));
         Ok(task)
+    }
+
+    /// Every collective has all of its members that have a file.
+    fn all_take_part(&self) -> Result<(), KinetoError> {
+        for ((group, kind, nth), (_, ranks)) in &self.known {
+            let lacks = |rank: &u32| self.ranks.contains(rank) && !ranks.contains(rank);
+            let lacking: Vec<u32> = group.iter().copied().filter(lacks).collect();
+            if !lacking.is_empty() {
+                let (group, nth) = (group.clone(), *nth);
+                return Err(KinetoError::Partial { kind, nth, group, lacking });
+            }
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Profile, RecordedError> {
@@ -291,54 +297,44 @@ fn compute(rank: u32, micros: f64) -> Work {
     Work::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
-/// The arguments of communication calls by their `External id`.
-fn by_external_id(document: &Document) -> BTreeMap<u64, &Map<String, Value>> {
-    document
-        .events
-        .iter()
-        .filter(|event| event.args.contains_key("Collective name") && event.cat == "cpu_op")
-        .filter_map(|event| Some((event.args.get("External id")?.as_u64()?, &event.args)))
-        .collect()
-}
-
-fn communication(
-    own: &Map<String, Value>,
-    named: &BTreeMap<u64, &Map<String, Value>>,
-) -> Option<Communication> {
-    let arguments = if own.contains_key("Collective name") {
-        own
-    } else {
-        named.get(&own.get("External id")?.as_u64()?)?
-    };
-    let name = arguments.get("Collective name")?.as_str()?;
-    let elements = |key: &str| arguments.get(key).and_then(Value::as_u64);
-    let (kind, elements) = if name.contains("allreduce") {
-        (Kind::AllReduce, elements("In msg nelems"))
-    } else if name.contains("allgather") || name.contains("all_gather") {
-        (Kind::AllGather, elements("Out msg nelems"))
-    } else if name.contains("reduce_scatter") {
-        (Kind::ReduceScatter, elements("In msg nelems"))
-    } else if name.contains("all_to_all") || name.contains("alltoall") {
-        (Kind::AllToAll, elements("In msg nelems"))
-    } else {
-        return None;
-    };
-    let group: Vec<u32> =
-        serde_json::from_str(arguments.get("Process Group Ranks")?.as_str()?).ok()?;
-    let size = element_bytes(arguments.get("dtype")?.as_str()?)?;
-    let bytes = elements?.checked_mul(size)?;
-    Some(Communication { kind, group, bytes, seq: arguments.get("Seq").and_then(Value::as_u64) })
-}
-
-fn element_bytes(dtype: &str) -> Option<u64> {
-    Some(match dtype {
-        "Double" | "Long" | "ComplexFloat" => 8,
-        "Float" | "Int" => 4,
-        "Half" | "BFloat16" | "Short" => 2,
-        "Byte" | "Char" | "Bool" => 1,
-        other if other.starts_with("Float8") => 1,
-        _ => return None,
-    })
+/// What ran on the device; without a device, the outermost operators of every thread and the collectives of the host. In the
+/// order of their beginnings.
+fn operations(events: &[Event]) -> Vec<Operation<'_>> {
+    let mut sorted: Vec<&Event> = events.iter().collect();
+    sorted.sort_by(|a, b| a.ts.total_cmp(&b.ts).then(b.dur.total_cmp(&a.dur)));
+    let of = |category| sorted.iter().copied().filter(move |event| event.category == category);
+    let device: Vec<Operation<'_>> = of(Category::Device)
+        .map(|event| Operation { event, stream: event.tid.to_string() })
+        .collect();
+    if !device.is_empty() {
+        return device;
+    }
+    let is_gloo = of(Category::Exchange).any(|event| event.name.starts_with("gloo:"));
+    // A collective of the host runs beside its threads, on the first lane that is free.
+    let mut lanes: Vec<f64> = Vec::new();
+    let mut ends: BTreeMap<String, f64> = BTreeMap::new();
+    let mut found = Vec::new();
+    for event in sorted {
+        let thread = || format!("{}/{}", event.pid, event.tid);
+        match event.category {
+            Category::Exchange if event.name.starts_with("gloo:") == is_gloo => {
+                let lane = lanes.iter().position(|end| *end <= event.ts).unwrap_or(lanes.len());
+                lanes.resize(lanes.len().max(lane + 1), 0.0);
+                lanes[lane] = event.end();
+                found.push(Operation { event, stream: format!("collectives {lane}") });
+            }
+            // The call that starts a collective spans it, where gloo has no event of its own.
+            Category::Operator if is_gloo || !event.name.starts_with("c10d::") => {
+                let end = ends.entry(thread()).or_insert(f64::MIN);
+                if event.ts >= *end {
+                    *end = event.end();
+                    found.push(Operation { event, stream: thread() });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -60,6 +60,14 @@ pub enum RecordedError {
         /// What is wrong.
         reason: String,
     },
+    /// A JSON text of another kind.
+    #[error(
+        "no `traceEvents`: the file has {found}; needed is a profile of PyTorch, or a Chrome trace with the ids and bytes of docs/mfu.md"
+    )]
+    NoTrace {
+        /// What it has.
+        found: String,
+    },
     /// Nothing was recorded.
     #[error("the trace has no complete events (`\"ph\": \"X\"`)")]
     Empty,
@@ -133,6 +141,9 @@ const MOST_RANK: u32 = 1_000_000;
 /// Text that is no trace, and events that lack what they need, with their place.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     let document: Document = serde_json::from_slice(text).map_err(|error| {
+        if let Some(found) = other_document(text) {
+            return RecordedError::NoTrace { found };
+        }
         let (line, column) = (error.line(), error.column());
         let reason = error.to_string();
         let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
@@ -150,6 +161,26 @@ pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
         .map(|(place, event)| operation(place, event, tensor, &mut counts))
         .collect::<Result<_, _>>()?;
     join(&operations)
+}
+
+/// What a JSON text has instead of `traceEvents`. `None` if it has them, or is no JSON.
+fn other_document(text: &[u8]) -> Option<String> {
+    let mut values =
+        serde_json::Deserializer::from_slice(text).into_iter::<BTreeMap<String, IgnoredAny>>();
+    let keys: Vec<String> = values.next()?.ok()?.into_keys().collect();
+    let has = |key: &str| keys.iter().any(|own| own == key);
+    if has("traceEvents") {
+        return None;
+    }
+    let names: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+    let kind = if has("coll_perf") {
+        " (a log of NCCL Inspector: collectives alone, and not what computes between them)"
+    } else if has("pg_config") && has("entries") {
+        " (a flight recorder: collectives alone, and not what computes between them)"
+    } else {
+        ""
+    };
+    Some(if names.is_empty() { "no keys".to_owned() } else { names.join(", ") + kind })
 }
 
 fn operation<'e>(

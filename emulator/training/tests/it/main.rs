@@ -7,4 +7,5 @@
     reason = "a test ends where its set-up fails, prints figures and reads shipped files"
 )]
 
+mod kineto;
 mod published_runs;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a collective says of itself: in its own arguments, in those of the call with its `External id`, or, of gloo, in the
+//! shapes of its tensors.
+
+use std::collections::BTreeMap;
+
+use lightloom_collective::Kind;
+use serde_json::Value;
+
+use super::document::{Arguments, Category, Event};
+
+pub(super) struct Communication {
+    pub(super) kind: Kind,
+    pub(super) group: Vec<u32>,
+    pub(super) bytes: u64,
+    pub(super) seq: Option<u64>,
+}
+
+/// The arguments of communication calls by their `External id`.
+pub(super) fn by_external_id(events: &[Event]) -> BTreeMap<i64, &Arguments> {
+    events
+        .iter()
+        .filter(|event| event.category == Category::Exchange && event.args.collective.is_some())
+        .filter_map(|event| Some((event.args.external_id?, &event.args)))
+        .collect()
+}
+
+impl Communication {
+    /// `None` if nothing says what is exchanged; `world` is the whole job, of which gloo's collectives are.
+    pub(super) fn of(
+        event: &Event,
+        named: &BTreeMap<i64, &Arguments>,
+        world: Option<u32>,
+    ) -> Option<Self> {
+        let own = &event.args;
+        let by_id = || own.external_id.and_then(|id| named.get(&id).copied());
+        let arguments = if own.collective.is_some() { Some(own) } else { by_id() };
+        let Some(arguments) = arguments else {
+            let name = event.name.strip_prefix("gloo:")?;
+            let bytes = bytes_of(&own.dimensions, own.types.get(0)?.as_str()?)?;
+            let group: Vec<u32> = (0..world?).collect();
+            let kind = kind_of(name)?;
+            let bytes = if kind == Kind::AllGather { bytes * group.len() as u64 } else { bytes };
+            return Some(Self { kind, group, bytes, seq: None });
+        };
+        let kind = kind_of(arguments.collective.as_ref()?)?;
+        let elements = match kind {
+            Kind::AllGather => arguments.elements_out,
+            _ => arguments.elements_in,
+        };
+        let group: Vec<u32> = match &arguments.ranks {
+            Some(ranks) => serde_json::from_str(ranks).ok()?,
+            None if event.category == Category::Exchange => (0..world?).collect(),
+            None => return None,
+        };
+        let size = element_bytes(arguments.dtype.as_ref()?)?;
+        let bytes = u64::try_from(elements?).ok()?.checked_mul(size)?;
+        let seq = arguments.seq.and_then(|seq| u64::try_from(seq).ok());
+        Some(Self { kind, group, bytes, seq })
+    }
+}
+
+fn kind_of(name: &str) -> Option<Kind> {
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    if has(&["allreduce", "all_reduce"]) {
+        Some(Kind::AllReduce)
+    } else if has(&["allgather", "all_gather"]) {
+        Some(Kind::AllGather)
+    } else if has(&["reduce_scatter"]) {
+        Some(Kind::ReduceScatter)
+    } else if has(&["all_to_all", "alltoall"]) {
+        Some(Kind::AllToAll)
+    } else {
+        None
+    }
+}
+
+fn element_bytes(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "Double" | "Long" | "ComplexFloat" | "double" | "long int" => 8,
+        "Float" | "Int" | "float" | "int" => 4,
+        "Half" | "BFloat16" | "Short" | "c10::Half" | "c10::BFloat16" => 2,
+        "Byte" | "Char" | "Bool" | "unsigned char" | "signed char" => 1,
+        other if other.starts_with("Float8") => 1,
+        _ => return None,
+    })
+}
+
+/// Bytes of tensors of these dimensions: a list of shapes, or of lists of them. `None` if there are none.
+fn bytes_of(dimensions: &Value, dtype: &str) -> Option<u64> {
+    fn elements(dimensions: &Value) -> u64 {
+        let Some(list) = dimensions.as_array().filter(|list| !list.is_empty()) else { return 0 };
+        match list.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>() {
+            Some(shape) => shape.iter().product(),
+            None => list.iter().map(elements).sum(),
+        }
+    }
+    // Types of lists of tensors are written once for the list.
+    let size = element_bytes(dtype.trim_start_matches("TensorList").trim())
+        .or_else(|| (dtype == "TensorList").then_some(4))?;
+    Some(elements(dimensions) * size).filter(|bytes| *bytes > 0)
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Profiles of PyTorch: what overlapped stays beside each other on a slower network, held against closed forms.
+
+use lightloom_training::described::{self, File};
+use lightloom_training::graph::Work;
+use lightloom_training::kineto::{self, Profile};
+use lightloom_training::longest_path::play;
+use lightloom_units::Picoseconds;
+use serde_json::{Value, json};
+
+/// Microseconds of a step of `profile` whose collectives take `slower` times as long.
+fn step(profile: &Profile, slower: u64) -> f64 {
+    let recorded = &profile.recorded;
+    let took: Vec<Picoseconds> = recorded
+        .graph
+        .tasks()
+        .iter()
+        .zip(&recorded.took)
+        .map(|(task, took)| match task.work {
+            Work::Across { .. } => *took * slower,
+            _ => *took,
+        })
+        .collect();
+    let spans = play(&recorded.graph, &took);
+    spans.iter().map(|span| span.1.0).max().expect("tasks") as f64 / 1e6
+}
+
+fn event(
+    cat: &str,
+    name: &str,
+    (pid, tid): (u32, u32),
+    (ts, dur): (f64, f64),
+    args: Value,
+) -> Value {
+    json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args})
+}
+
+fn read(profiles: &[Value]) -> Result<Profile, kineto::KinetoError> {
+    let texts: Vec<String> = profiles.iter().map(Value::to_string).collect();
+    let file =
+        |text: &String| kineto::File { name: "rank.json", text: text.clone().leak().as_bytes() };
+    kineto::read(&texts.iter().map(file).collect::<Vec<_>>())
+}
+
+fn profile(rank: u32, events: Vec<Value>) -> Value {
+    json!({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}, "traceEvents": events})
+}
+
+/// An all-reduce of 320 MB between two ranks.
+fn all_reduce(seq: u64) -> Value {
+    json!({"Collective name": "allreduce", "In msg nelems": 80_000_000, "Out msg nelems": 80_000_000, "dtype": "Float",
+           "Process Group Ranks": "[0, 1]", "Seq": seq, "stream": 20, "correlation": 200})
+}
+
+/// Ten kernels of 1 ms back to back; an all-reduce that begins with the second and takes 1.5 ms on another stream.
+fn overlapped() -> Vec<Value> {
+    let mut events: Vec<Value> = (0..10)
+        .map(|place| {
+            let args = json!({"stream": 7, "correlation": 100 + place});
+            event(
+                "kernel",
+                &format!("gemm{place}"),
+                (0, 7),
+                (1000.0 * f64::from(place), 1000.0),
+                args,
+            )
+        })
+        .collect();
+    events.push(event(
+        "kernel",
+        "ncclDevKernel_AllReduce",
+        (0, 20),
+        (1000.0, 1500.0),
+        all_reduce(4),
+    ));
+    events
+}
+
+#[test]
+fn a_collective_beside_kernels_does_not_hold_them_up_on_a_slower_network() {
+    let profile = read(&[profile(0, overlapped()), profile(1, overlapped())]).unwrap();
+    for slower in [1, 2, 5, 6, 7, 20] {
+        // It begins when the first kernel ends; no other kernel was seen to wait.
+        let expected = f64::max(10_000.0, 1000.0 + 1500.0 * slower as f64);
+        assert_eq!(step(&profile, slower), expected, "{slower} times slower");
+    }
+}
+
+/// The same, with the calls of the host: the all-reduce waits for the first kernel, the last kernel for the all-reduce.
+fn overlapped_with_waits() -> Vec<Value> {
+    let mut events = overlapped();
+    let call = |name: &str, at: f64, correlation: u32| {
+        event("cuda_runtime", name, (9, 9), (at, 1.0), json!({"correlation": correlation}))
+    };
+    // The host is ahead of the device all the time.
+    events.push(call("cudaLaunchKernel", -100.0, 100));
+    events.push(call("cudaEventRecord", -98.0, 300));
+    events.push(call("cudaStreamWaitEvent", -96.0, 301));
+    events.push(call("cudaLaunchKernelExC", -94.0, 200));
+    events.push(call("cudaEventRecord", -92.0, 302));
+    events.extend(
+        (1..9).map(|place| call("cudaLaunchKernel", -90.0 + f64::from(place), 100 + place)),
+    );
+    events.push(call("cudaStreamWaitEvent", -80.0, 303));
+    events.push(call("cudaLaunchKernel", -78.0, 109));
+    for (stream, other, correlation, record) in [(20, 7, 301, 300), (7, 20, 303, 302)] {
+        let args = json!({"cuda_sync_kind": "Stream Wait Event", "stream": stream, "wait_on_stream": other,
+                          "correlation": correlation, "wait_on_cuda_event_record_corr_id": record});
+        events.push(event("cuda_sync", "Stream Wait Event", (0, stream), (-50.0, 0.0), args));
+    }
+    events
+}
+
+#[test]
+fn waits_of_streams_in_the_profile_are_what_operations_depend_on() {
+    let events = overlapped_with_waits();
+    let profile = read(&[profile(0, events.clone()), profile(1, events)]).unwrap();
+    for slower in [1, 2, 5, 6, 7, 20] {
+        let expected = f64::max(9000.0, 1000.0 + 1500.0 * slower as f64) + 1000.0;
+        assert_eq!(step(&profile, slower), expected, "{slower} times slower");
+    }
+}
+
+#[test]
+fn what_the_host_launches_after_it_waited_depends_on_what_it_waited_for() {
+    let mut events = overlapped_with_waits();
+    let call = |name: &str, (at, dur): (f64, f64), correlation: u32| {
+        event("cuda_runtime", name, (9, 9), (at, dur), json!({"correlation": correlation}))
+    };
+    // It waits for the communication stream, works 7 ms more, and launches on a third stream at 9.5 ms.
+    events.push(call("cudaStreamSynchronize", (-70.0, 2570.0), 400));
+    let args = json!({"cuda_sync_kind": "Stream Sync", "stream": 20, "correlation": 400});
+    events.push(event("cuda_sync", "Stream Sync", (0, 20), (0.0, 2500.0), args));
+    events.push(call("cudaLaunchKernel", (9500.0, 1.0), 401));
+    events.push(event(
+        "kernel",
+        "third",
+        (0, 30),
+        (9500.0, 100.0),
+        json!({"stream": 30, "correlation": 401}),
+    ));
+    let profile = read(&[profile(0, events.clone()), profile(1, events)]).unwrap();
+    for slower in [1, 2, 20] {
+        let exchanged = 1000.0 + 1500.0 * slower as f64;
+        let expected = f64::max(f64::max(9000.0, exchanged) + 1000.0, exchanged + 7000.0 + 100.0);
+        assert_eq!(step(&profile, slower), expected, "{slower} times slower");
+    }
+}
+
+/// A step of two ranks over gloo, as the CPU profiler of PyTorch writes it: forward on one thread, backward on another, an
+/// all-reduce beside it, the optimizer after both.
+fn gloo(rank: u32) -> Value {
+    let mut events = vec![
+        event("user_annotation", "ProfilerStep#2", (5, 1), (0.0, 460.0), json!({})),
+        event("cpu_op", "aten::linear", (5, 1), (0.0, 100.0), json!({"External id": 1})),
+        event("cpu_op", "aten::addmm", (5, 1), (10.0, 80.0), json!({"External id": 2})),
+        event("user_annotation", "Optimizer.step#SGD.step", (5, 1), (400.0, 50.0), json!({})),
+        event("cpu_op", "aten::_foreach_add_", (5, 1), (400.0, 50.0), json!({"External id": 9})),
+    ];
+    events.extend((1..4).map(|place| {
+        let at = (100.0 * f64::from(place), 100.0);
+        event(
+            "cpu_op",
+            "autograd::engine::evaluate_function: AddmmBackward0",
+            (5, 2),
+            at,
+            json!({}),
+        )
+    }));
+    let args = json!({"External id": 7, "Input Dims": [[1024, 256]], "Input type": ["float"]});
+    events.push(event("user_annotation", "gloo:all_reduce", (5, 3), (200.0, 150.0), args));
+    json!({"schemaVersion": 1, "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}, "traceEvents": events})
+}
+
+#[test]
+fn a_profile_of_the_cpu_over_gloo_replays() {
+    let profile = read(&[gloo(0), gloo(1)]).unwrap();
+    assert_eq!((profile.collectives, profile.unknown, profile.missing.len()), (1, 0, 0));
+    let tasks = profile.recorded.graph.tasks();
+    let bytes = tasks.iter().find_map(|task| match task.work {
+        Work::Across { bytes, .. } => Some(bytes.0),
+        _ => None,
+    });
+    assert_eq!(bytes, Some(4 * 1024 * 256));
+    assert_eq!(profile.recorded.recorded, Picoseconds::from_micros(450));
+    for slower in [1, 2, 3] {
+        let expected = f64::max(400.0, 200.0 + 150.0 * slower as f64) + 50.0;
+        assert_eq!(step(&profile, slower), expected, "{slower} times slower");
+    }
+}
+
+#[test]
+fn a_call_that_says_what_gloo_exchanges_stands_for_it() {
+    let mut args = all_reduce(4);
+    args["External id"] = 7.into();
+    let events = vec![
+        event("cpu_op", "aten::linear", (5, 1), (0.0, 100.0), json!({})),
+        event("cpu_op", "c10d::allreduce_", (5, 1), (100.0, 55.0), json!({})),
+        event("cpu_op", "record_param_comms", (5, 1), (102.0, 50.0), args),
+        event("cpu_op", "aten::add", (5, 1), (160.0, 40.0), json!({})),
+    ];
+    let profile = read(&[profile(0, events.clone()), profile(1, events)]).unwrap();
+    assert_eq!((profile.collectives, profile.unknown), (1, 0));
+    assert_eq!(step(&profile, 1), 200.0);
+    assert_eq!(step(&profile, 3), 300.0);
+}
+
+#[test]
+fn categories_of_older_profiles_are_read() {
+    let mut events = overlapped();
+    for event in &mut events {
+        event["cat"] = "Kernel".into();
+    }
+    let profile = read(&[profile(0, events.clone()), profile(1, events)]).unwrap();
+    assert_eq!(step(&profile, 1), 10_000.0);
+}
+
+#[test]
+fn collectives_whose_numbers_differ_between_ranks_are_refused() {
+    let with = |rank: u32, seq: u64| {
+        let args = all_reduce(seq);
+        profile(rank, vec![event("kernel", "ncclDevKernel_AllReduce", (0, 20), (0.0, 9.0), args)])
+    };
+    assert!(read(&[with(0, 4), with(1, 4)]).is_ok());
+    let error = read(&[with(0, 4), with(1, 5)]).unwrap_err().to_string();
+    assert!(
+        error.contains("all-reduce 4 of ranks [0, 1]: ranks [1] have a file and no such"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_replayed_is_answered_with_what_it_has() {
+    let python = event("python_function", "train.py(7): step", (5, 1), (0.0, 9.0), json!({}));
+    let error = read(&[profile(0, vec![python])]).unwrap_err().to_string();
+    assert!(error.contains("the file has 1 of `python_function`; record with"), "{error}");
+    let inspector = "{\"header\": {\"rank\": 0}, \"metadata\": {}, \"coll_perf\": {\"coll\": \"AllReduce\"}}\n{}\n";
+    let file = File { name: "nccl.log", bytes: inspector.as_bytes() };
+    let error = described::read_recorded(&[file], None).unwrap_err().to_string();
+    assert!(
+        error.contains("the file has `coll_perf`, `header`, `metadata` (a log of NCCL Insp"),
+        "{error}"
+    );
+}
