@@ -287,7 +287,7 @@ impl Runtime {
         let mut next = Some(first);
         while let Some(event) = next {
             match event {
-                FromDevice::Event(event) => self.handle(event),
+                FromDevice::Event(event) => self.handle(*event),
                 FromDevice::Identity(device, identity) => {
                     self.contacts.entry(device).or_default().identity = identity;
                 }

@@ -35,7 +35,7 @@ pub enum ToDevice {
 #[derive(Debug)]
 pub enum FromDevice {
     /// For the controller.
-    Event(Event),
+    Event(Box<Event>),
     /// Who the device says it is.
     Identity(DeviceName, String),
     /// Messages that made no sense, so far.
@@ -143,7 +143,7 @@ impl Desk {
                         self.started = None;
                         self.took.observe(started.elapsed().as_secs_f64());
                     }
-                    FromDevice::Event(*event)
+                    FromDevice::Event(event)
                 }
                 Does::Identity(who) => FromDevice::Identity(task.tender.name().clone(), who),
                 Does::Close => FromDevice::Noise(task.tender.name().clone(), task.tender.noise()),
@@ -245,10 +245,11 @@ mod tests {
         assert_eq!(answered.err(), Some(no_module), "it was asked, and not refused as busy");
         let mut order = Vec::new();
         while let Ok(event) = events.try_recv() {
-            match event {
-                FromDevice::Event(Event::Reply { .. }) => order.push("reply"),
-                FromDevice::Event(Event::Occupied(_, true)) => order.push("asked"),
-                FromDevice::Event(Event::Occupied(_, false)) => order.push("free"),
+            let FromDevice::Event(event) = event else { continue };
+            match *event {
+                Event::Reply { .. } => order.push("reply"),
+                Event::Occupied(_, true) => order.push("asked"),
+                Event::Occupied(_, false) => order.push("free"),
                 _ => {}
             }
         }

@@ -109,7 +109,7 @@ pub struct Apply {
     /// The phase of a plan with phases.
     pub phase: Option<Box<Phase>>,
     /// The plan, which is written down with the intent; `None` if it is kept already, or there is none.
-    pub plan: Option<KeptPlan>,
+    pub plan: Option<Box<KeptPlan>>,
     /// Reports of broken parts that are settled once it is committed.
     pub settles: BTreeSet<String>,
 }

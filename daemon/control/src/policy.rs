@@ -123,7 +123,7 @@ impl Control {
         ledger: Ledger,
         now: &Now,
     ) -> (Self, Vec<Action>) {
-        let (controller, mut actions) = Controller::start(inventory, ledger, now);
+        let (controller, actions) = Controller::start(inventory, ledger, now);
         let mut control = Self {
             controller,
             setup,
@@ -140,7 +140,7 @@ impl Control {
         };
         control.plans_of_the_ledger();
         control.lead_back();
-        control.follow(now, &mut actions);
+        control.follow(now, &actions);
         (control, actions)
     }
 
@@ -155,9 +155,9 @@ impl Control {
     /// Goes on over what the journal remembers, once it can be written again.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.failed = None;
-        let mut actions = self.controller.go_on(ledger, now);
+        let actions = self.controller.go_on(ledger, now);
         self.plans_of_the_ledger();
-        self.follow(now, &mut actions);
+        self.follow(now, &actions);
         self.lead_back();
         actions
     }
@@ -277,8 +277,8 @@ impl Control {
 
     /// Takes one event in and says what to do.
     pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
-        let mut actions = self.controller.handle(now, event);
-        self.follow(now, &mut actions);
+        let actions = self.controller.handle(now, event);
+        self.follow(now, &actions);
         actions
     }
 
@@ -339,7 +339,7 @@ impl Control {
                     apply.broken = Some(self.broken_with(&plan, now, |_| (why.clone(), false)));
                     apply.settles = self.not_bypassed_by(&plan);
                 }
-                apply.plan = Some(KeptPlan::called(apply.plan_sha256.clone(), *plan));
+                apply.plan = Some(Box::new(KeptPlan::called(apply.plan_sha256.clone(), *plan)));
                 Ok(Request::Apply(apply))
             }
             (Request::Rollback(mut rollback), _) => {
@@ -364,7 +364,7 @@ impl Control {
     }
 
     /// What the controller did changes what the policies know.
-    fn follow(&mut self, now: &Now, actions: &mut Vec<Action>) {
+    fn follow(&mut self, now: &Now, actions: &[Action]) {
         let (mut fired, mut ended) = (Vec::new(), Vec::new());
         for action in actions.iter() {
             match action {

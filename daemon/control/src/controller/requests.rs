@@ -108,7 +108,7 @@ impl Controller {
         };
         let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
         if let Some(plan) = plan {
-            self.append(Record::Plan(plan), actions);
+            self.append(Record::Plan(*plan), actions);
         }
         self.append(Record::Intent(Box::new(intent)), actions);
         self.run(now, after, start, actions);

@@ -212,7 +212,7 @@ impl Control {
             mode: Mode::Update,
             cause: Some(cause),
             broken: Some(known),
-            plan: Some(kept),
+            plan: Some(Box::new(kept)),
             settles,
             ..Apply::default()
         })

@@ -432,7 +432,7 @@ impl Control {
             Action::Answer(OWN, answer) => Some(answer.clone()),
             _ => None,
         });
-        self.follow(now, &mut begun);
+        self.follow(now, &begun);
         actions.append(&mut begun);
         match answer {
             Some(Answer::Accepted { txn }) => Ok(txn),

@@ -69,7 +69,7 @@ impl Control {
         let kept = KeptPlan::new(next);
         let next = kept.plan().clone();
         back.plan_sha256 = kept.sha256().to_owned();
-        back.plan = Some(kept);
+        back.plan = Some(Box::new(kept));
         Ok((back, Some(next)))
     }
 
