@@ -6,10 +6,10 @@
 
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
+use serde::de::{self, DeserializeSeed, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::tree::{Kind, Meaning, View};
+use super::tree::{Children, Kind, Meaning, View};
 
 /// Why a value could not be read, and at which node.
 #[derive(Debug)]
@@ -41,37 +41,125 @@ impl de::Error for Failure {
 }
 
 impl<'de> View<'de> {
-    fn any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        match self.meaning() {
-            Meaning::Nothing => visitor.visit_unit(),
-            Meaning::Boolean(value) => visitor.visit_bool(value),
-            Meaning::Integer(Some(value)) => visit_integer(value, visitor),
-            Meaning::Integer(None) => Err(de::Error::custom("the number is too large")),
-            Meaning::Number(value) => visitor.visit_f64(value),
-            Meaning::Text(text) => visitor.visit_borrowed_str(text),
-            Meaning::Sequence => visitor.visit_seq(Items { items: self.items() }),
-            Meaning::Mapping => {
-                visitor.visit_map(Entries { entries: self.read_entries(), value: None })
+    /// What stands here is not what the type expects: a mistake that the schema did not see.
+    #[cold]
+    fn misfit(self, expected: &dyn de::Expected) -> Failure {
+        let found = match self.meaning() {
+            Meaning::Nothing => Unexpected::Unit,
+            Meaning::Boolean(value) => Unexpected::Bool(value),
+            Meaning::Integer(None) => return too_large().at(self),
+            Meaning::Integer(Some(value)) => match (u64::try_from(value), i64::try_from(value)) {
+                (Ok(value), _) => Unexpected::Unsigned(value),
+                (_, Ok(value)) => Unexpected::Signed(value),
+                _ => return too_large().at(self),
+            },
+            Meaning::Number(value) => Unexpected::Float(value),
+            Meaning::Text(text) => Unexpected::Str(text),
+            Meaning::Sequence => Unexpected::Seq,
+            Meaning::Mapping => Unexpected::Map,
+        };
+        <Failure as de::Error>::invalid_type(found, expected).at(self)
+    }
+
+    fn integer<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        let Meaning::Integer(Some(value)) = self.meaning() else {
+            return Err(self.misfit(&visitor));
+        };
+        match (u64::try_from(value), i64::try_from(value)) {
+            (Ok(value), _) => visitor.visit_u64(value),
+            (_, Ok(value)) => visitor.visit_i64(value),
+            _ => Err(too_large()),
+        }
+        .map_err(|failure: Failure| failure.at(self))
+    }
+
+    fn sequence<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.kind() {
+            Kind::Sequence => {
+                let items = Items { items: self.children() };
+                visitor.visit_seq(items).map_err(|failure| failure.at(self))
             }
+            _ => Err(self.misfit(&visitor)),
+        }
+    }
+
+    fn mapping<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.kind() {
+            Kind::Mapping => {
+                let entries = Entries { entries: self.children(), value: None };
+                visitor.visit_map(entries).map_err(|failure| failure.at(self))
+            }
+            _ => Err(self.misfit(&visitor)),
         }
     }
 }
 
-fn visit_integer<'de, V: Visitor<'de>>(value: i128, visitor: V) -> Result<V::Value, Failure> {
-    if let Ok(value) = u64::try_from(value) {
-        return visitor.visit_u64(value);
-    }
-    if let Ok(value) = i64::try_from(value) {
-        return visitor.visit_i64(value);
-    }
-    visitor.visit_i128(value)
+fn too_large() -> Failure {
+    de::Error::custom("the number is too large")
 }
 
+/// Each method knows what its callers can take: a type's code for everything else is never compiled.
 impl<'de> de::Deserializer<'de> for View<'de> {
     type Error = Failure;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        self.any(visitor).map_err(|failure| failure.at(self))
+        match self.meaning() {
+            Meaning::Nothing => visitor.visit_unit(),
+            Meaning::Boolean(value) => visitor.visit_bool(value),
+            Meaning::Integer(_) => return self.integer(visitor),
+            Meaning::Number(value) => visitor.visit_f64(value),
+            Meaning::Text(text) => visitor.visit_borrowed_str(text),
+            Meaning::Sequence => return self.sequence(visitor),
+            Meaning::Mapping => return self.mapping(visitor),
+        }
+        .map_err(|failure: Failure| failure.at(self))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.meaning() {
+            Meaning::Boolean(value) => {
+                visitor.visit_bool(value).map_err(|failure: Failure| failure.at(self))
+            }
+            _ => Err(self.misfit(&visitor)),
+        }
+    }
+
+    fn deserialize_i8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+    fn deserialize_i16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.integer(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.meaning() {
+            Meaning::Integer(Some(value)) => visitor.visit_f64(value as f64),
+            Meaning::Number(value) => visitor.visit_f64(value),
+            _ => return Err(self.misfit(&visitor)),
+        }
+        .map_err(|failure: Failure| failure.at(self))
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.deserialize_f64(visitor)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
@@ -79,7 +167,7 @@ impl<'de> de::Deserializer<'de> for View<'de> {
             Kind::Plain | Kind::Quoted => {
                 visitor.visit_borrowed_str(self.text()).map_err(|failure: Failure| failure.at(self))
             }
-            _ => self.deserialize_any(visitor),
+            _ => Err(self.misfit(&visitor)),
         }
     }
 
@@ -91,12 +179,15 @@ impl<'de> de::Deserializer<'de> for View<'de> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.meaning() {
-            Meaning::Integer(Some(value)) => visitor.visit_f64(value as f64),
-            _ => self.any(visitor),
+            Meaning::Nothing => visitor.visit_unit().map_err(|failure: Failure| failure.at(self)),
+            _ => Err(self.misfit(&visitor)),
         }
-        .map_err(|failure| failure.at(self))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        visitor.visit_unit()
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
@@ -115,63 +206,113 @@ impl<'de> de::Deserializer<'de> for View<'de> {
         visitor.visit_newtype_struct(self).map_err(|failure: Failure| failure.at(self))
     }
 
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.sequence(visitor)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Failure> {
+        self.sequence(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        self.sequence(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.mapping(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        self.mapping(visitor)
+    }
+
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        let outcome = match self.kind() {
-            Kind::Plain | Kind::Quoted => visitor.visit_enum(self.text().into_deserializer()),
+        let variant = match self.kind() {
+            Kind::Plain | Kind::Quoted => Variant { name: self, value: None },
             _ => match self.read_entries().next() {
-                Some((key, value)) => visitor.visit_enum(Variant { key, value }),
-                None => Err(de::Error::custom("a choice is missing")),
+                Some((name, value)) => Variant { name, value: Some(value) },
+                None => return Err(<Failure as de::Error>::custom("a choice is missing").at(self)),
             },
         };
-        outcome.map_err(|failure: Failure| failure.at(self))
+        visitor.visit_enum(variant).map_err(|failure: Failure| failure.at(self))
     }
 
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char bytes byte_buf unit unit_struct seq
-        tuple tuple_struct map struct ignored_any
+    forward_to_deserialize_any! { i128 u128 char bytes byte_buf unit_struct }
+}
+
+struct Items<'de> {
+    items: Children<'de>,
+}
+
+impl<'de> Items<'de> {
+    fn next(&mut self) -> Option<View<'de>> {
+        self.items.find(|item| !item.is_hidden())
     }
 }
 
-struct Items<I> {
-    items: I,
-}
-
-impl<'de, I: Iterator<Item = View<'de>>> de::SeqAccess<'de> for Items<I> {
+impl<'de> de::SeqAccess<'de> for Items<'de> {
     type Error = Failure;
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, Failure> {
-        self.items.next().map(|item| seed.deserialize(item)).transpose()
+        match self.next() {
+            Some(item) => seed.deserialize(item).map(Some),
+            None => Ok(None),
+        }
     }
 }
 
-struct Entries<'de, I> {
-    entries: I,
+struct Entries<'de> {
+    entries: Children<'de>,
     value: Option<View<'de>>,
 }
 
-impl<'de, I> de::MapAccess<'de> for Entries<'de, I>
-where
-    I: Iterator<Item = (View<'de>, View<'de>)>,
-{
+impl<'de> Entries<'de> {
+    /// The next key that is read; its value is kept.
+    fn next(&mut self) -> Option<View<'de>> {
+        loop {
+            let (key, value) = (self.entries.next()?, self.entries.next()?);
+            if !key.is_hidden() {
+                self.value = Some(value);
+                return Some(key);
+            }
+        }
+    }
+
+    fn value(&mut self) -> View<'de> {
+        self.value.take().expect("serde asks for a value after its key")
+    }
+}
+
+impl<'de> de::MapAccess<'de> for Entries<'de> {
     type Error = Failure;
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, Failure> {
-        let Some((key, value)) = self.entries.next() else { return Ok(None) };
-        self.value = Some(value);
-        seed.deserialize(Name(key)).map(Some)
+        match self.next() {
+            Some(key) => seed.deserialize(Name(key)).map(Some),
+            None => Ok(None),
+        }
     }
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
-        let value = self.value.take().expect("serde asks for a value after its key");
-        seed.deserialize(value)
+        seed.deserialize(self.value())
     }
 }
 
@@ -196,7 +337,7 @@ impl<'de> de::Deserializer<'de> for Name<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        visitor.visit_enum(self.0.name().into_deserializer())
+        visitor.visit_enum(Variant { name: self.0, value: None })
     }
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
@@ -204,41 +345,48 @@ impl<'de> de::Deserializer<'de> for Name<'de> {
     }
 }
 
+/// A choice: its name, and its value where it is the key of a mapping.
 struct Variant<'de> {
-    key: View<'de>,
-    value: View<'de>,
+    name: View<'de>,
+    value: Option<View<'de>>,
+}
+
+impl<'de> Variant<'de> {
+    fn value(self) -> Result<View<'de>, Failure> {
+        let missing = || <Failure as de::Error>::custom("this choice takes a value").at(self.name);
+        self.value.ok_or_else(missing)
+    }
 }
 
 impl<'de> de::EnumAccess<'de> for Variant<'de> {
     type Error = Failure;
-    type Variant = View<'de>;
-    fn variant_seed<S: DeserializeSeed<'de>>(
-        self,
-        seed: S,
-    ) -> Result<(S::Value, View<'de>), Failure> {
-        Ok((seed.deserialize(Name(self.key))?, self.value))
+    type Variant = Self;
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Failure> {
+        Ok((seed.deserialize(Name(self.name))?, self))
     }
 }
 
-impl<'de> de::VariantAccess<'de> for View<'de> {
+impl<'de> de::VariantAccess<'de> for Variant<'de> {
     type Error = Failure;
     fn unit_variant(self) -> Result<(), Failure> {
-        match self.meaning() {
-            Meaning::Nothing => Ok(()),
-            _ => Err(<Failure as de::Error>::custom("this choice takes no value").at(self)),
+        match self.value {
+            Some(value) if !matches!(value.meaning(), Meaning::Nothing) => {
+                Err(<Failure as de::Error>::custom("this choice takes no value").at(value))
+            }
+            _ => Ok(()),
         }
     }
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Failure> {
-        seed.deserialize(self)
+        seed.deserialize(self.value()?)
     }
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Failure> {
-        de::Deserializer::deserialize_any(self, visitor)
+        self.value()?.sequence(visitor)
     }
     fn struct_variant<V: Visitor<'de>>(
         self,
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        de::Deserializer::deserialize_any(self, visitor)
+        self.value()?.mapping(visitor)
     }
 }

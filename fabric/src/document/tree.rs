@@ -166,7 +166,7 @@ impl<'t> View<'t> {
         }
     }
 
-    fn is_hidden(self) -> bool {
+    pub(crate) fn is_hidden(self) -> bool {
         let hidden = &self.tree.repairs.hidden;
         !hidden.is_empty() && hidden.contains(&self.index)
     }
