@@ -9,6 +9,7 @@
 mod export;
 mod import;
 mod messages;
+mod wire;
 
 use lightloom_collective::Kind;
 

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
-use prost::Message;
 
 use super::messages::{
     COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, GlobalMetadata, METADATA_NODE, Node,
     number, text,
 };
+use super::wire::Broken;
 use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
 use crate::graph::{Task, TaskGraph, TaskId, Work};
 
@@ -52,21 +52,19 @@ struct Reader {
 impl Reader {
     fn read(&mut self, rank: u32, mut stream: &[u8]) -> Result<(), ChakraError> {
         let mut messages = 0;
-        let broken = |messages: usize, error: prost::DecodeError| ChakraError::Broken {
+        let broken = |messages: usize, error: Broken| ChakraError::Broken {
             rank,
             messages,
             reason: error.to_string(),
         };
-        let metadata = GlobalMetadata::decode_length_delimited(&mut stream)
-            .map_err(|e| broken(messages, e))?;
+        let metadata = GlobalMetadata::read(&mut stream).map_err(|e| broken(messages, e))?;
         if text(&metadata.attr, "schema").is_some() {
             self.observed.insert(rank);
         }
         let mut seen = BTreeMap::new();
         while !stream.is_empty() {
             messages += 1;
-            let node =
-                Node::decode_length_delimited(&mut stream).map_err(|e| broken(messages, e))?;
+            let node = Node::read(&mut stream).map_err(|e| broken(messages, e))?;
             self.place(rank, node, &mut seen)?;
         }
         Ok(())

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Protocol Buffers as far as Chakra's messages need them: fields of numbers, texts and messages, streams of messages
+//! behind their lengths.
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'b> {
+    /// A number, a Boolean; negative ones as 64 bits.
+    Number(u64),
+    /// A text, a message, or numbers one behind the other.
+    Bytes(&'b [u8]),
+    /// Four or eight bytes, which no message here has.
+    Fixed,
+}
+
+/// Why bytes are no message.
+pub(super) type Broken = &'static str;
+
+const SHORT: Broken = "it ends in the middle of a field";
+const LONG: Broken = "a number is longer than 64 bits";
+const KIND: Broken = "a field is of another kind than et_def.proto says";
+
+fn number(bytes: &mut &[u8]) -> Result<u64, Broken> {
+    let mut value = 0;
+    for place in 0..10 {
+        let (byte, rest) = bytes.split_first().ok_or(SHORT)?;
+        *bytes = rest;
+        if place == 9 && *byte > 1 {
+            return Err(LONG);
+        }
+        value |= u64::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(LONG)
+}
+
+fn take<'b>(bytes: &mut &'b [u8], length: u64) -> Result<&'b [u8], Broken> {
+    let length = usize::try_from(length).map_err(|_| SHORT)?;
+    let (taken, rest) = bytes.split_at_checked(length).ok_or(SHORT)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+/// The next message of a stream: its bytes, which stand behind their length.
+pub(super) fn message<'b>(stream: &mut &'b [u8]) -> Result<&'b [u8], Broken> {
+    let length = number(stream)?;
+    take(stream, length)
+}
+
+/// Calls `field` with the number and the value of each field.
+pub(super) fn fields<'b>(
+    mut bytes: &'b [u8],
+    field: &mut dyn FnMut(u64, Value<'b>) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    while !bytes.is_empty() {
+        let key = number(&mut bytes)?;
+        let value = match key & 7 {
+            0 => Value::Number(number(&mut bytes)?),
+            1 => take(&mut bytes, 8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = number(&mut bytes)?;
+                Value::Bytes(take(&mut bytes, length)?)
+            }
+            5 => take(&mut bytes, 4).map(|_| Value::Fixed)?,
+            _ => return Err("a field is of a kind that is not known"),
+        };
+        field(key >> 3, value)?;
+    }
+    Ok(())
+}
+
+impl<'b> Value<'b> {
+    pub(super) fn number(self) -> Result<u64, Broken> {
+        if let Self::Number(value) = self { Ok(value) } else { Err(KIND) }
+    }
+
+    pub(super) fn bytes(self) -> Result<&'b [u8], Broken> {
+        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(KIND) }
+    }
+
+    pub(super) fn text(self) -> Result<String, Broken> {
+        let text = std::str::from_utf8(self.bytes()?).map_err(|_| "a text is not UTF-8")?;
+        Ok(text.to_owned())
+    }
+
+    /// Adds to repeated numbers, which stand one in a field or all in one.
+    pub(super) fn add_to(self, numbers: &mut Vec<u64>) -> Result<(), Broken> {
+        match self {
+            Self::Number(value) => numbers.push(value),
+            Self::Bytes(mut bytes) => {
+                while !bytes.is_empty() {
+                    numbers.push(number(&mut bytes)?);
+                }
+            }
+            Self::Fixed => return Err(KIND),
+        }
+        Ok(())
+    }
+}
+
+/// A message that is being written.
+#[derive(Default)]
+pub(super) struct Written(Vec<u8>);
+
+impl Written {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// A number, also where it is 0.
+    pub(super) fn put_number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3);
+        self.varint(value);
+    }
+
+    /// Bytes, also where there are none.
+    pub(super) fn put_bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A number; 0 is what is read where nothing stands.
+    pub(super) fn number(&mut self, field: u64, value: u64) {
+        if value != 0 {
+            self.put_number(field, value);
+        }
+    }
+
+    /// Bytes; none are what is read where nothing stands.
+    pub(super) fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.put_bytes(field, bytes);
+        }
+    }
+
+    /// Numbers, all in one field.
+    pub(super) fn numbers(&mut self, field: u64, numbers: &[u64]) {
+        let mut packed = Self::default();
+        numbers.iter().for_each(|value| packed.varint(*value));
+        self.bytes(field, &packed.0);
+    }
+
+    /// The message without its length.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// The message behind its length.
+    pub(super) fn behind_its_length(&self) -> Vec<u8> {
+        let mut stream = Self::default();
+        stream.varint(self.0.len() as u64);
+        stream.0.extend_from_slice(&self.0);
+        stream.0
+    }
+}
