@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verbs and the flags they share.
+//! The verbs of the first program and the flags that all share.
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::process::ExitCode;
 
-use crate::ctl;
-use crate::output::{Colour, Outcome};
-use crate::{
-    buy, calibrate, compare, completions, convert, cost, demo, emulate, export, init, lab, man,
-    merge, mfu, plan, replan, report, reproduce, schema, trace, validate, workload,
-};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::output::{self, Colour, Outcome};
+use crate::{convert, emulate, init, merge, plan, replan, schema, second, trace, validate};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -19,93 +17,81 @@ use crate::{
     disable_help_subcommand = true,
     after_help = "Exit status: 0 success, 1 the input or the result is bad, 2 wrong usage."
 )]
-pub(crate) struct Arguments {
+struct Arguments {
     /// When to colour messages (NO_COLOR turns `auto` off).
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
-    pub(crate) color: Colour,
+    color: Colour,
     #[command(subcommand)]
     verb: Verb,
 }
 
+/// The verbs that this library runs.
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Demo(demo::Arguments),
+#[allow(missing_docs, reason = "the description of a verb stands at its arguments")]
+pub enum Verb {
     Init(init::Arguments),
     Plan(plan::Arguments),
     Replan(replan::Arguments),
     Emulate(Box<emulate::Arguments>),
     Merge(merge::Arguments),
-    Calibrate(calibrate::Arguments),
     Validate(validate::Arguments),
     Schema(schema::Arguments),
-    Compare(compare::Arguments),
-    Completions(completions::Arguments),
-    Conform(lab::Conform),
     Convert(convert::Arguments),
-    Buy(buy::Arguments),
-    Cost(cost::Arguments),
-    Device(lab::Device),
-    Twin(lab::Twin),
-    Export(export::Arguments),
-    Ctl(ctl::Arguments),
-    Man(man::Arguments),
-    Mfu(Box<mfu::Arguments>),
-    Report(report::Arguments),
-    Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
-    Workload(workload::Arguments),
 }
 
-/// Runs the chosen verb.
+/// The whole first program, from its arguments to its exit status.
+#[must_use]
+pub fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let colour = matches.get_one::<Colour>("color").copied().unwrap_or_default();
+    output::set_colour(colour);
+    let verb = matches.subcommand_name().unwrap_or_default();
+    if second::has(verb) {
+        return output::conclude(second::hand_over(verb));
+    }
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    output::conclude(match run(&arguments.verb) {
+        Err(error) if error.is::<second::Needed>() => second::hand_over(verb),
+        ended => ended,
+    })
+}
+
+/// Runs the chosen verb, as far as the first program can.
 ///
 /// # Errors
-/// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    match &arguments.verb {
-        Verb::Demo(arguments) => demo::run(arguments),
+/// Whatever kept the verb from giving a result, to be printed to standard error, exit status 1;
+/// [`Needed`](second::Needed) before anything is written or printed where the second program has to run the command.
+pub fn run(verb: &Verb) -> anyhow::Result<Outcome> {
+    match verb {
         Verb::Init(arguments) => init::run(arguments),
-        Verb::Plan(arguments) => plan::run(arguments),
+        Verb::Plan(arguments) => plan::run(arguments, &second::Elsewhere),
         Verb::Replan(arguments) => replan::run(arguments),
-        Verb::Emulate(arguments) => emulate::run(arguments),
+        Verb::Emulate(arguments) => emulate::run(arguments, None),
         Verb::Merge(arguments) => merge::run(arguments),
-        Verb::Calibrate(arguments) => calibrate::run(arguments),
-        Verb::Compare(arguments) => compare::run(arguments),
-        Verb::Validate(arguments) => validate::run(arguments),
+        Verb::Validate(arguments) => validate::run(arguments, &[]),
         Verb::Schema(arguments) => schema::run(arguments),
-        Verb::Completions(arguments) => completions::run(arguments),
         Verb::Convert(arguments) => convert::run(arguments),
-        Verb::Buy(arguments) => buy::run(arguments),
-        Verb::Cost(arguments) => cost::run(arguments),
-        Verb::Conform(lab::Conform { rest }) => lab::run("conform", rest, arguments.color),
-        Verb::Device(lab::Device { rest }) => lab::run("device", rest, arguments.color),
-        Verb::Twin(lab::Twin { rest }) => lab::run("twin", rest, arguments.color),
-        Verb::Export(arguments) => export::run(arguments),
-        Verb::Ctl(arguments) => ctl::run(arguments),
-        Verb::Man(arguments) => man::run(arguments),
-        Verb::Mfu(arguments) => mfu::run(arguments),
-        Verb::Report(arguments) => report::run(arguments),
-        Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
-        Verb::Workload(arguments) => workload::run(arguments),
     }
 }
 
-/// The whole command as clap knows it, for completions and for reporting wrong usage.
-pub(crate) fn command() -> clap::Command {
-    Arguments::command()
+/// The whole command, with a line for each verb of the second program.
+fn command() -> clap::Command {
+    Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command))
 }
 
 /// How a verb shows its result. Flatten it into a verb's arguments.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct FormatArgument {
+pub struct FormatArgument {
     /// How to show the result.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(crate) format: Format,
+    pub format: Format,
 }
 
 /// The two forms of every result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// Aligned tables with units, for people.
     #[default]
     Text,

@@ -17,7 +17,7 @@ use crate::output::{self, Outcome};
   lightloom convert old-plan.json --fabric old.yaml -o new-plan.json
 
 Comments and layout of a fabric file stay. A plan is rewritten for the converted fabric file, and proven on it.")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The fabric file or plan.
     file: PathBuf,
     /// For a plan: the fabric file that it was made from, old or converted.
@@ -28,7 +28,11 @@ pub(crate) struct Arguments {
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Rewrites a file.
+///
+/// # Errors
+/// If it cannot be read, has mistakes or would not mean the same.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let bytes = read(&arguments.file)?;
     let converted = if plan::is_plan(&bytes) {
         of_plan(arguments, &bytes)?

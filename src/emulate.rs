@@ -20,18 +20,19 @@ use std::time::Instant;
 use lightloom_emulator::outcome::{FlowRow, Outcome as RunOutcome};
 use lightloom_emulator::run::Sharing;
 use lightloom_emulator::scenario::{self, On, Scenario, Start};
+use lightloom_emulator::shipped::{MakeControl, NoDaemon};
 use lightloom_emulator::sweep::{SeedRange, Shard};
 use lightloom_emulator::{Settings, emulate_with};
-use lightloom_twin::Twin;
 use lightloom_units::seed::Seed;
 
 use crate::output::{self, Outcome, WrongUsage};
 use crate::result::{ResultArguments, ResultFormat};
+use crate::second::Needed;
 use crate::{files, plan};
-pub(crate) use ci::Reports;
+pub use ci::Reports;
 use live::Live;
-pub(crate) use source::Source;
-pub(crate) use sweep::show as show_sweep;
+pub use source::Source;
+pub use sweep::show as show_sweep;
 
 /// Runs a scenario packet by packet: what runs, what breaks, what was affected.
 #[derive(Debug, clap::Args)]
@@ -44,7 +45,7 @@ pub(crate) use sweep::show as show_sweep;
   lightloom emulate topologies/scenarios/node-fault.yaml --prove-reuse
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..9 --junit junit.xml --summary summary.md
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The scenario file, or a fabric file whose step is run once without faults.
     scenario: PathBuf,
     /// Seed of every random draw [default: the scenario's]; `0..99` runs a hundred seeds and names
@@ -75,39 +76,55 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Runs a scenario; `control` makes the shipping daemon where the scenario has it run.
+///
+/// # Errors
+/// Whatever kept it from a result, [`Needed`] where the scenario has the daemon run and there is no `control`.
+pub fn run(arguments: &Arguments, control: Option<&dyn MakeControl>) -> anyhow::Result<Outcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
         let message = "--prove-reuse has nothing to prove with --timeline, --pcap, --links-out or series, for which \
                        everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
-    let source = Source::read(&arguments.scenario)?;
+    let (source, mistakes) = Source::read_quietly(&arguments.scenario);
+    let runs_daemon =
+        source.as_ref().is_some_and(|source| source.scenario.control.lightloomd.is_some());
+    if runs_daemon && control.is_none() {
+        return Err(Needed.into());
+    }
+    output::diagnostics(&mistakes);
+    let source = source.ok_or(output::Refused)?;
+    let control = control.unwrap_or(&NoDaemon);
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
             sweep::run(arguments, source.subject(), &source.inputs, seeds, |seed| {
-                Ok((&of_a_sweep(&source.under(seed))?).into())
+                Ok((&of_a_sweep(&source.under(seed), control)?).into())
             })
         }
         seed => {
             let seed = seed.map_or(source.scenario.seed, |range| Seed(range.first));
-            run_once(arguments, &source, &source.under(seed))
+            run_once(arguments, &source, &source.under(seed), control)
         }
     }
 }
 
 /// One run of many: on one thread, and nobody looks into it.
-fn of_a_sweep(scenario: &Scenario) -> anyhow::Result<lightloom_emulator::outcome::Outcome> {
+fn of_a_sweep(
+    scenario: &Scenario,
+    control: &dyn MakeControl,
+) -> anyhow::Result<lightloom_emulator::outcome::Outcome> {
     let start = scenario::plan(scenario)?;
     let (watch, sharing) = (Default::default(), Sharing::Reuse);
     let settings = Settings { threads: 1, watch, sharing, series: None };
-    Ok(emulate_with(scenario, &start, settings, &Twin, &mut ())?.outcome)
+    Ok(emulate_with(scenario, &start, settings, control, &mut ())?.outcome)
 }
 
 fn run_once(
     arguments: &Arguments,
     source: &Source,
     scenario: &Scenario,
+    control: &dyn MakeControl,
 ) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
     let start = scenario::plan(scenario)?;
@@ -122,7 +139,7 @@ fn run_once(
     let settings = Settings { threads, watch, sharing, series };
     let begun = Instant::now();
     let mut live = Live::new();
-    let finished = emulate_with(scenario, &start, settings, &Twin, &mut live)?;
+    let finished = emulate_with(scenario, &start, settings, control, &mut live)?;
     drop(live);
     let mut result = finished.outcome;
     result.head.took(begun.elapsed().as_secs_f64());

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use anyhow::Context;
 use lightloom_emulator::scenario::Neighbour;
@@ -17,12 +17,20 @@ use lightloom_fabric::trace::MAX_TRACE_BYTES;
 use crate::kinds;
 
 /// What the user calls a file: `-` is standard input.
-pub(crate) fn name(path: &Path) -> String {
+pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
 /// What people wrote and this command has read: no result takes its place.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// What this command has read of standard input: it can be read once.
+static STANDARD_INPUT: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// What this command has read of standard input, if it has.
+pub fn standard_input() -> Option<&'static [u8]> {
+    STANDARD_INPUT.get().map(Vec::as_slice)
+}
 
 fn note_read(path: &Path) {
     if let (Ok(path), Ok(mut read)) = (fs::canonicalize(path), READ.lock()) {
@@ -39,7 +47,7 @@ fn is_input(path: &Path) -> bool {
 ///
 /// # Errors
 /// What is wrong with it, and what to write instead.
-pub(crate) fn destination(text: &str) -> Result<PathBuf, String> {
+pub fn destination(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
         return Err("results go to standard output without it: leave it out, or name a file".into());
@@ -77,10 +85,12 @@ fn is_standard_input(path: &Path) -> bool {
 ///
 /// # Errors
 /// If it cannot be read or is too large.
-pub(crate) fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
+pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     let name = name(path);
     if is_standard_input(path) {
-        return document::take(&name, None, std::io::stdin().lock());
+        let bytes = document::take(&name, None, std::io::stdin().lock())?;
+        STANDARD_INPUT.get_or_init(|| bytes.clone());
+        return Ok(bytes);
     }
     let unreadable = |error: std::io::Error| {
         let message = format!("cannot read: {error}");
@@ -99,7 +109,7 @@ const LARGEST_RESULT: u64 = 1 << 30;
 ///
 /// # Errors
 /// If it cannot be read or is larger.
-pub(crate) fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
+pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
     let mut bytes = Vec::new();
@@ -111,7 +121,7 @@ pub(crate) fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Notes one of several files that have the same part in a result: `matrix`, `matrix-2`.
-pub(crate) fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
+pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     let input = Input::of(name, bytes);
     let roles = std::iter::once(role.to_owned()).chain((2..).map(|nth| format!("{role}-{nth}")));
     for role in roles {
@@ -126,7 +136,7 @@ pub(crate) fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u
 ///
 /// # Errors
 /// Why it cannot be read, in a sentence.
-pub(crate) fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
+pub fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
     let name = name(&beside);
@@ -142,7 +152,7 @@ pub(crate) fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
 ///
 /// # Errors
 /// [`Refused`](crate::output::Refused) when it has mistakes.
-pub(crate) fn read_fabric(path: &Path) -> anyhow::Result<Fabric> {
+pub fn read_fabric(path: &Path) -> anyhow::Result<Fabric> {
     fabric_in(path, read_document(path))
 }
 
@@ -150,11 +160,24 @@ pub(crate) fn read_fabric(path: &Path) -> anyhow::Result<Fabric> {
 ///
 /// # Errors
 /// If it cannot be read or has mistakes.
-pub(crate) fn fabric_in(
+pub fn fabric_in(
     path: &Path,
     document: Result<Vec<u8>, Box<Diagnostic>>,
 ) -> anyhow::Result<Fabric> {
-    let (fabric, mistakes) = match document {
+    let (fabric, mistakes) = fabric_quietly(path, document)?;
+    crate::output::diagnostics(&mistakes);
+    fabric.ok_or(crate::output::Refused.into())
+}
+
+/// The fabric in a file that has been read, unless there is a mistake; and every mistake, which is not shown.
+///
+/// # Errors
+/// If the file is a plan.
+pub fn fabric_quietly(
+    path: &Path,
+    document: Result<Vec<u8>, Box<Diagnostic>>,
+) -> anyhow::Result<(Option<Fabric>, Vec<Diagnostic>)> {
+    Ok(match document {
         Ok(bytes) if plan::is_plan(&bytes) => {
             anyhow::bail!("{} is a plan: a fabric file belongs here", name(path))
         }
@@ -168,9 +191,7 @@ pub(crate) fn fabric_in(
             ),
         },
         Err(mistake) => (None, vec![*mistake]),
-    };
-    crate::output::diagnostics(&mistakes);
-    fabric.ok_or(crate::output::Refused.into())
+    })
 }
 
 /// The text of a file that stands beside `path`.
@@ -183,7 +204,7 @@ fn text_of(path: &Path, named: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// [`Refused`](crate::output::Refused) when it has mistakes.
-pub(crate) fn fabric_of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
+pub fn fabric_of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
     let mut text = |named: &str| text_of(path, named);
     let (fabric, mistakes) = lightloom_planner::load_any_version(&name(path), bytes, &mut text);
     crate::output::diagnostics(&mistakes);
@@ -195,7 +216,7 @@ pub(crate) fn fabric_of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result
 ///
 /// # Errors
 /// If the folder or the file cannot be written; then whatever stood at `path` still stands there.
-pub(crate) fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     anyhow::ensure!(

@@ -18,7 +18,7 @@ use crate::output::{self, Outcome, WrongUsage};
   lightloom init
   lightloom init --preset khop --gpus 131072 -o fabric.yaml
   lightloom init --preset pod --gpus 2048 --tp 32 | lightloom plan -")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// What is described [default: asked for, on a terminal].
     #[arg(long, value_enum, value_name = "PRESET")]
     preset: Option<Named>,
@@ -57,7 +57,11 @@ impl ValueEnum for Named {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Writes a fabric file.
+///
+/// # Errors
+/// If there is no terminal to ask on, the size does not fit, or the file cannot be written.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let preset = match arguments.preset {
         Some(Named(preset)) => preset,
         None => ask_for_preset()?,

@@ -3,136 +3,142 @@
 //!
 //! To add a kind: one entry in [`KINDS`].
 
-use lightloom_daemon::config::{self, DaemonFile};
-use lightloom_devices as device;
-use lightloom_emulator::scenario::{self, FaultListFile, ScenarioFile};
+use lightloom_emulator::scenario;
 use lightloom_fabric::document::{self, Code, Diagnostic};
-use lightloom_fabric::file::{self, FabricFile};
-use lightloom_study::buy;
-use lightloom_study::cost::{self, PriceFile};
-use lightloom_training::cards::{self, Accelerator};
+use lightloom_fabric::file;
+use lightloom_training::cards;
 use lightloom_training::mapped;
-use lightloom_training::model::Model;
 use serde_json::Value;
 
 use crate::files;
 use crate::plan_rfabric;
+use crate::second::Needed;
+
+/// Every mistake of a file, by what the user calls it and its bytes.
+pub type Check = fn(&str, &[u8]) -> Vec<Diagnostic>;
 
 /// A kind of file.
-pub(crate) struct Kind {
+pub struct Kind {
     /// What users call it: `lightloom schema NAME`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What it describes, in one sentence.
-    pub(crate) about: &'static str,
+    pub about: &'static str,
     /// Top keys that files of this kind have and few others do.
     marks: &'static [&'static str],
-    /// Every mistake of a file of this kind.
-    pub(crate) check: fn(&str, &[u8]) -> Vec<Diagnostic>,
-    /// Its JSON Schema.
-    pub(crate) schema: fn() -> Value,
+    /// Every mistake of a file of this kind; `None` where the second program reads it.
+    check: Option<Check>,
+    /// Its JSON Schema, as it is kept in `docs/schemas`.
+    pub schema: &'static str,
     /// The mistakes that only it can have.
-    pub(crate) codes: &'static [Code],
+    codes: &'static [Code],
+}
+
+/// What the second program reads of a kind of file.
+pub struct Reader {
+    /// The name of the kind.
+    pub kind: &'static str,
+    /// Every mistake of such a file.
+    pub check: Check,
+    /// The mistakes that only it can have.
+    pub codes: &'static [Code],
 }
 
 /// The part that a file has in a result whose main file names it: its kind, and `trace` for what is no such file.
-pub(crate) fn role_of(bytes: &[u8]) -> &'static str {
+pub fn role_of(bytes: &[u8]) -> &'static str {
     of_keys(&document::top_keys(bytes)).map_or("trace", |kind| kind.name)
 }
 
 /// Every kind, in the order in which they are listed.
-pub(crate) const KINDS: &[Kind] = &[
+pub const KINDS: &[Kind] = &[
     Kind {
         name: "fabric",
         about: "A cluster: what is installed, how it is cabled and what shall run on it",
         marks: &["hbd", "links", "step", "dcn", "jobs"],
-        check: |file, bytes| {
+        check: Some(|file, bytes| {
             let path = std::path::Path::new(file);
             let mut read = |name: &str| plan_rfabric::read_beside(path, name);
             lightloom_planner::load_with(file, bytes, &mut read, mapped::search).1
-        },
-        schema: document::schema::<FabricFile>,
+        }),
+        schema: include_str!("../docs/schemas/fabric.json"),
         codes: file::codes::ALL,
     },
     Kind {
         name: "scenario",
         about: "A run of the emulator: on what, what runs, what breaks when, what is expected",
         marks: &["on", "collectives", "traffic", "phases"],
-        check: |file, bytes| {
+        check: Some(|file, bytes| {
             let path = std::path::Path::new(file);
             scenario::load(file, bytes, &mut |name| files::beside(path, name)).1
-        },
-        schema: document::schema::<ScenarioFile>,
+        }),
+        schema: include_str!("../docs/schemas/scenario.json"),
         codes: scenario::codes::ALL,
     },
     Kind {
         name: "faults",
         about: "What breaks when, for any scenario that names the file",
         marks: &["faults"],
-        check: scenario::check_faults,
-        schema: document::schema::<FaultListFile>,
+        check: Some(scenario::check_faults),
+        schema: include_str!("../docs/schemas/faults.json"),
         codes: &[],
     },
     Kind {
         name: "prices",
         about: "What parts cost and draw, who says so and how sure that is",
         marks: &["quotes"],
-        check: |file, bytes| cost::read_prices(file, bytes).1,
-        schema: document::schema::<PriceFile>,
+        check: None,
+        schema: include_str!("../docs/schemas/prices.json"),
         codes: &[],
     },
     Kind {
         name: "buy",
         about: "What to buy: workload, size, budget, faults, and the designs to choose from",
         marks: &["designs", "workload", "running", "checkpoint"],
-        check: |file, bytes| buy::load_buy(file, bytes).1,
-        schema: document::schema::<buy::BuyFile>,
+        check: None,
+        schema: include_str!("../docs/schemas/buy.json"),
         codes: &[],
     },
     Kind {
         name: "devices",
         about: "Emulated transceivers and optical switches, and what goes wrong with them",
         marks: &["transceivers", "fabric", "switches"],
-        check: |file, bytes| {
-            let path = std::path::Path::new(file);
-            device::load_beside(file, bytes, &mut |name| plan_rfabric::read_beside(path, name)).1
-        },
-        schema: document::schema::<device::DeviceListFile>,
+        check: None,
+        schema: include_str!("../docs/schemas/devices.json"),
         codes: &[],
     },
     Kind {
         name: "daemon",
         about: "The daemon: its devices and how to reach them, its policies, who may do what",
         marks: &["state_dir", "socket", "tls", "policies", "devices", "modules"],
-        check: |file, bytes| config::load(file, bytes).1,
-        schema: document::schema::<DaemonFile>,
-        codes: config::codes::ALL,
+        check: None,
+        schema: include_str!("../docs/schemas/daemon.json"),
+        codes: &[],
     },
     Kind {
         name: "model",
         about: "The dimensions of a model to train",
         marks: &["vocabulary", "feed_forward"],
-        check: |file, bytes| cards::read_model(file, bytes).1,
-        schema: document::schema::<Model>,
+        check: Some(|file, bytes| cards::read_model(file, bytes).1),
+        schema: include_str!("../docs/schemas/model.json"),
         codes: &[],
     },
     Kind {
         name: "accelerator",
         about: "What an accelerator computes, holds and sends",
         marks: &["peak_tflops", "best_gemm_efficiency"],
-        check: |file, bytes| cards::read_accelerator(file, bytes).1,
-        schema: document::schema::<Accelerator>,
+        check: Some(|file, bytes| cards::read_accelerator(file, bytes).1),
+        schema: include_str!("../docs/schemas/accelerator.json"),
         codes: &[],
     },
 ];
 
 /// The kind of this name.
-pub(crate) fn named(name: &str) -> Option<&'static Kind> {
+pub fn named(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
 /// The kind that has the most of its marks among `keys`, which are allowed a slip of spelling; of
 /// several, the one that knows the most of the keys.
-pub(crate) fn of_keys(keys: &[String]) -> Option<&'static Kind> {
+pub fn of_keys(keys: &[String]) -> Option<&'static Kind> {
     let exact = |mark: &str| keys.iter().any(|key| key == mark);
     let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
     most(keys, |kind| kind.marks.iter().filter(|mark| exact(mark)).count())
@@ -140,7 +146,7 @@ pub(crate) fn of_keys(keys: &[String]) -> Option<&'static Kind> {
 }
 
 /// That a file is clearly of another kind than the one a verb takes.
-pub(crate) fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
+pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
     let keys = document::top_keys(bytes);
     let found = of_keys(&keys).filter(|kind| kind.name != wanted)?;
     let is_marked = |kind: &Kind| kind.marks.iter().any(|mark| keys.iter().any(|key| key == mark));
@@ -175,18 +181,42 @@ fn most(keys: &[String], count: impl Fn(&Kind) -> usize) -> Option<&'static Kind
 }
 
 impl Kind {
+    /// Every mistake of a file of this kind.
+    ///
+    /// # Errors
+    /// [`Needed`] where it is read by the second program, whose `readers` are not there.
+    pub fn check(
+        &self,
+        file: &str,
+        bytes: &[u8],
+        readers: &[Reader],
+    ) -> Result<Vec<Diagnostic>, Needed> {
+        let reader = || readers.iter().find(|reader| reader.kind == self.name);
+        let check = self.check.or_else(|| reader().map(|reader| reader.check)).ok_or(Needed)?;
+        Ok(check(file, bytes))
+    }
+
     /// How many of `keys` files of this kind may have.
     fn keys_known(&self, keys: &[String]) -> usize {
-        let schema = (self.schema)();
+        let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
         let known = |key: &&String| schema["properties"].get(key.as_str()).is_some();
         keys.iter().filter(known).count()
     }
 }
 
 /// Every code that any file can be refused with.
-pub(crate) fn all_codes() -> Vec<Code> {
+///
+/// # Errors
+/// [`Needed`] where the `readers` of the second program are not there.
+pub fn all_codes(readers: &[Reader]) -> Result<Vec<Code>, Needed> {
+    let readers = KINDS
+        .iter()
+        .filter(|kind| kind.check.is_none())
+        .map(|kind| readers.iter().find(|reader| reader.kind == kind.name).ok_or(Needed));
+    let readers = readers.collect::<Result<Vec<_>, _>>()?;
     let kinds = KINDS.iter().flat_map(|kind| kind.codes);
-    document::codes::ALL.iter().chain(kinds).copied().collect()
+    let more = readers.into_iter().flat_map(|reader| reader.codes);
+    Ok(document::codes::ALL.iter().chain(kinds).chain(more).copied().collect())
 }
 
 #[cfg(test)]
@@ -218,14 +248,5 @@ mod tests {
         assert_eq!(said(fabric, "fabric"), None);
         assert_eq!(said("name: x\nhdb: {}\n", "fabric"), None);
         assert_eq!(said("name: x\nfabric: f.yaml\ncollectives: []\n", "scenario"), None);
-    }
-
-    #[test]
-    fn a_code_has_one_meaning() {
-        let mut codes = all_codes();
-        codes.sort_unstable();
-        for pair in codes.windows(2) {
-            assert_ne!(pair[0].id, pair[1].id);
-        }
     }
 }

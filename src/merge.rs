@@ -16,7 +16,7 @@ use crate::result::ResultArguments;
 #[command(after_help = "Examples:
   lightloom merge part-*.json
   lightloom merge part-*.json --junit junit.xml --summary summary.md --format json > sweep.json")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Results of `lightloom emulate … --seed 0..99 --shard i/n --format json`.
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
@@ -26,7 +26,11 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Puts parts together.
+///
+/// # Errors
+/// If one is no part of the same sweep, or a seed is missing.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let parts: Vec<Sweep> =
         arguments.results.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
     let sweep = Sweep::merge(parts)?;

@@ -13,26 +13,28 @@ use serde::Serialize;
 
 /// What a verb found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The input and the result are good: exit status 0.
     Good,
     /// The input or the result is bad, and the verb has said why: exit status 1.
     Bad,
+    /// A program that was run ended with this status, and is ours to pass on.
+    Status(u8),
 }
 
 /// A wish that no flag parser could refuse: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct WrongUsage(pub(crate) String);
+pub struct WrongUsage(pub String);
 
 /// The input was refused and its mistakes have been shown: exit status 1, nothing more to say.
 #[derive(Debug, thiserror::Error)]
 #[error("the input is refused")]
-pub(crate) struct Refused;
+pub struct Refused;
 
 /// When messages are coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Colour {
+pub enum Colour {
     /// On a terminal, unless NO_COLOR is set or TERM is `dumb`.
     #[default]
     Auto,
@@ -45,17 +47,17 @@ pub(crate) enum Colour {
 static COLOUR: OnceLock<Colour> = OnceLock::new();
 
 /// Fixes when messages are coloured, once, before anything is shown.
-pub(crate) fn set_colour(colour: Colour) {
+pub fn set_colour(colour: Colour) {
     COLOUR.set(colour).expect("the colour is set once, by main");
 }
 
 /// Whether messages on standard error are coloured.
-pub(crate) fn coloured() -> bool {
+pub fn coloured() -> bool {
     coloured_on(&io::stderr())
 }
 
 /// Whether what is written to this stream is coloured.
-pub(crate) fn coloured_on(stream: &impl IsTerminal) -> bool {
+pub fn coloured_on(stream: &impl IsTerminal) -> bool {
     match COLOUR.get().copied().unwrap_or_default() {
         Colour::Always => true,
         Colour::Never => false,
@@ -71,7 +73,7 @@ pub(crate) fn coloured_on(stream: &impl IsTerminal) -> bool {
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     Ok(stdout.flush()?)
@@ -81,28 +83,37 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub(crate) fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
+pub fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
+    print(&json(result)?)
+}
+
+/// A result as one JSON document.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn json(result: &impl Serialize) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(result)?;
     text.push('\n');
-    print(&text)
+    Ok(text)
 }
 
 /// Shows what is wrong with files.
-pub(crate) fn diagnostics(diagnostics: &[Diagnostic]) {
+pub fn diagnostics(diagnostics: &[Diagnostic]) {
     let style = if coloured() { Style::Coloured } else { Style::Plain };
     let _ = io::stderr().lock().write_all(document::render(diagnostics, style).as_bytes());
 }
 
 /// Tells the user something that is not the result. Failures to do so are nobody's concern.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Turns the end of a verb into the exit status of the program.
-pub(crate) fn conclude(end: anyhow::Result<Outcome>) -> ExitCode {
+pub fn conclude(end: anyhow::Result<Outcome>) -> ExitCode {
     match end {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Bad) => ExitCode::from(1),
+        Ok(Outcome::Status(status)) => ExitCode::from(status),
         Err(error) if error.is::<Refused>() => ExitCode::from(1),
         Err(error) if reader_went_away(&error) => ExitCode::SUCCESS,
         Err(error) => {

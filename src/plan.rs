@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::file::StepFile;
 use lightloom_fabric::plan::{JobPlan, Plan, RingSearch, Searched, digest};
@@ -19,13 +20,12 @@ use lightloom_planner::check::{Verdict, check};
 use lightloom_planner::khop::Method;
 use lightloom_planner::rfabric;
 use lightloom_planner::rfabric::phases::Phase;
-use lightloom_study::rfabric::claims::Comparison;
 use lightloom_units::Dollars;
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
+use serde::Serialize;
 
 use crate::cli::{Format, FormatArgument};
-use crate::cost;
 use crate::files;
 use crate::output::{self, Outcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
@@ -41,49 +41,90 @@ use crate::trace;
   lightloom plan topologies/explicit-8.yaml --exact
   lightloom plan topologies/rfabric-2048.yaml --sensitivity
   lightloom plan topologies/rfabric-shapes.yaml --exact")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The fabric file; `-` is standard input.
-    pub(crate) fabric: PathBuf,
+    pub fabric: PathBuf,
     /// What is broken: nodes `n17`, bundles `n17/b0`, fibres by one of their ports `n17/b0.2`, optical switches
     /// `ocs3` and their ports `ocs3/p17`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    pub(crate) fault: Vec<Part>,
+    pub fault: Vec<Part>,
     /// Take the broken nodes from this fault trace.
     #[arg(long, value_name = "FILE", requires = "at")]
-    pub(crate) trace: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
     /// The day of the trace.
     #[arg(long, value_name = "DAYS", requires = "trace", allow_negative_numbers = true)]
     at: Option<f64>,
     /// Where the randomness comes from (which servers of a trace the nodes are).
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Find the most rings there can be, by counting where that settles it, else by integer programming over
     /// up to 2,000 candidate rings in at most 20 s a job; ignores where ToRs are. On a reconfigurable fat-tree: solve every phase too, with
     /// at most 20 s each, and route over several hops where there are up to 24 leaves.
     #[arg(long)]
-    pub(crate) exact: bool,
+    pub exact: bool,
     /// Reconfigurable fat-tree: performance per cost against every baseline, over rates, prices, core
     /// sizes and shares of communication.
     #[arg(long)]
-    pub(crate) sensitivity: bool,
+    pub sensitivity: bool,
     /// Price file for its cost [default: the one that ships as topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
-    pub(crate) prices: Option<PathBuf>,
+    pub prices: Option<PathBuf>,
     /// Where to write the plan.
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
-    pub(crate) output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) format: FormatArgument,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let fabric = files::read_fabric(&arguments.fabric)?;
+/// What networks with optical switches cost, beside what else could be bought.
+pub trait Pricing {
+    /// Prices of all parts.
+    type Prices;
+    /// Performance per cost against every baseline.
+    type Rows: Serialize;
+
+    /// Reads prices, those that ship with the program without a `path`, and notes them among the inputs of the result.
+    ///
+    /// # Errors
+    /// If the file cannot be read or has mistakes.
+    fn read(&self, path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Self::Prices>;
+
+    /// What the network costs for one GPU, in dollars; `None` where the prices lack a part.
+    fn per_gpu(&self, network: &ReconfigurableFatTree, prices: &Self::Prices) -> Option<f64>;
+
+    /// Performance per cost for the traffic of these phases.
+    ///
+    /// # Errors
+    /// If the prices lack a part.
+    fn sensitivity(
+        &self,
+        network: &ReconfigurableFatTree,
+        phases: &[Phase],
+        prices: &Self::Prices,
+    ) -> anyhow::Result<Self::Rows>;
+
+    /// The same for people.
+    fn text(&self, rows: &Self::Rows) -> String;
+}
+
+/// Plans, and prices what has optical switches between its leaves.
+///
+/// # Errors
+/// Whatever kept it from a proven plan.
+pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Outcome> {
+    let document = files::read_document(&arguments.fabric);
+    let (fabric, mistakes) = files::fabric_quietly(&arguments.fabric, document)?;
+    let mut inputs = Inputs::new();
+    let prices = fabric.as_ref().and_then(|fabric| fabric.dcn.circuits());
+    let prices =
+        prices.map(|_| pricing.read(arguments.prices.as_deref(), &mut inputs)).transpose()?;
+    output::diagnostics(&mistakes);
+    let fabric = fabric.ok_or(output::Refused)?;
     let network = fabric.dcn.circuits();
     if (arguments.sensitivity || arguments.prices.is_some()) && network.is_none() {
         let message = "`--sensitivity` and `--prices` are for networks with optical switches; see `lightloom cost`";
         return Err(output::WrongUsage(message.into()).into());
     }
-    let mut inputs = Inputs::new();
     inputs.insert("fabric".to_owned(), fabric_input(&arguments.fabric, &fabric));
     for (name, text) in &fabric.files {
         if let Ok(text) = text {
@@ -107,14 +148,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let verdict = prove(&fabric, &faults, &plan)?;
     let took = Took { planned, proven: Some(start.elapsed() - planned) };
     let mut sensitivity = None;
-    if let Some(network) = network {
-        let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
-        let dollars = plan_rfabric::cost_per_gpu(network, &prices).map(Dollars);
+    if let (Some(network), Some(prices)) = (network, &prices) {
+        let dollars = pricing.per_gpu(network, prices).map(Dollars);
         let ring = plan.metrics.cost_per_gpu_usd;
         plan.metrics.cost_per_gpu_usd = ring.or(dollars);
         if arguments.sensitivity {
             let phases = sending(&fabric, &plan)?;
-            sensitivity = Some(plan_rfabric::compare(network, &phases, &prices)?);
+            sensitivity = Some(pricing.sensitivity(network, &phases, prices)?);
         }
     }
     let plan = plan.sealed(inputs);
@@ -137,7 +177,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
                 output::print(&plan_rfabric::break_even(&network, &phases, &plan, circuits))?;
             }
             if let Some(rows) = &sensitivity {
-                output::print(&plan_rfabric::sensitivity_text(rows))?;
+                output::print(&pricing.text(rows))?;
             }
         }
     }
@@ -145,16 +185,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 /// The fabric file among the inputs of a result.
-pub(crate) fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
+pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
     Input { file: files::name(path), sha256: fabric.sha256.clone() }
 }
 
 /// How long planning and its proof took: for people only, as it is another time on every run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Took {
-    pub(crate) planned: Duration,
+pub struct Took {
+    /// Until the plan was there.
+    pub planned: Duration,
     /// `None` if it is in the other.
-    pub(crate) proven: Option<Duration>,
+    pub proven: Option<Duration>,
 }
 
 impl fmt::Display for Took {
@@ -169,12 +210,12 @@ impl fmt::Display for Took {
 }
 
 /// A plan, with the comparisons that were asked for.
-#[derive(serde::Serialize)]
-struct WithSensitivity<'a> {
+#[derive(Serialize)]
+struct WithSensitivity<'a, R> {
     #[serde(flatten)]
     plan: &'a Plan,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sensitivity: Option<Vec<Comparison>>,
+    sensitivity: Option<R>,
 }
 
 /// The phases of a plan that send something between leaves.
@@ -188,7 +229,7 @@ fn sending(fabric: &Fabric, plan: &Plan) -> anyhow::Result<Vec<Phase>> {
 ///
 /// # Errors
 /// Naming every part that the fabric does not have.
-pub(crate) fn fault_set(
+pub fn fault_set(
     fabric: &Fabric,
     parts: impl IntoIterator<Item = Part>,
 ) -> anyhow::Result<FaultSet> {
@@ -206,7 +247,7 @@ pub(crate) fn fault_set(
 ///
 /// # Errors
 /// If the trace cannot be read or does not fit the fabric.
-pub(crate) fn broken_on(
+pub fn broken_on(
     fabric: &Fabric,
     path: &Path,
     day: f64,
@@ -231,7 +272,7 @@ pub(crate) fn broken_on(
 ///
 /// # Errors
 /// With everything that is wrong.
-pub(crate) fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
+pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
     check(fabric, faults, plan).map_err(|found| {
         let shown: Vec<String> =
             found.iter().take(20).map(|violation| format!("\n  {violation}")).collect();
@@ -243,7 +284,7 @@ pub(crate) fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
+pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let mut text = serde_json::to_vec(plan)?;
     text.push(b'\n');
@@ -252,7 +293,7 @@ pub(crate) fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
 
 /// A plan for people, on one page: what each job got and what is wasted, where its ranks are, what it sends over
 /// which circuits, what planning both together gains, and what was proven.
-pub(crate) fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
+pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let hbd = &fabric.hbd;
     let heading = format!(
         "{}: {} nodes of {} GPUs, {}; {}; {}\n\n",
@@ -523,6 +564,7 @@ fn job_row(job: &JobPlan) -> [String; 6] {
     ]
 }
 
-pub(crate) fn percent(share: f64) -> String {
+/// A share of one, in percent.
+pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
 use lightloom_fabric::document;
 use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
 use lightloom_fabric::plan::Plan;
@@ -14,10 +13,6 @@ use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::rfabric::file::{self, RfabricInput};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::{self, Options};
-use lightloom_study::architecture::NicRate;
-use lightloom_study::cost::PriceList;
-use lightloom_study::rfabric::baselines::{OcsPrice, Parts};
-use lightloom_study::rfabric::claims::{self, Comparison};
 use lightloom_units::Picoseconds;
 
 use crate::files;
@@ -25,39 +20,18 @@ use crate::output::{self, Refused};
 use crate::table::Table;
 
 /// Whether the file describes a reconfigurable fat-tree.
-pub(crate) fn is_kind(bytes: &[u8]) -> bool {
+pub fn is_kind(bytes: &[u8]) -> bool {
     file::is_kind(&document::top_keys(bytes))
 }
 
 /// Solvers stop here, phase by phase.
-pub(crate) const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
-
-/// What the network costs for one GPU at mean prices, its card included. `None` where the price file lacks a part
-/// of the GPUs' rate.
-pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
-    let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
-    let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
-    Parts::of(network).dollars(prices, nic, OcsPrice::Mean)
-}
-
-/// Performance per cost of a network against every baseline.
-///
-/// # Errors
-/// If the price file lacks a part.
-pub(crate) fn compare(
-    network: &ReconfigurableFatTree,
-    phases: &[Phase],
-    prices: &PriceList,
-) -> anyhow::Result<Vec<Comparison>> {
-    claims::sensitivity(network, phases, prices)
-        .context("the price file lacks a network card, switch port, module or `ocs-port`")
-}
+pub const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
 
 /// Reads the file and shows what is wrong with it; notes it and the files it names among the inputs of the result.
 ///
 /// # Errors
 /// If anything is.
-pub(crate) fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<RfabricInput> {
+pub fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<RfabricInput> {
     inputs.insert("fabric".to_owned(), Input::of(files::name(path), bytes));
     let mut read = |matrix: &str| {
         let text = read_beside(path, matrix)?;
@@ -70,13 +44,13 @@ pub(crate) fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Re
 }
 
 /// A file that `path` names, which stands in the same folder.
-pub(crate) fn read_beside(path: &Path, name: &str) -> Result<String, String> {
+pub fn read_beside(path: &Path, name: &str) -> Result<String, String> {
     let beside = path.parent().unwrap_or(Path::new("")).join(name);
     fs::read_to_string(beside).map_err(|error| format!("cannot read {name}: {error}"))
 }
 
 /// The phases and the changes between them, for people.
-pub(crate) fn text(plan: &Plan) -> String {
+pub fn text(plan: &Plan) -> String {
     let changes = match plan.phases.iter().any(|phase| !phase.circuits.is_empty()) {
         true => transition_table(plan),
         false => String::new(),
@@ -105,54 +79,6 @@ fn solver_lines(plan: &Plan) -> String {
         );
     }
     lines
-}
-
-/// Performance per cost: a row for each baseline and core, shares of communication in columns.
-pub(crate) fn sensitivity_text(rows: &[Comparison]) -> String {
-    let mut table = Table::new([
-        "baseline",
-        "core",
-        "100G",
-        "200G",
-        "400G",
-        "800G",
-        "400G, cheap OCS",
-        "400G, dear OCS",
-        "400G, half",
-        "400G, a fifth",
-    ]);
-    for first in rows.iter().filter(|row| {
-        row.nic_gbps == 100 && row.ocs_price == OcsPrice::Mean && row.communication_share > 0.99
-    }) {
-        let cell = |gbps: u32, price: OcsPrice, share: f64| {
-            rows.iter()
-                .find(|row| {
-                    row.baseline == first.baseline
-                        && (row.core_oversubscription - first.core_oversubscription).abs() < 1e-9
-                        && row.nic_gbps == gbps
-                        && row.ocs_price == price
-                        && (row.communication_share - share).abs() < 1e-9
-                })
-                .map_or("-".to_owned(), |row| format!("{:.2}", row.performance_per_cost))
-        };
-        let mean = OcsPrice::Mean;
-        table.row([
-            first.baseline.to_owned(),
-            format!("{}:1", first.core_oversubscription),
-            cell(100, mean, 1.0),
-            cell(200, mean, 1.0),
-            cell(400, mean, 1.0),
-            cell(800, mean, 1.0),
-            cell(400, OcsPrice::Low, 1.0),
-            cell(400, OcsPrice::High, 1.0),
-            cell(400, mean, 0.5),
-            cell(400, mean, 0.2),
-        ]);
-    }
-    format!(
-        "\nPerformance per cost, this fabric ÷ baseline, for a step that is all communication (half, a fifth \
-         of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
-    )
 }
 
 fn phase_table(plan: &Plan) -> Table {
@@ -221,7 +147,7 @@ fn transition_table(plan: &Plan) -> String {
 }
 
 /// What a step communicates between leaves, with changes of circuits and without.
-pub(crate) fn summary(plan: &Plan) -> String {
+pub fn summary(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(step) = metrics.step_time_ps else { return String::new() };
     let fixed = metrics.static_step_time_ps.map(rounded);
@@ -242,7 +168,7 @@ pub(crate) fn summary(plan: &Plan) -> String {
 
 /// Where no change of circuits pays: up to which time of one it would. Planned again with changes that take
 /// none, whose gain is shared out over them.
-pub(crate) fn break_even(
+pub fn break_even(
     network: &ReconfigurableFatTree,
     phases: &[Phase],
     plan: &Plan,
@@ -272,7 +198,7 @@ pub(crate) fn break_even(
 }
 
 /// A time in seconds or milliseconds, to four digits.
-pub(crate) fn rounded(time: Picoseconds) -> String {
+pub fn rounded(time: Picoseconds) -> String {
     let seconds = time.as_secs_f64();
     if seconds >= 1.0 { format!("{seconds:.3} s") } else { format!("{:.3} ms", seconds * 1e3) }
 }

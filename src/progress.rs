@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::output;
 
 /// How far a verb has come. Shared by reference between threads.
-pub(crate) struct Progress {
+pub struct Progress {
     what: String,
     total: u64,
     done: AtomicU64,
@@ -19,13 +19,13 @@ pub(crate) struct Progress {
 }
 
 /// Elsewhere than on a terminal nothing is said of work that ends so soon.
-pub(crate) const QUIET_FOR: Duration = Duration::from_secs(2);
+pub const QUIET_FOR: Duration = Duration::from_secs(2);
 /// There a line is written each time this share more is done.
 const LINE_EVERY_PERCENT: u64 = 10;
 
 impl Progress {
     /// Starts counting towards `total` of `what` ("samples", "windows").
-    pub(crate) fn new(what: &str, total: u64) -> Self {
+    pub fn new(what: &str, total: u64) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta}")
                 .expect("the template is well-formed");
@@ -41,7 +41,7 @@ impl Progress {
     }
 
     /// Records that `steps` more are done.
-    pub(crate) fn advance(&self, steps: u64) {
+    pub fn advance(&self, steps: u64) {
         let before = self.done.fetch_add(steps, Ordering::Relaxed);
         match &self.bar {
             Some(bar) => bar.inc(steps),

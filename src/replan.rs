@@ -30,7 +30,7 @@ const SCHEMA: &str = "lightloom.replan/v1";
 #[command(after_help = "Examples:
   lightloom replan plan.json --fabric topologies/ring-2880.yaml --fault n17 -o next.json
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The plan in force.
     plan: PathBuf,
     /// The fabric file it was made from.
@@ -49,7 +49,11 @@ pub(crate) struct Arguments {
     format: FormatArgument,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Makes the next plan.
+///
+/// # Errors
+/// Whatever kept it from a proven plan.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let fabric = files::read_fabric(&arguments.fabric)?;
     let mut inputs = Inputs::new();
     inputs.insert("fabric".to_owned(), plan::fabric_input(&arguments.fabric, &fabric));
@@ -141,7 +145,7 @@ fn change_faults(
 ///
 /// # Errors
 /// If the file cannot be read or is no such plan.
-pub(crate) fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
+pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
     if documents_of_version_1(&bytes) {

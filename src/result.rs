@@ -13,10 +13,10 @@ use crate::output;
 
 /// Flatten it into the arguments of a verb whose result is one document with rows.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ResultArguments {
+pub struct ResultArguments {
     /// How to show the result.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(crate) format: ResultFormat,
+    pub format: ResultFormat,
     /// Keep the result in this file, too: its rows if the name ends in .csv, else the JSON document.
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub(crate) struct ResultArguments {
 
 /// The forms of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ResultFormat {
+pub enum ResultFormat {
     /// Aligned tables with units, for people.
     #[default]
     Text,
@@ -41,7 +41,7 @@ impl ResultArguments {
     ///
     /// # Errors
     /// If standard output or the file cannot be written.
-    pub(crate) fn show(
+    pub fn show(
         &self,
         result: &impl Serialize,
         rows: &str,

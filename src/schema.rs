@@ -16,7 +16,7 @@ use crate::output::{self, Outcome};
   lightloom schema fabric > fabric.schema.json
   # and at the top of fabric.yaml, for editors with a YAML language server:
   # yaml-language-server: $schema=fabric.schema.json")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The kind of file.
     #[arg(value_name = "KIND", value_parser = KindName)]
     kind: String,
@@ -28,20 +28,22 @@ pub(crate) struct Arguments {
     _format: FormatArgument,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Prints or writes a schema.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let kind = kinds::named(&arguments.kind).expect("the argument parser knows the kinds");
-    let mut text = serde_json::to_string_pretty(&(kind.schema)())?;
-    text.push('\n');
     match &arguments.output {
-        Some(path) => files::write(path, text.as_bytes())?,
-        None => output::print(&text)?,
+        Some(path) => files::write(path, kind.schema.as_bytes())?,
+        None => output::print(kind.schema)?,
     }
     Ok(Outcome::Good)
 }
 
 /// The name of a kind of file, as an argument.
 #[derive(Clone, Copy)]
-pub(crate) struct KindName;
+pub struct KindName;
 
 impl clap::builder::TypedValueParser for KindName {
     type Value = String;

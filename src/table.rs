@@ -4,19 +4,19 @@
 use std::fmt;
 
 /// A table with a heading a column.
-pub(crate) struct Table {
+pub struct Table {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table with these columns.
-    pub(crate) fn new<const N: usize>(headings: [&str; N]) -> Self {
+    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self::with_headings(headings.map(str::to_owned))
     }
 
     /// An empty table with as many columns as there are headings.
-    pub(crate) fn with_headings(headings: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_headings(headings: impl IntoIterator<Item = String>) -> Self {
         Self { headings: headings.into_iter().collect(), rows: Vec::new() }
     }
 
@@ -24,7 +24,7 @@ impl Table {
     ///
     /// # Panics
     /// If it has not one cell a column.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         assert_eq!(cells.len(), self.headings.len(), "a row has one cell a column");
         self.rows.push(cells);

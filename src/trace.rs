@@ -25,7 +25,7 @@ use crate::table::Table;
   lightloom trace info fault_trace.json
   lightloom trace synth --servers 16384 --seed 7 year.json
   lightloom trace convert fault_trace.json --to nodes-csv --nodes 720 --gpus-per-node 4")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -42,7 +42,7 @@ enum Verb {
 
 /// What the file may not say about itself.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct ObservationArguments {
+pub struct ObservationArguments {
     /// Servers watched [default: the file's, or the public trace's 400].
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
@@ -116,7 +116,11 @@ enum Target {
     NodesCsv,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Runs the chosen part of the verb.
+///
+/// # Errors
+/// If a trace cannot be read, made or written.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
         Verb::Info(arguments) => info(arguments)?,
         Verb::Synth(arguments) => synth(arguments)?,
@@ -129,7 +133,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 ///
 /// # Errors
 /// If the file cannot be read, is too large, or is wrong: with every position and reason.
-pub(crate) fn read(
+pub fn read(
     path: &Path,
     observation: Observation,
     inputs: &mut Inputs,
@@ -144,7 +148,7 @@ pub(crate) fn read(
 }
 
 /// Every position and reason for which a file is no trace.
-pub(crate) fn refused(path: &Path, errors: &TraceErrors) -> anyhow::Error {
+pub fn refused(path: &Path, errors: &TraceErrors) -> anyhow::Error {
     let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
     anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::emulate::Source;
 use crate::files;
-use crate::kinds::{self, KINDS, Kind};
+use crate::kinds::{self, KINDS, Kind, Reader};
 use crate::output::{self, Outcome, WrongUsage};
 use crate::replan;
 use crate::schema::KindName;
@@ -27,7 +27,7 @@ use crate::schema::KindName;
   lightloom validate faults.yaml --scenario scenario.yaml
   lightloom validate plan.json --fabric fabric.yaml
   generate-fabric | lightloom validate - --kind fabric")]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The files; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -88,14 +88,18 @@ impl Finding {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+/// Checks files; `readers` read the kinds that the first program only knows by name.
+///
+/// # Errors
+/// Of what files are held against; [`Needed`](crate::second::Needed) where a reader is missing.
+pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<Outcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
     let against = Against {
         scenario: arguments.scenario.as_deref().map(Source::read).transpose()?,
         fabric: arguments.fabric.as_deref().map(files::read_fabric).transpose()?,
     };
-    let examined = arguments.files.iter().map(|path| examine(path, kind, &against));
-    let findings: Vec<Finding> = examined.collect();
+    let examined = arguments.files.iter().map(|path| examine(path, kind, &against, readers));
+    let findings: Vec<Finding> = examined.collect::<anyhow::Result<_>>()?;
     if against.scenario.is_some() && !findings.iter().any(Finding::is_of_faults) {
         let message = "--scenario is what a file of faults is held against, and none is given";
         return Err(WrongUsage(message.to_owned()).into());
@@ -107,30 +111,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match arguments.format {
         Format::Text => show_text(&findings)?,
         Format::Json => show_json(&findings)?,
-        Format::Sarif => show_sarif(&findings)?,
+        Format::Sarif => show_sarif(&findings, readers)?,
     }
     let good = findings.iter().all(Finding::is_good);
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
-fn examine(path: &std::path::Path, kind: Option<&'static Kind>, against: &Against) -> Finding {
+fn examine(
+    path: &std::path::Path,
+    kind: Option<&'static Kind>,
+    against: &Against,
+    readers: &[Reader],
+) -> anyhow::Result<Finding> {
     let file = files::name(path);
     let named = |kind: Option<&'static Kind>| kind.map(|kind| kind.name);
     let bytes = match files::read_document(path) {
         Ok(bytes) => bytes,
-        Err(mistake) => return Finding { file, kind: named(kind), mistakes: vec![*mistake] },
+        Err(mistake) => return Ok(Finding { file, kind: named(kind), mistakes: vec![*mistake] }),
     };
     if plan::is_plan(&bytes) {
         let mistakes = prove(path, &file, against.fabric.as_ref());
-        return Finding { file, kind: Some(PLAN), mistakes };
+        return Ok(Finding { file, kind: Some(PLAN), mistakes });
     }
     let kind = kind.or_else(|| kinds::of_keys(&document::top_keys(&bytes)));
     let mistakes = match (kind, &against.scenario) {
         (Some(kind), Some(scenario)) if kind.name == FAULTS => scenario.check_faults(&file, &bytes),
-        (Some(kind), _) => (kind.check)(&file, &bytes),
+        (Some(kind), _) => kind.check(&file, &bytes, readers)?,
         (None, _) => unknown_kind(&file, &bytes),
     };
-    Finding { file, kind: named(kind), mistakes }
+    Ok(Finding { file, kind: named(kind), mistakes })
 }
 
 /// What is wrong with a plan on its fabric.
@@ -191,9 +200,9 @@ fn show_json(findings: &[Finding]) -> anyhow::Result<()> {
     output::print_json(&json!({ "files": files }))
 }
 
-fn show_sarif(findings: &[Finding]) -> anyhow::Result<()> {
+fn show_sarif(findings: &[Finding], readers: &[Reader]) -> anyhow::Result<()> {
     let mistakes: Vec<Diagnostic> =
         findings.iter().flat_map(|finding| finding.mistakes.iter().cloned()).collect();
     let version = env!("CARGO_PKG_VERSION");
-    output::print_json(&document::sarif(&mistakes, &kinds::all_codes(), version))
+    output::print_json(&document::sarif(&mistakes, &kinds::all_codes(readers)?, version))
 }

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verbs of this program, as `lightloom` shows them.
+//! All verbs of lightloom, as this program runs them.
 
-use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
+use clap::{CommandFactory, Parser, Subcommand};
+use lightloom::output::{self, Colour, Outcome};
+use lightloom::{cli as first, emulate, plan, validate};
+use lightloom_twin::Twin;
 
-use crate::output::{self, Colour, Outcome};
-use crate::{device, twin, verb};
+use crate::kinds::READERS;
+use crate::prices::Prices;
+use crate::{
+    buy, calibrate, compare, completions, cost, ctl, demo, device, export, man, mfu, report,
+    reproduce, twin, verb, workload,
+};
 
-/// Emulated devices to connect to, the conformance suite for devices of every protocol, and the live twin.
+/// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
 #[command(
-    name = "lightloom-lab",
-    bin_name = "lightloom",
+    name = "lightloom",
     version,
     propagate_version = true,
     disable_help_subcommand = true,
@@ -23,37 +27,38 @@ use crate::{device, twin, verb};
 pub(crate) struct Arguments {
     /// When to colour messages (NO_COLOR turns `auto` off).
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
-    pub(crate) color: Colour,
+    color: Colour,
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    First(first::Verb),
+    Demo(demo::Arguments),
+    Report(report::Arguments),
+    Export(export::Arguments),
+    Compare(compare::Arguments),
+    Cost(cost::Arguments),
+    Buy(buy::Arguments),
+    Reproduce(reproduce::Arguments),
+    Mfu(Box<mfu::Arguments>),
+    Calibrate(calibrate::Arguments),
+    Workload(workload::Arguments),
+    Ctl(ctl::Arguments),
     Device(device::Arguments),
     Conform(verb::Arguments),
     Twin(twin::Arguments),
-    Completions(Completions),
-    Man(Man),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
-/// Prints the completion script of a shell for this program.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  lightloom-lab completions bash > /etc/bash_completion.d/lightloom-lab"
-)]
-struct Completions {
-    /// The shell that will read the script.
-    shell: Shell,
-}
-
-/// Writes the manual pages of `lightloom device`, `lightloom conform` and `lightloom twin`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  lightloom-lab man --folder ~/.local/share/man/man1")]
-struct Man {
-    /// Folder for the pages, which is made.
-    #[arg(long, value_name = "FOLDER")]
-    folder: PathBuf,
+/// The whole program, from its arguments to its exit status.
+pub(crate) fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    output::set_colour(arguments.color);
+    output::conclude(run(&arguments))
 }
 
 /// Runs the chosen verb.
@@ -62,73 +67,70 @@ struct Man {
 /// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match &arguments.verb {
+        Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments, &Prices),
+        Verb::First(first::Verb::Emulate(arguments)) => emulate::run(arguments, Some(&Twin)),
+        Verb::First(first::Verb::Validate(arguments)) => validate::run(arguments, READERS),
+        Verb::First(verb) => first::run(verb),
+        Verb::Demo(arguments) => demo::run(arguments),
+        Verb::Report(arguments) => report::run(arguments),
+        Verb::Export(arguments) => export::run(arguments),
+        Verb::Compare(arguments) => compare::run(arguments),
+        Verb::Cost(arguments) => cost::run(arguments),
+        Verb::Buy(arguments) => buy::run(arguments),
+        Verb::Reproduce(arguments) => reproduce::run(arguments),
+        Verb::Mfu(arguments) => mfu::run(arguments),
+        Verb::Calibrate(arguments) => calibrate::run(arguments),
+        Verb::Workload(arguments) => workload::run(arguments),
+        Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Device(arguments) => device::run(arguments),
         Verb::Conform(arguments) => verb::run(arguments),
         Verb::Twin(arguments) => twin::run(arguments),
-        Verb::Completions(arguments) => completions(arguments),
-        Verb::Man(arguments) => man(arguments),
+        Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Man(arguments) => man::run(arguments),
     }
 }
 
-fn completions(arguments: &Completions) -> anyhow::Result<Outcome> {
-    let mut script = Vec::new();
-    let mut command = Arguments::command().bin_name("lightloom-lab");
-    clap_complete::generate(arguments.shell, &mut command, "lightloom-lab", &mut script);
-    output::print(&String::from_utf8(script)?)?;
-    Ok(Outcome::Good)
-}
-
-fn man(arguments: &Man) -> anyhow::Result<Outcome> {
-    let folder = &arguments.folder;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    // The pages are called as a user types: `man lightloom-device-serve`.
-    let mut program = Arguments::command().name("lightloom");
-    program.build();
-    let verbs =
-        ["device", "conform", "twin"].into_iter().filter_map(|name| program.find_subcommand(name));
-    let mut commands: Vec<_> = verbs.cloned().collect();
-    let mut pages = 0;
-    while let Some(command) = commands.pop() {
-        let page = clap_mangen::Man::new(command.clone());
-        let mut text = Vec::new();
-        page.render(&mut text)?;
-        let path = folder.join(page.get_filename());
-        std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-        pages += 1;
-        commands.extend(command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned());
-    }
-    output::note(&format!("wrote {pages} pages to {}", folder.display()));
-    Ok(Outcome::Good)
-}
-
-/// How a verb shows its result. Flatten it into a verb's arguments.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct FormatArgument {
-    /// How to show the result.
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(crate) format: Format,
-}
-
-/// The two forms of most results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Aligned tables with units, for people.
-    #[default]
-    Text,
-    /// One JSON document, for programs.
-    Json,
+/// The whole command as clap knows it, for completions and manual pages.
+pub(crate) fn command() -> clap::Command {
+    Arguments::command()
 }
 
 #[cfg(test)]
 mod tests {
+    use lightloom::second::VERBS;
+
     #[test]
     fn the_command_is_well_formed_and_every_verb_has_an_example() {
-        use clap::CommandFactory;
-        let command = super::Arguments::command();
+        let command = super::command();
         command.clone().debug_assert();
         for verb in command.get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "`{}` shows no example", verb.get_name());
+            for part in verb.get_subcommands() {
+                let help = part.get_after_help().map(ToString::to_string).unwrap_or_default();
+                let name = part.get_name();
+                assert!(
+                    help.contains("Example") || ["device", "twin"].contains(&verb.get_name()),
+                    "`{} {name}` shows no example",
+                    verb.get_name()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_program_lists_what_this_one_adds_in_its_words() {
+        let command = super::command();
+        let all: Vec<_> = command.get_subcommands().collect();
+        let own = &all[all.len() - VERBS.len()..];
+        for (listed, verb) in VERBS.iter().zip(own) {
+            let text = |styled: Option<&clap::builder::StyledStr>| {
+                styled.map(ToString::to_string).unwrap_or_default()
+            };
+            assert_eq!(listed.name, verb.get_name());
+            assert_eq!(listed.about, text(verb.get_about()), "{}", listed.name);
+            let (help, name) = (text(verb.get_after_help()), listed.name);
+            assert!(help.contains(listed.example), "{name}: not an example of its help");
         }
     }
 }

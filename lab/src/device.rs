@@ -12,8 +12,8 @@ use lightloom_devices::serve::{Address, Options, Server};
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use serde_json::json;
 
-use crate::cli::{Format, FormatArgument};
-use crate::output::{self, Outcome, Refused};
+use lightloom::cli::{Format, FormatArgument};
+use lightloom::output::{self, Outcome, Refused};
 
 /// Emulated transceivers and optical switches, with their faults.
 #[derive(Debug, Args)]

@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-lab`: the verbs that need servers and network stacks. `lightloom` runs it from beside itself, so
-//! that who plans and emulates need not compile it.
+//! `lightloom-lab`: every verb of lightloom. `lightloom` runs it from beside itself for what it cannot do alone, so that
+//! who plans and emulates need not compile prices, pages, the daemon, devices and servers.
 
+mod buy;
+mod calibrate;
 mod cli;
+mod compare;
+mod completions;
+mod cost;
+mod ctl;
+mod demo;
 mod device;
-mod output;
+mod export;
+mod kinds;
+mod man;
+mod mfu;
+mod prices;
+mod report;
+mod reproduce;
 mod twin;
 mod verb;
+mod workload;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let arguments = cli::Arguments::parse();
-    output::set_colour(arguments.color);
-    output::conclude(cli::run(&arguments))
+    cli::main()
 }

@@ -10,8 +10,8 @@ use lightloom_live::record::Folder;
 use lightloom_live::{check, hold, up};
 use serde_json::json;
 
-use crate::cli::{Format, FormatArgument};
-use crate::output::{self, Outcome, WrongUsage};
+use lightloom::cli::{Format, FormatArgument};
+use lightloom::output::{self, Outcome, WrongUsage};
 
 mod inside;
 mod job;

@@ -13,7 +13,7 @@ use lightloom_lab::conform::link::Wire;
 use lightloom_lab::conform::report::Report;
 use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
-use crate::output::{self, Outcome, WrongUsage};
+use lightloom::output::{self, Outcome, WrongUsage};
 
 /// Tests whether a device does what its protocol promises. Reads only, unless ports are given to move.
 #[derive(Debug, Args)]
@@ -125,7 +125,7 @@ fn show(report: &Report, arguments: &Arguments) -> anyhow::Result<()> {
     let text = match arguments.format {
         Format::Text => report.text(),
         Format::Json => output::json(report)?,
-        Format::Junit => report.junit()?,
+        Format::Junit => report.junit(),
         Format::Markdown => report.markdown(),
         Format::Html => report.html(),
     };

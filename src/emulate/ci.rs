@@ -11,7 +11,7 @@ use crate::files;
 
 /// Where to write what CI systems read.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Reports {
+pub struct Reports {
     /// Write JUnit XML: a case for each expectation and each fault, with the command that replays it.
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     junit: Option<PathBuf>,
@@ -25,9 +25,9 @@ impl Reports {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub(crate) fn write(&self, subject: &Subject, runs: &[SeedRun]) -> anyhow::Result<()> {
+    pub fn write(&self, subject: &Subject, runs: &[SeedRun]) -> anyhow::Result<()> {
         if let Some(path) = &self.junit {
-            files::write(path, junit::report(subject, runs)?.as_bytes())?;
+            files::write(path, junit::report(subject, runs).as_bytes())?;
         }
         if let Some(path) = &self.summary {
             write_summary(path, &summary::markdown(subject, runs))?;
@@ -45,12 +45,12 @@ fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
 }
 
 /// The command that runs one seed again.
-pub(crate) fn replay_command(subject: &Subject, run: &SeedRun) -> String {
+pub(super) fn replay_command(subject: &Subject, run: &SeedRun) -> String {
     format!("lightloom emulate {} --seed {}", quoted(&subject.file), run.seed.0)
 }
 
 /// When a fault began.
-pub(crate) fn when(fault: &FaultResult) -> String {
+pub(super) fn when(fault: &FaultResult) -> String {
     fault.at.map_or("a time that the run never came to".to_owned(), |at| at.to_string())
 }
 

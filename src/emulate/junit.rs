@@ -10,48 +10,41 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use lightloom_emulator::outcome::{ExpectationResult, FaultResult};
 use lightloom_emulator::sweep::{SeedRun, Subject, Sweep};
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::ci::{replay_command, when};
+use crate::junit::{self, Case, Ended, Suite};
 
 /// The XML document.
-///
-/// # Errors
-/// If it cannot be written as XML.
-pub(crate) fn report(subject: &Subject, runs: &[SeedRun]) -> anyhow::Result<String> {
-    let mut report = Report::new("lightloom");
-    for run in runs {
-        report.add_test_suite(suite(subject, run));
-    }
+pub(super) fn report(subject: &Subject, runs: &[SeedRun]) -> String {
+    let mut suites: Vec<Suite> = runs.iter().map(|run| suite(subject, run)).collect();
     if runs.len() > 1 {
-        report.add_test_suites(losses(subject, runs));
+        suites.extend(losses(subject, runs));
     }
-    report.to_string().context("cannot write JUnit XML")
+    junit::document("lightloom", &suites)
 }
 
 /// A suite without cases: what the steps of jobs lose over all seeds. `None` where no job trains.
-fn losses(subject: &Subject, runs: &[SeedRun]) -> Option<TestSuite> {
+fn losses(subject: &Subject, runs: &[SeedRun]) -> Option<Suite> {
     let rows = Sweep::distributions(runs);
-    let mut suite = TestSuite::new(format!("{} ({} seeds)", subject.scenario, runs.len()));
+    let mut suite = Suite::new(format!("{} ({} seeds)", subject.scenario, runs.len()));
     for row in &rows {
         for (rank, value) in
             [("p50", row.p50), ("p90", row.p90), ("p99", row.p99), ("max", row.max)]
         {
             let value = value.map_or("never ended".to_owned(), |value| value.to_string());
-            suite.add_property((format!("{}_{rank}", row.figure.name()).as_str(), value.as_str()));
+            suite.property(&format!("{}_{rank}", row.figure.name()), &value);
         }
         let seed = row.worst_seed.0.to_string();
         let name = format!("{}_worst_seed", row.figure.name());
-        suite.add_property((name.as_str(), seed.as_str()));
+        suite.property(&name, &seed);
     }
     (!rows.is_empty()).then_some(suite)
 }
 
-fn suite(subject: &Subject, run: &SeedRun) -> TestSuite {
-    let mut suite = TestSuite::new(format!("{} (seed {})", subject.scenario, run.seed.0));
+fn suite(subject: &Subject, run: &SeedRun) -> Suite {
+    let mut suite = Suite::new(format!("{} (seed {})", subject.scenario, run.seed.0));
     let replay = replay_command(subject, run);
     for (name, value) in [
         ("seed", run.seed.0.to_string()),
@@ -60,34 +53,26 @@ fn suite(subject: &Subject, run: &SeedRun) -> TestSuite {
         ("simulated_ps", run.simulated.0.to_string()),
         ("replay", replay.clone()),
     ] {
-        suite.add_property((name, value.as_str()));
+        suite.property(name, &value);
     }
-    suite.set_time(Duration::from_nanos(run.simulated.0 / 1_000));
+    suite.took(Duration::from_nanos(run.simulated.0 / 1_000));
     let class = format!("lightloom.{}", subject.scenario);
     for result in &run.expectations {
-        suite.add_test_case(expectation_case(result, run, &replay, &class));
+        suite.add(expectation_case(result, run, &replay, &class));
     }
     for (number, fault) in run.faults.iter().enumerate() {
-        suite.add_test_case(fault_case(number, fault, run, &replay, &class));
+        suite.add(fault_case(number, fault, run, &replay, &class));
     }
     suite
 }
 
-fn expectation_case(
-    result: &ExpectationResult,
-    run: &SeedRun,
-    replay: &str,
-    class: &str,
-) -> TestCase {
-    let status = if result.passed {
-        TestCaseStatus::success()
+fn expectation_case(result: &ExpectationResult, run: &SeedRun, replay: &str, class: &str) -> Case {
+    let ended = if result.passed {
+        Ended::Well
     } else {
         failure(&format!("{}: {}", result.expect, result.value), run, replay)
     };
-    let mut case = TestCase::new(format!("expect {}", result.expect), status);
-    case.set_classname(class);
-    case.set_system_out(result.value.as_str());
-    case
+    Case::new(format!("expect {}", result.expect), class, ended).printed(result.value.as_str())
 }
 
 fn fault_case(
@@ -96,7 +81,7 @@ fn fault_case(
     run: &SeedRun,
     replay: &str,
     class: &str,
-) -> TestCase {
+) -> Case {
     let breached = run
         .expectations
         .iter()
@@ -104,24 +89,20 @@ fn fault_case(
         .map(|result| result.expect.as_str());
     let breached: Vec<&str> = breached.collect();
     let words = fault.to_string();
-    let status = if breached.is_empty() {
-        TestCaseStatus::success()
+    let ended = if breached.is_empty() {
+        Ended::Well
     } else {
         failure(&format!("{}: {words}", breached.join(", ")), run, replay)
     };
-    let mut case =
-        TestCase::new(format!("fault {} {} at {}", number, fault.what(), when(fault)), status);
-    case.set_classname(class);
-    if let (Some(at), Some(restored)) = (fault.at, fault.restored) {
-        case.set_time(Duration::from_nanos(restored.since(at).0 / 1_000));
+    let name = format!("fault {} {} at {}", number, fault.what(), when(fault));
+    let case = Case::new(name, class, ended).printed(words);
+    match (fault.at, fault.restored) {
+        (Some(at), Some(restored)) => case.took(Duration::from_nanos(restored.since(at).0 / 1_000)),
+        _ => case,
     }
-    case.set_system_out(words);
-    case
 }
 
-fn failure(message: &str, run: &SeedRun, replay: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-    status.set_message(message);
-    status.set_description(format!("{message}\nseed: {}\nreplay: {replay}\n", run.seed.0));
-    status
+fn failure(message: &str, run: &SeedRun, replay: &str) -> Ended {
+    let known = format!("{message}\nseed: {}\nreplay: {replay}\n", run.seed.0);
+    Ended::Failed(message.to_owned(), known)
 }

@@ -14,7 +14,7 @@ use crate::kinds;
 use crate::output;
 
 /// A scenario file that has been read, with all that it names.
-pub(crate) struct Source {
+pub struct Source {
     path: PathBuf,
     pub(super) scenario: Scenario,
     /// The scenario file and all that it names.
@@ -36,7 +36,7 @@ fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
 
 impl Source {
     /// Every mistake of a file of faults that this scenario could name.
-    pub(crate) fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
+    pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         self.scenario.check_faults(file, bytes)
     }
 
@@ -44,14 +44,21 @@ impl Source {
     ///
     /// # Errors
     /// If there is a mistake.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let (source, mistakes) = Self::read_quietly(path);
+        output::diagnostics(&mistakes);
+        source.ok_or(output::Refused.into())
+    }
+
+    /// The scenario and all that it names, unless there is a mistake; and every mistake, which is not shown.
+    pub(super) fn read_quietly(path: &Path) -> (Option<Self>, Vec<Diagnostic>) {
         let mut inputs = Inputs::new();
         let (scenario, mistakes) = match files::read_document(path) {
             Ok(bytes) => Self::load(path, &bytes, &mut inputs),
             Err(mistake) => (None, vec![*mistake]),
         };
-        output::diagnostics(&mistakes);
-        Ok(Self { path: path.to_owned(), scenario: scenario.ok_or(output::Refused)?, inputs })
+        let source = scenario.map(|scenario| Self { path: path.to_owned(), scenario, inputs });
+        (source, mistakes)
     }
 
     fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> (Option<Scenario>, Vec<Diagnostic>) {

@@ -52,7 +52,7 @@ pub(super) fn run(
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub(crate) fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<Outcome> {
+pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<Outcome> {
     result.show(sweep, "runs", || describe(sweep))?;
     Ok(if sweep.passed() { Outcome::Good } else { Outcome::Bad })
 }

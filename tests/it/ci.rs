@@ -33,7 +33,7 @@ fn junit_has_a_case_for_every_expectation_and_fault_and_says_how_to_replay() {
 fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
     let folder = small("restored within 120us, waste_ratio < 0.5");
     let write = |of_job: Option<&str>| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        let mut command = Command::new(crate::programs::lightloom());
         command.args(["emulate", "run.yaml", "--summary", "page.md"]).current_dir(folder.path());
         match of_job {
             Some(path) => command.env("GITHUB_STEP_SUMMARY", path),
@@ -50,7 +50,7 @@ fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
     assert!(page.contains("`lightloom emulate run.yaml --seed 0`"), "{page}");
 
     // Nobody asked: nothing is written, whatever the environment says.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(crate::programs::lightloom());
     command.args(["emulate", "run.yaml"]).current_dir(folder.path());
     command.env("GITHUB_STEP_SUMMARY", "other.md").output().unwrap();
     assert!(!folder.path().join("other.md").exists());

@@ -41,7 +41,7 @@ fn checkout() -> tempfile::TempDir {
 
 /// Runs a command in the checkout, where it finds the program and that `cargo`.
 fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Output {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_lightloom"));
+    let program = PathBuf::from(crate::programs::lightloom());
     let rest = std::env::var("PATH").unwrap_or_default();
     let path =
         format!("{}:{}:{rest}", folder.join("bin").display(), program.parent().unwrap().display());

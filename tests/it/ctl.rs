@@ -88,7 +88,7 @@ fn answer(
 }
 
 fn ctl(daemon: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(programs::lightloom());
     command.arg("ctl").args(arguments).arg("--socket").arg(daemon).env("TZ", "UTC");
     command
 }
@@ -412,8 +412,7 @@ fn a_socket_of_somebody_else_is_told_at_once_with_what_to_type() {
     let daemon = Daemon::plays(folder.path(), &[]);
     let control = daemon.socket.display().to_string();
     let fault = ["device", "fault", "--control", &control, "n1/b0", "lie"];
-    programs::folder();
-    let output = Command::new(env!("CARGO_BIN_EXE_lightloom")).args(fault).output().unwrap();
+    let output = Command::new(programs::lightloom()).args(fault).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
         said.contains("is the socket of lightloomd, not of the devices: name the one"),
@@ -671,7 +670,7 @@ fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for(
 #[test]
 fn no_usage_line_shows_the_socket_as_if_it_had_to_be_typed() {
     let typed = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        let mut command = Command::new(programs::lightloom());
         command.arg("ctl").args(words).env("LIGHTLOOM_SOCKET", "/nowhere/lightloomd.sock");
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())

@@ -46,7 +46,7 @@ impl House {
 
     /// Types a command; its exit status, and what is shown and noted.
     async fn ctl(&self, words: &str) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        let mut command = Command::new(crate::programs::lightloom());
         command.arg("ctl").args(words.split(' ')).arg("--socket").arg(&self.socket);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();

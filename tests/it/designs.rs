@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn lightloom(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().expect("it runs")
+    Command::new(crate::programs::lightloom()).args(arguments).output().expect("it runs")
 }
 
 fn json(arguments: &[&str]) -> Value {
@@ -174,7 +174,7 @@ fn faulty_gpus_are_not_usable_ones() {
         "json",
     ];
     let json = |verb: &str| -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+        let mut command = Command::new(crate::programs::lightloom());
         let output = command.arg(verb).args(arguments).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
     };

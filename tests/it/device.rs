@@ -8,8 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 fn lightloom(arguments: &[&str]) -> Command {
-    programs::folder();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(programs::lightloom());
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 fn lightloom(arguments: &[&str]) -> String {
-    let program = env!("CARGO_BIN_EXE_lightloom");
+    let program = crate::programs::lightloom();
     let output = Command::new(program).args(arguments).output().expect("the program starts");
     String::from_utf8(output.stdout).expect("output is text")
 }

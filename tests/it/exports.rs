@@ -11,7 +11,7 @@ use consumers::consumer;
 use serde_json::Value;
 
 fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(crate::programs::lightloom());
     command.args(arguments).current_dir(folder).output().expect("the program starts")
 }
 

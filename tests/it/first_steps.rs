@@ -72,7 +72,7 @@ fn init_asks_nobody_where_there_is_no_terminal_and_overwrites_nothing() {
 fn a_file_that_was_made_goes_through_a_pipe() {
     let folder = tempfile::tempdir().expect("a folder");
     let made = good(folder.path(), &["init", "--preset", "pod", "--gpus", "512"]);
-    let mut plan = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut plan = Command::new(crate::programs::lightloom());
     plan.args(["plan", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut plan = plan.spawn().expect("the program starts");
     plan.stdin.take().expect("a pipe").write_all(made.as_bytes()).expect("written");

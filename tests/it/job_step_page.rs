@@ -20,7 +20,7 @@ fn steps(text: &str) -> Vec<Vec<&str>> {
 
 /// What a command of the page prints.
 fn emulate(scenario: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(crate::programs::lightloom());
     let output = command.args(["emulate", scenario]).current_dir(ROOT).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }

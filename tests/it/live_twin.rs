@@ -13,8 +13,7 @@ const FABRIC: &str = "kind: fabric\nversion: 2\nname: ring-17\n\
     hbd: {khop: {nodes: 17, gpus_per_node: 4, k: 2}}\njobs:\n  - {name: pretrain, gpus: 64, tp: 16}\n";
 
 fn lightloom(arguments: &[&str]) -> Command {
-    programs::folder();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(programs::lightloom());
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command
 }
@@ -143,7 +142,7 @@ fn what_cannot_be_carried_is_said_before_anything_is_made() {
 #[test]
 fn a_ring_goes_on_around_a_node_that_died_with_light_that_the_daemon_moved() {
     let Some(twin) = Twin::up() else { return };
-    let lab = Path::new(env!("CARGO_BIN_EXE_lightloom")).with_file_name("lightloom-lab");
+    let lab = programs::lightloom().with_file_name("lightloom-lab");
     let lab = lab.display().to_string();
     std::thread::scope(|scope| {
         let job = scope.spawn(|| {

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn mfu(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    Command::new(crate::programs::lightloom())
         .arg("mfu")
         .args(arguments)
         .output()
@@ -134,7 +134,7 @@ fn a_model_file_shows_its_mistakes_with_their_place() {
 
 #[test]
 fn the_training_study_prints_every_claim_with_its_verdict() {
-    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let output = Command::new(crate::programs::lightloom())
         .args(["reproduce", "mfu", "--format", "json"])
         .output()
         .expect("the command runs");

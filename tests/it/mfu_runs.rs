@@ -14,7 +14,7 @@ fn typed(run: &Run, folder: &Path) -> Value {
     let card = folder.join(format!("{}.card.yaml", run.id));
     let text = serde_json::to_string(&run.request.card).expect("figures are plain");
     std::fs::write(&card, text).expect("the folder is ours");
-    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let output = Command::new(crate::programs::lightloom())
         .arg("mfu")
         .args(run.words(&model.to_string_lossy(), &card.to_string_lossy()))
         .args(["--format", "json"])
@@ -59,7 +59,7 @@ fn tables() -> Option<String> {
 #[test]
 fn the_command_line_writes_the_page_of_validation() {
     let Some(tables) = tables() else { return };
-    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let output = Command::new(crate::programs::lightloom())
         .args(["reproduce", "mfu", "--format", "markdown", "--runs", &tables])
         .output()
         .expect("the command runs");
@@ -93,7 +93,7 @@ fn a_users_runs_refit_the_constants_with_part_kept_back() {
                 "mfu --model {model} --accelerator h100 --constants nemo-25.02 --gpus {gpus} --batch {batch} --seq 8192 \
                  --tp {tp} --pp {pp} --cp 1 --ep 1 --micro-batch 1 --virtual-stages 1 --recompute full --format json"
             );
-            let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+            let output = Command::new(crate::programs::lightloom())
                 .args(words.split_whitespace())
                 .output()
                 .expect("the command runs");
@@ -106,7 +106,7 @@ fn a_users_runs_refit_the_constants_with_part_kept_back() {
     }
     std::fs::write(&runs, &table).expect("the folder is ours");
     let out = folder.path().join("ours.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let output = Command::new(crate::programs::lightloom())
         .args(["calibrate", "--format", "json", "--out"])
         .args([&out, &runs])
         .output()
@@ -120,7 +120,7 @@ fn a_users_runs_refit_the_constants_with_part_kept_back() {
     assert!(left.contains(&"expert low".into()), "dense runs say nothing of experts: {report}");
 
     let words = "--model llama-3.1-8b --gpus 8 --batch 128 --tp 1 --pp 1 --cp 1 --recompute full --micro-batch 1";
-    let output = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let output = Command::new(crate::programs::lightloom())
         .arg("mfu")
         .args(words.split_whitespace())
         .arg("--constants")

@@ -11,25 +11,34 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-const PROGRAMS: [(&str, &str); 2] =
-    [("lightloomd", "lightloom-daemon"), ("lightloom-lab", "lightloom-lab")];
+/// `lightloom`, with the program beside it that it hands commands to, as new as its sources.
+pub(crate) fn lightloom() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_lightloom"));
+        is_new(&program.with_file_name("lightloom-lab"), "lightloom-lab");
+        program
+    })
+}
 
 /// The folder of all programs, each as new as its sources.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_BIN_EXE_lightloom")).parent().unwrap();
-        for (program, package) in PROGRAMS {
-            let built = folder.join(program);
-            let release = if cfg!(debug_assertions) { "" } else { " --release" };
-            assert!(
-                changed(&built) >= newest_source(&sources(package)),
-                "{} is missing or older than its sources, type: cargo test --workspace --locked{release} --no-run",
-                built.display()
-            );
-        }
+        let folder = lightloom().parent().unwrap();
+        is_new(&folder.join("lightloomd"), "lightloom-daemon");
         folder.to_owned()
     })
+}
+
+/// Fails with the command to type where a program is older than the sources of its package.
+fn is_new(program: &Path, package: &str) {
+    let release = if cfg!(debug_assertions) { "" } else { " --release" };
+    assert!(
+        changed(program) >= newest_source(&sources(package)),
+        "{} is missing or older than its sources, type: cargo test --workspace --locked{release} --no-run",
+        program.display()
+    );
 }
 
 fn changed(file: &Path) -> Option<SystemTime> {

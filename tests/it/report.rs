@@ -40,7 +40,7 @@ const REQUIRED: [&str; 16] = [
 ];
 
 fn lightloom(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().expect("it runs")
+    Command::new(crate::programs::lightloom()).args(arguments).output().expect("it runs")
 }
 
 /// The page with few samples, which are what takes time, unless it says how many.
@@ -263,7 +263,7 @@ fn runs_and_training_steps_are_shown() {
         ("mfu.json", &["mfu", "--model", "llama-3.1-8b", "--gpus", "64", "--format", "json"]),
     ];
     for (name, arguments) in results {
-        let program = env!("CARGO_BIN_EXE_lightloom");
+        let program = crate::programs::lightloom();
         let run = Command::new(program).args(arguments).current_dir(ROOT).output().unwrap();
         assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
         fs::write(folder.path().join(name), run.stdout).unwrap();

@@ -236,7 +236,7 @@ fn a_bypass_of_crossed_cables_keeps_the_cause() {
 
 /// Runs `lightloom ctl` against this daemon, and what it said on its standard output.
 async fn ctl(socket: &Path, words: &str) -> (i32, String) {
-    let mut ctl = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut ctl = Command::new(crate::programs::lightloom());
     ctl.arg("ctl").args(words.split(' ')).env("LIGHTLOOM_SOCKET", socket);
     let output = tokio::task::spawn_blocking(move || ctl.output().unwrap()).await.unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

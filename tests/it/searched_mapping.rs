@@ -12,7 +12,7 @@ const SEARCH: &str = "  - {name: a, gpus: 128, step: {search: {model: llama-3.1-
     - {name: b, gpus: 64, tp: 8, step: {search: {model: mixtral-8x7b, sequences: 64, sequence: 4096}}}\n";
 
 fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(crate::programs::lightloom());
     command.args(arguments).current_dir(folder).output().expect("the program starts")
 }
 

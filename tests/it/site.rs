@@ -143,7 +143,7 @@ fn help_of(words: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>) 
         known
             .entry(verbs.to_vec())
             .or_insert_with(|| {
-                let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+                let mut command = Command::new(programs::lightloom());
                 let output = command.args(verbs).arg("--help").output().unwrap();
                 output.status.success().then(|| text(&output.stdout).to_owned())
             })
@@ -213,7 +213,7 @@ fn the_first_hour_is_typed_as_it_stands() {
     let folder = tempfile::tempdir().unwrap();
     let (script, lines) = typed("docs/first-hour.md", "\n## The daemon");
     assert!(script.lines().filter(|line| line.starts_with("lightloom ")).count() > 12);
-    let programs = Path::new(env!("CARGO_BIN_EXE_lightloom")).parent().unwrap();
+    let programs = programs::lightloom().parent().unwrap();
     let mut shell = Command::new("bash");
     shell.args(["-euc", &script]).current_dir(folder.path());
     let path = std::env::var("PATH").unwrap_or_default();
@@ -232,7 +232,7 @@ fn the_readme_shows_what_its_first_command_prints() {
     let (script, lines) = typed("README.md", "\n## Where to go");
     let first = script.lines().next().unwrap();
     let words = first.strip_prefix("cargo run --release --locked -- ").expect("the first command");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(programs::lightloom());
     let output = command.args(words.split(' ')).current_dir(root()).output().unwrap();
     let shown = text(&output.stdout);
     // The first block is the drawing of the parts.

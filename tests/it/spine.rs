@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(crate::programs::lightloom());
     command.args(arguments).current_dir(folder).output().expect("the program starts")
 }
 

@@ -10,7 +10,7 @@ const SCENARIO: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/scenarios/job-any-fault.yaml");
 
 fn lightloom(folder: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
+    let mut command = Command::new(crate::programs::lightloom());
     command.args(words).current_dir(folder).output().unwrap()
 }
 

@@ -13,7 +13,7 @@ fn the_validation_page_is_up_to_date_and_every_claim_is_reproduced() {
         println!("skipped: no ../shared/data");
         return;
     }
-    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let run = Command::new(crate::programs::lightloom())
         .args(["reproduce", "infinitehbd", "--faults", TRACE, "--format", "markdown"])
         .output()
         .expect("the program runs");
@@ -28,7 +28,7 @@ fn the_validation_page_is_up_to_date_and_every_claim_is_reproduced() {
 
 #[test]
 fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
-    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let run = Command::new(crate::programs::lightloom())
         .args(["reproduce", "infinitehbd", "--format", "json"])
         .output()
         .expect("the program runs");
@@ -52,7 +52,7 @@ fn prices_that_miss_the_published_totals_are_a_verdict_and_an_exit_status() {
     let dearer = shipped.replace("mean: 600,", "mean: 601,");
     assert_ne!(dearer, shipped);
     std::fs::write(&path, dearer).expect("written");
-    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let run = Command::new(crate::programs::lightloom())
         .args(["reproduce", "infinitehbd", "--prices"])
         .arg(&path)
         .output()
@@ -67,7 +67,7 @@ fn prices_that_miss_the_published_totals_are_a_verdict_and_an_exit_status() {
 /// comes to what a pocket calculator makes of the price file.
 #[test]
 fn why_published_ratios_differ_is_what_the_page_says() {
-    let run = Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    let run = Command::new(crate::programs::lightloom())
         .args(["reproduce", "rfabric", "--why", "--format", "json"])
         .output()
         .expect("the program runs");

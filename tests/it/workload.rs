@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn lightloom(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lightloom"))
+    Command::new(crate::programs::lightloom())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(arguments)
         .output()

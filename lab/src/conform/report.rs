@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+use lightloom::junit::{self, Case, Ended, Suite};
 use serde::Serialize;
 
 use super::case::{Results, Verdict, percentile};
@@ -262,28 +262,23 @@ impl Report {
     }
 
     /// For continuous integration.
-    ///
-    /// # Errors
-    /// The writer of XML failed.
-    pub fn junit(&self) -> Result<String, quick_junit::SerializeError> {
-        let mut suite = TestSuite::new(format!("conform {}", self.target));
+    #[must_use]
+    pub fn junit(&self) -> String {
+        let mut suite = Suite::new(format!("conform {}", self.target));
+        let class = format!("lightloom.conform.{}", self.protocol);
         for line in &self.cases {
-            let mut status = match line.verdict {
-                "passed" => TestCaseStatus::success(),
-                "misbehaves" => TestCaseStatus::non_success(NonSuccessKind::Failure),
-                "fault" => TestCaseStatus::non_success(NonSuccessKind::Error),
-                _ => TestCaseStatus::skipped(),
+            let message = match line.detail.is_empty() {
+                true => String::new(),
+                false => format!("{}: {} ({})", line.says, line.detail, line.clause),
             };
-            if !line.detail.is_empty() {
-                status.set_message(format!("{}: {} ({})", line.says, line.detail, line.clause));
-            }
-            let mut case = TestCase::new(line.id.clone(), status);
-            case.set_classname(format!("lightloom.conform.{}", self.protocol));
-            case.set_time(Duration::ZERO);
-            suite.add_test_case(case);
+            let ended = match line.verdict {
+                "passed" => Ended::Well,
+                "misbehaves" => Ended::Failed(message, String::new()),
+                "fault" => Ended::Error(message),
+                _ => Ended::Skipped(message),
+            };
+            suite.add(Case::new(line.id.clone(), &class, ended).took(Duration::ZERO));
         }
-        let mut report = quick_junit::Report::new("lightloom conform");
-        report.add_test_suite(suite);
-        report.to_string()
+        junit::document("lightloom conform", &[suite])
     }
 }

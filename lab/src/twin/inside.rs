@@ -11,7 +11,7 @@ use lightloom_live::ranks::Ranks;
 use serde::Deserialize;
 
 use super::{Dir, check, hold, up};
-use crate::output::Outcome;
+use lightloom::output::Outcome;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {

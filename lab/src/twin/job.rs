@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use lightloom::cli::{Format, FormatArgument};
+use lightloom::junit::{self, Case, Ended, Suite};
+use lightloom::output::{self, Outcome, WrongUsage};
 use lightloom_live::report::{self, GroupReport};
 use lightloom_live::{ring, up};
-use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
 use super::Dir;
-use crate::cli::{Format, FormatArgument};
-use crate::output::{self, Outcome, WrongUsage};
 
 /// Takes part in an all-reduce over the light of this node's group, and prints each step as a line of JSON.
 #[derive(Debug, Args)]
@@ -92,7 +92,7 @@ pub(crate) fn report(arguments: &Report) -> anyhow::Result<Outcome> {
     }
     let Some(within) = arguments.within else { return Ok(Outcome::Good) };
     if let Some(file) = &arguments.junit {
-        std::fs::write(file, junit(&report, within)?)
+        std::fs::write(file, junit(&report, within))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     let late = report.groups.iter().filter(|group| is_late(group, within));
@@ -109,24 +109,19 @@ fn is_late(group: &GroupReport, within: Duration) -> bool {
     group.gap_ms > within.as_secs_f64() * 1e3
 }
 
-fn junit(report: &report::Report, within: Duration) -> anyhow::Result<String> {
-    let mut suite = TestSuite::new(format!("{} {}", report.part, report.fault));
+fn junit(report: &report::Report, within: Duration) -> String {
+    let mut suite = Suite::new(format!("{} {}", report.part, report.fault));
     for group in &report.groups {
-        let mut status = TestCaseStatus::success();
-        if is_late(group, within) {
-            status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            let limit = within.as_secs_f64() * 1e3;
-            status.set_message(format!(
-                "no step for {:.2} ms, and {limit:.2} ms are allowed",
-                group.gap_ms
-            ));
-        }
-        let mut case = TestCase::new(group.group.clone(), status);
-        case.set_classname("lightloom.twin");
-        case.set_time(Duration::from_secs_f64(group.gap_ms / 1e3));
-        suite.add_test_case(case);
+        let limit = within.as_secs_f64() * 1e3;
+        let ended = match is_late(group, within) {
+            true => Ended::Failed(
+                format!("no step for {:.2} ms, and {limit:.2} ms are allowed", group.gap_ms),
+                String::new(),
+            ),
+            false => Ended::Well,
+        };
+        let took = Duration::from_secs_f64(group.gap_ms / 1e3);
+        suite.add(Case::new(group.group.clone(), "lightloom.twin", ended).took(took));
     }
-    let mut document = quick_junit::Report::new("lightloom twin");
-    document.add_test_suite(suite);
-    Ok(document.to_string()?)
+    junit::document("lightloom twin", &[suite])
 }

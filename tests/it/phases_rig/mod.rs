@@ -84,7 +84,7 @@ jobs:
 }
 
 pub(crate) fn lightloom(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lightloom")).args(arguments).output().unwrap()
+    Command::new(crate::programs::lightloom()).args(arguments).output().unwrap()
 }
 
 /// Plans the fabric of this folder.

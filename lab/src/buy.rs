@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom buy`: which design gives the cheapest useful PFLOP-year, and how far that holds.
+
+use std::path::{Path, PathBuf};
+
+use lightloom_fabric::document::{Diagnostic, codes};
+use lightloom_fabric::provenance::{Inputs, Provenance};
+use lightloom_fabric::trace::{FaultTrace, Observation};
+use lightloom_study::buy::{Answer, FaultModel, Question, Row, buy, load_buy};
+use lightloom_units::seed::Seed;
+use serde::Serialize;
+
+use crate::cost;
+use lightloom::files;
+use lightloom::output::{self, Outcome, Refused};
+use lightloom::result::{ResultArguments, ResultFormat};
+use lightloom::table::Table;
+use lightloom::trace;
+
+/// The version of the result.
+const SCHEMA: &str = "lightloom.buy/v1";
+
+/// Which design to buy: jobs over months of faults on each, and the cost of a useful PFLOP-year.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom buy topologies/buy-pretraining.yaml
+  lightloom buy topologies/buy-experts.yaml --format markdown
+  lightloom buy topologies/buy-pretraining.yaml --prices mine.yaml -o answer.json
+
+The file and what is counted: docs/buy.md")]
+pub(crate) struct Arguments {
+    /// Buy file (YAML): workload, size, budget, faults, designs.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// Where the randomness comes from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+/// What `buy` prints with `--format json`.
+#[derive(Serialize)]
+struct BuyResult {
+    #[serde(flatten)]
+    made: Provenance,
+    name: String,
+    gpus: u32,
+    days: f64,
+    seed: u64,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let mut inputs = Inputs::new();
+    let question = question(&arguments.file, &mut inputs)?;
+    let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
+    let trace = recorded(&question, &arguments.file, &mut inputs)?;
+    let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed))?;
+    let outcome = if answer.rows.is_empty() { Outcome::Bad } else { Outcome::Good };
+    let document = BuyResult {
+        made: Provenance::of(SCHEMA, inputs),
+        name: question.name.clone(),
+        gpus: question.cluster.gpus(),
+        days: question.window_ms as f64 / 86_400_000.0,
+        seed: arguments.seed,
+        answer,
+    };
+    if arguments.result.format == ResultFormat::Markdown {
+        output::print(&format!("{}\n\n", document.answer.verdict.sentence))?;
+    }
+    arguments.result.show(&document, "rows", || describe(&document))?;
+    Ok(outcome)
+}
+
+fn question(path: &Path, inputs: &mut Inputs) -> anyhow::Result<Question> {
+    let (question, mistakes) = match files::read_document(path) {
+        Ok(bytes) => {
+            files::note_input(inputs, "buy", &files::name(path), &bytes);
+            match lightloom::kinds::refuse_other(&files::name(path), &bytes, "buy") {
+                Some(mistake) => (None, vec![mistake]),
+                None => load_buy(&files::name(path), &bytes),
+            }
+        }
+        Err(mistake) => (None, vec![*mistake]),
+    };
+    output::diagnostics(&mistakes);
+    question.ok_or(Refused.into())
+}
+
+/// The trace that the file names, beside it.
+pub(crate) fn recorded(
+    question: &Question,
+    file: &Path,
+    inputs: &mut Inputs,
+) -> anyhow::Result<Option<FaultTrace>> {
+    let FaultModel::Trace(name) = &question.faults else { return Ok(None) };
+    let path = file.parent().unwrap_or(Path::new("")).join(name);
+    if !path.is_file() {
+        let message = format!("`faults.trace`: there is no file {}", path.display());
+        let mistake = Diagnostic::whole_file(codes::UNREADABLE, &files::name(file), message);
+        output::diagnostics(&[mistake]);
+        return Err(Refused.into());
+    }
+    Ok(Some(trace::read(&path, Observation::default(), inputs)?))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}", 100.0 * share)
+}
+
+fn describe(document: &BuyResult) -> String {
+    let answer = &document.answer;
+    let mut text = format!(
+        "{}\n\n{}: {} GPUs, {:.0} days, seed {}; nodes out of service: mean {:.2} %\n",
+        answer.verdict.sentence,
+        document.name,
+        document.gpus,
+        document.days,
+        document.seed,
+        100.0 * answer.node_fault_ratio.mean
+    );
+    if !answer.rows.is_empty() {
+        text += &format!(
+            "\n{}\nShares of all GPU-hours, %\n\n{}",
+            costs(&answer.rows),
+            shares(&answer.rows)
+        );
+    }
+    for left_out in &answer.left_out {
+        text += &format!("{}: left out: {}\n", left_out.design, left_out.why);
+    }
+    text += &flips(answer);
+    if !answer.parts_without_watts.is_empty() {
+        text += &format!(
+            "\nThe price file has no watts for {}: they are counted as 0 W.\n",
+            answer.parts_without_watts.join(", ")
+        );
+    }
+    text
+}
+
+fn costs(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "design",
+        "policy",
+        "GPUs",
+        "capex M$",
+        "cost M$",
+        "low",
+        "high",
+        "MW",
+        "step",
+        "PFLOP-years",
+        "$/PFLOP-year",
+        "Pareto",
+    ]);
+    for row in rows {
+        table.row([
+            row.design.clone(),
+            row.policy.to_string(),
+            row.gpus.to_string(),
+            format!("{:.1}", row.capex_usd / 1e6),
+            format!("{:.1}", row.cost_usd / 1e6),
+            format!("{:.1}", row.cost_low_usd / 1e6),
+            format!("{:.1}", row.cost_high_usd / 1e6),
+            format!("{:.1}", row.power_mw),
+            format!("{:.3}", row.step_stretch),
+            format!("{:.1}", row.useful_pflop_years),
+            row.usd_per_pflop_year.map_or("-".to_owned(), |usd| format!("{usd:.0}")),
+            if row.is_pareto { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn shares(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "design",
+        "policy",
+        "useful",
+        "redone",
+        "restart",
+        "checkpoint",
+        "waiting",
+        "idle",
+        "fragments",
+        "faulty",
+        "interruptions",
+        "jobs done",
+    ]);
+    for row in rows {
+        let shares = &row.shares;
+        table.row([
+            row.design.clone(),
+            row.policy.to_string(),
+            percent(shares.useful),
+            percent(shares.redone),
+            percent(shares.restarting),
+            percent(shares.checkpoint),
+            percent(shares.waiting),
+            percent(shares.idle),
+            percent(shares.fragmented),
+            percent(shares.faulty),
+            row.interruptions.to_string(),
+            row.jobs_finished.to_string(),
+        ]);
+    }
+    table
+}
+
+/// Who wins at other fault rates and other prices.
+fn flips(answer: &Answer) -> String {
+    let mut rates = Table::new(["× fault rate", "cheapest useful PFLOP-year"]);
+    for flip in &answer.verdict.by_fault_rate {
+        let winner = flip.winner.clone().unwrap_or_else(|| "-".to_owned());
+        rates.row([flip.factor.to_string(), winner]);
+    }
+    let mut text = format!("\n{rates}");
+    if !answer.verdict.within_prices.is_empty() {
+        let mut rivals =
+            Table::new(["every price in its range", "$/PFLOP-year more, at least", "at most"]);
+        for rival in &answer.verdict.within_prices {
+            rivals.row([
+                rival.design.clone(),
+                format!("{:+.0}", rival.least_more_usd),
+                format!("{:+.0}", rival.most_more_usd),
+            ]);
+        }
+        text += &format!("\n{rivals}");
+    }
+    if !answer.verdict.by_price.is_empty() {
+        let mut prices = Table::new(["price of", "× today", "$", "from there on wins"]);
+        for flip in &answer.verdict.by_price {
+            prices.row([
+                flip.part.clone(),
+                format!("{:.2}", flip.factor),
+                format!("{:.2}", flip.usd),
+                flip.winner.clone(),
+            ]);
+        }
+        text += &format!("\n{prices}");
+    }
+    text
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom calibrate`: constants refitted on a user's own runs.
+
+use std::path::PathBuf;
+
+use lightloom_fabric::provenance::{Inputs, Provenance};
+use lightloom_training::runs::Runs;
+use lightloom_training::runs::refit::Refit;
+use serde::Serialize;
+
+use crate::mfu::study;
+use lightloom::files;
+use lightloom::output::{self, Outcome};
+use lightloom::result::ResultArguments;
+use lightloom::table::Table;
+
+/// Refits the constants of `lightloom mfu` on measured steps of one accelerator and software.
+///
+/// Part of the runs is kept back; both errors are printed. What the runs do not determine is not fitted.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Columns of RUNS.csv: id, accelerator, num_accel, model, precision, seq, gbs_seqs, software (the constants to start from)
+and step_time_s or tokens_s_per_accel; tp, pp, vpp, cp, ep, mbs, recompute, fsdp where they are known;
+layers, hidden, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn for a model that does not come with lightloom.
+
+Examples:
+  lightloom calibrate runs.csv --out ours.json
+  lightloom mfu --model llama-3.1-70b --gpus 1024 --constants ours.json"
+)]
+pub(crate) struct Arguments {
+    /// Measured runs, as comma-separated values with a header.
+    #[arg(value_name = "RUNS.csv")]
+    runs: PathBuf,
+    /// Write the refitted constants here, for `lightloom mfu --constants FILE` (ends in .json).
+    #[arg(long, value_name = "FILE", value_parser = files::destination)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    made: Provenance,
+    #[serde(flatten)]
+    refit: Refit,
+    rows_not_read: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    if let Some(out) = &arguments.out {
+        anyhow::ensure!(
+            out.extension().is_some_and(|extension| extension == "json"),
+            "--out {}: the name ends in .json, by which `lightloom mfu --constants` knows a file",
+            out.display()
+        );
+    }
+    let mut inputs = Inputs::new();
+    let text = study::read(&arguments.runs, 0, &mut inputs)?;
+    let (runs, mistakes) = Runs::read(&[&text]);
+    let rows_not_read: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    for mistake in &rows_not_read {
+        output::note(&format!("{}: {mistake}", arguments.runs.display()));
+    }
+    let refit = runs.refit()?;
+    if let Some(out) = &arguments.out {
+        let mut text = serde_json::to_string_pretty(&refit.file())?;
+        text.push('\n');
+        files::write(out, text.as_bytes())?;
+    }
+    let made = Provenance::of("lightloom.calibrate/v1", inputs);
+    let document = Document { made, refit, rows_not_read };
+    arguments.result.show(&document, "rows", || shown(&document.refit))?;
+    Ok(if mistakes.is_empty() { Outcome::Good } else { Outcome::Bad })
+}
+
+fn shown(refit: &Refit) -> String {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let mut errors = Table::new(["runs", "number", "error before", "error after"]);
+    for (what, number, [before, after]) in [
+        ("fitted on", refit.fitting_runs, refit.fitting_error),
+        ("kept back", refit.kept_back_runs, refit.kept_back_error),
+    ] {
+        errors.row([what.to_owned(), number.to_string(), percent(before), percent(after)]);
+    }
+    let mut constants = Table::new(["constant", "before", "after"]);
+    for (name, [before, after]) in &refit.changed {
+        constants.row([(*name).to_owned(), format!("{before:.4}"), format!("{after:.4}")]);
+    }
+    format!(
+        "constants of {} refitted; mean absolute errors of the step\n\n{errors}\n{constants}\nnot determined by the runs, and kept: {}\n",
+        refit.base,
+        refit.not_determined.join(", ")
+    )
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom compare`: which design wastes how many GPUs, and how large a job it carries.
+
+use std::path::{Path, PathBuf};
+
+use lightloom_fabric::provenance::{Inputs, Provenance};
+use lightloom_fabric::trace::Observation;
+use lightloom_study::architecture::{Architecture, Cluster, name_of, parse};
+use lightloom_study::compare::{
+    CrossTorQuestion, FabricFigures, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study,
+    aligned_limit, compare, cross_tor_shares, on_fabric,
+};
+use lightloom_study::results::{COMPARE_SCHEMA, CompareResult, CrossTorResult};
+use lightloom_units::seed::Seed;
+
+use lightloom_fabric::fabric::Fabric;
+
+use lightloom::files;
+use lightloom::output::{Outcome, WrongUsage};
+use lightloom::progress::Progress;
+use lightloom::result::ResultArguments;
+use lightloom::table::Table;
+use lightloom::trace;
+
+/// Compares designs under faults: wasted GPUs, job scale, waiting.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom compare --faults fault_trace.json --tp 32 --samples 100
+  lightloom compare --arch khop:2,khop:3,nvl:72 --gpus 131072 --faults iid:0.05
+  lightloom compare topologies/pod-2048.yaml --faults iid:0.03
+
+Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
+torus:XxYxZ. What the columns mean: docs/compare.md")]
+pub(crate) struct Arguments {
+    /// Fabric file to compare with the designs: its GPUs, its jobs' sizes of groups, its own plans under the faults.
+    #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
+    fabric: Option<PathBuf>,
+    /// GPUs of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 2880)]
+    gpus: u32,
+    /// GPUs of a node; a node fails as a whole.
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    gpus_per_node: u32,
+    /// Designs, separated by commas.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "khop:2,khop:3,big-switch,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,dgx"
+    )]
+    arch: Vec<String>,
+    /// Sizes of a tensor-parallel group in GPUs, separated by commas [default: those of the fabric's jobs, else 8,16,32,64].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    tp: Vec<u32>,
+    /// A trace file, `synthetic`, or `iid:P` for nodes that are faulty with probability P.
+    #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
+    faults: String,
+    /// For a trace file: servers watched, where the file does not say [default: 400].
+    #[arg(long, value_name = "N")]
+    trace_servers: Option<u32>,
+    /// Random draws of servers and their places.
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    samples: u64,
+    /// Where the randomness comes from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Job sizes whose waiting is shown, in GPUs [default: six from 80 % to 98 % of the cluster].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    jobs: Vec<u32>,
+    /// Also show the share of data-parallel traffic that leaves its ToR, against faulty nodes, for
+    /// each `khop:K` (closed) of the list, and its lower bound.
+    #[arg(long)]
+    cross_tor: bool,
+    /// For --cross-tor: nodes under a ToR.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    nodes_per_tor: u32,
+    /// For --cross-tor: the job's share of all GPUs.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
+    job_share: f64,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+/// Shares of faulty nodes at which it is shown.
+const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
+/// Snapshots for each of them.
+const SNAPSHOTS: u64 = 10;
+
+/// Plans of a fabric are made for so many moments at most: each plans every job twice.
+const MOST_MOMENTS: usize = 10;
+
+/// The sizes of groups to compare at.
+const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
+
+/// The sizes that are asked for, or those of the jobs of a fabric.
+///
+/// # Errors
+/// If one is 0.
+fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
+    require_group(asked)?;
+    let mut sizes: Vec<u32> = match (asked, fabric) {
+        ([], Some(fabric)) => fabric.jobs.iter().map(|job| job.tp).filter(|tp| *tp > 0).collect(),
+        (asked, _) => asked.to_vec(),
+    };
+    if sizes.is_empty() {
+        sizes.extend(USUAL_TP);
+    }
+    let mut seen = Vec::new();
+    sizes.retain(|tp| {
+        !seen.contains(tp) && {
+            seen.push(*tp);
+            true
+        }
+    });
+    Ok(sizes)
+}
+
+/// # Errors
+/// If a group has no GPU.
+pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
+    match sizes.contains(&0) {
+        true => {
+            let text = "--tp 0: a group has at least one GPU: write the GPUs of a group, such as `--tp 32`";
+            Err(WrongUsage(text.to_owned()).into())
+        }
+        false => Ok(()),
+    }
+}
+
+fn fabric_in(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Option<Fabric>> {
+    let Some(path) = path else { return Ok(None) };
+    let document = files::read_document(path);
+    if let Ok(bytes) = &document {
+        files::note_input(inputs, "fabric", &files::name(path), bytes);
+    }
+    files::fabric_in(path, document).map(Some)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let mut inputs = Inputs::new();
+    let fabric = fabric_in(arguments.fabric.as_deref(), &mut inputs)?;
+    let cluster = match &fabric {
+        None => cluster(arguments.gpus, arguments.gpus_per_node)?,
+        Some(fabric) => Cluster {
+            nodes: fabric.hbd.nodes(),
+            gpus_per_node: u32::from(fabric.hbd.gpus_per_node()),
+        },
+    };
+    let own = fabric.as_ref().and_then(name_of).filter(|own| !arguments.arch.contains(own));
+    let names: Vec<String> = own.into_iter().chain(arguments.arch.iter().cloned()).collect();
+    let architectures = designs(&names)?;
+    let sizes = group_sizes(&arguments.tp, fabric.as_ref())?;
+    let source = fault_source(&arguments.faults, arguments.trace_servers, &mut inputs)?;
+    let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
+    let steps = (architectures.len() + 1) * sizes.len() * samples.len();
+    let progress = Progress::new("replaying faults", steps as u64);
+    let (tp, jobs) = (&sizes[..], &arguments.jobs[..]);
+    let study = Study { cluster, architectures: &architectures, tp, jobs, samples: &samples };
+    let rows = compare(&study, &|done| progress.advance(done));
+    drop(progress);
+    let document = CompareResult {
+        made: Provenance::of(COMPARE_SCHEMA, inputs),
+        gpus: cluster.gpus(),
+        gpus_per_node: cluster.gpus_per_node,
+        faults: arguments.faults.clone(),
+        seed: arguments.seed,
+        samples: arguments.samples,
+        node_fault_ratio: NodeFaultRatio::of(&samples),
+        rows,
+        fabric: fabric.as_ref().map(|fabric| {
+            on_fabric(fabric, &samples[..samples.len().min(MOST_MOMENTS)], Seed(arguments.seed))
+        }),
+        cross_tor: cross_tor(arguments, (cluster, tp))?,
+    };
+    arguments.result.show(&document, "rows", || describe(&document, tp))?;
+    Ok(Outcome::Good)
+}
+
+/// The crossing shares of every closed k-hop ring of the list, where they are asked for.
+fn cross_tor(
+    arguments: &Arguments,
+    (cluster, sizes): (Cluster, &[u32]),
+) -> anyhow::Result<Vec<CrossTorResult>> {
+    let mut answers = Vec::new();
+    if !arguments.cross_tor {
+        return Ok(answers);
+    }
+    let job_share = arguments.job_share;
+    if !(0.0..=1.0).contains(&job_share) {
+        return Err(WrongUsage(format!("--job-share {job_share} must be from 0 to 1")).into());
+    }
+    let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
+    let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
+    // Smaller groups stay inside a node: they have no ranks to align.
+    for &tp in sizes.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
+        for &k in &reaches {
+            let question = CrossTorQuestion {
+                cluster,
+                k,
+                nodes_per_tor: arguments.nodes_per_tor,
+                tp,
+                job_share,
+                node_fault_ratios: &FAULT_RATIOS,
+                samples: SNAPSHOTS,
+                seed: Seed(arguments.seed),
+            };
+            answers.push(CrossTorResult {
+                arch: format!("khop:{k}"),
+                tp,
+                nodes_per_tor: arguments.nodes_per_tor,
+                job_share,
+                aligned_limit: aligned_limit(job_share, arguments.nodes_per_tor),
+                points: cross_tor_shares(&question)?,
+            });
+        }
+    }
+    Ok(answers)
+}
+
+/// The cluster of a number of GPUs.
+///
+/// # Errors
+/// If they do not fill whole nodes, or are too many.
+pub(crate) fn cluster(gpus: u32, gpus_per_node: u32) -> anyhow::Result<Cluster> {
+    if gpus == 0 || gpus > 1 << 24 || !gpus.is_multiple_of(gpus_per_node) {
+        let text = format!(
+            "--gpus {gpus} must be from {gpus_per_node} to 16777216 and a multiple of \
+             --gpus-per-node {gpus_per_node}"
+        );
+        return Err(WrongUsage(text).into());
+    }
+    Ok(Cluster { nodes: gpus / gpus_per_node, gpus_per_node })
+}
+
+/// The designs of a list of names.
+///
+/// # Errors
+/// If a name is not known.
+pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
+    names
+        .iter()
+        .map(|name| parse(name).map_err(|error| WrongUsage(format!("--arch: {error}")).into()))
+        .collect()
+}
+
+/// The faults that a flag names.
+///
+/// # Errors
+/// If the text is none of the forms, or the trace cannot be read.
+pub(crate) fn fault_source(
+    text: &str,
+    servers: Option<u32>,
+    inputs: &mut Inputs,
+) -> anyhow::Result<FaultSource> {
+    if text == "synthetic" {
+        return Ok(FaultSource::Synthetic);
+    }
+    if let Some(ratio) = text.strip_prefix("iid:") {
+        let ratio = ratio.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+        let wrong = || WrongUsage(format!("--faults {text}: write a probability, `iid:0.05`"));
+        return Ok(FaultSource::Independent(ratio.ok_or_else(wrong)?));
+    }
+    let observation = Observation { servers, ..Observation::default() };
+    Ok(FaultSource::Trace(trace::read(&PathBuf::from(text), observation, inputs)?))
+}
+
+fn describe(document: &CompareResult, tp: &[u32]) -> String {
+    let faults = document.node_fault_ratio;
+    let mut text = format!(
+        "{} GPUs in nodes of {}; faults: {}; {} samples, seed {}\n\
+         nodes out of service: mean {:.2} %, P50 {:.2} %, P99 {:.2} %, most {:.2} %\n",
+        document.gpus,
+        document.gpus_per_node,
+        document.faults,
+        document.samples,
+        document.seed,
+        100.0 * faults.mean,
+        100.0 * faults.p50,
+        100.0 * faults.p99,
+        100.0 * faults.max,
+    );
+    for &tp in tp {
+        let rows: Vec<&Row> = document.rows.iter().filter(|row| row.tp == tp).collect();
+        if held(&rows).next().is_some() {
+            text.push_str(&format!("\nTP-{tp}: GPUs wasted, % of all GPUs, and jobs\n\n"));
+            text.push_str(&waste_table(&rows).to_string());
+            text.push_str(&format!(
+                "\nTP-{tp}: % of the time that a job waits, by GPUs of the job\n\n"
+            ));
+            text.push_str(&waiting_table(&rows).to_string());
+        } else {
+            text.push_str(&format!("\nTP-{tp}: no design holds it\n"));
+        }
+        text.push_str(&reasons(&rows));
+    }
+    if let Some(fabric) = &document.fabric {
+        text.push_str(&fabric_text(fabric));
+    }
+    for answer in &document.cross_tor {
+        text.push_str(&cross_tor_text(answer));
+    }
+    text.push_str(NOTES);
+    text
+}
+
+const NOTES: &str = "
+mean = arithmetic + faults. arithmetic: wasted while no node is faulty, as the domain is no multiple of TP;
+faults: the rest, below zero where faults fall on GPUs that arithmetic had already wasted.
+bound: one ideal switch over all GPUs. ±: standard deviation of the samples' means.
+job: the largest that never waits; job 1%: that waits for at most 1 % of the time.
+";
+
+fn cross_tor_text(answer: &CrossTorResult) -> String {
+    let mut table =
+        Table::new(["faulty nodes %", "orchestrated %", "lower bound %", "snapshots that fit %"]);
+    for point in &answer.points {
+        table.row(
+            [point.node_fault_ratio, point.orchestrated_mean, point.bound_mean, point.fits]
+                .map(|ratio| format!("{:.2}", 100.0 * ratio)),
+        );
+    }
+    format!(
+        "\n{} at TP-{}: inner data-parallel hops that leave their ToR; {} nodes a ToR, job of {:.0} %; none \
+         need to up to {:.1} % faulty nodes\n\n{table}",
+        answer.arch,
+        answer.tp,
+        answer.nodes_per_tor,
+        100.0 * answer.job_share,
+        100.0 * answer.aligned_limit
+    )
+}
+
+/// What the planner makes of a fabric file.
+fn fabric_text(fabric: &FabricFigures) -> String {
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share + 0.0);
+    let or_none = |share: Option<f64>| share.map_or("-".to_owned(), percent);
+    let mut table = Table::new(["this fabric, as planned", "mean", "bound"]);
+    table.row(["GPUs wasted".into(), percent(fabric.waste_mean), percent(fabric.lower_bound_mean)]);
+    if let Some(passing) = fabric.passing_mean {
+        table.row(["  of them, passing light on".into(), percent(passing), "-".into()]);
+    }
+    let bound = or_none(fabric.cross_tor_share_lower_bound_mean);
+    table.row(["inner hops that cross ToRs".into(), percent(fabric.cross_tor_share_mean), bound]);
+    if let Some(gain) = fabric.orchestration_gain_mean {
+        let bound = or_none(fabric.orchestration_gain_upper_bound_mean);
+        table.row(["saved by planning both halves together".into(), percent(gain), bound]);
+    }
+    let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
+        format!(
+            "not planned at {} of the moments, first because: {why}\n",
+            percent(1.0 - fabric.planned)
+        )
+    });
+    format!("\n{}: {} moments of the histories\n\n{table}{refused}", fabric.name, fabric.moments)
+}
+
+fn waste_table(rows: &[&Row]) -> Table {
+    let mut table = Table::new([
+        "design",
+        "mean %",
+        "± %",
+        "P50 %",
+        "P99 %",
+        "max %",
+        "arithmetic %",
+        "faults %",
+        "bound %",
+        "job GPUs",
+        "job 1% GPUs",
+    ]);
+    for (row, figures) in held(rows) {
+        let percent = |ratio: f64| format!("{:.3}", 100.0 * ratio + 0.0);
+        let mut cells = vec![row.arch.clone()];
+        cells.extend(
+            [
+                figures.waste_mean,
+                figures.waste_stddev,
+                figures.waste_p50,
+                figures.waste_p99,
+                figures.waste_max,
+                figures.waste_arithmetic,
+                figures.waste_from_faults,
+                figures.lower_bound_mean,
+            ]
+            .map(percent),
+        );
+        cells.push(figures.max_job_gpus.to_string());
+        cells.push(figures.max_job_gpus_waiting_1pct.to_string());
+        table.row(cells);
+    }
+    table
+}
+
+fn waiting_table(rows: &[&Row]) -> Table {
+    let jobs = held(rows).next().map_or(&[][..], |(_, figures)| &figures.waiting_share);
+    let headings = jobs.iter().map(|waiting| waiting.job_gpus.to_string());
+    let mut table = Table::with_headings(std::iter::once("design".to_owned()).chain(headings));
+    for (row, figures) in held(rows) {
+        let shares = figures.waiting_share.iter().map(|w| format!("{:.2}", 100.0 * w.share));
+        table.row(std::iter::once(row.arch.clone()).chain(shares));
+    }
+    table
+}
+
+fn held<'a>(rows: &'a [&Row]) -> impl Iterator<Item = (&'a Row, &'a Figures)> {
+    rows.iter().filter_map(|row| match &row.outcome {
+        RowOutcome::Held(figures) => Some((*row, figures.as_ref())),
+        RowOutcome::CannotHold { .. } => None,
+    })
+}
+
+fn reasons(rows: &[&Row]) -> String {
+    let lines = rows.iter().filter_map(|row| match &row.outcome {
+        RowOutcome::Held(_) => None,
+        RowOutcome::CannotHold { cannot_hold } => {
+            Some(format!("{}: never: {cannot_hold}\n", row.arch))
+        }
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom cost`: what the interconnect of a design costs and draws, and how sure that is.
+
+use std::path::{Path, PathBuf};
+
+use lightloom_fabric::provenance::{Input, Inputs, Provenance};
+use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
+use lightloom_study::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
+use lightloom_study::cost::{
+    Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, Sensitivity,
+    aggregate, cost, cost_per_usable_gpu, read_prices, sensitivity,
+};
+use lightloom_study::results::{COST_SCHEMA, CostResult, UsableCost};
+use lightloom_units::seed::Seed;
+
+use crate::compare::{cluster, designs, fault_source, require_group};
+use lightloom::files;
+use lightloom::output::{self, Outcome, Refused};
+use lightloom::result::ResultArguments;
+use lightloom::shipped;
+use lightloom::table::Table;
+
+/// Shares of faulty nodes at which the aggregate cost is shown.
+const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
+/// Snapshots for each of them.
+const SNAPSHOTS: u64 = 200;
+
+/// Costs and power of the interconnect, from bills of materials and a price file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom cost
+  lightloom cost --arch khop:2,khop:3,nvl:72 --gpus-per-node 8 --prices mine.yaml
+  lightloom cost --arch fat-tree:64,mixnet,rfabric --nic 800G --gpus 8192 --bill
+
+Architectures: those of `compare`, and fat-tree:K, mixnet, rfabric, rfabric:thin, rfabric:core. Prices:
+docs/cost.md")]
+pub(crate) struct Arguments {
+    /// Designs, separated by commas.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "khop:2,khop:3,tpuv4,nvl:36,nvl:72,nvl:36x2,nvl:576"
+    )]
+    arch: Vec<String>,
+    /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// GPUs: decides the tiers of a fat-tree, and the cluster that waste is taken from.
+    #[arg(long, value_name = "N", default_value_t = 2880)]
+    gpus: u32,
+    /// GPUs of a node.
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    gpus_per_node: u32,
+    /// Rate of the one network card of a GPU, for data-centre networks.
+    #[arg(long, value_enum, default_value_t = Nic::G400)]
+    nic: Nic,
+    /// Size of a tensor-parallel group, for the waste.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    tp: u32,
+    /// Faults, for the waste: a trace file, `synthetic`, or `iid:P`.
+    #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
+    faults: String,
+    /// Random draws, for the waste.
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    samples: u64,
+    /// Where the randomness comes from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Show every part with its count, formula, price and confidence.
+    #[arg(long)]
+    bill: bool,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Nic {
+    /// 100 Gb/s.
+    #[value(name = "100G")]
+    G100,
+    /// 200 Gb/s.
+    #[value(name = "200G")]
+    G200,
+    /// 400 Gb/s.
+    #[value(name = "400G")]
+    G400,
+    /// 800 Gb/s.
+    #[value(name = "800G")]
+    G800,
+}
+
+impl From<Nic> for NicRate {
+    fn from(nic: Nic) -> Self {
+        match nic {
+            Nic::G100 => Self::G100,
+            Nic::G200 => Self::G200,
+            Nic::G400 => Self::G400,
+            Nic::G800 => Self::G800,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    require_group(&[arguments.tp])?;
+    let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
+    let architectures = designs(&arguments.arch)?;
+    let mut inputs = Inputs::new();
+    let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
+    let nic = arguments.nic.into();
+    let site = Site { gpus: arguments.gpus, gpus_per_node: arguments.gpus_per_node, nic };
+    let rows = cost(&architectures, &site, &prices)?;
+    let gpu_usd = prices.quote("gpu").map(|quote| quote.usd.mean);
+    let usable = usable(arguments, cluster, &architectures, &rows, &mut inputs)?;
+    let document = CostResult {
+        made: Provenance::of(COST_SCHEMA, inputs),
+        prices: arguments.prices.as_ref().map_or("shipped".to_owned(), |p| p.display().to_string()),
+        gpus: arguments.gpus,
+        gpus_per_node: arguments.gpus_per_node,
+        tp: arguments.tp,
+        faults: arguments.faults.clone(),
+        seed: arguments.seed,
+        samples: arguments.samples,
+        usable,
+        gpu_usd,
+        aggregate: gpu_usd.map_or_else(Vec::new, |gpu_usd| {
+            let faults = RatioQuestion {
+                cluster,
+                tp: arguments.tp,
+                node_fault_ratios: &FAULT_RATIOS,
+                samples: SNAPSHOTS,
+                seed: Seed(arguments.seed),
+            };
+            aggregate(&architectures, &rows, &AggregateQuestion { faults, gpu_usd })
+        }),
+        sensitivity: sensitivity(&rows, &prices),
+        rows,
+    };
+    arguments.result.show(&document, "rows", || describe(&document, arguments.bill))?;
+    let none = !document.rows.iter().any(|row| priced(row).is_some());
+    Ok(if none { Outcome::Bad } else { Outcome::Good })
+}
+
+/// The price list of a file, or the shipped one.
+///
+/// # Errors
+/// If the file has mistakes, which are shown.
+pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
+    let mut read = |name: &str, file: &str, bytes: &[u8]| {
+        inputs.insert("prices".to_owned(), Input::of(name, bytes));
+        read_prices(file, bytes)
+    };
+    let (list, mistakes) = match path {
+        None => read("shipped", "prices.yaml", shipped::PRICES.as_bytes()),
+        Some(path) => match files::read_document(path) {
+            Ok(bytes) => read(&files::name(path), &files::name(path), &bytes),
+            Err(mistake) => (None, vec![*mistake]),
+        },
+    };
+    output::diagnostics(&mistakes);
+    list.ok_or(Refused.into())
+}
+
+/// The waste of every design that has one, and what that makes of its cost.
+fn usable(
+    arguments: &Arguments,
+    cluster: Cluster,
+    architectures: &[Box<dyn Architecture>],
+    costs: &[CostRow],
+    inputs: &mut Inputs,
+) -> anyhow::Result<Vec<UsableCost>> {
+    let source: FaultSource = fault_source(&arguments.faults, None, inputs)?;
+    let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
+    let tp = &[arguments.tp];
+    let study = Study { cluster, architectures, tp, jobs: &[], samples: &samples };
+    let usable = |(row, cost): (lightloom_study::compare::Row, &CostRow)| match row.outcome {
+        RowOutcome::Held(figures) => {
+            let per_gpu = priced(cost)?.cost_per_gpu_usd;
+            let usable_mean_gpus = figures.usable_mean_gpus;
+            Some(UsableCost {
+                arch: row.arch,
+                waste_mean: figures.waste_mean,
+                usable_mean_gpus,
+                cost_per_usable_gpu_usd: cost_per_usable_gpu(
+                    per_gpu,
+                    cluster.gpus(),
+                    usable_mean_gpus,
+                )?,
+            })
+        }
+        RowOutcome::CannotHold { .. } => None,
+    };
+    Ok(compare(&study, &|_| ()).into_iter().zip(costs).filter_map(usable).collect())
+}
+
+fn priced(row: &CostRow) -> Option<&CostFigures> {
+    match &row.outcome {
+        CostOutcome::Priced(figures) => Some(figures),
+        CostOutcome::CannotPrice { .. } => None,
+    }
+}
+
+fn describe(document: &CostResult, with_bill: bool) -> String {
+    let mut text = format!(
+        "Interconnect for each GPU; prices: {}; waste: TP-{} on {} GPUs, faults {}, {} samples, seed {}\n\n{}",
+        document.prices,
+        document.tp,
+        document.gpus,
+        document.faults,
+        document.samples,
+        document.seed,
+        if document.rows.iter().any(|row| priced(row).is_some()) {
+            summary(document).to_string()
+        } else {
+            String::new()
+        }
+    );
+    for row in &document.rows {
+        if let CostOutcome::CannotPrice { cannot_price } = &row.outcome {
+            text.push_str(&format!("{}: no price: {cannot_price}\n", row.arch));
+        }
+    }
+    if with_bill {
+        text.push_str(&bills(&document.rows, document.gpus));
+    }
+    if let (Some(gpu_usd), false) = (document.gpu_usd, document.aggregate.is_empty()) {
+        text.push_str(&format!(
+            "\nAggregate: interconnect + ${gpu_usd:.0} · (wasted + faulty GPUs), $ for each GPU, by % of faulty nodes\n\n{}",
+            aggregate_table(&document.aggregate)
+        ));
+    }
+    if document.sensitivity.is_empty() {
+        return text;
+    }
+    text.push_str(&format!(
+        "\nSensitivity of $ per GB/s to each price, others at their mean\n\n{}",
+        sensitivity_table(&document.sensitivity)
+    ));
+    text
+}
+
+fn summary(document: &CostResult) -> Table {
+    let mut table = Table::new([
+        "design",
+        "GB/s",
+        "$/GPU",
+        "low",
+        "high",
+        "$/GB/s",
+        "W/GPU",
+        "W/GB/s",
+        "waste %",
+        "$/usable GPU",
+        "confidence",
+    ]);
+    for row in &document.rows {
+        let Some(figures) = priced(row) else { continue };
+        let usable = document.usable.iter().find(|usable| usable.arch == row.arch);
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        table.row([
+            row.arch.clone(),
+            format!("{:.0}", figures.gbytes_per_s_per_gpu),
+            format!("{:.2}", figures.cost_per_gpu_usd),
+            format!("{:.0}", figures.cost_per_gpu_low_usd),
+            format!("{:.0}", figures.cost_per_gpu_high_usd),
+            format!("{:.2}", figures.cost_per_gbytes_per_s_usd),
+            or_dash(figures.power_per_gpu_w.map(|watts| format!("{watts:.2}"))),
+            or_dash(figures.power_per_gbytes_per_s_w.map(|watts| format!("{watts:.3}"))),
+            or_dash(usable.map(|usable| format!("{:.2}", 100.0 * usable.waste_mean))),
+            or_dash(usable.map(|usable| format!("{:.2}", usable.cost_per_usable_gpu_usd))),
+            figures.confidence.name().to_owned(),
+        ]);
+    }
+    table
+}
+
+/// Every part of every design, and what all of them come to: for each GPU, and for all of them.
+fn bills(rows: &[CostRow], gpus: u32) -> String {
+    let mut text = String::new();
+    let all = |per_gpu: f64| per_gpu * f64::from(gpus);
+    for row in rows {
+        let Some(figures) = priced(row) else { continue };
+        let whole = format!("$ for {gpus} GPUs");
+        let mut table = Table::new([
+            "part",
+            "a GPU",
+            "$ each",
+            "W each",
+            "$/GPU",
+            "W/GPU",
+            &whole,
+            "confidence",
+            "count",
+        ]);
+        for line in &figures.bill {
+            table.row([
+                line.part.clone(),
+                format!("{:.4}", line.count_per_gpu),
+                format!("{:.2}", line.unit_usd),
+                line.unit_w.map_or("-".to_owned(), |watts| format!("{watts:.2}")),
+                format!("{:.2}", line.usd_per_gpu),
+                line.unit_w.map_or("-".to_owned(), |w| format!("{:.3}", w * line.count_per_gpu)),
+                format!("{:.0}", all(line.usd_per_gpu)),
+                line.confidence.name().to_owned(),
+                line.formula.clone(),
+            ]);
+        }
+        table.row([
+            "total".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+            format!("{:.2}", figures.cost_per_gpu_usd),
+            figures.power_per_gpu_w.map_or("-".to_owned(), |watts| format!("{watts:.3}")),
+            format!("{:.0}", all(figures.cost_per_gpu_usd)),
+            figures.confidence.name().to_owned(),
+            "-".to_owned(),
+        ]);
+        text.push_str(&format!("\n{} ({})\n\n{table}", row.arch, figures.basis));
+    }
+    text
+}
+
+fn aggregate_table(curves: &[Aggregate]) -> Table {
+    let percents = FAULT_RATIOS.iter().map(|ratio| format!("{:.0} %", 100.0 * ratio));
+    let mut table = Table::with_headings(std::iter::once("design".to_owned()).chain(percents));
+    for curve in curves {
+        let points = curve.points.iter().map(|point| format!("{:.0}", point.usd_per_gpu));
+        table.row(std::iter::once(curve.arch.clone()).chain(points));
+    }
+    table
+}
+
+fn sensitivity_table(effects: &[Sensitivity]) -> Table {
+    let mut table =
+        Table::new(["price of", "from $", "to $", "moves most", "from", "to", "changes the order"]);
+    for effect in effects {
+        let Some(most) = effect.designs.first() else { continue };
+        table.row([
+            effect.part.clone(),
+            format!("{:.2}", effect.unit_usd[0]),
+            format!("{:.2}", effect.unit_usd[2]),
+            most.arch.clone(),
+            format!("{:.3}", most.low_usd),
+            format!("{:.3}", most.high_usd),
+            if effect.changes_order { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom ctl`: talks to `lightloomd` over its Unix socket.
+//!
+//! A change is sent once under a request id, waited for, and shown device by device. The exit status
+//! is 0 only when the daemon did what was asked.
+
+mod client;
+mod page;
+mod patience;
+mod phase;
+mod show;
+mod time;
+mod wanted;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use lightloom_daemon_api::answer::Answer;
+use lightloom_daemon_api::body::{DevicesBody, TxnBody};
+use lightloom_daemon_api::drift::DriftReport;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use client::{Client, Response};
+use lightloom::cli::Format;
+use lightloom::output::{self, Outcome};
+use show::{Done, Preview};
+use wanted::{Apply, Fault, Rollback, Wanted};
+
+/// Talks to the daemon: looks, previews, applies, confirms, rolls back.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom ctl status
+  lightloom ctl apply plan.json --dry-run
+  lightloom ctl apply plan.json --confirm-within 5m
+  lightloom ctl confirm 7")]
+pub(crate) struct Arguments {
+    /// The daemon's socket [default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock].
+    // Read here and not by clap, which shows what the environment gave as if it had to be typed.
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// How to show the result.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Shows what is wrong and what to type, then devices and the last transactions.
+    #[command(after_help = "Examples:\n  lightloom ctl status\n  lightloom ctl status --check")]
+    Status {
+        /// Exit status 1 unless all is well.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Shows what a plan would change on each device, in both halves: every move, then the very bytes. Moves no light.
+    #[command(
+        after_help = "Examples:\n  lightloom ctl diff plan.json\n  lightloom ctl diff plan.json --phase weights"
+    )]
+    Diff(Wanted),
+    /// Applies a plan and waits for the end.
+    #[command(
+        after_help = "Examples:\n  lightloom ctl apply plan.json --confirm-within 5m\n  lightloom ctl apply --again"
+    )]
+    Apply(Apply),
+    /// Asks for a phase of the plan on the devices, as a job does, and waits until it has light; without a name
+    /// shows the phases.
+    #[command(after_help = "Examples:\n  lightloom ctl phase\n  \
+                      lightloom ctl phase weights --in 40ms --for 800ms --lease 5s")]
+    Phase(phase::Phase),
+    /// Keeps a transaction that waits for its confirm.
+    #[command(after_help = "Example:\n  lightloom ctl confirm 7")]
+    Confirm {
+        /// The transaction.
+        txn: u32,
+    },
+    /// Undoes a transaction and everything after it, but for what was found broken since.
+    #[command(
+        after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
+    )]
+    Rollback(Rollback),
+    /// Takes traffic off devices, or off all devices of a node, and holds it off.
+    #[command(after_help = "Example:\n  lightloom ctl drain n17")]
+    Drain(Devices),
+    /// Lets traffic back.
+    #[command(after_help = "Example:\n  lightloom ctl undrain n17")]
+    Undrain(Devices),
+    /// Shows what stands elsewhere than the journal says or is lit by another than the fabric says; exit
+    /// status 1 when anything is, or when a device or the journal cannot be read.
+    #[command(after_help = "Example:\n  lightloom ctl drift")]
+    Drift,
+    /// Takes what is lit on devices as ours. Moves nothing.
+    #[command(after_help = "Example:\n  lightloom ctl adopt n17/b0 ocs0")]
+    Adopt(Devices),
+    /// Reports parts as broken or repaired: the daemon replans and applies the bypass.
+    #[command(after_help = "Examples:\n  lightloom ctl fault n17 --dry-run\n  \
+                      lightloom ctl fault n9,n10\n  lightloom ctl fault --repaired n17")]
+    Fault(Fault),
+    /// Shows what a transceiver says about itself: firmware, state, where its light goes at power-on.
+    #[command(after_help = "Example:\n  lightloom ctl module n17/b0")]
+    Module {
+        /// The transceiver.
+        device: String,
+    },
+    /// Shows past transactions, newest first.
+    #[command(after_help = "Example:\n  lightloom ctl journal --last 50")]
+    Journal {
+        /// How many.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        last: usize,
+        /// The journal's own records instead, oldest first, and where it is damaged.
+        #[arg(long)]
+        records: bool,
+    },
+    /// Shows the status again with each change, until interrupted, also while the daemon is away.
+    #[command(after_help = "Example:\n  lightloom ctl watch")]
+    Watch,
+    /// Waits until the daemon answers and has read every device, but for what is dead and gone around.
+    #[command(after_help = "Examples:\n  lightloom ctl wait --for 2m\n  lightloom ctl wait n17")]
+    Wait {
+        /// Only these devices, or those of nodes such as `n17`; also where they are gone around.
+        devices: Vec<String>,
+        /// How long at most; exit status 1 after that.
+        #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
+        within: Duration,
+    },
+    /// Serves the live page to browsers of this machine, to look only.
+    #[command(after_help = "Example:\n  lightloom ctl page --listen 127.0.0.1:8420")]
+    Page {
+        /// Address and port, on the loopback interface.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420")]
+        listen: SocketAddr,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Devices {
+    /// Devices, or nodes such as `n17`, with spaces or commas between them; for adopt `all`.
+    #[arg(required = true)]
+    devices: Vec<String>,
+}
+
+/// Where the daemon listens unless somebody says otherwise.
+const SOCKET: &str = "/run/lightloom/lightloomd.sock";
+
+fn socket(arguments: &Arguments) -> PathBuf {
+    let named = || std::env::var_os("LIGHTLOOM_SOCKET").filter(|path| !path.is_empty());
+    let named = arguments.socket.clone().or_else(|| named().map(PathBuf::from));
+    named.unwrap_or_else(|| SOCKET.into())
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// When the daemon cannot be reached or a file cannot be read.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let client = Client::new(&socket(arguments));
+    let session = Session { client, format: arguments.format };
+    match &arguments.verb {
+        Verb::Status { check } => session.status(*check),
+        Verb::Drift => session.drift(),
+        Verb::Journal { last, records: true } => {
+            session.look(&format!("/v1/log?last={last}"), show::records)
+        }
+        Verb::Journal { last, records: false } => {
+            session.look("/v1/journal", |all: &Vec<_>| show::transactions(all, *last))
+        }
+        Verb::Module { device } => session.look(&format!("/v1/module/{device}"), show::module),
+        Verb::Watch => session.watch(),
+        Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
+        Verb::Page { listen } => page::serve(&session.client, *listen),
+        Verb::Diff(wanted) => {
+            let preview = Preview { by_device: true, ..wanted.preview() };
+            session.diff("diff", &wanted.body()?, preview)
+        }
+        Verb::Apply(Apply { wanted, dry_run: true, .. }) => {
+            session.diff("diff", &wanted.body()?, wanted.preview())
+        }
+        Verb::Apply(apply) => session.change("apply", &apply.body(fresh_id)?, &Done::Moved),
+        Verb::Phase(phase) => session.phase(phase),
+        Verb::Confirm { txn } => {
+            let body = TxnBody { request_id: fresh_id("confirm"), txn: *txn };
+            session.change("confirm", &body, &Done::Confirmed(*txn))
+        }
+        Verb::Rollback(back) if back.dry_run => {
+            session.diff("rollback/diff", &back.body(String::new())?, back.preview())
+        }
+        Verb::Rollback(back) => {
+            session.change("rollback", &back.body(fresh_id("rollback"))?, &Done::Moved)
+        }
+        Verb::Drain(devices) => {
+            let body = devices.body("drain");
+            session.change("drain", &body, &Done::Drained(&body.devices))
+        }
+        Verb::Undrain(devices) => {
+            let body = devices.body("undrain");
+            session.change("undrain", &body, &Done::Undrained(&body.devices))
+        }
+        Verb::Adopt(devices) => session.change("adopt", &devices.body("adopt"), &Done::Adopted),
+        Verb::Fault(fault) if fault.dry_run => {
+            session.diff("faults/diff", &fault.body(String::new())?, fault.preview())
+        }
+        Verb::Fault(fault) => {
+            session.change("faults", &fault.body(fresh_id("faults"))?, &Done::Moved)
+        }
+    }
+}
+
+impl Devices {
+    fn body(&self, verb: &str) -> DevicesBody {
+        let devices = wanted::listed(&self.devices).into_iter().map(str::to_owned).collect();
+        DevicesBody { request_id: fresh_id(verb), devices }
+    }
+}
+
+struct Session {
+    client: Client,
+    format: Format,
+}
+
+impl Session {
+    fn look<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        text: impl Fn(&T) -> String,
+    ) -> anyhow::Result<Outcome> {
+        let response = self.client.get(path)?;
+        self.show(&response, text)
+    }
+
+    /// Shows what the daemon sent: as it came to a program, as `text` to people.
+    fn show<T: DeserializeOwned>(
+        &self,
+        response: &Response,
+        text: impl Fn(&T) -> String,
+    ) -> anyhow::Result<Outcome> {
+        if !response.is_good() {
+            return self.refused(response);
+        }
+        match self.format {
+            Format::Json => output::print_json(&response.body)?,
+            Format::Text => print(&text(&response.read()?))?,
+        }
+        Ok(Outcome::Good)
+    }
+
+    fn refused(&self, response: &Response) -> anyhow::Result<Outcome> {
+        if let Format::Json = self.format {
+            output::print_json(&response.body)?;
+        }
+        output::note(&show::refusal(&response.body));
+        Ok(Outcome::Bad)
+    }
+
+    fn status(&self, check: bool) -> anyhow::Result<Outcome> {
+        let response = self.client.get("/v1/status")?;
+        let shown = self.show(&response, show::status)?;
+        let is_bad = check && response.is_good() && !show::all_is_well(&response.read()?);
+        Ok(if is_bad { Outcome::Bad } else { shown })
+    }
+
+    /// No slots are no drift only where every device was read and the journal can be trusted.
+    fn drift(&self) -> anyhow::Result<Outcome> {
+        let response = self.client.get("/v1/drift")?;
+        let shown = self.show(&response, show::drift)?;
+        if !response.is_good() {
+            return Ok(shown);
+        }
+        let DriftReport { slots, crossed, complete, .. } = response.read()?;
+        let is_none = slots.is_empty() && crossed.is_empty() && complete;
+        Ok(if is_none { shown } else { Outcome::Bad })
+    }
+
+    fn diff(&self, path: &str, body: &impl Serialize, preview: Preview) -> anyhow::Result<Outcome> {
+        let response = self.client.post(&format!("/v1/{path}"), body)?;
+        self.show(&response, |diff| preview.page(diff))
+    }
+
+    fn change(
+        &self,
+        verb: &str,
+        body: &impl Serialize,
+        done: &Done<'_>,
+    ) -> anyhow::Result<Outcome> {
+        let response = self.client.post(&format!("/v1/{verb}"), body)?;
+        match response.read() {
+            Ok(Answer::Accepted { txn }) if response.is_good() => self.wait_for(txn),
+            _ => self.show(&response, |answer| show::done(done, answer)),
+        }
+    }
+}
+
+/// Prints for people, in colours where they see them.
+fn print(page: &str) -> anyhow::Result<()> {
+    if output::coloured_on(&std::io::stdout()) {
+        output::print(&show::painted(page))
+    } else {
+        output::print(page)
+    }
+}
+
+/// An id that no other request has: the time and the process.
+fn fresh_id(verb: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{verb}-{}-{}", now.as_nanos(), std::process::id())
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A small HTTP client over a Unix socket: one request a connection, bounded answers.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use lightloom::output;
+
+/// The longest answer.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// A daemon that has nothing to wait for begins its answer within this, unless it is busy.
+const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
+/// The daemon answers long polls within a minute.
+const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+
+/// The wait before a request is sent again that was hung up on or found no room; doubles with each.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How often one that was hung up on is sent again.
+const TIMES_HUNG_UP_ON: u32 = 4;
+/// How long room is waited for.
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
+
+/// The way to the daemon.
+#[derive(Clone)]
+pub(super) struct Client {
+    socket: PathBuf,
+}
+
+/// What it answered.
+pub(super) struct Response {
+    /// The HTTP status code.
+    pub(super) code: u16,
+    /// The JSON body; null when there is none.
+    pub(super) body: Value,
+    /// When to ask again, where there was no room.
+    retry_after: Option<Duration>,
+}
+
+impl Response {
+    pub(super) fn is_good(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// The body as the type that it has.
+    ///
+    /// # Errors
+    /// Another document than the daemon of this version sends.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        T::deserialize(&self.body).context(
+            "the daemon's answer is not understood: use the `lightloom` of the daemon's version, or --format json",
+        )
+    }
+}
+
+impl Client {
+    pub(super) fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    pub(super) fn get(&self, path: &str) -> anyhow::Result<Response> {
+        self.until_room(|| parse(&self.raw_get(path)?))
+    }
+
+    /// The answer as it came, head and all.
+    pub(super) fn raw_get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n");
+        self.talk_again(&[head.as_bytes()])
+    }
+
+    /// Every change has a request id under which it acts once, however often it is sent.
+    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
+        let body = serde_json::to_vec(body)?;
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        );
+        self.until_room(|| parse(&self.talk_again(&[head.as_bytes(), &body])?))
+    }
+
+    /// Asks again where there was no room, when the answer says so.
+    fn until_room(&self, ask: impl Fn() -> anyhow::Result<Response>) -> anyhow::Result<Response> {
+        let (until, mut wait) = (Instant::now() + ROOM_WITHIN, AGAIN_AFTER);
+        loop {
+            let response = ask()?;
+            let asked_for = response.retry_after.unwrap_or_default();
+            wait = wait.max(asked_for).min(ROOM_WITHIN);
+            if response.code != 429 || Instant::now() + wait > until {
+                return Ok(response);
+            }
+            output::note(&format!(
+                "{}; asking again in {:.1} s",
+                super::show::refusal(&response.body),
+                wait.as_secs_f64()
+            ));
+            std::thread::sleep(wait);
+            wait *= 2;
+        }
+    }
+
+    /// Sends it again where the daemon hung up before it said anything: it had no place for one more.
+    fn talk_again(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
+        let (mut wait, mut times) = (AGAIN_AFTER, 0);
+        loop {
+            let answer = self.talk(pieces);
+            let hung_up = match &answer {
+                Ok(answer) => answer.is_empty(),
+                Err(error) => error.downcast_ref::<std::io::Error>().is_some_and(is_hung_up),
+            };
+            times += 1;
+            if !hung_up || times > TIMES_HUNG_UP_ON {
+                return answer;
+            }
+            std::thread::sleep(wait);
+            wait *= 2;
+        }
+    }
+
+    fn talk(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
+        let shown = self.socket.display();
+        let mut stream = UnixStream::connect(&self.socket).with_context(|| {
+            format!(
+                "cannot reach lightloomd at {shown}: is it running? (--socket or LIGHTLOOM_SOCKET)"
+            )
+        })?;
+        stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
+        let sent = pieces.iter().try_for_each(|piece| stream.write_all(piece));
+        // Who is refused before the end of a long body finds the reason in the answer.
+        let unsent = match sent {
+            Err(error) if is_hung_up(&error) => Some(error),
+            sent => {
+                sent.context("the daemon hung up")?;
+                None
+            }
+        };
+        let mut first = [0];
+        let begun = match (stream.read(&mut first), unsent) {
+            (Ok(0) | Err(_), Some(error)) => return Err(error).context("the daemon hung up"),
+            (begun, _) => begun,
+        };
+        let begun = match begun {
+            Ok(count) => &first[..count],
+            Err(error) if is_late(&error) && self.is_lightloomd() => &[],
+            Err(error) if is_late(&error) => bail!("{}", self.other("it does not answer")),
+            Err(error) => return Err(error).context("the daemon does not answer"),
+        };
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        if begun.first().is_some_and(|first| *first != b'H') {
+            bail!("{}", self.other("its answers are not HTTP"));
+        }
+        let mut answer = begun.to_vec();
+        stream
+            .take(ANSWER_BYTES_MAX)
+            .read_to_end(&mut answer)
+            .context("the daemon does not answer")?;
+        Ok(answer)
+    }
+
+    /// Whether somebody at the socket gives what the daemon gives without having to think.
+    fn is_lightloomd(&self) -> bool {
+        let ask = || -> std::io::Result<bool> {
+            let mut stream = UnixStream::connect(&self.socket)?;
+            stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
+            stream.write_all(
+                b"GET /openapi.json HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n",
+            )?;
+            let mut start = [0; 5];
+            stream.read_exact(&mut start)?;
+            Ok(start == *b"HTTP/")
+        };
+        ask().unwrap_or(false)
+    }
+
+    fn other(&self, what: &str) -> String {
+        format!(
+            "{} is not the socket of lightloomd: {what}. Name lightloomd's with --socket or LIGHTLOOM_SOCKET: it is \
+             `lightloomd.sock` in the `state_dir` of its file; the one given to `lightloom device serve --control` \
+             is for `lightloom device fault`",
+            self.socket.display()
+        )
+    }
+}
+
+/// Whether the other side closed the connection.
+fn is_hung_up(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
+fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+}
+
+fn parse(answer: &[u8]) -> anyhow::Result<Response> {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let Some(end) = end else { bail!("the daemon hung up in the middle of its answer") };
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let code = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    let code = code.context("the answer is not HTTP")?;
+    let retry_after = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let seconds = value.trim().parse().ok();
+        seconds.filter(|_| name.eq_ignore_ascii_case("retry-after")).map(Duration::from_secs)
+    });
+    let body = &answer[end + 4..];
+    let body = if body.is_empty() {
+        Value::Null
+    } else {
+        // Refusals of the HTTP layer itself are plain text.
+        serde_json::from_slice(body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).trim().to_owned()))
+    };
+    Ok(Response { code, body, retry_after })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_code_and_json() {
+        let response = parse(b"HTTP/1.1 409 Conflict\r\na: b\r\n\r\n{\"x\":1}").unwrap();
+        assert_eq!((response.code, response.is_good()), (409, false));
+        assert_eq!(response.body["x"], 1);
+        assert!(parse(b"HTTP/1.1 200 OK\r\n").is_err());
+        let busy = parse(b"HTTP/1.1 429 x\r\nRetry-After: 3\r\n\r\n").unwrap();
+        assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));
+        assert_eq!(parse(b"HTTP/1.1 413 x\r\n\r\ntoo large").unwrap().body, "too large");
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon's live page for a browser, which cannot open a Unix socket: GET requests from this
+//! machine are passed on with the rights of whoever runs this, everything else is refused.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::client::Client;
+use lightloom::output::{self, Outcome};
+
+/// The longest head of a request.
+const HEAD_BYTES_MAX: u64 = 16 << 10;
+/// Browsers served at a time.
+const CLIENTS_MAX: usize = 64;
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+
+/// Serves until interrupted.
+///
+/// # Errors
+/// An address that other machines could reach, or that is taken.
+pub(super) fn serve(client: &Client, listen: SocketAddr) -> anyhow::Result<Outcome> {
+    if !listen.ip().is_loopback() {
+        bail!("{listen} can be reached by others: for them `lightloomd` serves TLS (`tls:`)");
+    }
+    let listener =
+        TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
+    let address = listener.local_addr()?;
+    output::print(&format!("http://{address}/\n"))?;
+    let places = Arc::new(AtomicUsize::new(0));
+    for browser in listener.incoming() {
+        let Ok(browser) = browser else { continue };
+        let (client, places) = (client.clone(), Arc::clone(&places));
+        if places.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
+            places.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        std::thread::spawn(move || {
+            // A browser that goes away in the middle is no news.
+            let _ = answer(&client, &browser, address);
+            places.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+    Ok(Outcome::Good)
+}
+
+fn answer(client: &Client, mut browser: &TcpStream, address: SocketAddr) -> anyhow::Result<()> {
+    browser.set_read_timeout(Some(HEAD_WITHIN))?;
+    let answer = match asked(browser, address)? {
+        Ok(path) => client.raw_get(&path).unwrap_or_else(|error| {
+            let why = format!("{error:#}\n");
+            refusal("502 Bad Gateway", &why)
+        }),
+        Err(why) => refusal("403 Forbidden", why),
+    };
+    browser.write_all(&answer)?;
+    Ok(())
+}
+
+/// The path a browser asks for, or why it gets nothing. A page from elsewhere that has this
+/// address by another name is told apart by its `Host`.
+fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<String, &'static str>> {
+    let mut lines = BufReader::new(browser.take(HEAD_BYTES_MAX)).lines();
+    let first = lines.next().context("no request")??;
+    let mut host = String::new();
+    for line in lines {
+        let line = line?;
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("host")
+        {
+            host = value.trim().to_owned();
+        }
+    }
+    let mut words = first.split(' ');
+    let (verb, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let local = host == address.to_string() || host == format!("localhost:{}", address.port());
+    Ok(match (verb, local) {
+        _ if !local => Err("this page is for browsers of this machine only\n"),
+        ("GET", _) if path.starts_with('/') => Ok(path.to_owned()),
+        _ => Err("this page is to look only: changes go through `lightloom ctl`\n"),
+    })
+}
+
+fn refusal(status: &str, why: &str) -> Vec<u8> {
+    let length = why.len();
+    let head = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
+    format!("HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {length}\r\n\r\n{why}").into_bytes()
+}

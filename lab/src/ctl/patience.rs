@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What waits: for a daemon that is away, for devices that are not read yet, for the end of a
+//! transaction. Nobody waits in silence, and each line says what is waited for.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use lightloom_daemon_api::status::Status;
+use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
+
+use super::client::Response;
+use super::{Session, print, show, time};
+use lightloom::cli::Format;
+use lightloom::output::{self, Outcome};
+
+/// How long a daemon that died in the middle of a transaction may take to be back.
+const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
+/// How long the next change is waited for at a time.
+const CHANGE_WITHIN_MS: u64 = 30_000;
+/// The first line about a wait comes after this, the next ones each [`SAY_EVERY`].
+const SAY_AFTER: Duration = Duration::from_secs(1);
+const SAY_EVERY: Duration = Duration::from_secs(5);
+/// How often a daemon that is away is tried.
+const TRY_EVERY: Duration = Duration::from_millis(100);
+
+/// Says what is waited for, now and then.
+struct Waiting {
+    since: Instant,
+    say_at: Instant,
+}
+
+impl Waiting {
+    fn begins() -> Self {
+        let now = Instant::now();
+        Self { since: now, say_at: now + SAY_AFTER }
+    }
+
+    fn say(&mut self, text: impl FnOnce() -> String) {
+        let now = Instant::now();
+        if now >= self.say_at {
+            self.say_at = now + SAY_EVERY;
+            output::note(&text());
+        }
+    }
+}
+
+impl Session {
+    /// The daemon's answer, unless it is away or about to be.
+    fn present(&self, path: &str) -> anyhow::Result<Response> {
+        let response = self.client.get(path)?;
+        match response.code {
+            503 => anyhow::bail!(show::refusal(&response.body)),
+            _ => Ok(response),
+        }
+    }
+
+    /// Shows the status with each change until interrupted, also over the daemon's absence.
+    pub(super) fn watch(&self) -> anyhow::Result<Outcome> {
+        let (mut wait_ms, mut away, mut last) = (0, None, String::new());
+        loop {
+            match self.present(&format!("/v1/status?wait_ms={wait_ms}")) {
+                Ok(response) if !response.is_good() => return self.refused(&response),
+                Ok(response) => {
+                    if away.take().is_some() && !redraws() {
+                        output::note("lightloomd is back");
+                    }
+                    wait_ms = CHANGE_WITHIN_MS;
+                    last = self.draw(&response)?;
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                Err(error) => {
+                    let since = away.is_none().then(time::clock_now);
+                    if let Some(since) = since {
+                        self.draw_away(&error, &since, &last)?;
+                        away = Some(since);
+                    }
+                    wait_ms = 0;
+                    std::thread::sleep(TRY_EVERY);
+                }
+            }
+        }
+    }
+
+    fn draw(&self, response: &Response) -> anyhow::Result<String> {
+        if let Format::Json = self.format {
+            output::print(&format!("{}\n", response.body))?;
+            return Ok(String::new());
+        }
+        let page = show::status(&status_of(response)?);
+        draw_page(&page)?;
+        Ok(page)
+    }
+
+    fn draw_away(&self, error: &anyhow::Error, since: &str, last: &str) -> anyhow::Result<()> {
+        let away = format!(
+            "DAEMON AWAY since {since}: {error:#}\n  the light stays as it is; trying again until \
+             it is back\n"
+        );
+        if self.format == Format::Text && redraws() {
+            let before =
+                if last.is_empty() { String::new() } else { format!("\nBefore that:\n{last}") };
+            draw_page(&format!("{away}{before}"))
+        } else {
+            output::note(away.trim_end());
+            Ok(())
+        }
+    }
+
+    /// Waits for these devices, or for all. A daemon that has only just been started has no socket yet.
+    pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<Outcome> {
+        let mut waiting = Waiting::begins();
+        loop {
+            let present = match self.present("/v1/status") {
+                Ok(response) if !response.is_good() => return self.refused(&response),
+                Ok(response) => status_of(&response).map(|status| Ok((response, status)))?,
+                Err(error) => Err(error),
+            };
+            if let Ok((response, status)) = &present {
+                if show::is_deaf(status) {
+                    return self.show(response, show::status).map(|_| Outcome::Bad);
+                }
+                if let Some(stranger) = show::not_a_device(named, status) {
+                    bail!("{stranger}: no such device or node is configured here");
+                }
+                if show::waited_for(named, status).is_empty() {
+                    return self.show(response, |status| show::all_read(named, status));
+                }
+            }
+            let left = within.saturating_sub(waiting.since.elapsed());
+            if left.is_zero() {
+                let (response, status) = present?;
+                let names = not_read(named, &status);
+                output::note(&format!("not read within {}: {names}", span(within)));
+                return self.show(&response, show::status).map(|_| Outcome::Bad);
+            }
+            waiting.say(|| {
+                let what = match &present {
+                    Err(error) => format!("{error:#}"),
+                    Ok((_, status)) => format!("not read yet: {}", not_read(named, status)),
+                };
+                format!("waiting, {} left: {what}", span(left))
+            });
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The transaction is journalled: a daemon that dies meanwhile brings it to an end when it is
+    /// started again, so that is waited for.
+    pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<Outcome> {
+        output::note(&format!("transaction {txn} is on its way"));
+        let (began, mut away) = (Instant::now(), None);
+        let path = format!("/v1/transactions/{txn}?wait_ms={}", SAY_EVERY.as_millis());
+        loop {
+            match self.present(&path) {
+                Ok(response) if response.code == 404 => {
+                    away = None;
+                    self.say_on_its_way(txn, began.elapsed());
+                }
+                Ok(response) => return self.ended(&response),
+                Err(error) => {
+                    let gone = away.get_or_insert_with(|| {
+                        let promise = "it is journalled and comes to its end with the daemon";
+                        output::note(&format!("{error:#}; transaction {txn}: {promise}"));
+                        Waiting { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
+                    });
+                    let left = DAEMON_BACK_WITHIN.saturating_sub(gone.since.elapsed());
+                    if left.is_zero() {
+                        return Err(error.context(format!(
+                            "lightloomd was not back within {}: start it, then `lightloom ctl \
+                             journal` says how transaction {txn} ended",
+                            span(DAEMON_BACK_WITHIN)
+                        )));
+                    }
+                    gone.say(|| format!("lightloomd is still away; waiting, {} left", span(left)));
+                    std::thread::sleep(TRY_EVERY);
+                }
+            }
+        }
+    }
+
+    fn say_on_its_way(&self, txn: u32, elapsed: Duration) {
+        if let Ok(status) = self.present("/v1/status").and_then(|now| status_of(&now)) {
+            output::note(&show::on_its_way(txn, &status, &span(elapsed)));
+        }
+    }
+
+    fn ended(&self, response: &Response) -> anyhow::Result<Outcome> {
+        let shown = self.show(response, show::transaction)?;
+        if !response.is_good() {
+            return Ok(shown);
+        }
+        let past: Transaction = response.read()?;
+        if self.format == Format::Json
+            && let Some(confirm) = show::confirm_by(&past)
+        {
+            output::note(&confirm);
+        }
+        let is_good = past.result == TransactionResult::Committed && past.crossed.is_empty();
+        Ok(if is_good { shown } else { Outcome::Bad })
+    }
+}
+
+fn status_of(response: &Response) -> anyhow::Result<Status> {
+    let status: Status = response.read()?;
+    if status.daemon.is_empty() {
+        bail!("the daemon gives no status");
+    }
+    Ok(status)
+}
+
+fn not_read(named: &[&str], status: &Status) -> String {
+    show::devices_named(&show::waited_for(named, status))
+}
+
+fn span(time: Duration) -> String {
+    time::span(time.as_secs_f64())
+}
+
+/// Whether a new page takes the place of the old one.
+fn redraws() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Home, clear, draw; into a file or a pipe page after page.
+fn draw_page(page: &str) -> anyhow::Result<()> {
+    if redraws() { print(&format!("\u{1b}[H\u{1b}[2J{page}")) } else { print(&format!("{page}\n")) }
+}

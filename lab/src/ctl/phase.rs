@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Phases of the plan on the devices: asking for one as a job does, and showing them.
+
+use std::time::Duration;
+
+use clap::Args;
+use lightloom_daemon_api::answer::Answer;
+use lightloom_daemon_api::phase::{PhaseBody, PhaseState, PhaseStatus, Phases, ReleaseBody};
+
+use super::client::Response;
+use super::{Session, fresh_id, print, show, time};
+use lightloom::cli::Format;
+use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::table::Table;
+
+/// How long the end of a phase's change is waited for at a time.
+const WAIT_MS: u64 = 30_000;
+/// Digits of a plan's digest that people see.
+const DIGITS: usize = 12;
+
+#[derive(Debug, Args)]
+pub(super) struct Phase {
+    /// The phase; none shows the phases of the plan and what is scheduled.
+    phase: Option<String>,
+    /// From now until its circuits are wanted.
+    #[arg(long = "in", value_name = "TIME", value_parser = time::duration, default_value = "0ms")]
+    within: Duration,
+    /// They are used for at least so long.
+    #[arg(long = "for", value_name = "TIME", value_parser = time::duration, requires = "phase")]
+    least: Option<Duration>,
+    /// No other job is given a phase for so long [default: until the phase is over].
+    #[arg(long, value_name = "TIME", value_parser = time::duration)]
+    lease: Option<Duration>,
+    /// The job that holds the lease.
+    #[arg(long, value_name = "NAME", default_value = "ctl")]
+    job: String,
+    /// Refuse unless this plan is on the devices: its digest, or 8 digits of it or more.
+    #[arg(long, value_name = "DIGEST")]
+    revision: Option<String>,
+    /// Give up the job's lease; what waits under it is dropped.
+    #[arg(long, conflicts_with = "phase")]
+    release: bool,
+}
+
+fn ms(time: Duration) -> anyhow::Result<u64> {
+    Ok(u64::try_from(time.as_millis())?)
+}
+
+impl Session {
+    pub(super) fn phase(&self, asked: &Phase) -> anyhow::Result<Outcome> {
+        match (&asked.phase, asked.release) {
+            (_, true) => self.release(asked),
+            (None, false) => self.phases(),
+            (Some(phase), false) => self.ask_for(asked, phase),
+        }
+    }
+
+    fn phases(&self) -> anyhow::Result<Outcome> {
+        self.look("/v1/phases", listed)
+    }
+
+    fn release(&self, asked: &Phase) -> anyhow::Result<Outcome> {
+        let body = ReleaseBody { request_id: fresh_id("release"), job: asked.job.clone() };
+        let response = self.client.post("/v1/phase/release", &body)?;
+        self.show(&response, |answer| show::done(&show::Done::Released, answer))
+    }
+
+    fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<Outcome> {
+        let Some(least) = asked.least else {
+            return Err(WrongUsage("say how long it lasts: `--for 800ms`".into()).into());
+        };
+        let (in_ms, for_ms) = (ms(asked.within)?, ms(least)?);
+        let lease_ms = asked.lease.map(ms).transpose()?.unwrap_or(in_ms + for_ms);
+        let body = PhaseBody {
+            request_id: fresh_id("phase"),
+            phase: phase.to_owned(),
+            in_ms,
+            for_ms,
+            lease_ms,
+            job: asked.job.clone(),
+            revision: asked.revision.clone(),
+        };
+        let response = self.client.post("/v1/phase", &body)?;
+        if !response.is_good() {
+            return self.phase_refused(&response);
+        }
+        loop {
+            let path = format!("/v1/phase/{}?wait_ms={WAIT_MS}", body.request_id);
+            let response = self.client.get(&path)?;
+            if !response.is_good() {
+                return self.refused(&response);
+            }
+            let status: PhaseStatus = response.read()?;
+            if matches!(status.state, PhaseState::Waiting | PhaseState::Moving) {
+                continue;
+            }
+            match self.format {
+                Format::Json => output::print_json(&response.body)?,
+                Format::Text => print(&became(&status))?,
+            }
+            let is_lit = status.state == PhaseState::Lit;
+            return Ok(if is_lit { Outcome::Good } else { Outcome::Bad });
+        }
+    }
+
+    fn phase_refused(&self, response: &Response) -> anyhow::Result<Outcome> {
+        let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = response.read() else {
+            return self.refused(response);
+        };
+        if let Format::Json = self.format {
+            output::print_json(&response.body)?;
+        }
+        output::note(&format!("refused ({code}): {reason}\n         {fix}"));
+        Ok(Outcome::Bad)
+    }
+}
+
+/// What became of a phase.
+fn became(status: &PhaseStatus) -> String {
+    let PhaseStatus { phase, reason, fix, .. } = status;
+    let reason = reason.as_deref().unwrap_or_default();
+    let mut text = match (&status.state, status.txn) {
+        (PhaseState::Lit, Some(txn)) => {
+            let dark = status.dark_ms.map(|dark| format!(", dark for {dark:.1} ms"));
+            let stated =
+                status.stated_ms.map(|stated| format!(" (the plan states {stated:.1} ms)"));
+            let (dark, stated) = (dark.unwrap_or_default(), stated.unwrap_or_default());
+            format!("phase {phase} has light: transaction {txn}{dark}{stated}\n")
+        }
+        (PhaseState::Lit, None) => {
+            format!("phase {phase} has light already: nothing had to move\n")
+        }
+        (PhaseState::Kept, _) => {
+            let lit = status.lit.as_deref().unwrap_or("other circuits");
+            format!("phase {phase} was not made, {lit} keeps its light: {reason}\n")
+        }
+        (PhaseState::Other(word), _) => {
+            format!("phase {phase} is `{word}`: the daemon's own `lightloom ctl` knows that word\n")
+        }
+        _ => format!("phase {phase} was not made: {reason}\n"),
+    };
+    if let Some(fix) = fix {
+        text += &format!("  {fix}\n");
+    }
+    if let Some(next) = status.next.as_ref().filter(|_| status.state == PhaseState::Lit) {
+        text += &format!(
+            "next is {}: its way takes {:.1} ms, so ask that long before it is wanted\n",
+            next.phase, next.expected_ms
+        );
+    }
+    text
+}
+
+/// The phases of the plan on the devices.
+fn listed(phases: &Phases) -> String {
+    if phases.phases.is_empty() {
+        return "no plan with phases is on the devices: lightloom ctl apply PLAN --phase NAME\n"
+            .into();
+    }
+    let revision = phases.revision.get(..DIGITS).unwrap_or(&phases.revision);
+    let lit = match &phases.lit {
+        Some(lit) => format!("phase {lit} has light"),
+        None => "none of its phases has light".into(),
+    };
+    let mut text = format!("plan {revision}: {lit}\n\n");
+    let mut table = Table::new(["phase", "circuits"]);
+    for phase in &phases.phases {
+        table.row([phase.name.clone(), phase.circuits.to_string()]);
+    }
+    text += &table.to_string();
+    if !phases.ways.is_empty() {
+        let mut table = Table::new(["from", "to", "stages", "dark, stated", "took at most"]);
+        for way in &phases.ways {
+            let took = way.measured_ms.map_or_else(|| "-".into(), |took| format!("{took:.1} ms"));
+            table.row([
+                way.from.clone(),
+                way.to.clone(),
+                way.stages.to_string(),
+                format!("{:.1} ms", way.stated_ms),
+                took,
+            ]);
+        }
+        text += &format!("\n{table}");
+    }
+    if let Some(lease) = &phases.lease {
+        let left = lease.left_ms / 1e3;
+        text += &format!("\nlease: job {} of {}, {left:.1} s left\n", lease.job, lease.actor);
+    }
+    for waiting in &phases.waiting {
+        let state = match waiting.state {
+            PhaseState::Moving => "is on its way",
+            _ => "waits",
+        };
+        text += &format!("{} {state} for job {}\n", waiting.phase, waiting.job);
+    }
+    text
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom ctl drift`: what differs from the journal, and what cannot be said.
+
+use std::fmt::Write;
+
+use lightloom_daemon_api::device::DriftedSlot;
+use lightloom_daemon_api::drift::DriftReport;
+
+use super::{NAMES_MAX, count, crossed, history, named, natural, place, slot};
+use lightloom::table::Table;
+
+/// What stands elsewhere than the journal says, and what cannot be said.
+pub(in crate::ctl) fn drift(report: &DriftReport) -> String {
+    let mut slots: Vec<&DriftedSlot> = report.slots.iter().collect();
+    slots.sort_by_cached_key(|drifted| natural(&drifted.device));
+    let mut table = Table::new(["device", "part", "journal says", "device says"]);
+    for DriftedSlot { device, slot: number, ledger, device_says } in &slots {
+        let places = [*ledger, *device_says].map(|position| place(device, position));
+        table.row([device.clone(), slot(device, number)].into_iter().chain(places));
+    }
+    let mut page = match (slots.is_empty(), report.complete) {
+        (true, true) => "no drift: every device was read and stands as the journal says\n".into(),
+        (true, false) => "no drift where it can be seen, but that is not everywhere:\n".into(),
+        (false, _) => table.to_string(),
+    };
+    if let Some((about, next)) = report.journal_damage.as_ref().map(history::damage) {
+        let _ = writeln!(
+            page,
+            "JOURNAL DAMAGED, what should stand where is not known: {about}\n  {next}"
+        );
+    }
+    if let Some((what, about, next)) = crossed::alarm(&report.crossed) {
+        let _ = writeln!(page, "{what}: {about}\n  {next}");
+    }
+    if !report.unseen.is_empty() {
+        let (count, names) =
+            (count(report.unseen.len(), "device"), named(report.unseen.clone(), NAMES_MAX));
+        let _ = writeln!(page, "UNSEEN, {count}: {names}\n  why: lightloom ctl status");
+    }
+    page
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Transactions: one as it ended with what to do next, and the table of the past.
+
+use std::fmt::Write;
+
+use lightloom_daemon_api::log::{JournalDamage, Log};
+use lightloom_daemon_api::transaction::{
+    DeviceResult, DeviceVerdict, Kind, Transaction, TransactionResult, TransactionState,
+};
+
+use super::status::Alarm;
+use super::{count, crossed, named, or_dash};
+use crate::ctl::time;
+use lightloom::table::Table;
+
+/// How many names a cell holds.
+const NAMES_MAX: usize = 3;
+
+/// Past transactions, newest first.
+pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
+    let mut table =
+        Table::new(["txn", "when", "who", "what", "result", "devices", "first trouble"]);
+    for past in all.iter().take(last) {
+        let trouble = troubles(past);
+        let trouble = trouble.first().map(|d| format!("{}: {}", d.device, d.detail));
+        table.row([
+            past.txn.to_string(),
+            time::moment(past.unix_ms),
+            past.actor.clone(),
+            past.summary.clone(),
+            result(past),
+            devices(past),
+            trouble.unwrap_or_default(),
+        ]);
+    }
+    if all.is_empty() { "no transactions yet\n".into() } else { table.to_string() }
+}
+
+/// Devices with something to say. Light that is missing at one is mostly the doing of another, so what
+/// speaks of nothing else comes last.
+fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
+    let said = past.devices.iter().filter(|device| !device.detail.is_empty());
+    let mut devices: Vec<&DeviceResult> = said.collect();
+    devices.sort_by_key(|device| device.unlit);
+    devices
+}
+
+/// How it ended, and what became of it since.
+fn result(past: &Transaction) -> String {
+    let result = &past.result;
+    match (past.undone_by, &past.state) {
+        (Some(by), _) => format!("undone by {by}"),
+        (None, TransactionState::ConfirmPending) => {
+            let until = or_dash(past.confirm_until_unix_ms.map(time::clock_at));
+            format!("{result}, to confirm before {until}")
+        }
+        (None, TransactionState::Confirmed) => format!("{result}, confirmed"),
+        _ => result.to_string(),
+    }
+}
+
+/// Which devices it names: by name where they are few.
+fn devices(past: &Transaction) -> String {
+    let names: Vec<String> = past.devices.iter().map(|d| d.device.clone()).collect();
+    if names.len() > NAMES_MAX { names.len().to_string() } else { named(names, NAMES_MAX) }
+}
+
+/// The journal's records, oldest first, and where it is damaged.
+pub(in crate::ctl) fn records(log: &Log) -> String {
+    let mut table = Table::new(["line", "when", "what", "txn", "who", "detail", "parts"]);
+    for record in &log.records {
+        table.row([
+            record.line.to_string(),
+            or_dash(record.unix_ms.map(time::moment)),
+            record.what.to_string(),
+            or_dash(record.txn),
+            or_dash(record.actor.as_ref()),
+            record.detail.clone(),
+            named(record.parts.clone(), NAMES_MAX),
+        ]);
+    }
+    let damage = log.damage.as_ref().map(damage);
+    let damage = damage.map(|(about, next)| format!("JOURNAL DAMAGED: {about}\n  {next}\n"));
+    table.to_string() + &damage.unwrap_or_default()
+}
+
+/// Where a journal is damaged and what a person can do.
+pub(super) fn damage(damage: &JournalDamage) -> (String, String) {
+    let JournalDamage { file, readable, line, byte, reason, what_to_do } = damage;
+    let readable = count(usize::try_from(*readable).unwrap_or(usize::MAX), "record");
+    let about =
+        format!("{file} line {line} (byte {byte}): {reason}; {readable} before it can be read");
+    (about, what_to_do.clone())
+}
+
+/// By when to confirm, where that is waited for, and what else happens.
+pub(in crate::ctl) fn confirm_by(past: &Transaction) -> Option<String> {
+    let until = past.confirm_until_unix_ms?;
+    let left = time::until(until)?;
+    let (txn, clock, span) = (past.txn, time::clock_at(until), time::span(left));
+    Some(format!(
+        "confirm {txn} before {clock} (in {span}) with `lightloom ctl confirm {txn}`, or it is undone"
+    ))
+}
+
+/// One transaction, device by device where there is something to say, and what to do next.
+pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
+    let Transaction { txn, result, devices, .. } = past;
+    let mut page = format!("transaction {txn}: {result}, {}", count(devices.len(), "device"));
+    match crossed::alarm(&past.crossed) {
+        Some((what, about, next)) => {
+            let _ = writeln!(page, ", but {what}: {about}\n  {next}");
+        }
+        None => page.push('\n'),
+    }
+    let mut table = Table::new(["device", "verdict", "why"]);
+    let troubles = troubles(past);
+    for device in &troubles {
+        table.row([device.device.clone(), device.verdict.to_string(), device.detail.clone()]);
+    }
+    if !troubles.is_empty() {
+        let _ = write!(page, "{table}");
+    }
+    for verdict in [DeviceVerdict::RolledBack, DeviceVerdict::Untouched] {
+        let of = |device: &&DeviceResult| device.verdict == verdict && device.detail.is_empty();
+        let names: Vec<String> = devices.iter().filter(of).map(|d| d.device.clone()).collect();
+        if !names.is_empty() {
+            let _ = writeln!(page, "{verdict}: {}", named(names, NAMES_MAX));
+        }
+    }
+    for line in &past.when_known {
+        let _ = writeln!(page, "{line}");
+    }
+    if let Some(forgotten) = forgotten(past) {
+        let _ = writeln!(page, "{forgotten}");
+    }
+    if let Some(confirm) = confirm_by(past) {
+        let _ = writeln!(page, "{confirm}");
+    }
+    if let Some(next) = next(past) {
+        let _ = writeln!(page, "{next}");
+    }
+    page
+}
+
+/// Whether it is a change of this kind; a daemon that names no kind names it in the cause.
+fn is_a(past: &Transaction, kind: Kind) -> bool {
+    past.kind == kind || (past.kind == Kind::default() && past.cause == kind.to_string())
+}
+
+/// The broken parts that a plan was made as if they worked, where that was let through.
+fn forgotten(past: &Transaction) -> Option<String> {
+    let parts = &past.repaired;
+    if parts.is_empty() || !is_a(past, Kind::Apply) || past.result != TransactionResult::Committed {
+        return None;
+    }
+    let (names, again) = (named(parts.clone(), NAMES_MAX), parts.join(" "));
+    Some(format!(
+        "{names} taken to work again, as this plan has it; if not: lightloom ctl fault {again}"
+    ))
+}
+
+/// That a change, the last one, did not take, and why. A partial one is spoken of by the devices that
+/// need a person, until somebody has seen to them.
+pub(super) fn did_not_take(past: &Transaction) -> Option<Alarm> {
+    if past.result == TransactionResult::Partial {
+        return None;
+    }
+    let next = next(past)?;
+    let why = troubles(past).first().map(|d| format!("{}: {}", d.device, d.detail));
+    let Transaction { txn, result, summary, actor, .. } = past;
+    let what = (!summary.is_empty()).then(|| format!("{summary}, by {actor}: "));
+    let why = why.unwrap_or_else(|| "no device says why".into());
+    let about = format!("{}{result}; {why}", what.unwrap_or_default());
+    Some((format!("transaction {txn} DID NOT TAKE"), about, next))
+}
+
+/// What to do after an end that nobody wished for.
+fn next(past: &Transaction) -> Option<String> {
+    let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
+    let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
+    let next = match past.result {
+        TransactionResult::Aborted if is_a(past, Kind::Bypass) && !silent.is_empty() => {
+            return Some(format!(
+                "nothing moved; what was told is kept; around what does not answer, too: \
+                 lightloom ctl fault {}",
+                silent.join(",")
+            ));
+        }
+        TransactionResult::Aborted => Some("nothing moved: mend what is named, then apply again"),
+        TransactionResult::RolledBack => {
+            Some("every device is back where it stood: mend what is named, then apply again")
+        }
+        TransactionResult::Partial => Some(
+            "not every device is at either end: `lightloom ctl status` names those that need a \
+             person and what to type",
+        ),
+        _ => None,
+    };
+    next.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A transaction of which only this is known.
+    fn known(fields: Value) -> Transaction {
+        serde_json::from_value(fields).unwrap()
+    }
+
+    #[test]
+    fn what_became_of_a_transaction_is_said_beside_how_it_ended() {
+        let of = |changes: Value| {
+            let mut past = json!({"result": "committed", "state": "committed"});
+            past.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            result(&known(past))
+        };
+        assert_eq!(of(json!({})), "committed");
+        assert_eq!(of(json!({"state": "confirmed"})), "committed, confirmed");
+        assert_eq!(of(json!({"result": "undone", "undone_by": 4})), "undone by 4");
+        let waits = of(json!({"state": "confirm-pending", "confirm_until_unix_ms": 0}));
+        assert!(waits.starts_with("committed, to confirm before "), "{waits}");
+    }
+
+    #[test]
+    fn few_devices_are_named_and_many_are_counted() {
+        let device = |name: &str| json!({"device": name, "detail": ""});
+        let of = |names: &[&str]| {
+            let devices: Vec<Value> = names.iter().copied().map(device).collect();
+            super::devices(&known(json!({ "devices": devices })))
+        };
+        assert_eq!(of(&["n10/b0", "n2/b0"]), "n2/b0, n10/b0");
+        assert_eq!(of(&["n10/b0", "n2/b0", "n3/b0", "n4/b0"]), "4");
+    }
+}

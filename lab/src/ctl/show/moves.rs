@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an apply would do: the moves in a table, then the bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use lightloom_daemon_api::circuit::CircuitCounts;
+use lightloom_daemon_api::diff::{DeviceBytes, Diff, MoveView, OtherChange};
+
+use super::status::since;
+use super::{count, crossed, is_module, is_switch, named, natural, or_dash, place, slot};
+use crate::ctl::time;
+use lightloom::table::Table;
+
+/// How many names a line holds.
+const NAMES_MAX: usize = 6;
+
+/// How to show a preview.
+pub(in crate::ctl) struct Preview {
+    /// The bytes of every device, also where they are the same.
+    pub(in crate::ctl) bytes: bool,
+    /// It needs the words that confirm it.
+    pub(in crate::ctl) overwrites: bool,
+    /// What changes on each device comes first.
+    pub(in crate::ctl) by_device: bool,
+}
+
+impl Preview {
+    /// What an apply would do.
+    pub(in crate::ctl) fn page(&self, diff: &Diff) -> String {
+        let moves = &diff.moves;
+        if moves.is_empty() {
+            let page = "nothing has to move: every device stands there already\n";
+            return page.to_owned() + &what_becomes(diff) + &parts(diff);
+        }
+        let mut page = summary(diff, moves) + &what_becomes(diff) + &parts(diff);
+        if self.by_device {
+            let _ = writeln!(page, "\n{}", by_device(moves));
+        }
+        let _ = writeln!(page, "\n{}", table(moves));
+        let _ = writeln!(page, "{}\n", darkness(moves));
+        page.push_str(&self.bytes(&diff.bytes));
+        if self.overwrites {
+            let words = &diff.confirmation;
+            let _ = writeln!(page, "\nthis mode wants the words: --confirmation '{words}'");
+        }
+        page
+    }
+
+    fn bytes(&self, devices: &[DeviceBytes]) -> String {
+        let mut page = String::new();
+        for DeviceBytes { device, trouble, .. } in devices {
+            if let Some(why) = trouble {
+                let _ = writeln!(page, "{device}: the bytes cannot be said: {why}");
+            }
+        }
+        for (requests, names) in self.alike(devices) {
+            let count = count(names.len(), "device");
+            let names = if self.bytes {
+                names.concat()
+            } else {
+                format!("{count}: {}", named(names, NAMES_MAX))
+            };
+            let _ = writeln!(page, "bytes to {names}");
+            for request in requests {
+                let _ = writeln!(page, "  {request}");
+            }
+        }
+        page
+    }
+
+    /// Devices that get the same bytes, together unless each is to be shown.
+    fn alike<'a>(&self, devices: &'a [DeviceBytes]) -> Vec<(&'a [String], Vec<String>)> {
+        let mut sorted: Vec<&DeviceBytes> =
+            devices.iter().filter(|device| !device.requests.is_empty()).collect();
+        sorted.sort_by_cached_key(|device| natural(&device.device));
+        let mut together: Vec<(&[String], Vec<String>)> = Vec::new();
+        let mut places = BTreeMap::<(&[String], &str), usize>::new();
+        for DeviceBytes { device, requests, .. } in sorted {
+            let key = (&requests[..], if self.bytes { device } else { "" });
+            let place = *places.entry(key).or_insert(together.len());
+            match together.get_mut(place) {
+                Some((_, names)) => names.push(device.clone()),
+                None => together.push((requests, vec![device.clone()])),
+            }
+        }
+        together
+    }
+}
+
+/// What a rollback undoes, the plan and the circuits that remain, and cables that are not where they belong.
+fn what_becomes(diff: &Diff) -> String {
+    let mut page = String::new();
+    let one = |OtherChange { txn, actor, summary }: &OtherChange| {
+        format!("{txn} ({summary}, by {actor})")
+    };
+    for (changes, what) in [(&diff.undoes, "undoes"), (&diff.restores, "stands again after it")] {
+        let changes: Vec<String> = changes.iter().map(one).collect();
+        if !changes.is_empty() {
+            let _ = writeln!(page, "{what}: {}", changes.join("; "));
+        }
+    }
+    let plan = &diff.plan_sha256;
+    if diff.no_plan_after {
+        page += "NO PLAN remains after it: what breaks is not bypassed until one is applied\n";
+    } else if !plan.is_empty() {
+        let _ = writeln!(page, "plan after it: {}", plan.get(..12).unwrap_or(plan));
+    }
+    if let Some(CircuitCounts { before, after }) = diff.circuits {
+        let _ = writeln!(page, "circuits that stand at both ends: {before} now, {after} after it");
+    }
+    if let Some((what, about, next)) = crossed::alarm(&diff.crossed) {
+        let _ = writeln!(page, "{what}: {about}\n  {next}");
+    }
+    page
+}
+
+/// What changes on each device: transceivers of the rings, then optical switches with their circuits.
+fn by_device(moves: &[MoveView]) -> Table {
+    #[derive(Default)]
+    struct Change {
+        moves: usize,
+        dark: usize,
+        lit: usize,
+        waves: BTreeSet<usize>,
+    }
+    let mut changes: BTreeMap<String, Change> = BTreeMap::new();
+    for m in moves {
+        let change = changes.entry(m.device.clone()).or_default();
+        change.moves += 1;
+        change.dark += usize::from(m.from != 0);
+        change.lit += usize::from(m.to != 0);
+        change.waves.insert(m.wave);
+    }
+    let mut changes: Vec<(String, Change)> = changes.into_iter().collect();
+    changes.sort_by_cached_key(|(name, _)| (is_switch(name), natural(name)));
+    let mut table = Table::new(["device", "half", "moves", "go dark", "get light", "in waves"]);
+    for (name, change) in changes {
+        let half = match (is_switch(&name), is_module(&name)) {
+            (true, _) => "circuits",
+            (_, true) => "rings",
+            _ => "-",
+        };
+        let waves = change.waves.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let numbers = [change.moves, change.dark, change.lit].map(|count| count.to_string());
+        table.row([name, half.to_owned()].into_iter().chain(numbers).chain([waves]));
+    }
+    table
+}
+
+/// Which parts are known to be broken once it is done, and which are taken to work again.
+fn parts(diff: &Diff) -> String {
+    let mut page = String::new();
+    if !diff.broken.is_empty() {
+        let parts = named(diff.broken.iter().map(since).collect(), NAMES_MAX);
+        let _ = writeln!(page, "around what is known to be broken: {parts}");
+    }
+    if !diff.forgets.is_empty() {
+        let parts = named(diff.forgets.iter().map(since).collect(), NAMES_MAX);
+        let _ = writeln!(page, "TAKEN TO WORK AGAIN: {parts}");
+    }
+    page
+}
+
+fn summary(diff: &Diff, moves: &[MoveView]) -> String {
+    let mut devices: Vec<&str> = moves.iter().map(|m| m.device.as_str()).collect();
+    devices.dedup();
+    let mut page = format!(
+        "{} on {} in {}, against version {}\n",
+        count(moves.len(), "move"),
+        count(devices.len(), "device"),
+        count(diff.waves, "wave"),
+        diff.version,
+    );
+    if !diff.phase.is_empty() {
+        let _ = writeln!(page, "{}", diff.phase);
+    }
+    let _ = writeln!(page, "at most {} dark at a time", count(diff.dark_links_max, "link"));
+    page
+}
+
+fn table(moves: &[MoveView]) -> Table {
+    let headings =
+        ["wave", "device", "part", "from", "to", "goes dark", "comes up", "failure domain"];
+    let mut sorted: Vec<&MoveView> = moves.iter().collect();
+    sorted.sort_by_cached_key(|m| (m.wave, natural(&m.device)));
+    let mut table = Table::new(headings);
+    for m in sorted {
+        table.row([
+            m.wave.to_string(),
+            m.device.clone(),
+            slot(&m.device, m.slot),
+            place(&m.device, m.from),
+            place(&m.device, m.to),
+            or_dash(m.goes_dark.as_ref()),
+            or_dash(m.comes_up.as_ref()),
+            m.domain.clone(),
+        ]);
+    }
+    table
+}
+
+/// How long what goes dark is dark, as far as anybody can know before.
+fn darkness(moves: &[MoveView]) -> String {
+    let dark = moves.iter().filter(|m| m.goes_dark.is_some()).count();
+    let due_ps = moves.iter().map(|m| m.answer_within_ps).max().unwrap_or(0);
+    let due = time::span(due_ps as f64 / 1e12);
+    match dark {
+        0 => "no circuit goes dark".into(),
+        _ => format!(
+            "a circuit is dark from the first command to one of its ends until both are read back \
+             with light; an answer later than {due} counts as unknown and is settled by reading"
+        ),
+    }
+}

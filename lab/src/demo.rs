@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom demo`: a first plan, a first fault and a first page, by the commands that a user would type.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+
+use crate::cli;
+use lightloom::output::{self, Outcome};
+use lightloom::shipped;
+
+/// Runs a first scenario and opens its report: plans 2,880 GPUs, lets a node die, and makes a page.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom demo
+  lightloom demo --folder /tmp/first --no-open
+
+Each command is shown before it runs, and may be typed again in the folder.")]
+pub(crate) struct Arguments {
+    /// Folder for the files, which is made.
+    #[arg(long, value_name = "FOLDER", default_value = "lightloom-demo")]
+    folder: PathBuf,
+    /// Do not open the page [default: opened if the output is a terminal].
+    #[arg(long)]
+    no_open: bool,
+}
+
+/// The files that the demonstration starts from: name in the folder, contents.
+const FILES: [(&str, &str); 3] = [
+    ("topologies/ring-2880.yaml", shipped::RING_2880),
+    ("topologies/scenarios/node-fault.yaml", shipped::NODE_FAULT),
+    ("topologies/traces/synthetic.json", shipped::SYNTHETIC_TRACE),
+];
+
+/// What is typed.
+const COMMANDS: [&str; 3] = [
+    "lightloom plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
+    "lightloom emulate topologies/scenarios/node-fault.yaml -o run.json",
+    "lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json -o report.html",
+];
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let is_used = fs::read_dir(&arguments.folder).is_ok_and(|mut there| there.next().is_some());
+    ensure!(
+        !is_used,
+        "{} is there and not empty: nothing in it is overwritten, give --folder another name",
+        arguments.folder.display()
+    );
+    for (name, contents) in FILES {
+        let path = arguments.folder.join(name);
+        let parent = path.parent().unwrap_or(&arguments.folder);
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    output::note(&format!("$ cd {}", arguments.folder.display()));
+    std::env::set_current_dir(&arguments.folder)?;
+    for command in COMMANDS {
+        output::note(&format!("\n$ {command}"));
+        let ended = cli::run(&cli::Arguments::try_parse_from(command.split(' '))?)?;
+        ensure!(ended == Outcome::Good, "`{command}` failed");
+    }
+    let page = arguments.folder.join("report.html");
+    if !arguments.no_open && std::io::stdout().is_terminal() && opened() {
+        output::note(&format!("opened {}", page.display()));
+    } else {
+        output::note(&format!("open {} in a browser", page.display()));
+    }
+    Ok(Outcome::Good)
+}
+
+/// Whether the desktop took the page.
+fn opened() -> bool {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(opener);
+    command.arg("report.html").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom export`: a plan in the formats of schedulers, simulators, switches and graph tools.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use lightloom_fabric::plan::digest;
+use lightloom_fabric::provenance::{Inputs, VERSION};
+use lightloom_planner::khop;
+use lightloom_planner::rfabric::RfabricPlan;
+use lightloom_report::export::{Export, FORMATS, FatTreePlan, Format as Target, Names, RingPlan};
+use serde_json::{Value, json};
+
+use lightloom::cli::{Format, FormatArgument};
+use lightloom::output::{self, Outcome};
+use lightloom::table::Table;
+use lightloom::{files, plan, replan};
+
+/// The version of the document that is printed.
+const SCHEMA: &str = "lightloom.export/v1";
+
+/// Writes a plan in the format of another program, and says what that format cannot hold.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom export --list
+  lightloom export plan.json --fabric topologies/ring-2880.yaml --to slurm --hostname 'gpu{:04}' -o topology.yaml
+  lightloom export plan.json --fabric topologies/ring-32.yaml --to dot | dot -Tsvg > plan.svg
+  lightloom export plan.json --fabric topologies/rfabric-2048.yaml --to sonic-ocs --phase rollout -o switches/")]
+pub(crate) struct Arguments {
+    /// The plan, as `lightloom plan -o` writes it.
+    #[arg(required_unless_present = "list")]
+    plan: Option<PathBuf>,
+    /// The fabric file it was made from.
+    #[arg(long, value_name = "FILE", required_unless_present = "list")]
+    fabric: Option<PathBuf>,
+    /// The format to write.
+    #[arg(long, value_name = "FORMAT", value_parser = target_names(), required_unless_present = "list")]
+    to: Option<String>,
+    /// How hosts are called: `{}` is their number, `{:04}` with four digits [default: the ids].
+    #[arg(long, value_name = "TEMPLATE")]
+    hostname: Option<String>,
+    /// A file that says how hosts are called: a line each, an id and a name.
+    #[arg(long, value_name = "FILE", conflicts_with = "hostname")]
+    hostnames: Option<PathBuf>,
+    /// The job to describe, in formats that hold one [default: the first].
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+    /// The only phase of a fat-tree's plan to describe [default: all, or the first].
+    #[arg(long, value_name = "NAME")]
+    phase: Option<String>,
+    /// Where to write it: a file, or a folder for a format of several [default: standard output].
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Lists the formats and the plans they can hold.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+fn target_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        FORMATS.iter().map(|target| PossibleValue::new(target.name).help(target.about)),
+    )
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let (Some(plan), Some(fabric), Some(to)) = (&arguments.plan, &arguments.fabric, &arguments.to)
+    else {
+        list(arguments.format.format)?;
+        return Ok(Outcome::Good);
+    };
+    let target = Target::named(to).expect("the argument parser knows the formats");
+    let mut of = Of { plan, fabric, inputs: Inputs::new(), digest: String::new() };
+    let export = export_of(arguments, &mut of, target)?;
+    for lost in &export.lost {
+        output::note(&format!("note: {} does not hold {lost}", target.name));
+    }
+    write(arguments, target, &export, &of)?;
+    Ok(Outcome::Good)
+}
+
+/// What is written in another format.
+struct Of<'a> {
+    plan: &'a Path,
+    fabric: &'a Path,
+    inputs: Inputs,
+    /// The identity of the plan.
+    digest: String,
+}
+
+/// The plan in the format of `target`: its rings where both have them, else its circuits.
+fn export_of(arguments: &Arguments, of: &mut Of<'_>, target: &Target) -> anyhow::Result<Export> {
+    let fabric = files::read_fabric(of.fabric)?;
+    of.inputs.insert("fabric".to_owned(), plan::fabric_input(of.fabric, &fabric));
+    for (name, text) in &fabric.files {
+        if let Ok(text) = text {
+            files::note_input(&mut of.inputs, "matrix", name, text.as_bytes());
+        }
+    }
+    let plan = replan::read_plan(of.plan, &mut of.inputs)?;
+    let name = || of.plan.display().to_string();
+    let (_, faults) = khop::from_document(&fabric, &plan).with_context(name)?;
+    plan::prove(&fabric, &faults, &plan).with_context(name)?;
+    of.digest = digest(&plan);
+    let circuits = fabric.dcn.circuits().zip(RfabricPlan::of(&plan));
+    let has_rings = !plan.groups.is_empty() || circuits.is_none();
+    let asks_for_circuits = arguments.phase.is_some() || target.ring.is_err();
+    match circuits {
+        Some((network, circuits)) if !has_rings || asks_for_circuits => {
+            if arguments.job.is_some() {
+                return Err(wrong_flag("--job", "circuits are those of all jobs"));
+            }
+            let names = names(arguments, "leaf", network.spec().leaves)?;
+            let phase = arguments.phase.as_deref();
+            let plan = FatTreePlan::new(&fabric.name, network, &circuits, &names, phase)?;
+            Ok(target.of_fat_tree(&plan)?)
+        }
+        _ => {
+            if arguments.phase.is_some() {
+                return Err(wrong_flag("--phase", "the plan of a k-hop ring has no phases"));
+            }
+            let names = names(arguments, "n", fabric.hbd.nodes())?;
+            let job = arguments.job.as_deref();
+            Ok(target.of_ring(&RingPlan::new(&fabric, &plan, &names, job)?)?)
+        }
+    }
+}
+
+fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
+    output::WrongUsage(format!("`{flag}` says nothing here: {why}")).into()
+}
+
+fn names(arguments: &Arguments, prefix: &'static str, count: u32) -> anyhow::Result<Names> {
+    if let Some(template) = &arguments.hostname {
+        return Ok(Names::from_template(template, count)?);
+    }
+    let Some(path) = &arguments.hostnames else { return Ok(Names::ids(prefix, count)) };
+    let name = || path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
+    Names::from_list(&text, prefix, count).with_context(name)
+}
+
+/// Writes the files: one to standard output or where `-o` says, several into the folder it names.
+fn write(
+    arguments: &Arguments,
+    target: &Target,
+    export: &Export,
+    of: &Of<'_>,
+) -> anyhow::Result<()> {
+    let mut written = Vec::new();
+    match (&arguments.output, &export.files[..]) {
+        (None, [file]) if arguments.format.format == Format::Text => output::print(&file.text)?,
+        (None, files) if arguments.format.format == Format::Text => anyhow::bail!(
+            "{} makes {} files: name a folder for them with -o",
+            target.name,
+            files.len()
+        ),
+        (None, _) => {}
+        (Some(path), [file]) if !path.is_dir() => {
+            files::write(path, file.text.as_bytes())?;
+            written.push(path.clone());
+        }
+        (Some(folder), files) => {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            for file in files {
+                let path = folder.join(&file.name);
+                files::write(&path, file.text.as_bytes())?;
+                written.push(path);
+            }
+        }
+    }
+    match arguments.format.format {
+        Format::Text if written.is_empty() => Ok(()),
+        Format::Text => output::print(
+            &written.iter().map(|path| format!("{}\n", path.display())).collect::<String>(),
+        ),
+        Format::Json => output::print_json(&result(target, export, &written, of)),
+    }
+}
+
+/// What was written where; without `-o`, what would be.
+fn result(target: &Target, export: &Export, written: &[PathBuf], of: &Of<'_>) -> Value {
+    let files: Vec<Value> = match written {
+        [] => export
+            .files
+            .iter()
+            .map(|file| json!({ "name": file.name, "text": file.text }))
+            .collect(),
+        paths => paths.iter().map(|path| json!({ "path": path })).collect(),
+    };
+    json!({
+        "schema": SCHEMA,
+        "version": VERSION,
+        "inputs": of.inputs,
+        "plan": of.digest,
+        "to": target.name,
+        "files": files,
+        "lost": export.lost,
+    })
+}
+
+fn list(format: Format) -> anyhow::Result<()> {
+    if format == Format::Json {
+        let formats: Vec<Value> = FORMATS
+            .iter()
+            .map(|target| {
+                json!({
+                    "name": target.name,
+                    "about": target.about,
+                    "khop": target.ring.is_ok(),
+                    "rfabric": target.fat_tree.is_ok(),
+                })
+            })
+            .collect();
+        return output::print_json(&json!({ "formats": formats }));
+    }
+    let mut table = Table::new(["format", "k-hop ring", "fat-tree", "what it is"]);
+    let sign = |can: bool| if can { "yes" } else { "no" }.to_owned();
+    for target in FORMATS {
+        let (ring, fat_tree) = (sign(target.ring.is_ok()), sign(target.fat_tree.is_ok()));
+        table.row([target.name.to_owned(), ring, fat_tree, target.about.to_owned()]);
+    }
+    output::print(&table.to_string())
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kinds of files that only this program reads.
+
+use std::path::Path;
+
+use lightloom::kinds::Reader;
+use lightloom::plan_rfabric::read_beside;
+use lightloom_daemon::config;
+use lightloom_devices as device;
+use lightloom_study::{buy, cost};
+
+/// Each of them.
+pub(crate) const READERS: &[Reader] = &[
+    Reader { kind: "prices", check: |file, bytes| cost::read_prices(file, bytes).1, codes: &[] },
+    Reader { kind: "buy", check: |file, bytes| buy::load_buy(file, bytes).1, codes: &[] },
+    Reader {
+        kind: "devices",
+        check: |file, bytes| {
+            device::load_beside(file, bytes, &mut |name| read_beside(Path::new(file), name)).1
+        },
+        codes: &[],
+    },
+    Reader {
+        kind: "daemon",
+        check: |file, bytes| config::load(file, bytes).1,
+        codes: config::codes::ALL,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom::kinds::KINDS;
+    use lightloom_daemon::config::DaemonFile;
+    use lightloom_emulator::scenario::{FaultListFile, ScenarioFile};
+    use lightloom_fabric::document::{codes, schema};
+    use lightloom_fabric::file::FabricFile;
+    use lightloom_training::cards::Accelerator;
+    use lightloom_training::model::Model;
+
+    #[test]
+    fn the_schemas_that_are_kept_are_those_of_the_types() {
+        for kind in KINDS {
+            let of_type = match kind.name {
+                "fabric" => schema::<FabricFile>(),
+                "scenario" => schema::<ScenarioFile>(),
+                "faults" => schema::<FaultListFile>(),
+                "prices" => schema::<cost::PriceFile>(),
+                "buy" => schema::<buy::BuyFile>(),
+                "devices" => schema::<device::DeviceListFile>(),
+                "daemon" => schema::<DaemonFile>(),
+                "model" => schema::<Model>(),
+                "accelerator" => schema::<Accelerator>(),
+                other => panic!("which type is read from {other} files?"),
+            };
+            let text = serde_json::to_string_pretty(&of_type).unwrap() + "\n";
+            if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
+                let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schemas");
+                std::fs::write(format!("{kept}/{}.json", kind.name), &text).unwrap();
+            }
+            assert!(
+                text == kind.schema,
+                "docs/schemas/{}.json is old: run this test with LIGHTLOOM_BLESS=1 and build again",
+                kind.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_code_has_one_meaning() {
+        let of_kinds =
+            [lightloom_fabric::file::codes::ALL, lightloom_emulator::scenario::codes::ALL];
+        let readers = READERS.iter().map(|reader| reader.codes);
+        let mut codes: Vec<_> =
+            of_kinds.into_iter().chain(readers).chain([codes::ALL]).flatten().collect();
+        codes.sort_unstable();
+        for pair in codes.windows(2) {
+            assert_ne!(pair[0].id, pair[1].id);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom mfu`: how fast a model trains on a fabric, and which cut of it is fastest.
+
+mod limits;
+mod operation;
+pub(crate) mod packets;
+pub(crate) mod study;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use lightloom_emulator::training::packets::PacketStep;
+use lightloom_fabric::document::Diagnostic;
+use lightloom_fabric::provenance::{Input, Inputs};
+use lightloom_training::architecture::with_rates;
+use lightloom_training::calibration::Precision;
+use lightloom_training::cards::{self, Accelerator};
+use lightloom_training::mapping::Batch;
+use lightloom_training::mfu::Convention;
+use lightloom_training::model::Model;
+use lightloom_training::network::Network;
+use lightloom_training::request::{Prepared, Report, Request, Row};
+use lightloom_training::runs::refit::{self, RefitFile};
+use lightloom_training::search::{Found, Outcome as SearchOutcome, Search};
+
+use limits::LimitArguments;
+use operation::{Faults, OperationArguments};
+use packets::PacketArguments;
+
+use lightloom::files;
+use lightloom::output::{self, Outcome};
+use lightloom::progress::Progress;
+use lightloom::result::ResultArguments;
+use lightloom::table::Table;
+
+/// Computes training-step time and MFU, and finds the best mapping.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx
+  lightloom mfu --model llama-3.1-405b --gpus 1024,8192,131072 --arch khop:3 --tp 16,32,64 --cp 1
+  lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
+  lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml
+  lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2")]
+pub(crate) struct Arguments {
+    /// A model that comes with lightloom, or a YAML file with its dimensions.
+    #[arg(long, value_name = "NAME|FILE")]
+    model: String,
+    /// GPUs of the job; several for a sweep.
+    #[arg(long, value_delimiter = ',', required = true, value_name = "N")]
+    gpus: Vec<u64>,
+    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the domain the accelerator is sold with].
+    #[arg(long, value_delimiter = ',', value_name = "ARCH")]
+    arch: Vec<String>,
+    /// A fabric file: its domain, rate of its network cards, and what the uplinks of its leaves leave a GPU.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["arch", "packets"])]
+    fabric: Option<PathBuf>,
+    /// Sequences of a step.
+    #[arg(long, default_value_t = 2048, value_name = "N")]
+    batch: u64,
+    /// Tokens of a sequence.
+    #[arg(long, default_value_t = 8192, value_name = "N")]
+    seq: u64,
+    /// An accelerator that comes with lightloom, or a YAML file of its figures.
+    #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
+    accelerator: String,
+    /// Software whose constants are used, or chip and software, such as h100/nemo-25.02; a wrong name lists all
+    /// [default: what the accelerator is mostly used with]; or a file that `lightloom calibrate` wrote.
+    #[arg(long, value_name = "NAME|FILE")]
+    constants: Option<String>,
+    /// Multi-token-prediction depths [default: the model's].
+    #[arg(long, value_name = "N")]
+    prediction_depths: Option<u32>,
+    /// Number format of the linear layers.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    precision: PrecisionArgument,
+    /// How much more than its share the fullest expert rank gets: 0.2 is 20 %.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    imbalance: f64,
+    /// What counts as useful work.
+    #[arg(long, value_enum, default_value_t, value_name = "CONVENTION")]
+    convention: ConventionArgument,
+    /// Mappings shown for each architecture and number of GPUs.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    top: usize,
+    #[command(flatten)]
+    limits: LimitArguments,
+    #[command(flatten)]
+    packets: PacketArguments,
+    #[command(flatten)]
+    operation: OperationArguments,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum PrecisionArgument {
+    /// Sixteen bits.
+    #[default]
+    Bf16,
+    /// Eight bits, a scale for each tensor.
+    Fp8,
+    /// Eight bits, a scale for each block.
+    Mxfp8,
+    /// Four bits.
+    Nvfp4,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum ConventionArgument {
+    /// Model operations, full attention.
+    #[default]
+    MfuFull,
+    /// Model operations, causal attention.
+    MfuCausal,
+    /// With recomputed operations, full attention.
+    HfuFull,
+    /// With recomputed operations, causal attention.
+    HfuCausal,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let mut inputs = Inputs::new();
+    let mut model =
+        card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
+    model.prediction_depths = arguments.prediction_depths.unwrap_or(model.prediction_depths);
+    let accelerator = ("accelerator", &*arguments.accelerator);
+    let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
+    let networks = networks(arguments, &card, &mut inputs)?;
+    anyhow::ensure!(!arguments.gpus.contains(&0), "--batch, --seq and --gpus are at least 1");
+    let constants = constants(arguments.constants.as_deref(), &mut inputs)?;
+    let job = request(arguments, model, card, constants).prepare()?;
+    let progress = Progress::new("searches", (networks.len() * arguments.gpus.len()) as u64);
+    let (mut found, mut tried, mut is_good) = (Vec::new(), 0, true);
+    for network in &networks {
+        for &gpus in &arguments.gpus {
+            let search = job.search(gpus, network);
+            let outcome = search.run();
+            tried += outcome.tried;
+            if outcome.found.is_empty() {
+                explain(&search, &outcome);
+                is_good = false;
+            }
+            found.extend(outcome.found.into_iter().take(arguments.top).map(|f| (gpus, network, f)));
+            progress.advance(1);
+        }
+    }
+    drop(progress);
+    found.sort_by(|a, b| {
+        a.0.cmp(&b.0).then(a.2.step.step_seconds.total_cmp(&b.2.step.step_seconds))
+    });
+    let mut rows: Vec<Row<PacketStep>> = found
+        .iter()
+        .map(|(gpus, network, found)| job.row(&job.search(*gpus, network), found))
+        .collect();
+    if arguments.packets.packets {
+        is_good &= add_packets(&mut rows, &found, &job, &arguments.packets)?;
+    }
+    if let Some(faults) = arguments.operation.faults(&mut inputs)? {
+        add_goodput(&mut rows, &job.request().model, faults)?;
+    }
+    let report = job.report(rows, tried, inputs);
+    arguments.result.show(&report, "rows", || text(&report, job.request().convention))?;
+    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Runs the step of each row packet by packet; whether all could be run.
+fn add_packets(
+    rows: &mut [Row<PacketStep>],
+    found: &[(u64, &Network, Found)],
+    job: &Prepared,
+    packets: &PacketArguments,
+) -> anyhow::Result<bool> {
+    for (place, (row, (gpus, network, found))) in rows.iter_mut().zip(found).enumerate() {
+        let search = job.search(*gpus, network);
+        let ran = search.with_job(found.mapping, |job| packets.run(job, &network.name));
+        if let Some(ran) = ran.as_ref().filter(|_| place == 0) {
+            packets.write_traces(ran)?;
+        }
+        row.packets = ran.map(|ran| ran.step);
+    }
+    Ok(rows.iter().all(|row| row.packets.is_some()))
+}
+
+fn add_goodput(
+    rows: &mut [Row<PacketStep>],
+    model: &Model,
+    mut faults: Faults<'_>,
+) -> anyhow::Result<()> {
+    for row in rows {
+        row.goodput = faults.goodput(model, &row.arch, row.tp, row.gpus, row.mfu)?;
+    }
+    Ok(())
+}
+
+/// Reads a card from a file of this name and contents, or tells its mistakes.
+type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
+
+/// The card of a name, or of a file, whose mistakes are shown and which is noted among the inputs of the result.
+fn card<T, E: std::error::Error + Send + Sync + 'static>(
+    (role, name): (&str, &str),
+    shipped: fn(&str) -> Result<T, E>,
+    read: Reader<T>,
+    inputs: &mut Inputs,
+) -> anyhow::Result<T> {
+    let path = Path::new(name);
+    if !path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+        return Ok(shipped(name)?);
+    }
+    let (card, mistakes) = match files::read_document(path) {
+        Ok(bytes) => {
+            inputs.insert(role.to_owned(), Input::of(name, &bytes));
+            read(name, &bytes)
+        }
+        Err(mistake) => (None, vec![*mistake]),
+    };
+    output::diagnostics(&mistakes);
+    card.ok_or(output::Refused.into())
+}
+
+/// The fabric or the architectures that are asked for, or the domain the card is sold with. Rates are the card's own
+/// where an architecture does not fix them.
+fn networks(
+    arguments: &Arguments,
+    card: &Accelerator,
+    inputs: &mut Inputs,
+) -> anyhow::Result<Vec<Network>> {
+    if let Some(path) = &arguments.fabric {
+        let fabric = files::read_fabric(path)?;
+        let file = files::name(path);
+        inputs.insert("fabric".to_owned(), Input { file, sha256: fabric.sha256.clone() });
+        let installed = fabric.hbd.gpus();
+        if let Some(gpus) = arguments.gpus.iter().find(|gpus| **gpus > installed) {
+            anyhow::bail!(
+                "--gpus {gpus}: {} has {installed} GPUs; write at most that",
+                path.display()
+            );
+        }
+        return Ok(vec![Network::of_fabric(&fabric)]);
+    }
+    let own = card.network();
+    if arguments.arch.is_empty() {
+        return Ok(vec![own]);
+    }
+    let rates = [own.domain_rate, own.scale_out_rate];
+    Ok(arguments.arch.iter().map(|name| with_rates(name, rates)).collect::<Result<_, _>>()?)
+}
+
+/// The name of the constants, and what a refit changed of them.
+type ChosenConstants = (Option<String>, BTreeMap<String, f64>);
+
+/// The constants of a name, or of a file that `lightloom calibrate` wrote.
+fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenConstants> {
+    let Some(name) = name else { return Ok((None, BTreeMap::new())) };
+    let path = Path::new(name);
+    if path.extension().is_none_or(|extension| extension != "json") {
+        return Ok((Some(name.to_owned()), BTreeMap::new()));
+    }
+    let bytes = files::read_result(path)?;
+    inputs.insert("constants".to_owned(), Input::of(name, &bytes));
+    let file: RefitFile = serde_json::from_slice(&bytes)
+        .with_context(|| format!("{name} is no file of `lightloom calibrate`"))?;
+    anyhow::ensure!(
+        file.schema == refit::SCHEMA,
+        "{name} says `{}`: a file of `lightloom calibrate` says `{}`",
+        file.schema,
+        refit::SCHEMA
+    );
+    Ok((Some(file.base), file.refitted))
+}
+
+/// What the flags ask.
+fn request(
+    arguments: &Arguments,
+    model: Model,
+    card: Accelerator,
+    (constants, refitted): ChosenConstants,
+) -> Request {
+    Request {
+        model,
+        card,
+        batch: Batch { sequences: arguments.batch, tokens: arguments.seq },
+        precision: match arguments.precision {
+            PrecisionArgument::Bf16 => Precision::Bf16,
+            PrecisionArgument::Fp8 => Precision::Fp8,
+            PrecisionArgument::Mxfp8 => Precision::Mxfp8,
+            PrecisionArgument::Nvfp4 => Precision::Nvfp4,
+        },
+        expert_imbalance: arguments.imbalance,
+        convention: match arguments.convention {
+            ConventionArgument::MfuFull => Convention::MfuFull,
+            ConventionArgument::MfuCausal => Convention::MfuCausal,
+            ConventionArgument::HfuFull => Convention::HfuFull,
+            ConventionArgument::HfuCausal => Convention::HfuCausal,
+        },
+        limits: arguments.limits.limits(),
+        constants,
+        refitted,
+        changes: arguments.limits.changes(),
+    }
+}
+
+fn text(report: &Report<PacketStep>, convention: Convention) -> String {
+    let mut table = Table::new([
+        "arch",
+        "GPUs",
+        "TP",
+        "CP",
+        "PP",
+        "DP",
+        "EP",
+        "micro",
+        "virtual",
+        "recompute",
+        "schedule",
+        "step s",
+        "error of its class",
+        convention.label(),
+        "memory GB",
+        "compute s",
+        "TP s",
+        "CP s",
+        "EP s",
+        "DP s",
+        "bubble s",
+        "transfer s",
+        "other s",
+    ]);
+    for row in &report.rows {
+        let seconds = |seconds: f64| format!("{seconds:.3}");
+        table.row([
+            row.arch.clone(),
+            row.gpus.to_string(),
+            row.tp.to_string(),
+            row.cp.to_string(),
+            row.pp.to_string(),
+            row.dp.to_string(),
+            row.ep.to_string(),
+            row.micro_batch.to_string(),
+            row.virtual_stages.to_string(),
+            row.recompute.to_owned(),
+            row.schedule.to_owned(),
+            seconds(row.step_seconds),
+            row.validated.map_or_else(
+                || "not validated".to_owned(),
+                |band| format!("±{:.1} % ({} runs)", 100.0 * band.mean_error, band.runs),
+            ),
+            format!("{:.2} %", 100.0 * row.mfu),
+            format!("{:.1}", row.memory_bytes as f64 / 1e9),
+            seconds(row.compute_seconds),
+            seconds(row.tp_exposed_seconds),
+            seconds(row.cp_exposed_seconds),
+            seconds(row.ep_exposed_seconds),
+            seconds(row.dp_exposed_seconds),
+            seconds(row.pp_bubble_seconds),
+            seconds(row.pp_transfer_seconds),
+            seconds(row.optimizer_seconds + row.jitter_seconds),
+        ]);
+    }
+    if report.rows.is_empty() {
+        return String::new();
+    }
+    let fitted = if report.constants_fitted_on_this_accelerator {
+        "fitted on this accelerator"
+    } else {
+        "not fitted on this accelerator: the chip's shares of peak are scaled"
+    };
+    let mut left = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((&row.arch[..], row.gpus, row.tp, row.goodput.as_ref()?)))
+        .peekable();
+    let left = if left.peek().is_some() { operation::table(left) } else { String::new() };
+    let mut run = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((&row.arch[..], row.gpus, row.packets.as_ref()?)))
+        .peekable();
+    let run = if run.peek().is_some() { packets::table(run) } else { String::new() };
+    format!(
+        "{} on {}, {} sequences of {} tokens a step\nconstants {}, from {} ({fitted}); {} mappings tried\n\n{table}{run}{left}",
+        report.model,
+        report.accelerator,
+        report.batch_sequences,
+        report.sequence_tokens,
+        report.constants,
+        report.constants_origin,
+        report.mappings_tried,
+    )
+}
+
+/// Says why nothing fits, by how much, and what comes nearest.
+fn explain(search: &Search<'_>, outcome: &SearchOutcome) {
+    output::note(&format!("{} GPUs on {}: no mapping works", search.gpus, search.network.name));
+    match (&outcome.closest, search.wanted()) {
+        (Some((mapping, refusal)), _) => output::note(&format!("  {mapping}: {refusal}")),
+        (None, Err(refusal)) => output::note(&format!("  {refusal}")),
+        (None, Ok(wanted)) => {
+            for refusal in search.refusals(wanted) {
+                output::note(&format!("  {wanted}: {refusal}"));
+            }
+        }
+    }
+    let wanted = outcome.closest.as_ref().map_or_else(|| search.asked(), |(mapping, _)| *mapping);
+    output::note(&match search.nearest(wanted) {
+        Some(near) => format!("  nearest that works: {}", near.mapping),
+        None => match search.nearest_gpus() {
+            Some((gpus, near)) => format!("  nearest that works: {gpus} GPUs, {}", near.mapping),
+            None => "  nothing fits any number of GPUs: take a smaller model".to_owned(),
+        },
+    });
+}

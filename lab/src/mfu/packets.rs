@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom mfu --packets`: the steps found by formula, run packet by packet.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove, Ran};
+use lightloom_training::graph::TaskGraph;
+use lightloom_training::machine::Machine;
+use lightloom_training::step::Job;
+use lightloom_training::{chakra, chrome};
+use lightloom_units::SimTime;
+
+use lightloom::files;
+use lightloom::output;
+use lightloom::progress::Progress;
+use lightloom::table::Table;
+
+/// Whether and how steps are run packet by packet.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PacketArguments {
+    /// Also run each mapping shown packet by packet, and hold the formula against it.
+    #[arg(long)]
+    pub(crate) packets: bool,
+    /// Show that times of collectives which are used again are exact: the whole run without reuse too where
+    /// that is short, samples of it otherwise.
+    #[arg(long, requires = "packets")]
+    prove: bool,
+    /// Write the first step that is run as Chakra execution traces, one file a rank, into this folder.
+    #[arg(long, value_name = "FOLDER", requires = "packets")]
+    chakra_out: Option<PathBuf>,
+    /// Write the first step that is run as a Chrome trace, for Perfetto and `lightloom workload replay`.
+    #[arg(long, value_name = "FILE", requires = "packets")]
+    trace_out: Option<PathBuf>,
+}
+
+impl PacketArguments {
+    /// Runs `job`, `arch` being what its network is called; nothing where it has no packet mode, which is said.
+    pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<Ran> {
+        let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
+        let mut progress = None;
+        let mut shown = 0;
+        let ran = packets::run(job, prove, &mut |watched| {
+            let what = format!("packets, {arch} {} GPUs", job.mapping.gpus());
+            let bar = progress.get_or_insert_with(|| Progress::new(&what, watched.total as u64));
+            // Not every one of a million tasks is worth a look at the terminal.
+            if watched.done.is_multiple_of(256) || watched.done == watched.total {
+                bar.advance((watched.done - shown) as u64);
+                shown = watched.done;
+            }
+        });
+        drop(progress);
+        ran.map_err(|refusal| output::note(&format!("{} on {arch}: {refusal}", job.mapping))).ok()
+    }
+
+    /// Writes what was run as traces, where they are asked for.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub(crate) fn write_traces(&self, ran: &Ran) -> anyhow::Result<()> {
+        if let Some(folder) = &self.chakra_out {
+            write_chakra(folder, &ran.graph, &ran.machine)?;
+        }
+        if let Some(path) = &self.trace_out {
+            write_chrome(path, &ran.graph, &ran.machine, &ran.spans)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a step as Chakra execution traces, one file a rank.
+///
+/// # Errors
+/// If the folder cannot be made or written.
+pub(crate) fn write_chakra(
+    folder: &Path,
+    graph: &TaskGraph,
+    machine: &Machine,
+) -> anyhow::Result<()> {
+    let streams = chakra::export(graph, machine);
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (rank, stream) in streams.iter().enumerate() {
+        files::write(&folder.join(format!("step.{rank}.et")), stream)?;
+    }
+    // ASTRA-sim reads the ranks of each group from here.
+    let groups: BTreeMap<String, Vec<u32>> = chakra::groups(graph, machine)
+        .into_iter()
+        .enumerate()
+        .map(|(place, ranks)| (place.to_string(), ranks))
+        .collect();
+    let text = serde_json::to_string(&groups)?;
+    files::write(&folder.join("comm_group.json"), text.as_bytes())?;
+    output::note(&format!("{} traces written to {}", streams.len(), folder.display()));
+    Ok(())
+}
+
+/// Writes a step that was run as a Chrome trace.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write_chrome(
+    path: &Path,
+    graph: &TaskGraph,
+    machine: &Machine,
+    spans: &[(SimTime, SimTime)],
+) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string(&chrome::trace(graph, machine, spans))?;
+    text.push('\n');
+    files::write(path, text.as_bytes())
+}
+
+/// Both modes side by side, a row a mapping.
+pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, &'r PacketStep)>) -> String {
+    let mut table = Table::new([
+        "arch",
+        "of GPUs",
+        "run GPUs",
+        "replicas",
+        "layers",
+        "micro-batches",
+        "tasks",
+        "reused",
+        "packet-hops",
+        "formula s",
+        "packets s",
+        "difference",
+    ]);
+    let mut proofs = String::new();
+    for (arch, gpus, step) in rows {
+        table.row([
+            arch.to_owned(),
+            gpus.to_string(),
+            step.gpus.to_string(),
+            step.replicas.to_string(),
+            step.layers.to_string(),
+            step.micro_batches.to_string(),
+            step.tasks.to_string(),
+            step.reused.to_string(),
+            step.packet_hops.to_string(),
+            format!("{:.4}", step.analytic_seconds),
+            format!("{:.4}", step.packet_seconds),
+            format!("{:+.2} %", 100.0 * step.difference),
+        ]);
+        if let Some(proof) = &step.proof {
+            proofs.push_str(&format!("{arch}: {}\n", sentence(proof, step)));
+        }
+    }
+    format!(
+        "\npacket by packet; formula and packets of the same excerpt with nothing hidden and no stragglers\n\n{table}{proofs}"
+    )
+}
+
+fn sentence(proof: &Proof, step: &PacketStep) -> String {
+    match proof {
+        Proof::BothWays { packet_hops } => format!(
+            "reuse is exact: run again without it ({packet_hops} packet-hops), each of the {} tasks begins and ends at the same picosecond",
+            step.tasks
+        ),
+        Proof::Sampled { checked } => format!(
+            "reuse is exact where it was looked at: {checked} collectives ran again in place (the 2nd, 4th, 8th … use of each time) and took the same time to the picosecond"
+        ),
+    }
+}

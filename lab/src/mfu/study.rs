@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom reproduce mfu`: the training part of the InfiniteHBD study, recomputed.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lightloom_fabric::provenance::{Input, Inputs, Provenance};
+use lightloom_training::claims::{Claim, Verdict, claims};
+use lightloom_training::runs::Runs;
+use lightloom_training::runs::judge::{CLASSES, Errors};
+use lightloom_training::runs::page::page;
+use serde::Serialize;
+
+use lightloom::files;
+use lightloom::output::{self, Outcome};
+use lightloom::table::Table;
+
+/// How the result is shown.
+#[derive(Clone, Copy)]
+pub(crate) enum Shown {
+    Text,
+    Json,
+    Markdown,
+}
+
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    made: Provenance,
+    study: &'static str,
+    claims: Vec<Claim>,
+}
+
+/// Prints every claim with its verdict; good if all that were published come out.
+pub(crate) fn reproduce(shown: Shown) -> anyhow::Result<Outcome> {
+    let made = Provenance::of("lightloom.reproduce-mfu/v1", Inputs::new());
+    let document = Document { made, study: "mfu", claims: claims() };
+    match shown {
+        Shown::Json => output::print_json(&document)?,
+        Shown::Text => output::print(&text(&document.claims))?,
+        Shown::Markdown => output::print(&markdown(&document.claims))?,
+    }
+    let agree = |claim: &Claim| matches!(claim.verdict, Verdict::Reproduced | Verdict::Added);
+    Ok(if document.claims.iter().all(agree) { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Errors of published runs by class, as JSON; or the whole page of validation.
+pub(crate) fn published(tables: &[PathBuf], as_json: bool) -> anyhow::Result<Outcome> {
+    let mut inputs = Inputs::new();
+    let texts: Vec<String> = tables
+        .iter()
+        .enumerate()
+        .map(|(place, path)| read(path, place, &mut inputs))
+        .collect::<Result<_, _>>()?;
+    let (runs, mistakes) = Runs::read(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    if as_json {
+        output::print_json(&PublishedErrors::of(&runs, mistakes.len(), inputs))?;
+    } else {
+        output::print(&page(&runs, &mistakes))?;
+    }
+    Ok(Outcome::Good)
+}
+
+/// The text of a table of runs, noted among the inputs.
+pub(crate) fn read(path: &Path, place: usize, inputs: &mut Inputs) -> anyhow::Result<String> {
+    let bytes = files::read_result(path)?;
+    inputs.insert(format!("runs-{}", place + 1), Input::of(files::name(path), &bytes));
+    String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8 text", path.display()))
+}
+
+#[derive(Serialize)]
+struct PublishedErrors {
+    #[serde(flatten)]
+    made: Provenance,
+    rows_without_figure: usize,
+    classes: Vec<ClassErrors>,
+}
+
+#[derive(Serialize)]
+struct ClassErrors {
+    class: &'static str,
+    test: Errors,
+    fit: Errors,
+}
+
+impl PublishedErrors {
+    fn of(runs: &Runs, not_read: usize, inputs: Inputs) -> Self {
+        let judged = runs.judge();
+        let of = |class: &str, tests: bool| {
+            Errors::of(judged.iter().filter(|j| j.tests == tests && j.classes().contains(&class)))
+        };
+        let refused = judged.iter().filter(|judged| judged.outcome.is_err()).count();
+        Self {
+            made: Provenance::of("lightloom.published-runs/v1", inputs),
+            rows_without_figure: not_read + refused,
+            classes: CLASSES
+                .iter()
+                .map(|class| ClassErrors { class, test: of(class, true), fit: of(class, false) })
+                .collect(),
+        }
+    }
+}
+
+fn cells(claim: &Claim) -> [String; 4] {
+    let verdict = claim.verdict.label().to_owned();
+    [claim.claim.clone(), claim.published.clone(), claim.ours.clone(), verdict]
+}
+
+fn text(claims: &[Claim]) -> String {
+    let mut table = Table::new(["claim", "published", "ours", "verdict"]);
+    claims.iter().for_each(|claim| table.row(cells(claim)));
+    format!("MFU, full attention; constants and conventions: docs/mfu.md\n\n{table}")
+}
+
+fn markdown(claims: &[Claim]) -> String {
+    let mut text = "| claim | published | ours | verdict |\n| --- | --- | --- | --- |\n".to_owned();
+    for claim in claims {
+        let _ = writeln!(text, "| {} |", cells(claim).join(" | "));
+    }
+    text
+}

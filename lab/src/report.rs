@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom report`: one page that shows a design, its plan, its faults and its price.
+
+mod inputs;
+mod study;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::plan::Plan;
+use lightloom_fabric::trace::{Timeline, TraceTime};
+use lightloom_planner::Options;
+use lightloom_planner::check::Verdict;
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_planner::rfabric::file::RfabricInput;
+use lightloom_planner::rfabric::{self, RfabricPlan};
+use lightloom_report::page::{Bought, Form, Results, Subject, render};
+use lightloom_study::architecture::{Architecture, Cluster, name_of};
+use lightloom_study::cost::PriceList;
+use lightloom_units::seed::Seed;
+
+use crate::compare::{cluster, designs};
+use crate::cost;
+use inputs::Inputs;
+use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::{files, plan};
+use study::Question;
+
+/// Writes one page about a design: its plan, waste under faults, cost and power, published figures.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json -o report.html
+  lightloom report topologies/ring-2880.yaml plan.json run.json mfu.json prices.yaml -o report.html
+  lightloom report topologies/rfabric-2048.yaml -o report.md
+  lightloom report topologies/ring-131072.yaml -o report.csv
+  lightloom report topologies/buy-pretraining.yaml -o report.html
+
+Inputs are recognised by what is in them, in any order: fabric, plan, fault trace, prices, buy file, and the JSON
+results of `emulate` and `mfu`. What each adds to the page: docs/report.md")]
+pub(crate) struct Arguments {
+    /// Files to make the page from.
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// Where to write the page [default: standard output].
+    #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
+    output: Option<PathBuf>,
+    /// The form of the page [default: by the ending of --output, else html].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<PageForm>,
+    /// Broken parts of the fabric: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    fault: Vec<Part>,
+    /// The day of the trace that the fabric is planned for [default: when the most nodes are out].
+    #[arg(long, value_name = "DAYS")]
+    at: Option<f64>,
+    /// Size of a tensor-parallel group for the comparison [default: that of the first job, else 32].
+    #[arg(long, value_name = "N")]
+    tp: Option<u32>,
+    /// Designs to compare, separated by commas; the fabric's own comes on top.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    arch: Vec<String>,
+    /// Without a fabric or a plan: GPUs of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 2880)]
+    gpus: u32,
+    /// Without a fabric or a plan: GPUs of a node.
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    gpus_per_node: u32,
+    /// Random draws of servers and their places [default: 40, fewer above 10,000 GPUs].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    samples: Option<u64>,
+    /// Where the randomness comes from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PageForm {
+    /// One self-contained file for a browser.
+    Html,
+    /// The same sections and tables.
+    Markdown,
+    /// Every number: table,row,column,value,unit.
+    Csv,
+}
+
+impl From<PageForm> for Form {
+    fn from(form: PageForm) -> Self {
+        match form {
+            PageForm::Html => Self::Html,
+            PageForm::Markdown => Self::Markdown,
+            PageForm::Csv => Self::Csv,
+        }
+    }
+}
+
+/// Designs that are compared where none are named: for rings, and for trees.
+const DESIGNS: [&str; 8] =
+    ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
+const TREE_DESIGNS: [&str; 5] =
+    ["rfabric", "rfabric:thin", "rfabric:core", "mixnet", "fat-tree:64"];
+/// Draws by default, and the GPUs that they come to at most where clusters are large.
+const SAMPLES: u64 = 40;
+const MOST_SAMPLED_GPUS: u64 = 400_000;
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let form = form(arguments)?;
+    let inputs = Inputs::read(&arguments.inputs)?;
+    let page = if let Some(tree) = &inputs.tree {
+        tree_page(arguments, &inputs, tree, form)?
+    } else {
+        ensure!(
+            inputs.tree_plan.is_none(),
+            "a plan of a reconfigurable fat-tree is shown together with the file it was made from: give that too"
+        );
+        ring_page(arguments, &inputs, form)?
+    };
+    match &arguments.output {
+        Some(path) => files::write(path, page.as_bytes())?,
+        None => output::print(&page)?,
+    }
+    Ok(Outcome::Good)
+}
+
+fn form(arguments: &Arguments) -> anyhow::Result<Form> {
+    if let Some(form) = arguments.format {
+        return Ok(form.into());
+    }
+    let Some(path) = &arguments.output else { return Ok(Form::Html) };
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("html" | "htm") => Ok(Form::Html),
+        Some("md") => Ok(Form::Markdown),
+        Some("csv") => Ok(Form::Csv),
+        _ => {
+            let text =
+                format!("{}: end the name in .html, .md or .csv, or say --format", path.display());
+            Err(WrongUsage(text).into())
+        }
+    }
+}
+
+/// The page about a ring, a plan, or a cluster of a size.
+fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Result<String> {
+    let seed = Seed(arguments.seed);
+    let fabric = inputs.fabric.as_ref().map(|(_, fabric)| fabric);
+    let cluster = cluster_of(arguments, inputs)?;
+    let samples =
+        study::samples(inputs.trace.as_ref(), cluster, sample_count(arguments, cluster), seed)?;
+    let planned = match fabric {
+        Some(fabric) => Some(planned(arguments, inputs, fabric, &samples[0])?),
+        None => None,
+    };
+    let own = fabric.and_then(name_of);
+    let designs = designs(&design_names(arguments, own.as_deref(), &DESIGNS))?;
+    let question = Question {
+        cluster,
+        designs: &designs,
+        own,
+        tp: arguments.tp.unwrap_or_else(|| first_tp(inputs)),
+        faults: fault_source(inputs),
+        trace: inputs.trace.as_ref().map(|(_, trace)| trace),
+        samples: &samples,
+        planned_day: planned.as_ref().and_then(|planned| planned.day),
+        seed,
+    };
+    let comparison = study::comparison(&question);
+    let shipped = cost::prices(None, &mut Default::default())?;
+    let (price_name, prices) = prices(inputs, &shipped);
+    let site = study::site(cluster.gpus(), cluster.gpus_per_node);
+    let bought = bought(inputs, (&price_name, prices), seed)?;
+    let cost = study::costs(price_name, prices, &designs, site, Some(&comparison))?;
+    let claims = study::claims(question.trace, &shipped, samples.len().max(2) as u64, seed)?;
+    let subject = match (fabric, &planned, &inputs.plan) {
+        (Some(fabric), Some(planned), _) => Subject::Ring {
+            fabric,
+            plan: &planned.plan,
+            verdict: planned.verdict,
+            faults: planned.faults.clone(),
+        },
+        (None, _, Some((_, plan))) => Subject::PlanAlone { plan },
+        _ => Subject::None,
+    };
+    let results = Results {
+        subject,
+        bought,
+        comparison: Some(comparison),
+        cost: Some(cost),
+        claims,
+        ..common(arguments, inputs)
+    };
+    Ok(render(&results, form))
+}
+
+/// What every page has: the files, what they lack, how it was made.
+fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
+    Results {
+        subject: Subject::None,
+        bought: None,
+        comparison: None,
+        cost: None,
+        runs: inputs.runs.clone(),
+        sweeps: inputs.sweeps.clone(),
+        training: inputs.training.clone(),
+        claims: Vec::new(),
+        sources: inputs.sources.clone(),
+        would_add: would_add(inputs),
+        seed: arguments.seed,
+        version: env!("CARGO_PKG_VERSION"),
+        command: command(arguments),
+    }
+}
+
+/// The command that makes the page again.
+fn command(arguments: &Arguments) -> String {
+    let mut words = vec!["lightloom report".to_owned()];
+    words.extend(arguments.inputs.iter().map(|path| path.display().to_string()));
+    let mut flag = |name: &str, value: String| words.push(format!("{name} {value}"));
+    if !arguments.fault.is_empty() {
+        let parts: Vec<String> = arguments.fault.iter().map(ToString::to_string).collect();
+        flag("--fault", parts.join(","));
+    }
+    if let Some(at) = arguments.at {
+        flag("--at", at.to_string());
+    }
+    if let Some(tp) = arguments.tp {
+        flag("--tp", tp.to_string());
+    }
+    if !arguments.arch.is_empty() {
+        flag("--arch", arguments.arch.join(","));
+    }
+    if let Some(samples) = arguments.samples {
+        flag("--samples", samples.to_string());
+    }
+    flag("--seed", arguments.seed.to_string());
+    words.join(" ")
+}
+
+/// What the files that are missing would add.
+fn would_add(inputs: &Inputs) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut lacks = |is_missing: bool, text: &str| {
+        if is_missing {
+            missing.push(text.to_owned());
+        }
+    };
+    let has_fabric = inputs.fabric.is_some() || inputs.tree.is_some();
+    lacks(
+        !has_fabric,
+        "A fabric file would add the drawing of the ring or tree, and a proven plan.",
+    );
+    lacks(
+        inputs.tree.is_none() && inputs.trace.is_none(),
+        "A fault trace of your own would replace the synthetic one, and add the plan at its worst moment.",
+    );
+    lacks(
+        inputs.prices.is_none(),
+        "A price file of your own would replace the prices that ship with lightloom.",
+    );
+    lacks(
+        inputs.buy.is_none(),
+        "A buy file (docs/buy.md) would add the answer to which design to buy, first of all.",
+    );
+    lacks(
+        inputs.runs.is_empty(),
+        "A run (`lightloom emulate SCENARIO --format json`) would add collectives, and which groups a fault affected.",
+    );
+    lacks(
+        inputs.training.is_empty(),
+        "A training step (`lightloom mfu --model NAME --gpus N --format json`) would add MFU and the best mapping.",
+    );
+    let is_public = inputs.trace.as_ref().is_some_and(|(_, trace)| study::is_public(trace));
+    lacks(
+        inputs.tree.is_none() && !is_public,
+        "The public fault trace (docs/traces.md) would add the published figures that rest on it.",
+    );
+    missing
+}
+
+struct Planned {
+    plan: Plan,
+    verdict: Verdict,
+    /// What is broken in it, in words.
+    faults: String,
+    /// The day of the trace that it is made for.
+    day: Option<f64>,
+}
+
+/// The plan that was given, proven; or a new one around the faults.
+fn planned(
+    arguments: &Arguments,
+    inputs: &Inputs,
+    fabric: &Fabric,
+    timeline: &Timeline,
+) -> anyhow::Result<Planned> {
+    if let Some((name, plan)) = &inputs.plan {
+        ensure!(
+            plan.fabric_sha256 == fabric.sha256,
+            "{name} is a plan for another fabric: it names {}, and {} is {}",
+            plan.fabric_sha256,
+            fabric.name,
+            fabric.sha256
+        );
+        ensure!(
+            arguments.fault.is_empty() && arguments.at.is_none(),
+            "{name} has its own faults: leave out --fault and --at"
+        );
+        let faults = FaultSet::of(fabric, plan.faults.iter().copied())?;
+        let verdict = plan::prove(fabric, &faults, plan).with_context(|| name.clone())?;
+        let faults =
+            format!("The plan is that of {name}, with {} broken parts.", plan.faults.len());
+        return Ok(Planned { plan: plan.clone(), verdict, faults, day: None });
+    }
+    let (mut broken, when, day) = broken(arguments, inputs, timeline)?;
+    broken.extend(&arguments.fault);
+    let faults = FaultSet::of(fabric, broken)?;
+    let options = Options { seed: Seed(arguments.seed), ..Options::default() };
+    let plan = lightloom_planner::plan(fabric, &faults, options).with_context(|| when.clone())?;
+    let verdict = plan::prove(fabric, &faults, &plan)?;
+    let faults = match (plan.faults.len(), when.is_empty()) {
+        (0, true) => "Nothing is broken.".to_owned(),
+        (count, true) => format!("{count} parts are broken, as --fault says."),
+        (_, false) => when,
+    };
+    Ok(Planned { plan, verdict, faults, day })
+}
+
+/// The nodes that the trace has out at the chosen moment, and which moment that is.
+fn broken(
+    arguments: &Arguments,
+    inputs: &Inputs,
+    timeline: &Timeline,
+) -> anyhow::Result<(Vec<Part>, String, Option<f64>)> {
+    let Some((name, _)) = &inputs.trace else {
+        ensure!(
+            arguments.at.is_none(),
+            "--at is a day of a fault trace: give one among the inputs"
+        );
+        return Ok((Vec::new(), String::new(), None));
+    };
+    let last = timeline.window().as_days();
+    let (at, which) = match arguments.at {
+        Some(day) => {
+            ensure!(
+                (0.0..=last).contains(&day),
+                "day {day} is outside {name}, which has days 0 to {last}"
+            );
+            (TraceTime::from_days(day), "as asked")
+        }
+        None => (timeline.worst(), "when the most nodes are out"),
+    };
+    let broken: Vec<Part> = timeline.faulty_at(at).into_iter().map(Part::Node).collect();
+    let when = format!(
+        "Planned for day {:.1} of {}, {which}: {} of {} nodes.",
+        at.as_days(),
+        short(name),
+        broken.len(),
+        timeline.nodes()
+    );
+    Ok((broken, when, Some(at.as_days())))
+}
+
+/// The cluster of the fabric or the plan, else of the size asked for.
+fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster> {
+    if let Some((_, fabric)) = &inputs.fabric {
+        let gpus_per_node = u32::from(fabric.hbd.gpus_per_node());
+        return Ok(Cluster { nodes: fabric.hbd.nodes(), gpus_per_node });
+    }
+    if let Some((name, plan)) = &inputs.plan {
+        let group = plan.groups.iter().find(|group| !group.nodes.is_empty());
+        let group =
+            group.with_context(|| format!("{name} has no ring: give its fabric file too"))?;
+        let gpus_per_node = (group.ring.len() / group.nodes.len()).max(1);
+        let nodes = plan.metrics.gpus_total / gpus_per_node as u64;
+        return Ok(Cluster {
+            nodes: u32::try_from(nodes)?,
+            gpus_per_node: u32::try_from(gpus_per_node)?,
+        });
+    }
+    if let Some((_, question)) = &inputs.buy {
+        return Ok(question.cluster);
+    }
+    cluster(arguments.gpus, arguments.gpus_per_node)
+}
+
+/// What to buy, if that is asked.
+fn bought(
+    inputs: &Inputs,
+    (price_name, prices): (&str, &PriceList),
+    seed: Seed,
+) -> anyhow::Result<Option<Bought>> {
+    let Some((path, question)) = &inputs.buy else { return Ok(None) };
+    let trace = crate::buy::recorded(question, path, &mut Default::default())?;
+    let answer = lightloom_study::buy::buy(question, prices, trace.as_ref(), seed)?;
+    Ok(Some(Bought {
+        name: question.name.clone(),
+        gpus: question.cluster.gpus(),
+        days: question.window_ms as f64 / 86_400_000.0,
+        prices: price_name.to_owned(),
+        answer,
+    }))
+}
+
+fn sample_count(arguments: &Arguments, cluster: Cluster) -> u64 {
+    let affordable = (MOST_SAMPLED_GPUS / u64::from(cluster.gpus())).clamp(2, SAMPLES);
+    arguments.samples.unwrap_or(affordable)
+}
+
+fn first_tp(inputs: &Inputs) -> u32 {
+    let of_fabric = inputs.fabric.as_ref().and_then(|(_, fabric)| Some(fabric.jobs.first()?.tp));
+    let of_plan = || inputs.plan.as_ref().and_then(|(_, plan)| Some(plan.jobs.first()?.tp));
+    let of_question = || inputs.buy.as_ref().map(|(_, question)| question.tp);
+    of_fabric.or_else(of_plan).or_else(of_question).unwrap_or(32)
+}
+
+fn design_names(arguments: &Arguments, own: Option<&str>, usual: &[&str]) -> Vec<String> {
+    let wanted = if arguments.arch.is_empty() {
+        usual.iter().map(|name| (*name).to_owned()).collect()
+    } else {
+        arguments.arch.clone()
+    };
+    let own = own.map(str::to_owned);
+    let others = wanted.into_iter().filter(|name| Some(name) != own.as_ref());
+    own.iter().cloned().chain(others).collect()
+}
+
+/// The name of a file without its folder.
+fn short(path: &str) -> String {
+    Path::new(path).file_name().map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn fault_source(inputs: &Inputs) -> String {
+    inputs.trace.as_ref().map_or(
+        "a synthetic trace with the published rate, durations and months".to_owned(),
+        |(path, _)| short(path),
+    )
+}
+
+fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceList) {
+    match &inputs.prices {
+        Some((name, prices)) => (name.clone(), prices),
+        None => ("those that ship with lightloom".to_owned(), shipped),
+    }
+}
+
+/// The page about a reconfigurable fat-tree.
+fn tree_page(
+    arguments: &Arguments,
+    inputs: &Inputs,
+    tree: &RfabricInput,
+    form: Form,
+) -> anyhow::Result<String> {
+    ensure!(
+        inputs.fabric.is_none() && inputs.plan.is_none(),
+        "a ring and a reconfigurable fat-tree are two fabrics: make a report of each"
+    );
+    let plan: RfabricPlan = match &inputs.tree_plan {
+        Some(plan) => plan.clone(),
+        None => rfabric::plan(&tree.fabric, &tree.phases, &[], tree.options)?,
+    };
+    let demands: Vec<Demand> = tree.phases.iter().map(|phase| phase.demand.clone()).collect();
+    let findings = rfabric::check::check(&tree.fabric, &demands, &plan);
+    ensure!(
+        findings.is_empty(),
+        "the plan is not sound, or for another fabric: {}",
+        findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    );
+    let shipped = cost::prices(None, &mut Default::default())?;
+    let (price_name, prices) = prices(inputs, &shipped);
+    let designs: Vec<Box<dyn Architecture>> =
+        designs(&design_names(arguments, None, &TREE_DESIGNS))?;
+    let spec = tree.fabric.spec();
+    let site = study::site(spec.leaves * spec.gpus_per_leaf, 8);
+    let results = Results {
+        bought: bought(inputs, (&price_name, prices), Seed(arguments.seed))?,
+        subject: Subject::Tree { name: &tree.name, fabric: &tree.fabric, plan: &plan },
+        cost: Some(study::costs(price_name, prices, &designs, site, None)?),
+        ..common(arguments, inputs)
+    };
+    Ok(render(&results, form))
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files of a report, each recognised by what is in it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use lightloom_emulator::sweep::SWEEP_SCHEMA;
+use lightloom_fabric::document;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::file;
+use lightloom_fabric::plan::{Plan, SCHEMA, digest};
+use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
+use lightloom_planner::rfabric::RfabricPlan;
+use lightloom_planner::rfabric::file::RfabricInput;
+use lightloom_report::page::{Run, Source, Swept, Training};
+use lightloom_study::buy::{Question, load_buy};
+use lightloom_study::cost::{PriceList, read_prices};
+use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use lightloom::output::{self, Refused};
+use lightloom::{files, kinds, plan_rfabric};
+
+/// Larger files are refused before they are read into memory.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// What was given.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    pub(super) fabric: Option<(String, Fabric)>,
+    pub(super) tree: Option<RfabricInput>,
+    pub(super) plan: Option<(String, Plan)>,
+    pub(super) tree_plan: Option<RfabricPlan>,
+    pub(super) trace: Option<(String, FaultTrace)>,
+    pub(super) prices: Option<(String, PriceList)>,
+    pub(super) buy: Option<(PathBuf, Question)>,
+    pub(super) runs: Vec<Run>,
+    pub(super) sweeps: Vec<Swept>,
+    pub(super) training: Vec<Training>,
+    pub(super) sources: Vec<Source>,
+}
+
+/// Keys by which results are distinguished. Their values are not looked at, whatever they are.
+#[derive(Deserialize)]
+struct Marks {
+    schema: Option<String>,
+    phases: Option<IgnoredAny>,
+    groups: Option<IgnoredAny>,
+    events: Option<IgnoredAny>,
+    packet_hops: Option<IgnoredAny>,
+    mappings_tried: Option<IgnoredAny>,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fabric,
+    Tree,
+    Plan,
+    TreePlan,
+    Trace,
+    Prices,
+    Buy,
+    Run,
+    Sweep,
+    Training,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Fabric => "fabric",
+            Self::Tree => "reconfigurable fat-tree",
+            Self::Plan => "plan",
+            Self::TreePlan => "plan of a reconfigurable fat-tree",
+            Self::Trace => "fault trace",
+            Self::Prices => "prices",
+            Self::Buy => "buy file",
+            Self::Run => "result of `emulate`",
+            Self::Sweep => "result of `emulate` under many seeds",
+            Self::Training => "result of `mfu`",
+        }
+    }
+}
+
+const READABLE: &str = "a report reads fabric, price and buy files, fault traces, plans, and the JSON results of `emulate` \
+                        and `mfu`";
+
+impl Inputs {
+    /// Reads every file.
+    ///
+    /// # Errors
+    /// If one cannot be read, is of no kind that a report reads, is wrong, or is the second of its kind where one
+    /// page has room for one.
+    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut inputs = Self::default();
+        for path in paths {
+            inputs.add(path)?;
+        }
+        Ok(inputs)
+    }
+
+    fn add(&mut self, path: &Path) -> anyhow::Result<()> {
+        let name = files::name(path);
+        let bytes = bytes(path)?;
+        let kind = recognise(&name, &bytes)?;
+        match kind {
+            Kind::Fabric => {
+                let fabric = files::fabric_in(path, Ok(bytes.clone()))?;
+                once(&mut self.fabric, (name.clone(), fabric), kind, &name)?;
+            }
+            Kind::Tree => once(
+                &mut self.tree,
+                plan_rfabric::load(path, &bytes, &mut Default::default())?,
+                kind,
+                &name,
+            )?,
+            Kind::Plan => {
+                once(&mut self.plan, (name.clone(), json(&name, &bytes, kind)?), kind, &name)?
+            }
+            Kind::TreePlan => {
+                let plan: Plan = json(&name, &bytes, kind)?;
+                let plan = RfabricPlan::of(&plan)
+                    .with_context(|| format!("{name} has no circuits of optical switches"))?;
+                once(&mut self.tree_plan, plan, kind, &name)?;
+            }
+            Kind::Trace => {
+                ensure!(bytes.len() <= MAX_TRACE_BYTES, "{name} is too large for a fault trace");
+                let trace = FaultTrace::read(&bytes, Observation::default())
+                    .map_err(|errors| lightloom::trace::refused(path, &errors))?;
+                once(&mut self.trace, (name.clone(), trace), kind, &name)?;
+            }
+            Kind::Prices => {
+                let (prices, mistakes) = read_prices(&name, &bytes);
+                output::diagnostics(&mistakes);
+                once(&mut self.prices, (name.clone(), prices.ok_or(Refused)?), kind, &name)?;
+            }
+            Kind::Buy => {
+                let (question, mistakes) = load_buy(&name, &bytes);
+                output::diagnostics(&mistakes);
+                once(&mut self.buy, (path.to_owned(), question.ok_or(Refused)?), kind, &name)?;
+            }
+            Kind::Run => self.runs.push(json(&name, &bytes, kind)?),
+            Kind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),
+            Kind::Training => self.training.push(json(&name, &bytes, kind)?),
+        }
+        let plan = match kind {
+            Kind::Plan | Kind::TreePlan => Some(digest(&json::<Value>(&name, &bytes, kind)?)),
+            _ => None,
+        };
+        let (sha256, size) = (file::sha256(&bytes), bytes.len() as u64);
+        self.sources.push(Source { name, kind: kind.name(), sha256, bytes: size, plan });
+        Ok(())
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T, kind: Kind, name: &str) -> anyhow::Result<()> {
+    ensure!(place.is_none(), "{name} is a second {}: a report has room for one", kind.name());
+    *place = Some(value);
+    Ok(())
+}
+
+fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(bytes.len() as u64 <= MAX_BYTES, "{} is larger than {MAX_BYTES} bytes", path.display());
+    Ok(bytes)
+}
+
+fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: Kind) -> anyhow::Result<T> {
+    serde_json::from_slice(bytes)
+        .with_context(|| format!("{name} looks like a {} and is not one", kind.name()))
+}
+
+/// What a file is, by its marks.
+fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None => bail!("{name} is empty; {READABLE}"),
+        Some(b'[') => return Ok(Kind::Trace),
+        Some(b'{') => {
+            let marks: Marks = serde_json::from_slice(bytes)
+                .with_context(|| format!("{name} is not whole JSON"))?;
+            match marks.schema.as_deref() {
+                Some(SCHEMA) if marks.phases.is_some() && marks.groups.is_none() => {
+                    return Ok(Kind::TreePlan);
+                }
+                Some(SCHEMA) => return Ok(Kind::Plan),
+                Some(COMPARE_SCHEMA | COST_SCHEMA | REPRODUCE_SCHEMA) => {
+                    bail!(
+                        "{name} is a result that a report computes itself: give the fabric and the trace instead"
+                    )
+                }
+                Some(SWEEP_SCHEMA) => return Ok(Kind::Sweep),
+                _ if marks.packet_hops.is_some() => return Ok(Kind::Run),
+                _ if marks.mappings_tried.is_some() => return Ok(Kind::Training),
+                _ if marks.events.is_some() => return Ok(Kind::Trace),
+                Some(other) => bail!("{name} has the schema `{other}`; {READABLE}"),
+                None => {}
+            }
+        }
+        Some(_) => {}
+    }
+    match kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name) {
+        Some("fabric") if plan_rfabric::is_kind(bytes) => Ok(Kind::Tree),
+        Some("fabric") => Ok(Kind::Fabric),
+        Some("prices") => Ok(Kind::Prices),
+        Some("buy") => Ok(Kind::Buy),
+        Some("scenario") => bail!(
+            "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and give run.json"
+        ),
+        Some(other) => bail!("{name} is a {other} file; {READABLE}"),
+        None => bail!("cannot tell what {name} is; {READABLE}"),
+    }
+}

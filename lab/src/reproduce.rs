@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom reproduce`: published claims, recomputed.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use lightloom_fabric::provenance::{Inputs, Provenance};
+use lightloom_fabric::trace::{FaultTrace, Observation};
+use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_study::cost::PriceList;
+use lightloom_study::reproduce::{
+    Claim, Inputs as ClaimInputs, Outcome as Departures, Verdict, Why, infinitehbd, mixnet,
+    rfabric, sentences, summary, why_rfabric,
+};
+use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
+use lightloom_units::seed::Seed;
+
+use crate::cost::prices;
+use crate::mfu::study::{self, Shown};
+use lightloom::output::{self, Outcome};
+use lightloom::shipped;
+use lightloom::table::Table;
+use lightloom::trace;
+
+/// Recomputes what a paper claims: claim, published, ours, verdict.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom reproduce infinitehbd --faults fault_trace.json
+  lightloom reproduce infinitehbd --faults fault_trace.json --format markdown > docs/validation.md
+  lightloom reproduce mixnet
+  lightloom reproduce rfabric --why
+  lightloom reproduce mfu
+
+Exit status 1 if a figure differs from the published one by more than its tolerance.")]
+pub(crate) struct Arguments {
+    /// The study.
+    study: Study,
+    /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
+    #[arg(long, value_name = "FILE")]
+    faults: Option<PathBuf>,
+    /// Tables of published runs (CSV); with them `mfu` holds the step against each, and with `--format markdown` writes docs/validation-mfu.md.
+    #[arg(long, value_delimiter = ',', value_name = "FILE")]
+    runs: Vec<PathBuf>,
+    /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// With `rfabric`: vary all that the papers leave open, and name the fewest assumptions that enter the published
+    /// ranges.
+    #[arg(long)]
+    why: bool,
+    /// Random draws of servers and their places.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
+    samples: u64,
+    /// Where the randomness comes from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How to show the result.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Study {
+    /// InfiniteHBD (arXiv 2502.03885): fault trace, GPU waste, cross-ToR traffic, cost and power.
+    Infinitehbd,
+    /// MixNet: cost against a fat-tree.
+    Mixnet,
+    /// RFabric and its peers: circuits that follow phases, delays, performance per cost.
+    Rfabric,
+    /// The training part of InfiniteHBD: MFU over numbers of GPUs.
+    Mfu,
+}
+
+impl Study {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Infinitehbd => "infinitehbd",
+            Self::Mixnet => "mixnet",
+            Self::Rfabric => "rfabric",
+            Self::Mfu => "mfu",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    /// Aligned tables, for people.
+    #[default]
+    Text,
+    /// One JSON document, for programs.
+    Json,
+    /// A Markdown page, for the documentation.
+    Markdown,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    anyhow::ensure!(
+        arguments.runs.is_empty() || arguments.study == Study::Mfu,
+        "--runs belongs to `lightloom reproduce mfu`: leave it out"
+    );
+    anyhow::ensure!(
+        !arguments.why || arguments.study == Study::Rfabric,
+        "--why belongs to `lightloom reproduce rfabric`: what the other papers leave open has not been listed"
+    );
+    let mut inputs = Inputs::new();
+    let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
+    let claims = match arguments.study {
+        Study::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
+        Study::Mixnet => mixnet(&prices)?,
+        Study::Rfabric => rfabric(&shipped_rfabric()?, &prices),
+        Study::Mfu if !arguments.runs.is_empty() => {
+            return study::published(&arguments.runs, matches!(arguments.format, Format::Json));
+        }
+        Study::Mfu => {
+            return study::reproduce(match arguments.format {
+                Format::Text => Shown::Text,
+                Format::Json => Shown::Json,
+                Format::Markdown => Shown::Markdown,
+            });
+        }
+    };
+    let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
+    let why = match arguments.why {
+        true => why_rfabric(&shipped_rfabric()?, &prices).context("the price file lacks a part")?,
+        false => Vec::new(),
+    };
+    let document = ReproduceResult {
+        made: Provenance::of(REPRODUCE_SCHEMA, inputs),
+        study: arguments.study.name(),
+        seed: arguments.seed,
+        samples: arguments.samples,
+        sentences: sentences(&claims),
+        why,
+        claims,
+    };
+    match arguments.format {
+        Format::Text => output::print(&text(&document))?,
+        Format::Json => output::print_json(&document)?,
+        Format::Markdown => {
+            output::print(&markdown(&document, arguments.faults.as_deref()))?;
+        }
+    }
+    Ok(if all_agree { Outcome::Good } else { Outcome::Bad })
+}
+
+fn infinitehbd_claims(
+    arguments: &Arguments,
+    prices: &PriceList,
+    inputs: &mut Inputs,
+) -> anyhow::Result<Vec<Claim>> {
+    let read = |path: &PathBuf| trace::read(path, Observation::default(), inputs);
+    let trace: Option<FaultTrace> = arguments.faults.as_ref().map(read).transpose()?;
+    let (samples, seed) = (arguments.samples, Seed(arguments.seed));
+    Ok(infinitehbd(&ClaimInputs { trace: trace.as_ref(), prices, samples, seed })?)
+}
+
+/// The fabric of 2,048 GPUs that RFabric's claims are held against.
+fn shipped_rfabric() -> anyhow::Result<RfabricInput> {
+    let mut read = |name: &str| Err(format!("the shipped file names no {name}"));
+    let (input, mistakes) =
+        file::load("rfabric-2048.yaml", shipped::RFABRIC_2048.as_bytes(), &mut read);
+    output::diagnostics(&mistakes);
+    input.ok_or(output::Refused.into())
+}
+
+/// The claims of each section, in order.
+fn sections(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
+    claims.chunk_by(|a, b| a.section == b.section)
+}
+
+/// Published, tolerance, ours, verdict.
+fn cells(claim: &Claim) -> [String; 4] {
+    let ours = claim.ours.map_or("-".to_owned(), |ours| claim.unit.show(ours));
+    let published = claim.published.show(claim.unit);
+    [published, claim.published.show_tolerance(claim.unit), ours, claim.verdict.to_string()]
+}
+
+fn text(document: &ReproduceResult) -> String {
+    let mut text = summary(&document.claims) + "\n\n";
+    for sentence in &document.sentences {
+        let _ = writeln!(text, "{sentence}");
+    }
+    text.push('\n');
+    for section in sections(&document.claims) {
+        let mut table = Table::new(["claim", "published", "tolerance", "ours", "verdict", "label"]);
+        for claim in section {
+            let label = claim.label.name().to_owned();
+            let cells = cells(claim).into_iter().chain([label]);
+            table.row(std::iter::once(claim.claim.clone()).chain(cells));
+        }
+        let _ = write!(text, "{}\n\n{table}", section[0].section);
+        for (index, (claim, note)) in notes(section).enumerate() {
+            let same = notes(section).filter(|(_, other)| *other == note).count();
+            let first = notes(section).position(|(_, other)| other == note) == Some(index);
+            let _ = match (same, first) {
+                (1, _) => writeln!(text, "  {claim}: {note}"),
+                (_, true) => writeln!(text, "  {same} of these: {note}"),
+                (_, false) => Ok(()),
+            };
+        }
+        text.push('\n');
+    }
+    document.why.iter().for_each(|why| text += &explained(why));
+    let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
+    text
+}
+
+/// The most sets of assumptions that are shown of each size.
+const MOST_SETS: usize = 8;
+
+fn explained(why: &Why) -> String {
+    let mut text = format!(
+        "Why: {} (published {} to {}, ours {:.2})\n\n{} of {} combinations of what the paper leaves open are within; \
+         they reach from {:.2} to {:.2}. Ours is the first choice of each:\n",
+        why.claim, why.low, why.high, why.ours, why.within, why.combinations, why.least, why.most
+    );
+    for one in &why.assumptions {
+        let _ = writeln!(text, "  {}: {}", one.about, one.choices.join(", "));
+    }
+    let mut alone = Table::new(["one departure", "figure"]);
+    for outcome in &why.alone {
+        alone.row([together(outcome), format!("{:.2}", outcome.figure)]);
+    }
+    let mut sets = Table::new(["fewest departures that enter the range together", "figure"]);
+    for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
+        for outcome in same.iter().take(MOST_SETS) {
+            sets.row([together(outcome), format!("{:.2}", outcome.figure)]);
+        }
+        if same.len() > MOST_SETS {
+            let more = same.len() - MOST_SETS;
+            let count = same[0].departures.len();
+            sets.row([format!("and {more} more of {count}"), String::new()]);
+        }
+    }
+    let _ = write!(text, "\n{alone}\n{sets}\n");
+    if !why.never.is_empty() {
+        let never: Vec<String> =
+            why.never.iter().map(|one| format!("{} {}", one.about, one.choice)).collect();
+        let _ = writeln!(text, "Never within, whatever else: {}\n", never.join("; "));
+    }
+    text
+}
+
+/// Departures, in words.
+fn together(outcome: &Departures) -> String {
+    if outcome.departures.is_empty() {
+        return "none".to_owned();
+    }
+    let each = outcome.departures.iter().map(|one| format!("{} {}", one.about, one.choice));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
+    claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
+}
+
+fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
+    let study = document.study;
+    // The name alone: where the file lies on this machine is nobody's business.
+    let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
+    let mut text = format!(
+        "# Published figures and ours: {study}\n\n\
+         Generated: `lightloom reproduce {study}{trace} --samples {} --seed {} --format markdown`. \
+         Do not edit.\n\n\
+         Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md). \
+         The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{}\n{LABELS}",
+        document.samples,
+        document.seed,
+        summary(&document.claims),
+        document.sentences.iter().map(|one| format!("- {one}\n")).collect::<String>()
+    );
+    for section in sections(&document.claims) {
+        let _ = writeln!(text, "\n## {}\n", section[0].section);
+        text.push_str("| claim | label | published | tolerance | ours | verdict |\n");
+        text.push_str("| --- | --- | ---: | ---: | ---: | --- |\n");
+        for claim in section {
+            let [published, tolerance, ours, verdict] = cells(claim);
+            let label = claim.label.name();
+            let _ = writeln!(
+                text,
+                "| {} | {label} | {published} | {tolerance} | {ours} | {verdict} |",
+                claim.claim
+            );
+        }
+        for (index, (claim, note)) in notes(section).enumerate() {
+            let lead = if index == 0 { "\n" } else { "" };
+            let _ = writeln!(text, "{lead}- {claim}: {note}");
+        }
+    }
+    text
+}
+
+const LABELS: &str = "\
+| label | meaning |
+| --- | --- |
+| read | read in a public source (abstract, data sheet) |
+| read in words, range ours | a statement read in a public source; the range that counts as agreeing is ours |
+| from the public trace | computed from the authors' public fault trace by another program |
+| recalled, reproduced | recalled from the paper, whose full text was not available, and reproduced by an independent calculation before it became a target here |
+| derived, not the paper's | an earlier derivation or simulation of our own, by another program |
+";

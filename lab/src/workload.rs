@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom workload`: steps that other tools describe or recorded, run or replayed on a fabric.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use lightloom_emulator::training::packets::machine;
+use lightloom_emulator::training::replay::{Reuse, replay_watched};
+use lightloom_training::architecture::architecture;
+use lightloom_training::calibrated::H100_NEMO_25_02;
+use lightloom_training::described::{self, Described, DescribedError, File};
+use lightloom_training::goal;
+use lightloom_training::graph::{TaskGraph, TaskId};
+use lightloom_training::longest_path::{Shares, critical_path, play};
+use lightloom_training::machine::Machine;
+use lightloom_training::network::Network;
+use lightloom_training::recorded::Recorded;
+use lightloom_units::{Picoseconds, SimTime};
+use serde::Serialize;
+
+use crate::mfu::packets::write_chakra;
+use lightloom::files;
+use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::progress::Progress;
+use lightloom::result::ResultArguments;
+use lightloom::table::Table;
+
+/// Runs training steps that other tools describe (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom workload run topologies/workloads/simai-layer.txt --arch dgx
+  lightloom workload run step.0.et step.1.et step.2.et step.3.et --arch khop:3 --tp 4
+  lightloom workload run binary_tree_32.goal --arch dgx
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4
+  lightloom workload replay rank0.json rank1.json --fabric topologies/ring-256.yaml
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Run(RunArguments),
+    Replay(ReplayArguments),
+}
+
+/// Runs a described step packet by packet: Chakra execution traces, a file a rank, one SimAI text, or one GOAL text.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  lightloom workload run topologies/workloads/simai-layer.txt --arch khop:3 --chakra-out traces")]
+struct RunArguments {
+    /// Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL text (`.goal`).
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    fabric: FabricArguments,
+    /// Also write the step as Chakra execution traces, one file a rank, into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    chakra_out: Option<PathBuf>,
+    /// Also write the step as GOAL; only transfers and computing can be.
+    #[arg(long, value_name = "FILE")]
+    goal_out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+/// Replays a recorded step: the longest path through what was measured, and what would change it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch khop:3 --compute-scale 0.5")]
+struct ReplayArguments {
+    /// Profiles of PyTorch (Kineto), one file a rank; or one Chrome trace with the ids and bytes that docs/mfu.md names.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    fabric: FabricArguments,
+    /// What if computing took so many times as long: 0.5 is a chip twice as fast.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    compute_scale: f64,
+    /// What if TP groups had so many ranks; needs --arch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    what_if_tp: Option<u32>,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+/// What communication runs on.
+#[derive(Debug, clap::Args)]
+struct FabricArguments {
+    /// Run communication packet by packet on khop:K, nvl:36|72|576, dgx, tpuv4 or big-switch [default: run: khop:3;
+    /// replay: as recorded].
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// Run communication packet by packet at the rates of a fabric file.
+    #[arg(long, value_name = "FILE", conflicts_with = "arch")]
+    fabric: Option<PathBuf>,
+    /// Ranks of a TP group: so many in a row share a high-bandwidth domain [default: SimAI: its own; otherwise 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    tp: Option<u32>,
+}
+
+/// What became of a step.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    communication: String,
+    ranks: u32,
+    tp: u32,
+    tasks: usize,
+    step_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded_seconds: Option<f64>,
+    packet_hops: u64,
+    collectives_reused: u64,
+    critical_path: Shares,
+    critical_tasks: Vec<Critical>,
+}
+
+/// Tasks of one name on the critical path.
+#[derive(Debug, Serialize)]
+struct Critical {
+    name: String,
+    times: u64,
+    seconds: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    match &arguments.action {
+        Action::Run(arguments) => run_described(arguments),
+        Action::Replay(arguments) => replay_recorded(arguments),
+    }
+}
+
+/// The files of a step, by name.
+fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let read = |path: &PathBuf| -> anyhow::Result<(String, Vec<u8>)> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+        Ok((name, bytes))
+    };
+    paths.iter().map(read).collect()
+}
+
+fn as_files(read: &[(String, Vec<u8>)]) -> Vec<File<'_>> {
+    read.iter().map(|(name, bytes)| File { name, bytes }).collect()
+}
+
+fn refused(error: DescribedError) -> anyhow::Error {
+    if error.is_usage() { WrongUsage(error.to_string()).into() } else { error.into() }
+}
+
+fn run_described(arguments: &RunArguments) -> anyhow::Result<Outcome> {
+    let network = arguments.fabric.network()?.map_or_else(|| architecture("khop:3"), Ok)?;
+    let files = read(&arguments.files)?;
+    let described = described::read_described(&as_files(&files), arguments.fabric.tp);
+    let Described { graph, ranks, tensor } = described.map_err(refused)?;
+    let machine = fabric(&network, ranks, tensor)?;
+    let report = emulate(&graph, &machine, &network.name, tensor, None)?;
+    if let Some(folder) = &arguments.chakra_out {
+        write_chakra(folder, &graph, &machine)?;
+    }
+    if let Some(path) = &arguments.goal_out {
+        let text = goal::write(&graph, ranks).map_err(|name| {
+            anyhow::anyhow!("`{name}` is a collective, and GOAL has sends, receives and computing alone: leave out --goal-out")
+        })?;
+        files::write(path, text.as_bytes())?;
+    }
+    show(&report, &arguments.result)
+}
+
+impl FabricArguments {
+    /// What is asked for; `None` if nothing is.
+    fn network(&self) -> anyhow::Result<Option<Network>> {
+        if let Some(path) = &self.fabric {
+            return Ok(Some(Network::of_fabric(&files::read_fabric(path)?)));
+        }
+        Ok(self.arch.as_deref().map(architecture).transpose()?)
+    }
+}
+
+fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
+    let (recorded, tensor) = recorded_step(&arguments.files, arguments.fabric.tp)?;
+    let scale = arguments.compute_scale;
+    anyhow::ensure!(scale > 0.0 && scale <= 1000.0, "--compute-scale is above 0, such as 0.5");
+    let recorded = recorded.with_compute(scale)?;
+    let taken = recorded.recorded.as_secs_f64();
+    let Some(network) = arguments.fabric.network()? else {
+        if arguments.what_if_tp.is_some() {
+            let message =
+                "--what-if-tp needs --arch or --fabric: no exchange of other groups was recorded";
+            return Err(WrongUsage(message.into()).into());
+        }
+        return show(&longest(&recorded, tensor, taken), &arguments.result);
+    };
+    let (recorded, tensor) = match arguments.what_if_tp {
+        Some(to) => (recorded.with_tensor(tensor, to)?, to),
+        None => (recorded, tensor),
+    };
+    let machine = fabric(&network, recorded.ranks.next_multiple_of(tensor), tensor)?;
+    let report = emulate(&recorded.graph, &machine, &network.name, tensor, Some(taken))?;
+    show(&report, &arguments.result)
+}
+
+/// What was recorded, and the ranks of a TP group.
+fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {
+    let files = read(paths)?;
+    let taken = described::read_recorded(&as_files(&files), tensor).map_err(refused)?;
+    if !taken.missing.is_empty() {
+        output::note(&format!(
+            "no file of ranks {:?}: they are taken to be ready whenever the others are",
+            taken.missing
+        ));
+    }
+    if taken.unknown > 0 {
+        output::note(&format!(
+            "{} NCCL kernels do not say what they exchange and count as computing",
+            taken.unknown
+        ));
+    }
+    Ok((taken.recorded, taken.tensor))
+}
+
+fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine> {
+    Ok(machine(network, &H100_NEMO_25_02.network, ranks, tensor)?)
+}
+
+/// The step with every time as recorded.
+fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> Report {
+    let spans = play(&recorded.graph, &recorded.took);
+    let communication = "as recorded".to_owned();
+    let empty = (0, 0);
+    report(&recorded.graph, &spans, communication, (recorded.ranks, tensor), empty, Some(taken))
+}
+
+/// The step with communication packet by packet.
+fn emulate(
+    graph: &TaskGraph,
+    machine: &Machine,
+    arch: &str,
+    tensor: u32,
+    taken: Option<f64>,
+) -> anyhow::Result<Report> {
+    let total = graph.tasks().len() as u64;
+    let progress = Progress::new("tasks", total);
+    let timeline = replay_watched(graph, machine, Reuse::Never, &mut |_| progress.advance(1))?;
+    drop(progress);
+    let communication = format!("packets on {arch}");
+    let counts = (timeline.packet_hops, timeline.reused);
+    Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, taken))
+}
+
+fn report(
+    graph: &TaskGraph,
+    spans: &[(SimTime, SimTime)],
+    communication: String,
+    (ranks, tp): (u32, u32),
+    (packet_hops, collectives_reused): (u64, u64),
+    recorded_seconds: Option<f64>,
+) -> Report {
+    let path = critical_path(graph, spans);
+    let end = spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
+    Report {
+        schema: "lightloom.workload/v1",
+        communication,
+        ranks,
+        tp,
+        tasks: graph.tasks().len(),
+        step_seconds: end.since(SimTime::START).as_secs_f64(),
+        recorded_seconds,
+        packet_hops,
+        collectives_reused,
+        critical_path: Shares::of(graph, spans, &path),
+        critical_tasks: by_name(graph, spans, &path),
+    }
+}
+
+/// The ten names that take the most of the path.
+fn by_name(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Vec<Critical> {
+    let mut sums = std::collections::BTreeMap::<&str, (u64, Picoseconds)>::new();
+    for task in path {
+        let (start, end) = spans[task.index()];
+        let sum = sums.entry(&graph.tasks()[task.index()].name).or_default();
+        *sum = (sum.0 + 1, sum.1 + end.since(start));
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(name, (_, took))| (std::cmp::Reverse(*took), *name));
+    sums.truncate(10);
+    let critical = |(name, (times, took)): (&str, (u64, Picoseconds))| Critical {
+        name: name.to_owned(),
+        times,
+        seconds: took.as_secs_f64(),
+    };
+    sums.into_iter().map(critical).collect()
+}
+
+fn show(report: &Report, result: &ResultArguments) -> anyhow::Result<Outcome> {
+    result.show(report, "critical_tasks", || text(report))?;
+    Ok(Outcome::Good)
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!(
+        "{} tasks on {} ranks, TP {}; communication {}\nstep {:.6} s",
+        report.tasks, report.ranks, report.tp, report.communication, report.step_seconds
+    );
+    if let Some(recorded) = report.recorded_seconds {
+        let change = 100.0 * (report.step_seconds / recorded - 1.0);
+        text.push_str(&format!("; recorded {recorded:.6} s: {change:+.2} %"));
+    }
+    let mut shares = Table::new(["on the critical path", "s", "of the step"]);
+    for (what, seconds) in [
+        ("computing", report.critical_path.compute_seconds),
+        ("exchange in the domain", report.critical_path.domain_seconds),
+        ("collectives between domains", report.critical_path.network_seconds),
+        ("transfers", report.critical_path.transfer_seconds),
+        ("waiting", report.critical_path.waiting_seconds),
+    ] {
+        let share = 100.0 * seconds / report.step_seconds.max(f64::MIN_POSITIVE);
+        shares.row([what.to_owned(), format!("{seconds:.6}"), format!("{share:.1} %")]);
+    }
+    let mut tasks = Table::new(["longest tasks on it", "times", "s"]);
+    for task in &report.critical_tasks {
+        tasks.row([task.name.clone(), task.times.to_string(), format!("{:.6}", task.seconds)]);
+    }
+    format!("{text}\n\n{shares}\n{tasks}")
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//! JUnit XML as CI systems read it: suites, in them cases and properties.
+//!
+//! Where a case ended otherwise than well, its suite and the document count it. What XML cannot hold is left out.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A document under `name`.
+#[must_use]
+pub fn document(name: &str, suites: &[Suite]) -> String {
+    let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
+    let cases = || suites.iter().flat_map(|suite| &suite.cases);
+    let _ = writeln!(xml, "<testsuites name=\"{}\"{}>", escaped(name), counts(cases(), false));
+    for suite in suites {
+        suite.write(&mut xml);
+    }
+    xml.push_str("</testsuites>\n");
+    xml
+}
+
+/// Cases that belong together.
+#[derive(Clone, Debug, Default)]
+pub struct Suite {
+    name: String,
+    time: Option<Duration>,
+    properties: Vec<(String, String)>,
+    cases: Vec<Case>,
+}
+
+impl Suite {
+    /// An empty suite.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// How long all of it took.
+    pub fn took(&mut self, time: Duration) {
+        self.time = Some(time);
+    }
+
+    /// Adds a property.
+    pub fn property(&mut self, name: &str, value: &str) {
+        self.properties.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Adds a case.
+    pub fn add(&mut self, case: Case) {
+        self.cases.push(case);
+    }
+
+    fn write(&self, xml: &mut String) {
+        let name = escaped(&self.name);
+        let time = self.time.map_or(String::new(), |time| format!(" time=\"{}\"", seconds(time)));
+        let _ =
+            write!(xml, "    <testsuite name=\"{name}\"{}{time}", counts(self.cases.iter(), true));
+        xml.push_str(">\n");
+        if !self.properties.is_empty() {
+            xml.push_str("        <properties>\n");
+            for (name, value) in &self.properties {
+                let (name, value) = (escaped(name), escaped(value));
+                let _ = writeln!(xml, "            <property name=\"{name}\" value=\"{value}\"/>");
+            }
+            xml.push_str("        </properties>\n");
+        }
+        self.cases.iter().for_each(|case| case.write(xml));
+        xml.push_str("    </testsuite>\n");
+    }
+}
+
+/// How a case ended; the message is empty where there is nothing to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Well.
+    Well,
+    /// What was tested is wrong: message, and what is known besides.
+    Failed(String, String),
+    /// It could not be tested.
+    Error(String),
+    /// It was not tested.
+    Skipped(String),
+}
+
+/// One thing that was tested.
+#[derive(Clone, Debug)]
+pub struct Case {
+    name: String,
+    class: String,
+    time: Option<Duration>,
+    ended: Ended,
+    output: String,
+}
+
+impl Case {
+    /// A case of `class`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, class: impl Into<String>, ended: Ended) -> Self {
+        let (name, class, output) = (name.into(), class.into(), String::new());
+        Self { name, class, time: None, ended, output }
+    }
+
+    /// How long it took.
+    #[must_use]
+    pub fn took(self, time: Duration) -> Self {
+        Self { time: Some(time), ..self }
+    }
+
+    /// What it printed.
+    #[must_use]
+    pub fn printed(self, output: impl Into<String>) -> Self {
+        Self { output: output.into(), ..self }
+    }
+
+    fn write(&self, xml: &mut String) {
+        let (name, class) = (escaped(&self.name), escaped(&self.class));
+        let time = self.time.map_or(String::new(), |time| format!(" time=\"{}\"", seconds(time)));
+        let _ = write!(xml, "        <testcase name=\"{name}\" classname=\"{class}\"{time}");
+        let (element, message, detail) = match &self.ended {
+            Ended::Well => ("", "", ""),
+            Ended::Failed(message, detail) => ("failure", message.as_str(), detail.as_str()),
+            Ended::Error(message) => ("error", message.as_str(), ""),
+            Ended::Skipped(message) => ("skipped", message.as_str(), ""),
+        };
+        xml.push_str(">\n");
+        if !element.is_empty() {
+            let message = match message {
+                "" => String::new(),
+                message => format!(" message=\"{}\"", escaped(message)),
+            };
+            let _ = match detail {
+                "" => writeln!(xml, "            <{element}{message}/>"),
+                detail => {
+                    let detail = escaped(detail);
+                    writeln!(xml, "            <{element}{message}>{detail}</{element}>")
+                }
+            };
+        }
+        if !self.output.is_empty() {
+            let output = escaped(&self.output);
+            let _ = writeln!(xml, "            <system-out>{output}</system-out>");
+        }
+        xml.push_str("        </testcase>\n");
+    }
+}
+
+/// The counts of `cases`, as attributes.
+fn counts<'c>(cases: impl Iterator<Item = &'c Case>, names_skipped: bool) -> String {
+    let (mut tests, mut skipped, mut errors, mut failures) = (0, 0, 0, 0);
+    for case in cases {
+        tests += 1;
+        match case.ended {
+            Ended::Well => {}
+            Ended::Failed(..) => failures += 1,
+            Ended::Error(_) => errors += 1,
+            Ended::Skipped(_) => skipped += 1,
+        }
+    }
+    if names_skipped {
+        format!(
+            " tests=\"{tests}\" disabled=\"{skipped}\" errors=\"{errors}\" failures=\"{failures}\""
+        )
+    } else {
+        format!(" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\"")
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.3}", time.as_secs_f64())
+}
+
+/// Text within elements and attributes; line breaks stay where XML keeps them, and as references in attributes.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&apos;"),
+            '\n' | '\t' => escaped.push(character),
+            other if other.is_control() || matches!(other, '\u{fffe}' | '\u{ffff}') => {}
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_and_the_document_count_their_cases_and_text_is_escaped() {
+        let mut suite = Suite::new("a \"b\" (seed 1)");
+        suite.took(Duration::from_millis(1_500));
+        suite.property("replay", "lightloom emulate 'a & b.yaml'");
+        let failed = Ended::Failed("1 < 2".to_owned(), "1 < 2\nseed: 1\n".to_owned());
+        suite.add(Case::new("expect x", "c", failed).printed("x\u{1b}"));
+        suite.add(Case::new("fault 0", "c", Ended::Well).took(Duration::ZERO));
+        suite.add(Case::new("z", "c", Ended::Skipped(String::new())));
+        let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+<testsuites name=\"lightloom\" tests=\"3\" failures=\"1\" errors=\"0\">
+    <testsuite name=\"a &quot;b&quot; (seed 1)\" tests=\"3\" disabled=\"1\" errors=\"0\" failures=\"1\" time=\"1.500\">
+        <properties>
+            <property name=\"replay\" value=\"lightloom emulate &apos;a &amp; b.yaml&apos;\"/>
+        </properties>
+        <testcase name=\"expect x\" classname=\"c\">
+            <failure message=\"1 &lt; 2\">1 &lt; 2\nseed: 1\n</failure>
+            <system-out>x</system-out>
+        </testcase>
+        <testcase name=\"fault 0\" classname=\"c\" time=\"0.000\">
+        </testcase>
+        <testcase name=\"z\" classname=\"c\">
+            <skipped/>
+        </testcase>
+    </testsuite>
+</testsuites>
+";
+        assert_eq!(document("lightloom", &[suite]), expected);
+    }
+}

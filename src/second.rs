@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The second program, `lightloom-lab`: found beside the first, it runs what needs prices, pages, the daemon, devices or
+//! servers. Nobody who plans and emulates should have to compile those.
+//!
+//! The first program knows its verbs by name, and hands over whole commands: all of [`VERBS`], and a command of its own
+//! that turns out to need more ([`Needed`]).
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::provenance::Inputs;
+use lightloom_planner::rfabric::phases::Phase;
+
+use crate::files;
+use crate::output::Outcome;
+use crate::plan::Pricing;
+
+/// The file name of the second program, and of its package.
+pub const PROGRAM: &str = "lightloom-lab";
+
+/// A verb of the second program, as the first lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Verb {
+    /// What is typed.
+    pub name: &'static str,
+    /// What it does, in the words of the second program.
+    pub about: &'static str,
+    /// A command that works.
+    pub example: &'static str,
+}
+
+const fn verb(name: &'static str, about: &'static str, example: &'static str) -> Verb {
+    Verb { name, about, example }
+}
+
+/// Every verb of the second program, in the order of its help.
+pub const VERBS: &[Verb] = &[
+    verb(
+        "demo",
+        "Runs a first scenario and opens its report: plans 2,880 GPUs, lets a node die, and makes a page",
+        "lightloom demo",
+    ),
+    verb(
+        "report",
+        "Writes one page about a design: its plan, waste under faults, cost and power, published figures",
+        "lightloom report topologies/ring-2880.yaml plan.json run.json mfu.json prices.yaml -o report.html",
+    ),
+    verb(
+        "export",
+        "Writes a plan in the format of another program, and says what that format cannot hold",
+        "lightloom export --list",
+    ),
+    verb(
+        "compare",
+        "Compares designs under faults: wasted GPUs, job scale, waiting",
+        "lightloom compare --faults fault_trace.json --tp 32 --samples 100",
+    ),
+    verb(
+        "cost",
+        "Costs and power of the interconnect, from bills of materials and a price file",
+        "lightloom cost",
+    ),
+    verb(
+        "buy",
+        "Which design to buy: jobs over months of faults on each, and the cost of a useful PFLOP-year",
+        "lightloom buy topologies/buy-pretraining.yaml",
+    ),
+    verb(
+        "reproduce",
+        "Recomputes what a paper claims: claim, published, ours, verdict",
+        "lightloom reproduce mixnet",
+    ),
+    verb(
+        "mfu",
+        "Computes training-step time and MFU, and finds the best mapping",
+        "lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml",
+    ),
+    verb(
+        "calibrate",
+        "Fits the constants of the training-step model to runs of your own",
+        "lightloom calibrate runs.csv --out ours.json",
+    ),
+    verb(
+        "workload",
+        "Runs training steps that other tools describe (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces)",
+        "lightloom workload run topologies/workloads/simai-layer.txt --arch dgx",
+    ),
+    verb(
+        "ctl",
+        "Talks to the daemon: looks, previews, applies, confirms, rolls back",
+        "lightloom ctl status",
+    ),
+    verb(
+        "device",
+        "Emulated transceivers and optical switches, with their faults",
+        "lightloom device serve topologies/devices/ring-32.yaml --links /tmp/modules --control /tmp/faults",
+    ),
+    verb(
+        "conform",
+        "Tests whether a device does what its protocol promises. Reads only, unless ports are given to move",
+        "lightloom conform gnmi://127.0.0.1:9339 --plaintext --may-move in-2,in-3,out-2,out-3",
+    ),
+    verb(
+        "twin",
+        "Real programs on emulated light: a namespace a node, and lightloomd that moves the links",
+        "lightloom twin up topologies/ring-32.yaml --dir /tmp/twin",
+    ),
+    verb(
+        "completions",
+        "Prints the completion script of a shell",
+        "lightloom completions bash > /etc/bash_completion.d/lightloom",
+    ),
+    verb(
+        "man",
+        "Writes the manual pages of the program and of each verb",
+        "lightloom man --folder ~/.local/share/man/man1 && man lightloom-emulate",
+    ),
+];
+
+impl Verb {
+    /// Its line in the help of the first program, which leaves everything behind it to the second.
+    pub(crate) fn command(&self) -> clap::Command {
+        let rest = clap::Arg::new("arguments")
+            .value_name("ARGUMENTS")
+            .help(format!("See `lightloom {} --help`", self.name))
+            .num_args(0..)
+            .trailing_var_arg(true)
+            .allow_hyphen_values(true)
+            .value_parser(clap::value_parser!(OsString));
+        clap::Command::new(self.name)
+            .about(self.about)
+            .after_help(format!("Example:\n  {}", self.example))
+            .disable_help_flag(true)
+            .disable_version_flag(true)
+            .arg(rest)
+    }
+}
+
+/// Whether the second program has a verb of this name.
+pub(crate) fn has(name: &str) -> bool {
+    VERBS.iter().any(|verb| verb.name == name)
+}
+
+/// A command of the first program needs the second. Nothing has been written or printed.
+#[derive(Debug, thiserror::Error)]
+#[error("this is run by {PROGRAM}")]
+pub struct Needed;
+
+/// Prices, which are in the second program.
+pub(crate) struct Elsewhere;
+
+impl Pricing for Elsewhere {
+    type Prices = Infallible;
+    type Rows = ();
+
+    fn read(&self, _: Option<&Path>, _: &mut Inputs) -> anyhow::Result<Infallible> {
+        Err(Needed.into())
+    }
+
+    fn per_gpu(&self, _: &ReconfigurableFatTree, prices: &Infallible) -> Option<f64> {
+        match *prices {}
+    }
+
+    fn sensitivity(
+        &self,
+        _: &ReconfigurableFatTree,
+        _: &[Phase],
+        prices: &Infallible,
+    ) -> anyhow::Result<()> {
+        match *prices {}
+    }
+
+    fn text(&self, (): &()) -> String {
+        String::new()
+    }
+}
+
+/// Becomes the second program, with the arguments and the standard input of this one.
+///
+/// # Errors
+/// It is not beside this one.
+pub(crate) fn hand_over(verb: &str) -> anyhow::Result<Outcome> {
+    let own = std::env::current_exe().context("cannot find where this program is")?;
+    let program = own.with_file_name(PROGRAM);
+    if !program.is_file() {
+        bail!(
+            "this `lightloom {verb}` is run by {PROGRAM}, which is not beside {}: the archive, the wheel and the \
+             Debian package have it; in the source folder `cargo build --release --locked -p {PROGRAM}` builds it, and \
+             `cargo install --locked --path lab` installs it",
+            own.display()
+        );
+    }
+    let mut command = Command::new(&program);
+    command.args(std::env::args_os().skip(1));
+    if let Some(read) = files::standard_input() {
+        command.stdin(again(read).context("cannot hand standard input on")?);
+    }
+    // Only comes back where it failed.
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
+}
+
+/// What has been read of standard input, to be read once more: a file without a name.
+fn again(read: &[u8]) -> std::io::Result<Stdio> {
+    let path: PathBuf = std::env::temp_dir().join(format!(".lightloom.{}", std::process::id()));
+    let mut file = File::create_new(&path)?;
+    let written = file.write_all(read).and_then(|()| File::open(&path));
+    fs::remove_file(&path)?;
+    Ok(Stdio::from(written?))
+}

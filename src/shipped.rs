@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files of `topologies/` that verbs begin with where none is named: a package takes none from beside its folder.
+
+/// Prices and powers of parts: `topologies/prices.yaml`.
+pub const PRICES: &str = include_str!("../topologies/prices.yaml");
+/// 2,880 GPUs on rings: `topologies/ring-2880.yaml`.
+pub const RING_2880: &str = include_str!("../topologies/ring-2880.yaml");
+/// A node of these dies: `topologies/scenarios/node-fault.yaml`.
+pub const NODE_FAULT: &str = include_str!("../topologies/scenarios/node-fault.yaml");
+/// A synthetic fault trace: `topologies/traces/synthetic.json`.
+pub const SYNTHETIC_TRACE: &str = include_str!("../topologies/traces/synthetic.json");
+/// A reconfigurable fat-tree of 2,048 GPUs: `topologies/rfabric-2048.yaml`.
+pub const RFABRIC_2048: &str = include_str!("../topologies/rfabric-2048.yaml");
