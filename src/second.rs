@@ -84,7 +84,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "calibrate",
-        "Fits the constants of the training-step model to runs of your own",
+        "Refits the constants of `lightloom mfu` on measured steps of one accelerator and software",
         "lightloom calibrate runs.csv --out ours.json",
     ),
     verb(
