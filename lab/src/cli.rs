@@ -19,6 +19,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(
     name = "lightloom",
+    bin_name = "lightloom",
     version,
     propagate_version = true,
     disable_help_subcommand = true,

@@ -53,7 +53,9 @@ fn joined(stream: &mut TcpStream, heard: &mut String) -> usize {
     heard.matches(":JOINED").count()
 }
 
+/// Rules of contention are tried in virtual time in every run of the tests (`daemon/tests/it/contention.rs`).
 #[test]
+#[ignore = "waits 38 s for three restores"]
 fn two_daemons_that_restore_the_same_switch_stop_and_name_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let list =
