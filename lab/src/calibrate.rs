@@ -16,7 +16,8 @@ use lightloom::table::Table;
 
 /// Refits the constants of `lightloom mfu` on measured steps of one accelerator and software.
 ///
-/// Part of the runs is kept back; both errors are printed. What the runs do not determine is not fitted.
+/// At most three constants are moved: those that explain the runs, with intervals. Part of the runs is kept back; both errors
+/// are printed.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Columns of RUNS.csv: id, accelerator, num_accel, model, precision, seq, gbs_seqs, software (the constants to start from)
@@ -83,13 +84,34 @@ fn shown(refit: &Refit) -> String {
     ] {
         errors.row([what.to_owned(), number.to_string(), percent(before), percent(after)]);
     }
-    let mut constants = Table::new(["constant", "before", "after"]);
+    let mut constants =
+        Table::new(["constant", "before", "after", "95 % interval", "as good in its place"]);
     for (name, [before, after]) in &refit.changed {
-        constants.row([(*name).to_owned(), format!("{before:.4}"), format!("{after:.4}")]);
+        let interval = refit
+            .intervals
+            .get(name)
+            .map_or_else(String::new, |[low, high]| format!("{low:.4} to {high:.4}"));
+        let others = refit.stands_in_for.get(name).map_or_else(String::new, |all| all.join(", "));
+        constants.row([
+            (*name).to_owned(),
+            format!("{before:.4}"),
+            format!("{after:.4}"),
+            interval,
+            others,
+        ]);
     }
-    format!(
-        "constants of {} refitted; mean absolute errors of the step\n\n{errors}\n{constants}\nnot determined by the runs, and kept: {}\n",
-        refit.base,
-        refit.not_determined.join(", ")
-    )
+    let mut text = format!(
+        "constants of {} refitted; mean absolute errors of the step\n\n{errors}\n{constants}\n",
+        refit.base
+    );
+    for (what, names) in [
+        ("at their limit, and the runs ask for more", &refit.at_limit),
+        ("kept: the runs ask for no change", &refit.kept),
+        ("not determined, kept: they change no run", &refit.not_determined),
+    ] {
+        if !names.is_empty() {
+            text.push_str(&format!("{what}: {}\n", names.join(", ")));
+        }
+    }
+    text
 }

@@ -3,7 +3,7 @@
 //! the constants, each within bounds, on the mean absolute logarithmic error; a pull to the starting value keeps what
 //! the rows do not determine plausible.
 //!
-//! `calibrate` uses it for a user's runs, the maintainers for those of the tables of docs/validation-mfu.md.
+//! The maintainers use it for the tables of docs/validation-mfu.md; [`super::explain`] is for a user's few runs.
 
 use std::collections::BTreeMap;
 
@@ -114,79 +114,33 @@ impl Constants {
 
 /// Sets the constant called `name`; whether there is one.
 pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -> bool {
-    let all = OF_CHIP.iter().chain(OF_FRAMEWORK);
-    let Some(constant) = all.into_iter().find(|constant| constant.name == name) else {
-        return false;
-    };
-    match constant.place {
-        Place::Chip(place) => *place(chip) = value,
-        Place::Framework(place) => *place(framework) = value,
+    let constant = all().find(|constant| constant.name == name);
+    if let Some(constant) = constant {
+        *constant.of(chip, framework) = value;
     }
-    true
+    constant.is_some()
 }
 
-/// A constant of one of the chips or frameworks.
-#[derive(Clone, Copy, Debug)]
-pub struct Chosen {
-    /// Which constant.
-    pub constant: &'static Constant,
-    of: usize,
+/// Every constant: those of frameworks, then those of chips.
+pub fn all() -> impl Iterator<Item = &'static Constant> {
+    OF_FRAMEWORK.iter().chain(OF_CHIP)
 }
 
-impl Constants {
-    /// The constants that a run is computed with.
+impl Constant {
+    /// Its value in `chip` or `framework`.
     #[must_use]
-    pub fn of_run(&self, run: &Run) -> Vec<Chosen> {
-        let chip = run.request.card.chip_among(&self.chips).name;
-        let chip = self.chips.iter().position(|known| known.name == chip);
-        let framework = self.frameworks.iter().position(|known| known.name == run.software);
-        let of = |all: &'static [Constant], of: Option<usize>| {
-            of.into_iter().flat_map(|of| all.iter().map(move |constant| Chosen { constant, of }))
-        };
-        of(OF_CHIP, chip).chain(of(OF_FRAMEWORK, framework)).collect()
-    }
-
-    /// The value of a constant.
-    #[must_use]
-    pub fn value(&self, chosen: &Chosen) -> f64 {
-        *self.clone().place(chosen.constant, chosen.of)
-    }
-}
-
-/// The largest share by which a move of the constant by a tenth changes one of the runs.
-#[must_use]
-pub fn sensitivity(constants: &Constants, runs: &[&Run], chosen: &Chosen) -> f64 {
-    let mut moved = constants.clone();
-    *moved.place(chosen.constant, chosen.of) *= 0.9;
-    let change = |run: &&Run| {
-        let (before, after) = (constants.error(run)?, moved.error(run)?);
-        Some(((1.0 + after) / (1.0 + before) - 1.0).abs())
-    };
-    runs.iter().filter_map(change).fold(0.0, f64::max)
-}
-
-/// `start` with the chosen constants fitted on `runs`.
-#[must_use]
-pub fn fit_chosen(start: &Constants, runs: &[&Run], chosen: &[Chosen]) -> Constants {
-    let weights = weights(runs);
-    let runs: Vec<(&Run, f64)> =
-        runs.iter().zip(&weights).map(|(run, weight)| (*run, *weight)).collect();
-    let coordinates: Vec<Coordinate<'_>> = chosen
-        .iter()
-        .map(|one| Coordinate {
-            constant: one.constant,
-            of: one.of,
-            start: start.value(one),
-            runs: runs.clone(),
-        })
-        .collect();
-    let mut best = start.clone();
-    for _ in 0..ROUNDS {
-        for coordinate in &coordinates {
-            descend(&mut best, coordinate);
+    pub fn of<'c>(&self, chip: &'c mut Chip, framework: &'c mut Framework) -> &'c mut f64 {
+        match self.place {
+            Place::Chip(place) => place(chip),
+            Place::Framework(place) => place(framework),
         }
     }
-    best
+
+    /// How far it may go.
+    #[must_use]
+    pub fn limits(&self) -> [f64; 2] {
+        [self.low, self.high]
+    }
 }
 
 /// One constant of one chip or framework.

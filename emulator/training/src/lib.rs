@@ -21,6 +21,7 @@ pub mod chakra;
 pub mod chrome;
 pub mod claims;
 pub mod described;
+pub mod explain;
 pub mod fit;
 pub mod flops;
 pub mod goal;

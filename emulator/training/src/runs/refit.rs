@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Run, Runs};
-use crate::calibrated::{CHIPS, FRAMEWORKS};
-use crate::fit::{Chosen, Constants, fit_chosen, sensitivity};
+use crate::calibrated::{Chip, Framework, compose};
+use crate::explain::{Explained, Model};
+use crate::fit;
 
 /// The version of the file of refitted constants.
 pub const SCHEMA: &str = "lightloom.constants/v1";
-
-/// A move of a constant by a tenth must change a run by this share, or the runs do not determine it.
-const SHARE_THAT_SHOWS: f64 = 0.003;
 
 /// Refitted constants, as a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -42,7 +40,15 @@ pub struct Refit {
     pub kept_back_error: [f64; 2],
     /// Old and new value by the constant's name.
     pub changed: BTreeMap<&'static str, [f64; 2]>,
-    /// Constants that the runs do not determine, and that stay.
+    /// Where each changed constant lies with 95 % of probability, if no other constant is wrong.
+    pub intervals: BTreeMap<&'static str, [f64; 2]>,
+    /// By changed constant: those that explain the runs as well in its place. The runs do not tell them apart.
+    pub stands_in_for: BTreeMap<&'static str, Vec<&'static str>>,
+    /// Constants, changed or kept, that the runs push against their limit.
+    pub at_limit: Vec<&'static str>,
+    /// Constants that change the runs, and whose values the runs do not ask to change.
+    pub kept: Vec<&'static str>,
+    /// Constants that change no run, and that stay.
     pub not_determined: Vec<&'static str>,
 }
 
@@ -91,9 +97,8 @@ impl Runs {
     /// # Errors
     /// If the runs are of several pairs or too few.
     pub fn refit(&self) -> Result<Refit, RefitError> {
-        let shipped = Constants { chips: CHIPS.to_vec(), frameworks: FRAMEWORKS.to_vec() };
-        let usable: Vec<&Run> =
-            self.runs.iter().filter(|run| shipped.error(run).is_some()).collect();
+        let computed = |run: &&Run| constants(run).is_some() && run.compute().is_ok();
+        let usable: Vec<&Run> = self.runs.iter().filter(computed).collect();
         let mut pairs: Vec<String> = usable
             .iter()
             .map(|run| format!("{}/{}", run.request.card.name, run.software))
@@ -107,21 +112,38 @@ impl Runs {
             return Err(RefitError::TooFew { count: usable.len() });
         }
         let (fitting, kept_back) = self.parts(&usable);
-        let (chosen, not_determined) = choose(&shipped, &fitting);
-        let fitted = fit_chosen(&shipped, &fitting, &chosen);
+        let Some(shipped) = constants(usable[0]) else {
+            return Err(RefitError::TooFew { count: 0 });
+        };
+        let Explained { moved, at_limit, kept, without_effect } =
+            Model::new(&fitting, shipped).explain();
+        let mut fitted = shipped;
+        for (name, moved) in &moved {
+            fit::set(&mut fitted.0, &mut fitted.1, name, moved.value);
+        }
         let both = |runs: &[&Run]| [mean(&shipped, runs), mean(&fitted, runs)];
-        let changed = chosen
-            .iter()
-            .map(|one| (one.constant.name, [shipped.value(one), fitted.value(one)]))
-            .collect();
+        let before = |name: &str| {
+            let constant = fit::all().find(|constant| constant.name == name);
+            let (mut chip, mut framework) = shipped;
+            constant.map_or(f64::NAN, |constant| *constant.of(&mut chip, &mut framework))
+        };
+        let stopped = moved.iter().filter(|(_, moved)| moved.is_at_limit).map(|(name, _)| *name);
         Ok(Refit {
             base: usable[0].software.clone(),
             fitting_runs: fitting.len(),
             fitting_error: both(&fitting),
             kept_back_runs: kept_back.len(),
             kept_back_error: both(&kept_back),
-            changed,
-            not_determined,
+            at_limit: stopped.chain(at_limit).collect(),
+            changed: moved.iter().map(|(name, one)| (*name, [before(name), one.value])).collect(),
+            intervals: moved.iter().map(|(name, one)| (*name, one.interval)).collect(),
+            stands_in_for: moved
+                .into_iter()
+                .filter(|(_, one)| !one.stands_in_for.is_empty())
+                .map(|(name, one)| (name, one.stands_in_for))
+                .collect(),
+            kept,
+            not_determined: without_effect,
         })
     }
 
@@ -142,24 +164,17 @@ impl Runs {
     }
 }
 
-fn mean(constants: &Constants, runs: &[&Run]) -> f64 {
-    let errors: Vec<f64> = runs.iter().filter_map(|run| constants.error(run)).collect();
-    errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64
+/// The shipped constants of a run that can be computed.
+fn constants(run: &Run) -> Option<(Chip, Framework)> {
+    run.request.card.constants(Some(&run.software)).ok()
 }
 
-/// The constants that move the runs most, at most one for two runs; and those that hardly move any.
-fn choose(shipped: &Constants, fitting: &[&Run]) -> (Vec<Chosen>, Vec<&'static str>) {
-    let mut all: Vec<(f64, Chosen)> = shipped
-        .of_run(fitting[0])
-        .into_iter()
-        .map(|chosen| (sensitivity(shipped, fitting, &chosen), chosen))
-        .collect();
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let most = (fitting.len() / 2).max(1);
-    let shows = all.iter().take(most).filter(|(share, _)| *share >= SHARE_THAT_SHOWS).count();
-    let left = all.split_off(shows);
-    (
-        all.into_iter().map(|(_, chosen)| chosen).collect(),
-        left.into_iter().map(|(_, chosen)| chosen.constant.name).collect(),
-    )
+fn mean((chip, framework): &(Chip, Framework), runs: &[&Run]) -> f64 {
+    let calibration = compose(chip, framework);
+    let error = |run: &&Run| {
+        let found = run.compute_with(calibration).ok()?;
+        Some((found.step.step_seconds / run.measured_seconds - 1.0).abs())
+    };
+    let errors: Vec<f64> = runs.iter().filter_map(error).collect();
+    errors.iter().sum::<f64>() / errors.len().max(1) as f64
 }

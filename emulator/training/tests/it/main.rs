@@ -7,5 +7,6 @@
     reason = "a test ends where its set-up fails, prints figures and reads shipped files"
 )]
 
+mod calibrate;
 mod kineto;
 mod published_runs;

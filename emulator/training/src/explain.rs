@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which few constants explain measured runs of one accelerator and software.
+//!
+//! Every set of up to three constants is a candidate. All are screened on a grid between their limits, under the
+//! assumption that their effects on the logarithm of a step add up; the best are fitted by Levenberg-Marquardt. A further
+//! constant must pay for itself and for the number of sets it was chosen from (the extended Bayesian criterion of Chen
+//! and Chen 2008). Another constant that explains the runs as well in place of a chosen one is named beside it.
+
+use std::collections::BTreeMap;
+
+use super::calibrated::{Chip, Framework, compose};
+use super::fit::{Constant, all};
+use super::runs::Run;
+
+mod descent;
+
+use descent::Fit;
+
+/// Most constants that are moved.
+const MOST: usize = 3;
+/// What a printed step time is good for, as a share: a smaller residue explains nothing.
+const FLOOR: f64 = 1e-4;
+/// A constant whose whole range changes every run by less has no effect.
+const SHARE_THAT_SHOWS: f64 = 0.003;
+/// Values of a constant that are tried between its limits.
+const GRID: usize = 13;
+/// Sets of a size that are fitted after the screening.
+const FITTED: usize = 40;
+/// Two sets whose criteria differ by less explain the runs equally well (Kass and Raftery 1995).
+const ALIKE: f64 = 2.0;
+/// Residue of a run that cannot be computed, as a logarithm.
+const REFUSED: f64 = 2.0;
+
+/// The runs, and the constants that they start from.
+pub struct Model<'r> {
+    runs: &'r [&'r Run],
+    chip: Chip,
+    framework: Framework,
+    constants: Vec<&'static Constant>,
+    start: Vec<f64>,
+}
+
+/// What the runs say of the constants.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// Constants that are moved.
+    pub moved: BTreeMap<&'static str, Moved>,
+    /// Constants whose shipped value is at the limit that the runs push against.
+    pub at_limit: Vec<&'static str>,
+    /// Constants that change the runs, and whose shipped values the runs do not ask to change.
+    pub kept: Vec<&'static str>,
+    /// Constants that change no run.
+    pub without_effect: Vec<&'static str>,
+}
+
+/// A constant that is moved.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// Its value.
+    pub value: f64,
+    /// Where it lies with 95 % of probability, if no other constant is wrong.
+    pub interval: [f64; 2],
+    /// Whether a limit stopped it.
+    pub is_at_limit: bool,
+    /// Constants that explain the runs as well in its place.
+    pub stands_in_for: Vec<&'static str>,
+}
+
+/// By value of a constant on its grid: its logarithm, and what it adds to the residue of each run.
+type Profile = Vec<(f64, Vec<f64>)>;
+
+impl<'r> Model<'r> {
+    /// The shipped constants of `runs`, which are all of one accelerator and software.
+    #[must_use]
+    pub fn new(runs: &'r [&'r Run], (mut chip, mut framework): (Chip, Framework)) -> Self {
+        let constants: Vec<&'static Constant> = all().collect();
+        let start =
+            constants.iter().map(|constant| constant.of(&mut chip, &mut framework).ln()).collect();
+        Self { runs, chip, framework, constants, start }
+    }
+
+    /// The constants that explain the runs.
+    #[must_use]
+    pub fn explain(&self) -> Explained {
+        let nothing = Fit::nothing(self);
+        let profiles: Vec<Profile> =
+            (0..self.constants.len()).map(|which| self.profile(which, &nothing)).collect();
+        let shows = |which: &usize| {
+            let changes = profiles[*which].iter().flat_map(|(_, changes)| changes);
+            changes.fold(0.0_f64, |most, change| most.max(change.abs())) >= SHARE_THAT_SHOWS
+        };
+        let (effective, without): (Vec<usize>, Vec<usize>) =
+            (0..self.constants.len()).partition(shows);
+        let mut best = nothing.clone();
+        let mut reached = self.criterion(&best, effective.len());
+        for size in 1..=MOST.min(self.runs.len() / 2).min(effective.len()) {
+            if best.squares <= self.floor() {
+                break;
+            }
+            let found = self.best_of_size(size, &effective, &profiles, &nothing);
+            let criterion = self.criterion(&found, effective.len());
+            if criterion < reached {
+                (best, reached) = (found, criterion);
+            }
+        }
+        self.described(&best, &effective, &without, &profiles, &nothing)
+    }
+
+    /// The sum of squares below which nothing is left to explain.
+    fn floor(&self) -> f64 {
+        self.runs.len() as f64 * FLOOR * FLOOR
+    }
+
+    /// What a fit leaves unexplained, as the criterion counts it.
+    fn misfit(&self, fit: &Fit) -> f64 {
+        let runs = self.runs.len() as f64;
+        runs * (fit.squares / runs + FLOOR * FLOOR).ln()
+    }
+
+    fn criterion(&self, fit: &Fit, candidates: usize) -> f64 {
+        let size = fit.members.len();
+        let sets: f64 =
+            (0..size).map(|taken| ((candidates - taken) as f64 / (taken + 1) as f64).ln()).sum();
+        self.misfit(fit) + size as f64 * (self.runs.len() as f64).ln() + 2.0 * sets
+    }
+
+    /// The logarithms of values of a constant, from limit to limit.
+    fn grid(&self, which: usize) -> impl Iterator<Item = f64> {
+        let [low, high] = self.constants[which].limits().map(f64::ln);
+        (0..GRID).map(move |step| low + (high - low) * step as f64 / (GRID - 1) as f64)
+    }
+
+    /// What each value of a constant, alone, adds to the residues.
+    fn profile(&self, which: usize, nothing: &Fit) -> Profile {
+        self.grid(which)
+            .map(|value| {
+                let residues = self.residues(&[which], &[value]);
+                let added =
+                    residues.iter().zip(&nothing.residues).map(|(with, without)| with - without);
+                (value, added.collect())
+            })
+            .collect()
+    }
+
+    /// The best fit of `size` constants, among the best of the screening; of equal fits that with most constants of the
+    /// software, which a user's runs say more of than of the chip.
+    fn best_of_size(
+        &self,
+        size: usize,
+        effective: &[usize],
+        profiles: &[Profile],
+        nothing: &Fit,
+    ) -> Fit {
+        let mut screened: Vec<(f64, Vec<usize>, Vec<f64>)> = Vec::new();
+        sets(effective, size, &mut Vec::new(), &mut |set| {
+            let (squares, values) = screen(set, profiles, &nothing.residues);
+            screened.push((squares, set.to_vec(), values));
+        });
+        screened.sort_by(|a, b| a.0.total_cmp(&b.0));
+        screened.truncate(FITTED);
+        let screened =
+            screened.into_iter().map(|(_, members, values)| Fit::of(self, members, values));
+        // Constants are numbered with those of the software first.
+        let of_chip = |fit: &Fit| fit.members.iter().sum::<usize>();
+        let better = |best: Fit, fit: Fit| {
+            let gain = self.misfit(&best) - self.misfit(&fit);
+            let is_better =
+                if gain.abs() < 0.01 { of_chip(&fit) < of_chip(&best) } else { gain > 0.0 };
+            if is_better { fit } else { best }
+        };
+        screened.reduce(better).unwrap_or_else(|| nothing.clone())
+    }
+
+    /// The constants that explain the runs as well in the place of `member`.
+    fn stand_ins(
+        &self,
+        best: &Fit,
+        member: usize,
+        effective: &[usize],
+        profiles: &[Profile],
+        nothing: &Fit,
+    ) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for &other in effective.iter().filter(|other| !best.members.contains(other)) {
+            let members: Vec<usize> =
+                best.members.iter().map(|&one| if one == member { other } else { one }).collect();
+            let (_, values) = screen(&members, profiles, &nothing.residues);
+            let fit = Fit::of(self, members, values);
+            if self.misfit(&fit) - self.misfit(best) < ALIKE {
+                names.push(self.constants[other].name);
+            }
+        }
+        names
+    }
+
+    fn described(
+        &self,
+        best: &Fit,
+        effective: &[usize],
+        without: &[usize],
+        profiles: &[Profile],
+        nothing: &Fit,
+    ) -> Explained {
+        let name = |which: &usize| self.constants[*which].name;
+        let errors = best.errors(self);
+        let moved: BTreeMap<&'static str, Moved> = (0..best.members.len())
+            .map(|place| {
+                let (member, value) = (best.members[place], best.values[place]);
+                let limits = self.constants[member].limits();
+                let [low, high] = limits.map(f64::ln);
+                let at = |log: f64| log.clamp(low, high).exp();
+                let moved = Moved {
+                    value: at(value),
+                    interval: [at(value - errors[place]), at(value + errors[place])],
+                    is_at_limit: value - low < 1e-6 || high - value < 1e-6,
+                    stands_in_for: self.stand_ins(best, member, effective, profiles, nothing),
+                };
+                (name(&member), moved)
+            })
+            .collect();
+        let (at_limit, kept): (Vec<usize>, Vec<usize>) = effective
+            .iter()
+            .filter(|which| !best.members.contains(which))
+            .filter(|which| !moved.values().any(|one| one.stands_in_for.contains(&name(which))))
+            .partition(|which| best.is_pushed_out(self, **which));
+        Explained {
+            moved,
+            at_limit: at_limit.iter().map(name).collect(),
+            kept: kept.iter().map(name).collect(),
+            without_effect: without.iter().map(name).collect(),
+        }
+    }
+
+    /// By run: the logarithm of the computed over the measured step with `members` at `values`, which are logarithms.
+    fn residues(&self, members: &[usize], values: &[f64]) -> Vec<f64> {
+        let (mut chip, mut framework) = (self.chip, self.framework);
+        for (member, value) in members.iter().zip(values) {
+            *self.constants[*member].of(&mut chip, &mut framework) = value.exp();
+        }
+        let calibration = compose(&chip, &framework);
+        let residue = |run: &&Run| {
+            run.compute_with(calibration)
+                .map_or(REFUSED, |found| (found.step.step_seconds / run.measured_seconds).ln())
+        };
+        self.runs.iter().map(residue).collect()
+    }
+}
+
+/// Calls `seen` with every set of `size` of `from`.
+fn sets(from: &[usize], size: usize, taken: &mut Vec<usize>, seen: &mut dyn FnMut(&[usize])) {
+    if taken.len() == size {
+        return seen(taken);
+    }
+    for (place, &one) in from.iter().enumerate() {
+        taken.push(one);
+        sets(&from[place + 1..], size, taken, seen);
+        taken.pop();
+    }
+}
+
+/// The least sum of squares on the grids of `set`, if effects add up, and where it is. Of three constants every third value
+/// is tried.
+fn screen(set: &[usize], profiles: &[Profile], residues: &[f64]) -> (f64, Vec<f64>) {
+    let Some((&first, rest)) = set.split_first() else {
+        return (residues.iter().map(|residue| residue * residue).sum(), Vec::new());
+    };
+    let step = if set.len() == MOST { 3 } else { 1 };
+    let mut best = (f64::MAX, Vec::new());
+    for (value, added) in profiles[first].iter().step_by(step) {
+        let with: Vec<f64> = residues.iter().zip(added).map(|(one, more)| one + more).collect();
+        let (squares, mut values) = screen(rest, profiles, &with);
+        if squares < best.0 {
+            values.insert(0, *value);
+            best = (squares, values);
+        }
+    }
+    best
+}
