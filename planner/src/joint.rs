@@ -37,7 +37,7 @@ pub use crate::rfabric::file::step::{load, load_any_version, load_with};
 use crate::rfabric::one_hop::Effort;
 
 pub use mapping::{Dimension, Mapping, MappingError};
-pub use replan::{ReplanError, Replanned, replan};
+pub use replan::{Bounds, ReplanError, Replanned, replan, replan_within};
 pub use traffic::phases;
 
 /// How to plan.

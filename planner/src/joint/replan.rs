@@ -12,7 +12,7 @@ use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{RlFile, StepFile};
 use lightloom_fabric::plan::{GivenUp, Plan, Rank};
-use lightloom_units::id::GroupId;
+use lightloom_units::id::{GroupId, NodeId};
 
 use super::mapping::Coordinates;
 use super::traffic::generating_gpus;
@@ -55,9 +55,36 @@ pub fn replan(
     is_repair: bool,
     options: Options,
 ) -> Result<Replanned, ReplanError> {
+    replan_within(fabric, before, faults, is_repair, &Bounds::default(), options)
+}
+
+/// How far a replan may go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Nodes whose transceivers cannot be set now: what else there is takes the places of what broke.
+    pub out_of_reach: BTreeSet<NodeId>,
+    /// Light between working ends is cut only if it ends on one of these nodes. `None` if it may be cut anywhere.
+    pub cuts_at: Option<BTreeSet<NodeId>>,
+}
+
+/// As [`replan`], within these bounds. A group that cannot be mended within them is lost.
+///
+/// # Errors
+/// As [`replan`].
+pub fn replan_within(
+    fabric: &Fabric,
+    before: &Plan,
+    faults: &FaultSet,
+    is_repair: bool,
+    bounds: &Bounds,
+    options: Options,
+) -> Result<Replanned, ReplanError> {
     let (mut layout, _) = khop::from_document(fabric, before)?;
     let known = coordinates(before);
-    let survey = Survey::new(&fabric.hbd, faults);
+    let mut survey = Survey::new(&fabric.hbd, faults).out_of_reach(&bounds.out_of_reach);
+    if let Some(nodes) = &bounds.cuts_at {
+        survey = survey.cut_only_at(nodes.clone());
+    }
     let change = match is_repair {
         false => khop::replan(fabric, &survey, &mut layout),
         true => khop::replan_after_repairs(fabric, &survey, &mut layout),

@@ -124,7 +124,8 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, layout: &'a mut Layout) -> Self {
-        let mut idle = survey.alive().to_vec();
+        let reach = survey.alive().iter().zip(survey.in_reach());
+        let mut idle: Vec<bool> = reach.map(|(alive, reach)| *alive && *reach).collect();
         for node in layout.groups.iter().flat_map(|group| &group.nodes) {
             idle[fabric.hbd.position_of(*node).index()] = false;
         }
@@ -200,7 +201,8 @@ impl<'a> Work<'a> {
     fn free(&mut self, nodes: &[NodeId]) {
         for node in nodes {
             let position = self.fabric.hbd.position_of(*node);
-            self.idle[position.index()] = self.survey.alive()[position.index()];
+            let index = position.index();
+            self.idle[index] = self.survey.alive()[index] && self.survey.in_reach()[index];
         }
     }
 
@@ -209,11 +211,17 @@ impl<'a> Work<'a> {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
         let left = spare::given_up(self.fabric, self.survey, &old);
-        let mended = spare::bridged(self.fabric, self.survey, &old)
-            .or_else(|| self.bypass(&left, Effort::SmallOnly))
+        let keeps = |group: &RingGroup| self.keeps_light(group);
+        let small = spare::bridged(self.fabric, self.survey, &old).filter(keeps);
+        let small = small.or_else(|| self.bypass(&left, Effort::SmallOnly).filter(keeps));
+        let any = |work: &Self| {
+            let group = work.bypass(&left, Effort::Any);
+            group.filter(|group| work.keeps_light(group))
+        };
+        let mended = small
             .map(|group| (group, true))
             .or_else(|| self.take_spare(&old).map(|group| (group, false)))
-            .or_else(|| self.bypass(&left, Effort::Any).map(|group| (group, true)))
+            .or_else(|| any(self).map(|group| (group, true)))
             .or_else(|| self.fresh_if_ring(&old, Fresh::Any).map(|group| (group, false)));
         let Some((new, in_place)) = mended else {
             self.put_out(&old.nodes);
@@ -228,6 +236,24 @@ impl<'a> Work<'a> {
         });
         self.settle(index, new, &old.nodes);
         true
+    }
+
+    /// Whether lighting this group cuts no light that is to stay.
+    fn keeps_light(&self, group: &RingGroup) -> bool {
+        let hbd = &self.fabric.hbd;
+        let mut next = self.layout.clone();
+        next.light(hbd, group);
+        let bundles = group
+            .nodes
+            .iter()
+            .flat_map(|node| (0..hbd.k()).map(|bundle| BundleId { node: *node, bundle }));
+        let mut cut = bundles.filter(|bundle| {
+            self.is_answered(*bundle) && next.path(*bundle) != self.layout.path(*bundle)
+        });
+        cut.all(|bundle| {
+            let far = selected_port(bundle, self.layout.path(bundle)).and_then(|p| hbd.peer(p));
+            far.is_none_or(|far| self.survey.may_cut(bundle.node, far.bundle.node))
+        })
     }
 
     fn bypass(&self, old: &RingGroup, effort: Effort) -> Option<RingGroup> {
@@ -268,7 +294,9 @@ impl<'a> Work<'a> {
     /// Loops every bundle of `nodes` that nobody answers.
     fn put_out(&mut self, nodes: &[NodeId]) {
         self.remember(nodes);
-        for node in nodes {
+        let in_reach =
+            |node: &&NodeId| self.survey.in_reach()[self.fabric.hbd.position_of(**node).index()];
+        for node in nodes.iter().filter(in_reach) {
             for bundle in 0..self.fabric.hbd.k() {
                 let bundle = BundleId { node: *node, bundle };
                 if !self.is_answered(bundle) {
@@ -406,7 +434,8 @@ impl<'a> Work<'a> {
     }
 
     fn fresh_if_ring(&mut self, like: &RingGroup, kind: Fresh) -> Option<RingGroup> {
-        like.segment.is_none().then(|| self.fresh(like, kind)).flatten()
+        let fresh = like.segment.is_none().then(|| self.fresh(like, kind)).flatten();
+        fresh.filter(|group| self.keeps_light(group))
     }
 
     fn wants_more(&self, job: u32) -> bool {

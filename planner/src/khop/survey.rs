@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be used: working nodes, whole nodes and working fibres, by position in the line.
 
+use std::collections::BTreeSet;
+
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Port, Position, hop_for_port};
-use lightloom_units::id::BundleId;
+use lightloom_units::id::{BundleId, NodeId};
 
 /// The usable part of a k-hop ring under a set of faults.
 #[derive(Clone, Debug)]
@@ -13,6 +15,10 @@ pub struct Survey<'a> {
     faults: &'a FaultSet,
     alive: Vec<bool>,
     whole: Vec<bool>,
+    /// By position: its transceivers can be set.
+    in_reach: Vec<bool>,
+    /// Light is cut only where it ends on one of these nodes. `None` if it may be cut anywhere.
+    cuts_at: Option<BTreeSet<NodeId>>,
 }
 
 impl<'a> Survey<'a> {
@@ -27,7 +33,38 @@ impl<'a> Survey<'a> {
         for bundle in &faults.bundles {
             whole[hbd.position_of(bundle.node).index()] = false;
         }
-        Self { hbd, faults, alive, whole }
+        let in_reach = vec![true; hbd.nodes() as usize];
+        Self { hbd, faults, alive, whole, in_reach, cuts_at: None }
+    }
+
+    /// The same where the transceivers of these nodes cannot be set: their light stays as it is, and none of them takes
+    /// the place of another.
+    #[must_use]
+    pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
+        for node in nodes {
+            self.in_reach[self.hbd.position_of(*node).index()] = false;
+        }
+        self
+    }
+
+    /// The same where light between working ends is cut only if it ends on one of these nodes.
+    #[must_use]
+    pub fn cut_only_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
+        self.cuts_at = Some(nodes);
+        self
+    }
+
+    /// Whether light between these nodes may be cut.
+    #[must_use]
+    pub fn may_cut(&self, one: NodeId, other: NodeId) -> bool {
+        let nodes = self.cuts_at.as_ref();
+        nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
+    }
+
+    /// By position: its transceivers can be set.
+    #[must_use]
+    pub fn in_reach(&self) -> &[bool] {
+        &self.in_reach
     }
 
     /// The cabling looked at.
