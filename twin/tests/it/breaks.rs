@@ -121,3 +121,13 @@ fn links_carry_packets_when_receivers_have_locked() {
     let (waits, _) = after_light("1ms");
     assert_eq!(waits, [qualified, qualified], "hidden behind {qualified} of qualification");
 }
+
+/// The daemon knows a dead node by its modules: its GPUs are out of service once, beside those of its group.
+#[test]
+fn the_gpus_of_a_dead_node_are_counted_once() {
+    let dead = "{part: n2, at: 100us}";
+    let outcome = run(&ring(8, 32), &scene(1, 20, "lightloomd", dead), 1);
+    let fault = &outcome.faults[0];
+    assert_eq!(outcome.lightloomd.as_ref().unwrap().bypasses, 1);
+    assert_eq!(fault.gpus_lost, 16, "{fault}");
+}

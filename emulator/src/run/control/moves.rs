@@ -161,10 +161,17 @@ impl Replanner<'_> {
         for fault in &causes {
             context.faults[*fault].groups.insert(group);
         }
-        // GPUs of a lost group are lost once, to the first fault, beyond those on broken nodes.
+        // GPUs of a lost group are lost once, to the first fault, beyond those on broken nodes: a daemon knows these
+        // by their bundles, and the fault that broke them counts them.
         if let (true, Some(first)) = (is_lost, causes.first()) {
             let placed = &self.groups[group];
-            let broken = |node: &&NodeId| self.known.nodes.contains(node);
+            let counted = |node: &NodeId| {
+                let mut active = (0..context.faults.len()).filter(|fault| context.active[*fault]);
+                active.any(|fault| {
+                    context.events[fault].planned().contains(&PlannedPart::Node(*node))
+                })
+            };
+            let broken = |node: &&NodeId| self.known.nodes.contains(node) || counted(node);
             let working = placed.nodes.iter().filter(|node| !broken(node)).count() as u64;
             let per_node = u64::from(self.fabric.hbd.gpus_per_node());
             context.faults[*first].gpus_lost += (working * per_node).min(u64::from(placed.gpus));
