@@ -8,6 +8,7 @@ mod phases;
 mod problem;
 mod reading;
 mod responses;
+mod resume;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         adopt,
         drain,
         undrain,
+        resume::resume,
         fault,
         fault_diff
     ),
@@ -106,6 +108,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         TxnBody,
         RollbackBody,
         DevicesBody,
+        lightloom_daemon_api::body::ResumeBody,
         FaultBody
     ))
 )]
@@ -148,6 +151,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/adopt", post(adopt))
         .route("/v1/drain", post(drain))
         .route("/v1/undrain", post(undrain))
+        .route("/v1/resume", post(resume::resume))
         .route("/v1/faults", post(fault))
         .route("/v1/faults/diff", post(fault_diff))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -13,6 +13,7 @@
 mod fat_tree;
 mod file;
 pub mod linux;
+mod management;
 
 use std::collections::BTreeMap;
 
@@ -25,13 +26,14 @@ use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::{Picoseconds, Text};
 
 use lightloom_control::inventory::{Device, Inventory};
+use lightloom_control::management::Management;
 use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 pub use file::{
     Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, GnmiFile, GnmiTlsFile, HookFile,
-    HooksFile, LeverFile, LimitsFile, ModulesFile, PathPolicy, PoliciesFile, Role, ScpiFile,
-    SerialFile, SonicFile, Tl1File, TlsFile,
+    HooksFile, LeverFile, LimitsFile, ManagementFile, ModulesFile, PathPolicy, PoliciesFile, Role,
+    ScpiFile, SerialFile, SonicFile, Tl1File, TlsFile,
 };
 
 /// What can be wrong with a daemon file beyond its shape.
@@ -54,9 +56,11 @@ pub mod codes {
     pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
     /// A transceiver or switch that the fabric has not.
     pub const NOT_INSTALLED: Code = error("LL0606", "A device is no part of the fabric");
+    /// A management domain names a line that is not there.
+    pub const NO_LINE: Code = error("LL0607", "A management domain names a line that is not there");
     /// All of them.
     pub const ALL: &[Code] =
-        &[SAME_NAME, NO_LEVER, DEFAULT_PASSWORD, BAD_LIMIT, BAD_CLIENT, NOT_INSTALLED];
+        &[SAME_NAME, NO_LEVER, DEFAULT_PASSWORD, BAD_LIMIT, BAD_CLIENT, NOT_INSTALLED, NO_LINE];
 }
 
 /// A daemon file that has been checked.
@@ -144,6 +148,7 @@ fn lower(file: DaemonFile, named: Option<Named<'_>>, check: &mut Check<'_>) -> O
         config.add_modules(&format!("/modules/{index}"), modules, check);
     }
     config.check_levers(check);
+    config.manage(check);
     match named {
         Some(Named::Rings(installed)) => {
             config.check_installed(installed, check);
@@ -161,6 +166,7 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
     Inventory {
         devices: BTreeMap::new(),
         fibres: BTreeMap::new(),
+        management: Management::default(),
         dark_links_max: policies.dark_links_max as usize,
         poll_every: micros(policies.poll_every),
         on_failure: policies.on_failure,

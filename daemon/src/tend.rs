@@ -71,6 +71,7 @@ impl Task {
             heard = self.wire.heard() => match heard {
                 Heard::Bytes(bytes) => self.tender.received(since(began), bytes, &mut does),
                 Heard::Broke(why) => self.tender.broke(since(began), why, &mut does),
+                Heard::Unopened(why) => self.tender.unopened(since(began), why, &mut does),
             },
             () = until(began, deadline) => self.tender.on_time(since(began), &mut does),
         }

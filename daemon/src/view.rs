@@ -98,6 +98,8 @@ pub fn status(runtime: &Runtime) -> Status {
             per_hour: OWN_CHANGES_MAX,
         },
         unseen: unseen(runtime),
+        management_lost: silence::management_lost(runtime),
+        unwitnessed: silence::unwitnessed(runtime),
         journal_damage: journal_damage(runtime),
         devices,
         transactions: ledger

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use lightloom_daemon_api::answer::Answer;
-use lightloom_daemon_api::body::{DevicesBody, TxnBody};
+use lightloom_daemon_api::body::{DevicesBody, ResumeBody, TxnBody};
 use lightloom_daemon_api::drift::DriftReport;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -89,6 +89,9 @@ enum Verb {
     /// Lets traffic back.
     #[command(after_help = "Example:\n  lightloom ctl undrain n17")]
     Undrain(Devices),
+    /// Lets the daemon change things without being asked again, after it did so ten times within the hour.
+    #[command(after_help = "Example:\n  lightloom ctl resume")]
+    Resume,
     /// Shows what stands elsewhere than the journal says or is lit by another than the fabric says; exit
     /// status 1 when anything is, or when a device or the journal cannot be read.
     #[command(after_help = "Example:\n  lightloom ctl drift")]
@@ -199,6 +202,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Undrain(devices) => {
             let body = devices.body("undrain");
             session.change("undrain", &body, &Done::Undrained(&body.devices))
+        }
+        Verb::Resume => {
+            let body = ResumeBody { request_id: fresh_id("resume") };
+            session.change("resume", &body, &Done::Resumed)
         }
         Verb::Adopt(devices) => session.change("adopt", &devices.body("adopt"), &Done::Adopted),
         Verb::Fault(fault) if fault.dry_run => {

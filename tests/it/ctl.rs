@@ -159,6 +159,8 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
     let (code, shown, _) = run(&daemon, &["status"]);
     assert_eq!(code, 0, "{shown}");
     let lines = [
+        "NO BYPASS LEFT, what breaks now is only reported: the daemon changed something automatically 10 times within an hour",
+        "  find out why, then: lightloom ctl resume; or",
         "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
          then it is undone",
         "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
@@ -172,7 +174,6 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
         "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
         "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
-        "NO BYPASS LEFT: the daemon changed something by itself 10 times within an hour",
         "changes by the daemon itself within the last hour: 10 of 10",
         "0 of 2 devices as wanted",
         "who    what                        result",

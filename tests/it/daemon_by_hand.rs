@@ -206,7 +206,7 @@ fn the_commands_of_operations_do_what_they_say() {
         ("4 was not confirmed in time", "committed"),
         ("bypass", "committed"), // n9/b0 and back
         ("repair", "committed"),
-        ("bypass", "committed"), // n11/b0 by itself, after the heartbeat, and back
+        ("bypass", "committed"), // n11/b0 died, and back
         ("repair", "committed"),
         ("bypass", "committed"), // n20 and back
         ("repair", "committed"),

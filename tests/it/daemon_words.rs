@@ -186,7 +186,7 @@ fn what_is_offered_beside_a_dead_device_would_be_accepted() {
 }
 
 #[test]
-fn a_refusal_says_when_a_silent_module_is_taken_for_dead() {
+fn a_refusal_says_that_a_silent_module_is_not_taken_for_dead() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: bypass, heartbeat: 60s", folder.path()).await;
@@ -202,9 +202,9 @@ fn a_refusal_says_when_a_silent_module_is_taken_for_dead() {
         house.shows("status", "UNSEEN, 1 device").await;
         let (code, shown) = house.ctl(&format!("adopt {silent}")).await;
         let times =
-            "taken for dead after 60 s and then gone around without being asked: ask again in ";
+            "silence is no death: it is gone around when neighbours miss its light, and not before";
         has(&shown, &[&format!("{silent}: silent for "), times]);
-        has(&shown, &[&format!("or do it now: lightloom ctl fault {silent}\n")]);
+        has(&shown, &[&format!("or go around it: lightloom ctl fault {silent}\n")]);
         assert_eq!(code, 1);
     });
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_control::inventory::{Device, Inventory, OnDrift, Recovery};
+use lightloom_control::management::Management;
 use lightloom_control::mover::Follows;
 use lightloom_control::policy::{OnFault, Setup};
 use lightloom_control::record::OnFailure;
@@ -38,6 +39,7 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &Daemon) -> (Inventory, Setup) 
     let mut inventory = Inventory {
         devices: BTreeMap::new(),
         fibres: BTreeMap::new(),
+        management: Management::default(),
         dark_links_max: DARK_LINKS_MAX,
         poll_every: micros(daemon.poll_every),
         on_failure: OnFailure::default(),

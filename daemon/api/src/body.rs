@@ -130,6 +130,15 @@ pub struct DevicesBody {
     pub devices: Vec<String>,
 }
 
+/// A request about nothing in particular.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ResumeBody {
+    /// Chosen by the client.
+    pub request_id: String,
+}
+
 /// Parts that broke or work again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -34,6 +34,8 @@ words! {
         Adopted,
         /// An operator holds traffic off, or lets it back.
         Held,
+        /// The daemon changes things without being asked again.
+        Resumed,
     }
 }
 
@@ -59,7 +61,8 @@ pub struct LogRecord {
     pub line: u64,
     /// When, Unix time in milliseconds; nothing in journals that did not write it down.
     pub unix_ms: Option<u64>,
-    /// What: started, snapshot, plan, reported, audit-key, leased, intent, fire, turn, end, confirmed, adopted, held.
+    /// What: started, snapshot, plan, reported, audit-key, leased, intent, fire, turn, end, confirmed, adopted, held,
+    /// resumed.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub what: RecordKind,
     /// Of which transaction.

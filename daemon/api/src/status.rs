@@ -75,6 +75,10 @@ pub struct Status {
     pub bypass_budget: BypassBudget,
     /// Devices that cannot be talked to, or have not been read since they can.
     pub unseen: Vec<String>,
+    /// Devices that fell silent together and whose light nobody misses: nothing is moved for it.
+    pub management_lost: Option<ManagementLostView>,
+    /// Nodes of jobs that no far end looks at, so that nobody would miss their light. `None` if there are none.
+    pub unwitnessed: Option<UnwitnessedView>,
     /// Where the journal is damaged, if it was when it was opened.
     pub journal_damage: Option<JournalDamage>,
     /// Every device.
@@ -180,6 +184,38 @@ pub struct ShutPort {
     /// What the module says.
     pub why: String,
     /// Since when it was read to say so, Unix time in milliseconds.
+    pub since_unix_ms: u64,
+}
+
+/// Nodes of jobs that no far end looks at: their groups lie inside them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct UnwitnessedView {
+    /// All of them.
+    pub nodes: Vec<String>,
+    /// Those of them that are silent for longer than the heartbeat.
+    pub silent: Vec<String>,
+    /// How long a silence lasts before it is said, in ps.
+    pub heartbeat_ps: u64,
+}
+
+/// Devices that fell silent together and whose light nobody misses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct ManagementLostView {
+    /// Which.
+    pub devices: Vec<String>,
+    /// How many devices there are.
+    pub of: usize,
+    /// How many of the silent ones are seen to have light by who answers.
+    pub lit: usize,
+    /// How many of them this machine cannot ask: their lines are missing, or another program has them.
+    pub unasked: usize,
+    /// What all devices behind it are silent of, such as `server ts0`.
+    pub behind: Vec<String>,
+    /// Since when the first of them is silent, Unix time in milliseconds.
     pub since_unix_ms: u64,
 }
 

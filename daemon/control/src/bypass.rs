@@ -10,9 +10,9 @@ use lightloom_fabric::plan::Plan;
 /// The digest by which a plan is known.
 pub use lightloom_fabric::plan::digest as sha256_of;
 use lightloom_planner::check;
-use lightloom_planner::joint::{self, Options};
+use lightloom_planner::joint::{self, Bounds, Options};
 use lightloom_planner::khop::from_document;
-use lightloom_units::id::BundleId;
+use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::Seed;
 
 use crate::drive::Verdict;
@@ -30,6 +30,20 @@ pub fn next_plan(
     broken: &[Part],
     repaired: &[Part],
 ) -> Result<Plan, Vec<String>> {
+    next_plan_within(fabric, plan, broken, repaired, &Bounds::default())
+}
+
+/// The same within bounds: modules of some nodes do not answer, so that they cannot be set, or light is not to be cut.
+///
+/// # Errors
+/// As [`next_plan`].
+pub fn next_plan_within(
+    fabric: &Fabric,
+    plan: &Plan,
+    broken: &[Part],
+    repaired: &[Part],
+    bounds: &Bounds,
+) -> Result<Plan, Vec<String>> {
     let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
     let (_, mut faults) = from_document(fabric, plan).map_err(|e| one(&e))?;
     for part in broken {
@@ -43,7 +57,8 @@ pub fn next_plan(
         }
     }
     let is_repair = !repaired.is_empty();
-    let next = joint::replan(fabric, plan, &faults, is_repair, options(plan.seed));
+    let options = options(plan.seed);
+    let next = joint::replan_within(fabric, plan, &faults, is_repair, bounds, options);
     let next = next.map_err(|e| one(&e))?;
     proven(fabric, &faults, next.plan)
 }
@@ -91,21 +106,30 @@ pub fn is_inside(part: &str, whole: &str) -> bool {
     part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
-/// When a bypass that did not succeed is tried again: ever later, each set of parts on its own, so that one that
-/// cannot succeed holds up no other.
+/// When parts are bypassed again: within a region not at once, and what did not succeed ever later, each set of parts
+/// on its own. One that cannot succeed holds up no other, and neither does one elsewhere.
 #[derive(Clone, Debug, Default)]
 pub struct Backoff {
     tried: BTreeMap<Vec<Part>, (u32, Micros)>,
+    /// The nodes that were bypassed lately, and until when that is so.
+    regions: BTreeMap<NodeId, Micros>,
 }
 
 impl Backoff {
     const FIRST: Micros = Micros::from_secs(1);
     const LAST: Micros = Micros::from_secs(1_800);
+    /// A region is bypassed once in this time.
+    const REGION: Micros = Micros::from_secs(1);
 
     /// When these are to be tried again; 0 if they were not tried yet.
     #[must_use]
     pub fn not_before(&self, parts: &[Part]) -> Micros {
-        self.tried.get(parts).map_or(Micros::default(), |(_, at)| *at)
+        let tried = self.tried.get(parts).map_or(Micros::default(), |(_, at)| *at);
+        let region = |part: &Part| {
+            let until = part.node().and_then(|node| self.regions.get(&node));
+            until.copied().unwrap_or_default()
+        };
+        tried.max(parts.iter().map(region).min().unwrap_or_default())
     }
 
     /// `parts` are bypassed now.
@@ -114,11 +138,23 @@ impl Backoff {
         let wait = Self::FIRST.0.saturating_mul(8u64.saturating_pow(*tries));
         *at = now + Micros(wait.min(Self::LAST.0));
         *tries += 1;
+        self.regions.retain(|_, until| *until > now);
+        self.regions.extend(
+            parts.iter().filter_map(|part| part.node()).map(|node| (node, now + Self::REGION)),
+        );
     }
 
-    /// When each set of parts is tried again.
+    /// What was tried was not begun, for want of an answer: that costs no light, and is tried again in so long.
+    pub fn not_begun(&mut self, parts: &[Part], now: Micros, again_in: Micros) {
+        if let Some((tries, at)) = self.tried.get_mut(parts) {
+            *tries = tries.saturating_sub(1);
+            *at = now + again_in.max(Self::FIRST);
+        }
+    }
+
+    /// When each set of parts is tried again, and each region.
     pub fn due(&self) -> impl Iterator<Item = Micros> {
-        self.tried.values().map(|(_, at)| *at)
+        self.tried.values().map(|(_, at)| *at).chain(self.regions.values().copied())
     }
 
     /// A bypass succeeded: what breaks from now on is news.
@@ -184,7 +220,20 @@ mod tests {
         assert_eq!(waits, [1, 8, 64, 512, 1_800, 1_800, 1_800]);
         assert_eq!(backoff.not_before(&[one, other]).0, 0, "something else has broken");
         backoff.forget();
-        assert_eq!(backoff.not_before(&[one]).0, 0);
+        assert!(backoff.not_before(&[one]) <= now, "what breaks from now on is news");
+    }
+
+    #[test]
+    fn a_region_that_was_just_bypassed_waits_and_another_does_not() {
+        let [one, fibre, other]: [Part; 3] =
+            ["n5/b0", "n5/b1.1", "n9/b0"].map(|part| part.parse().expect(part));
+        let mut backoff = Backoff::default();
+        let now = Micros::from_secs(7);
+        backoff.tried(&[one], now);
+        backoff.forget();
+        assert_eq!(backoff.not_before(&[fibre]), now + Backoff::REGION);
+        assert_eq!(backoff.not_before(&[other]), Micros(0));
+        assert_eq!(backoff.not_before(&[fibre, other]), Micros(0));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod shut;
 mod signals;
 mod silence;
 mod transactions;
+mod witnesses;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -35,6 +36,7 @@ use crate::drive::Drive;
 use crate::inventory::Inventory;
 use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
+use crate::management::Trouble;
 use crate::mover::Promise;
 use crate::record::{Asked, Broken, Cause, OnFailure, Record, TxnResult};
 use crate::state::{
@@ -51,6 +53,7 @@ pub use drift::{Crossed, end_name};
 pub use owed::Remedy;
 pub use shut::ShutEnd;
 pub use signals::Signal;
+pub use witnesses::{Sight, Testimony};
 
 /// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
 pub const OWN_CHANGES_MAX: usize = 10;
@@ -83,6 +86,8 @@ pub enum Request {
         /// Drained from now on, or not.
         drained: bool,
     },
+    /// Change things without being asked again, though that was done often within the hour.
+    Resume,
 }
 
 /// A wanted state of the fabric.
@@ -204,7 +209,7 @@ pub enum Event {
     /// A device can be talked to.
     Up(DeviceName),
     /// A device cannot be talked to.
-    Down(DeviceName, String),
+    Down(DeviceName, Trouble),
     /// A device reported what another controller does.
     Foreign(DeviceName, Foreign),
     /// A device reported what it sees of its light.
@@ -287,6 +292,8 @@ pub struct Preview {
 pub struct Seen {
     /// Whether it can be talked to.
     pub up: bool,
+    /// It was reached since the daemon started.
+    was_up: bool,
     /// Its last read, since it came up.
     pub observed: Option<Observation>,
     /// When that was asked for.
@@ -296,7 +303,7 @@ pub struct Seen {
     /// When it was last known to answer, if it does not; at first when the daemon started.
     silent_since: Micros,
     /// Why it cannot be talked to.
-    pub trouble: Option<String>,
+    pub trouble: Option<Trouble>,
     /// Where it differs from the ledger.
     pub drift: Vec<Drift>,
     /// Its ends that were lit by others than the fabric says when it was last read.
@@ -535,7 +542,7 @@ impl Controller {
             sharing: self.inventory.devices.get(device)?.sharing,
             owned: self.ledger.owned.get(device).unwrap_or(&NOTHING),
             observed: seen.observed.as_ref().filter(|_| seen.up),
-            trouble: seen.trouble.as_deref(),
+            trouble: seen.trouble.as_ref().map(Trouble::why),
         })
     }
 

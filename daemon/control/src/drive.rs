@@ -262,6 +262,14 @@ impl Drive {
         self.go_on(now, site, commands)
     }
 
+    /// A device is reached again: what waits for that is tried now.
+    pub fn reached(&mut self, now: Micros, device: &DeviceName) {
+        let late = self.late.get(device).copied().unwrap_or_default();
+        if let Some(at) = self.wake.get_mut(device) {
+            *at = (*at).min(now.max(late));
+        }
+    }
+
     /// The outcome of the last command sent to `device`.
     pub fn reply(
         &mut self,

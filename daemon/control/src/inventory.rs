@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::change::Domains;
 use crate::drive::Site;
+use crate::management::Management;
 use crate::mover::{Follows, Limits, Promise};
 use crate::record::OnFailure;
 use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
@@ -81,6 +82,8 @@ pub struct Inventory {
     pub devices: BTreeMap<DeviceName, Device>,
     /// Both directions of every fibre that joins two devices, where the cabling is known.
     pub fibres: BTreeMap<FibreEnd, FibreEnd>,
+    /// Through what devices are reached.
+    pub management: Management,
     /// The most links of one failure domain that a transaction may darken at a time.
     pub dark_links_max: usize,
     /// How often an idle device is read.
@@ -98,6 +101,7 @@ impl Default for Inventory {
         Self {
             devices: BTreeMap::new(),
             fibres: BTreeMap::new(),
+            management: Management::default(),
             dark_links_max: 1024,
             poll_every: Micros::from_secs(10),
             on_failure: OnFailure::default(),

@@ -127,6 +127,9 @@ pub struct Ledger {
     /// Plans by the name by which changes know them. In a journal that begins anew each has a record of its own.
     #[serde(skip)]
     pub plans: BTreeMap<String, KeptPlan>,
+    /// What the daemon changed without being asked up to this transaction counts no more. `None` if all counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_after: Option<Txn>,
     /// Past transactions, oldest first.
     pub history: VecDeque<Past>,
     /// Request ids that have acted: what they asked and the transaction they made, if one.
@@ -193,6 +196,10 @@ impl Ledger {
                 if *drained {
                     self.held.extend(levers.iter().cloned());
                 }
+                self.remember(asked, None);
+            }
+            Record::Resumed { asked, .. } => {
+                self.resumed_after = Some(self.last_txn);
                 self.remember(asked, None);
             }
         }

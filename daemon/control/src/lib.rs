@@ -4,7 +4,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`state`], [`inventory`] | what a device is, what is installed |
+//! | [`state`], [`inventory`], [`management`] | what a device is, what is installed, through what it is reached |
 //! | [`change`], [`drive`], [`mover`] | from where slots are to where they shall be: waves, ordered moves, one move |
 //! | [`actor`] | who asks: a client, or a policy |
 //! | [`record`], [`kept_plan`], [`ledger`] | what is written into the journal, and what it comes to |
@@ -28,6 +28,7 @@ pub mod inventory;
 pub mod journal;
 pub mod kept_plan;
 pub mod ledger;
+pub mod management;
 pub mod mover;
 pub mod owed;
 pub mod policy;

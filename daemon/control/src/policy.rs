@@ -10,6 +10,8 @@
 //!
 //! | file | which rules |
 //! | --- | --- |
+//! | `policy/witnesses.rs` | who is dead: what is silent and whose light is missing at who answers |
+//! | `policy/blindness.rs` | what is silent without a witness: management that is lost |
 //! | `policy/deaths.rs` | what counts as broken, when a bypass waits, when it is tried again |
 //! | `policy/faults.rs` | what a bypass is, what is refused, what is remembered of reports |
 //! | `policy/rollback.rs` | where a change that is undone goes back to |
@@ -17,6 +19,7 @@
 //!
 //! Pure: what must survive a crash is in the [`Ledger`], and everything else is an [`Action`].
 
+mod blindness;
 mod deaths;
 mod diagnoses;
 mod faults;
@@ -24,6 +27,7 @@ pub mod phases;
 mod rollback;
 mod suspects;
 mod why_not;
+mod witnesses;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +47,7 @@ use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
 use crate::record::{Asked, Cause, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Now};
+pub use blindness::ManagementLost;
 pub use diagnoses::Diagnosis;
 use phases::Phases;
 
@@ -86,7 +91,8 @@ pub struct Setup {
     pub switches: Switches,
     /// When a node or module dies.
     pub on_fault: OnFault,
-    /// How long a module may be silent before it counts as dead.
+    /// How long a silent module is waited for: by a bypass that needs it, and before a node that no far end sees is
+    /// said to be silent.
     pub heartbeat: Micros,
 }
 
@@ -100,8 +106,6 @@ pub struct Control {
     applied: Option<Arc<Plan>>,
     /// Devices that cannot be reached: since when, and why.
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
-    /// A bypass that was not asked for waits till then after the last.
-    bypass_not_before: Micros,
     /// Parts that a bypass was tried for wait longer, the more often it was.
     backoff: Backoff,
     /// A module beside a dead one is read first: what is broken is judged again in a moment.
@@ -131,7 +135,6 @@ impl Control {
             plan: None,
             applied: None,
             unreachable: BTreeMap::new(),
-            bypass_not_before: Micros::default(),
             judges_again: false,
             backoff: Backoff::default(),
             refused: None,
@@ -370,6 +373,10 @@ impl Control {
             match action {
                 Action::Note(Note::Up(device)) => {
                     self.unreachable.remove(device);
+                    // What could not begin for want of an answer may begin now.
+                    if self.refused.take().is_some() {
+                        self.backoff.forget();
+                    }
                 }
                 Action::Note(Note::Down(device, why)) => {
                     let known = self.unreachable.entry(device.clone());
@@ -414,7 +421,7 @@ impl Request {
     pub fn can_wait_for_room(&self) -> bool {
         match self {
             Self::Apply(apply) => !apply.cause.as_ref().is_some_and(Cause::goes_on_top),
-            Self::Confirm(_) | Self::Rollback(_) => false,
+            Self::Confirm(_) | Self::Rollback(_) | Self::Resume => false,
             Self::Adopt(_) | Self::Hold { .. } => true,
         }
     }

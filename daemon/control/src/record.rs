@@ -334,6 +334,13 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
+    /// What the daemon changed without being asked before this counts no more.
+    Resumed {
+        /// Who.
+        asked: Asked,
+        /// Unix time in milliseconds.
+        wall_ms: u64,
+    },
 }
 
 impl Record {

@@ -9,6 +9,7 @@
 //! ```
 
 use lightloom_control::controller::{Event, Ticket};
+use lightloom_control::management::Trouble;
 use lightloom_control::mover::RECONNECT;
 use lightloom_control::state::{DeviceName, Micros, Op, Outcome};
 
@@ -67,7 +68,7 @@ pub struct Tender {
     conversation: Box<dyn Conversation>,
     state: State,
     backoff: Micros,
-    reported: Option<String>,
+    reported: Option<Trouble>,
     /// So many wait for the account.
     asked: usize,
 }
@@ -205,6 +206,13 @@ impl Tender {
         self.reached(now, reached, out);
     }
 
+    /// No connection can be opened, and it is this machine that cannot.
+    pub fn unopened(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
+        if !matches!(self.state, State::Waiting(_)) {
+            self.down(now, Trouble::Local(why), out);
+        }
+    }
+
     /// The connection broke, or could not be opened.
     pub fn broke(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         if !matches!(self.state, State::Waiting(_)) {
@@ -299,6 +307,10 @@ impl Tender {
 
     /// The connection is over, or none came about: the same reason is reported once.
     fn lost(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
+        self.down(now, Trouble::Silent(why), out);
+    }
+
+    fn down(&mut self, now: Micros, why: Trouble, out: &mut Vec<Does>) {
         let was = std::mem::replace(&mut self.state, State::Waiting(now + self.backoff));
         let was_up = !matches!(was, State::Waiting(_) | State::Greeting(_));
         if matches!(was, State::Looking(..)) {

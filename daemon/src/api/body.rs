@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use lightloom_daemon_api::body::{self, DevicesBody, FaultBody, RollbackBody, TxnBody};
+use lightloom_daemon_api::body::{self, DevicesBody, FaultBody, ResumeBody, RollbackBody, TxnBody};
 use lightloom_daemon_api::phase::{PhaseBody, ReleaseBody};
 
 use super::document::PlanDocument;
@@ -73,6 +73,11 @@ impl Described for DevicesBody {
     const FIELDS: &'static [Field] =
         &[REQUEST_ID, Field::must("devices", Wanted::Texts(r#"["n17/b0", "ocs0"]"#))];
     const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "devices": ["n17/b0"]}"#;
+}
+
+impl Described for ResumeBody {
+    const FIELDS: &'static [Field] = &[REQUEST_ID];
+    const EXAMPLE: &'static str = r#"{"request_id": "mine-1"}"#;
 }
 
 impl Described for FaultBody {

@@ -73,7 +73,7 @@ const fn preview(path: &'static str) -> Rule {
 }
 
 /// Every path that takes a body.
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     Rule { plan: true, ..change("/v1/apply", "apply", Role::Apply) },
     Rule { plan: true, ..preview("/v1/diff") },
     change("/v1/confirm", "confirm", Role::Confirm),
@@ -81,6 +81,7 @@ const RULES: [Rule; 12] = [
     change("/v1/adopt", "adopt", Role::Apply),
     change("/v1/drain", "drain", Role::Apply),
     change("/v1/undrain", "undrain", Role::Apply),
+    change("/v1/resume", "resume", Role::Apply),
     change("/v1/faults", "fault", Role::Apply),
     change("/v1/phase", "phase", Role::Phase),
     change("/v1/phase/release", "release", Role::Phase),

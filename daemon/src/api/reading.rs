@@ -313,6 +313,7 @@ mod tests {
         good::<RollbackBody>();
         good::<DevicesBody>();
         good::<FaultBody>();
+        good::<lightloom_daemon_api::body::ResumeBody>();
         good::<lightloom_daemon_api::phase::PhaseBody>();
         good::<lightloom_daemon_api::phase::ReleaseBody>();
     }

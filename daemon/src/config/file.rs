@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::linux;
 use lightloom_control::inventory::{OnDrift, Recovery};
+use lightloom_control::management::DomainKind;
 use lightloom_control::policy::OnFault;
 use lightloom_control::record::OnFailure;
 
@@ -45,6 +46,23 @@ pub struct DaemonFile {
     /// Transceivers by pattern.
     #[serde(default)]
     pub modules: Vec<ModulesFile>,
+    /// What carries the answers of several devices, and so can silence all of them at once. Each line is a domain of
+    /// its own, and devices at one host share it as their server, without being written here.
+    #[serde(default)]
+    pub management: Vec<ManagementFile>,
+}
+
+/// A failure domain of management.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManagementFile {
+    /// Its name in the status.
+    pub name: String,
+    /// What it is.
+    #[schemars(with = "DomainKindFile")]
+    pub kind: DomainKind,
+    /// Whose lines it carries: a device such as `n4/b0` or `ocs0`, or a node such as `n4` for all of its modules.
+    pub lines: Vec<String>,
 }
 
 /// The API over TCP.
@@ -140,7 +158,8 @@ pub struct PoliciesFile {
     /// When a node or module dies.
     #[schemars(with = "OnFaultFile")]
     pub on_fault: OnFault,
-    /// How long a module may be silent before it counts as dead.
+    /// How long a silent module is waited for: by a bypass that needs it, and before the status names a node that no
+    /// other sees. Silence is never death.
     pub heartbeat: Text<Picoseconds>,
     /// The most links of one failure domain that may be dark at a time, at least 2.
     pub dark_links_max: u32,
@@ -172,6 +191,21 @@ enum OnFaultFile {
     Report,
     /// Replan around it and apply the bypass.
     Bypass,
+}
+
+/// What carries answers.
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum DomainKindFile {
+    /// A line that several devices share.
+    Line,
+    /// A terminal server, or a host with several devices behind one address.
+    Server,
+    /// A program on a host through which its modules are reached.
+    Agent,
+    /// A switch of the management network.
+    Switch,
 }
 
 #[derive(JsonSchema)]

@@ -101,7 +101,7 @@ impl Alone {
             let Does::Event(event) = one else { continue };
             match &**event {
                 Event::Foreign(_, what) => self.foreign.push(what.clone()),
-                Event::Down(_, why) => self.why.clone_from(why),
+                Event::Down(_, why) => why.why().clone_into(&mut self.why),
                 _ => {}
             }
         }

@@ -110,6 +110,8 @@ pub(crate) enum Heard<'a> {
     Bytes(&'a [u8]),
     /// It broke, or could not be opened.
     Broke(String),
+    /// This machine cannot open it.
+    Unopened(String),
 }
 
 /// A connection that is opened and closed as a tender says.
@@ -157,7 +159,14 @@ impl Wire {
                 State::Closed => std::future::pending().await,
                 State::Opening(opening) => match opening.await {
                     Ok(link) => self.state = State::Open(link),
-                    Err(error) => return self.broke(error.to_string()),
+                    Err(error) => {
+                        let is_local = self.is_local(&error);
+                        self.close();
+                        return match is_local {
+                            true => Heard::Unopened(error.to_string()),
+                            false => Heard::Broke(error.to_string()),
+                        };
+                    }
                 },
                 State::Open(link) if !self.outgoing.is_empty() => {
                     match link.write(&self.outgoing).await {
@@ -181,6 +190,13 @@ impl Wire {
                 },
             }
         }
+    }
+
+    /// Whether it is this machine that cannot open a connection: a line of it that is missing or in use, or its network.
+    fn is_local(&self, error: &io::Error) -> bool {
+        use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
+        let here = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];
+        matches!(self.address, Some(Address::Serial { .. })) || here.contains(&error.kind())
     }
 
     fn broke(&mut self, why: String) -> Heard<'static> {

@@ -141,6 +141,10 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
             let parts = levers.iter().map(|(device, slot)| format!("{device}/{slot}")).collect();
             (RecordKind::Held, *wall_ms, None, Some(asked), detail.into(), parts)
         }
+        Record::Resumed { asked, wall_ms } => {
+            let detail = "its own changes count from here on".into();
+            (RecordKind::Resumed, *wall_ms, None, Some(asked), detail, Vec::new())
+        }
     };
     LogRecord {
         line,

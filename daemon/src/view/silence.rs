@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::micros;
 use crate::runtime::Runtime;
 use lightloom_control::drive::Site;
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros};
+use lightloom_daemon_api::status::{ManagementLostView, UnwitnessedView};
 use lightloom_drivers::tender::{BACKOFF_MAX, CONNECT_WITHIN};
 
 /// How many devices a line names.
@@ -23,12 +23,38 @@ enum Kind {
     Unread,
     /// Reached, and being read for the first time since.
     Reading,
-    /// A module of the plan that is taken for dead when its heartbeat is over.
-    NotYetDead,
+    /// A module of the plan that is gone around once its light is missed.
+    NotMissed,
     /// A module of the plan that only a person goes around.
     Reported,
     /// The daemon goes on trying, and that is all.
     Tried,
+}
+
+/// Devices that fell silent together and whose light nobody misses.
+pub(super) fn management_lost(runtime: &Runtime) -> Option<ManagementLostView> {
+    let now = runtime.clock.now();
+    let lost = runtime.control.management_lost(&now)?;
+    Some(ManagementLostView {
+        devices: lost.devices.iter().map(ToString::to_string).collect(),
+        of: runtime.control.controller().devices().len(),
+        lit: lost.lit,
+        unasked: lost.unasked,
+        behind: lost.behind.iter().map(ToString::to_string).collect(),
+        since_unix_ms: now.wall_ms.saturating_sub((now.mono - lost.since).0 / 1000),
+    })
+}
+
+/// Nodes of jobs that no far end looks at.
+pub(super) fn unwitnessed(runtime: &Runtime) -> Option<UnwitnessedView> {
+    let all = runtime.control.unwitnessed(&runtime.clock.now());
+    let silent = all.iter().filter(|(_, is_silent)| **is_silent);
+    let view = UnwitnessedView {
+        nodes: all.keys().map(ToString::to_string).collect(),
+        silent: silent.map(|(node, _)| node.to_string()).collect(),
+        heartbeat_ps: runtime.control.setup().heartbeat.0.saturating_mul(1_000_000),
+    };
+    (!view.nodes.is_empty()).then_some(view)
 }
 
 /// When to ask again, where these reasons of a refusal are about devices that do not answer.
@@ -89,7 +115,7 @@ fn kind(runtime: &Runtime, device: &DeviceName) -> (Kind, Micros) {
     });
     let kind = match runtime.config.file.policies.on_fault {
         _ if !in_plan => Kind::Tried,
-        OnFault::Bypass => Kind::NotYetDead,
+        OnFault::Bypass => Kind::NotMissed,
         OnFault::Report => Kind::Reported,
     };
     (kind, now - since)
@@ -117,16 +143,11 @@ fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> Stri
             "{shown}: read for the first time now; that takes {} s at most: lightloom ctl wait, then ask again",
             seconds(replies.max().unwrap_or_default())
         ),
-        Kind::NotYetDead => {
-            let heartbeat = micros(runtime.config.file.policies.heartbeat);
-            format!(
-                "{shown}: silent for {} s; taken for dead after {} s and then gone around without being \
-                 asked: ask again in {} s, or do it now: {fault}",
-                silent.0 / 1_000_000,
-                seconds(heartbeat),
-                seconds(heartbeat - silent) + 1,
-            )
-        }
+        Kind::NotMissed => format!(
+            "{shown}: silent for {} s; silence is no death: it is gone around when neighbours miss its light, and not \
+             before; ask again when it answers, or go around it: {fault}",
+            silent.0 / 1_000_000,
+        ),
         Kind::Reported => format!(
             "{shown}: silent for {} s; what dies is only reported here (`on_fault: report`); go around it: \
              {fault}",

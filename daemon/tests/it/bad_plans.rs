@@ -84,6 +84,24 @@ fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
     }
 }
 
+/// A management inventory that names what is not there: each line with its place and what to write.
+#[test]
+fn a_management_inventory_of_unknown_lines_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "state_dir: /nowhere\nmodules:\n- {nodes: [0, 3], bundles: 2, serial: x}\nmanagement:\n\
+        - {name: ts0, kind: server, lines: [n0, n1/b1, n9, ocs7]}\n- {name: ts0, kind: server, lines: [n2]}\n";
+    std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
+    let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
+    for line in [
+        "daemon.yaml:5:48: error[LL0607]: `n9` is no device and no node with modules here",
+        "daemon.yaml:5:52: error[LL0607]: `ocs7` is no device and no node with modules here",
+        "  = help: write the name of a device, such as `n0/b0`, or of a node, such as `n0`",
+        "daemon.yaml:6:10: error[LL0601]: `ts0` is there already",
+    ] {
+        assert!(error.contains(line), "{line} is not in:\n{error}");
+    }
+}
+
 #[test]
 fn a_plan_changed_by_hand_is_refused() {
     let good = plan_for(&ring(16, JOB));

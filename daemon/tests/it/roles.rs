@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const VERBS: [(&str, &str, Role); 21] = [
+const VERBS: [(&str, &str, Role); 22] = [
     ("GET", "/v1/status", Role::Read),
     ("GET", "/v1/drift", Role::Read),
     ("GET", "/v1/transactions/1", Role::Read),
@@ -40,6 +40,7 @@ const VERBS: [(&str, &str, Role); 21] = [
     ("POST", "/v1/adopt", Role::Apply),
     ("POST", "/v1/drain", Role::Apply),
     ("POST", "/v1/undrain", Role::Apply),
+    ("POST", "/v1/resume", Role::Apply),
     ("POST", "/v1/faults", Role::Apply),
     ("POST", "/v1/confirm", Role::Confirm),
 ];
@@ -54,7 +55,7 @@ fn body(path: &str, id: usize) -> String {
         "/v1/phase" => format!(
             r#"{{"request_id": "r{id}", "phase": "experts", "for_ms": 10, "lease_ms": 10}}"#
         ),
-        "/v1/phase/release" => format!(r#"{{"request_id": "r{id}"}}"#),
+        "/v1/phase/release" | "/v1/resume" => format!(r#"{{"request_id": "r{id}"}}"#),
         "/v1/faults" | "/v1/faults/diff" => {
             format!(r#"{{"request_id": "r{id}", "broken": ["n1"]}}"#)
         }

@@ -163,6 +163,21 @@ impl Ring {
         }
     }
 
+    /// Whether a module that works looks into a fibre of a dead one of this node.
+    fn is_missed(&self, node: NodeId) -> bool {
+        let own = self.dead.keys().filter(|device| {
+            device.as_str().parse::<BundleId>().is_ok_and(|bundle| bundle.node == node)
+        });
+        let mut ends =
+            own.map(|device| (device.clone(), Slot(0), at(&self.stands[device], Slot(0))));
+        ends.any(|end| {
+            let far = self.inventory.fibres.get(&end);
+            far.is_some_and(|(far, slot, to)| {
+                !self.dead.contains_key(far) && at(&self.stands[far], *slot) == *to
+            })
+        })
+    }
+
     fn lit_by(&self, device: &DeviceName, slot: Slot) -> bool {
         let end = (device.clone(), slot, at(&self.stands[device], slot));
         let Some(far) = self.inventory.fibres.get(&end) else { return true };
@@ -348,8 +363,10 @@ impl Ring {
         for transceiver in &plan.transceivers {
             let device = module(transceiver.bundle);
             if self.dead.contains_key(&device) {
+                // What nobody looks at is missed by nobody, and its silence is no death.
+                let is_missed = self.is_missed(transceiver.bundle.node);
                 assert!(
-                    plan.faults.iter().any(|part| covers(part, transceiver.bundle)),
+                    !is_missed || plan.faults.iter().any(|part| covers(part, transceiver.bundle)),
                     "seed {seed}: {device} is dead and not bypassed: {:?}",
                     self.control.not_bypassed(&self.now)
                 );

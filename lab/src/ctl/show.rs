@@ -6,6 +6,7 @@ mod crossed;
 mod diagnosis;
 mod drift;
 mod history;
+mod management;
 mod module;
 mod moves;
 mod status;
@@ -65,7 +66,9 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "ANOTHER CONTROLLER",
             "CROSSED",
             "DAEMON AWAY",
+            "MANAGEMENT LOST",
             "NO BYPASS LEFT",
+            "SILENT, and nothing can testify",
             "NO LIGHT",
             "DARK CIRCUITS",
         ],
@@ -200,6 +203,8 @@ pub(super) enum Done<'a> {
     Undrained(&'a [String]),
     /// A lease was given up.
     Released,
+    /// The daemon acts alone again.
+    Resumed,
 }
 
 /// What was done at once, without a transaction.
@@ -227,6 +232,7 @@ pub(super) fn done(done: &Done<'_>, answer: &Answer) -> String {
         }
         Done::Undrained(devices) => format!("undrained: {}\n", names(devices)),
         Done::Released => "released: what has light keeps it\n".into(),
+        Done::Resumed => "resumed: what breaks is bypassed automatically again\n".into(),
     }
 }
 

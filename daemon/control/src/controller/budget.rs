@@ -77,6 +77,8 @@ fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
 pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
     let own = |past: &&Past| is_own_change(&past.actor, &past.cause);
     let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
-    let recent = ledger.history.iter().filter(own).filter(|past| age(past) < OWN_CHANGES_WINDOW);
+    let counts = |past: &&Past| ledger.resumed_after.is_none_or(|resumed| past.txn > resumed);
+    let recent = ledger.history.iter().filter(own).filter(counts);
+    let recent = recent.filter(|past| age(past) < OWN_CHANGES_WINDOW);
     recent.filter_map(|p| OwnChange::new(now.mono - age(p), p.result, &p.parts)).collect()
 }

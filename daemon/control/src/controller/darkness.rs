@@ -160,7 +160,7 @@ impl Controller {
         self.devices.get(device).is_some_and(|seen| stood(seen) && !settling(seen))
     }
 
-    fn dark_fibre(&self, device: &DeviceName, slot: Slot) -> Option<DarkFibre> {
+    pub(super) fn dark_fibre(&self, device: &DeviceName, slot: Slot) -> Option<DarkFibre> {
         let seen = self.devices.get(device).filter(|seen| seen.up)?;
         let dark = seen.dark.get(&slot)?;
         let to = self.ledger.owned.get(device).map_or(Position::DARK, |p| at(p, slot));
@@ -172,10 +172,11 @@ impl Controller {
         let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0) && !shut;
         // A read since then agrees, and no module of the far end's node answers.
         let dead = !other.up && other.signalled.is_found_dead;
-        // A far end that cannot be talked to has to have looked back when that was last possible.
+        // A far end that cannot be talked to looked back when that was last possible, or was not read in this life
+        // of the daemon: then the journal says where it is.
         if !at_rest
             || (!dead && dark.reads < near_limits.power_samples)
-            || other.stood.is_none()
+            || (other.up && other.stood.is_none())
             || !self.looks_back(far)
         {
             return None;
@@ -186,9 +187,13 @@ impl Controller {
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {
             true => (since, seen.read_at.min(far_read_at)),
-            false => (since.max(other.down_since + far_limits.silent_within), seen.read_at),
+            false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
         };
-        let dark_within = near_limits.dark_within.max(far_limits.dark_within);
+        // What a far end promises of its light is known once it was reached.
+        let dark_within = match other.was_up {
+            true => near_limits.dark_within.max(far_limits.dark_within),
+            false => near_limits.dark_within,
+        };
         (dead || until >= since + dark_within).then(|| DarkFibre {
             near: (device.clone(), slot, to),
             far: far.clone(),

@@ -6,6 +6,7 @@ use super::{Action, Controller, Flight, Note, Seen, Ticket};
 use crate::actor::Policy;
 use crate::drive::{Command, Drive, Site};
 use crate::inventory::Inventory;
+use crate::management::Trouble;
 use crate::record::Cause;
 use crate::state::{DeviceName, Micros, Neighbours, Now, Op, Outcome};
 
@@ -122,10 +123,13 @@ impl Controller {
 
     pub(super) fn up(&mut self, now: &Now, device: DeviceName, actions: &mut Vec<Action>) {
         let Some(seen) = self.devices.get_mut(&device) else { return };
-        seen.up = true;
+        (seen.up, seen.was_up) = (true, true);
         seen.signalled.reset();
         seen.occupied = false;
         (seen.observed, seen.stood, seen.trouble) = (None, None, None);
+        if let Some(drive) = &mut self.drive {
+            drive.reached(now.mono, &device);
+        }
         actions.push(Action::Note(Note::Up(device.clone())));
         if seen.in_flight.is_none() {
             let observe = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
@@ -137,9 +141,10 @@ impl Controller {
         &mut self,
         now: &Now,
         device: DeviceName,
-        reason: String,
+        trouble: Trouble,
         actions: &mut Vec<Action>,
     ) {
+        let reason = trouble.why().to_owned();
         let Some(seen) = self.devices.get_mut(&device) else { return };
         if std::mem::take(&mut seen.up) {
             seen.down_since = now.mono;
@@ -147,7 +152,7 @@ impl Controller {
         if seen.observed.is_some() {
             seen.silent_since = now.mono;
         }
-        seen.trouble = Some(reason.clone());
+        seen.trouble = Some(trouble);
         // Once, not with each try to reach it again.
         if seen.observed.take().is_some() {
             self.look_around(&device);

@@ -45,7 +45,7 @@ impl Controller {
         let loose = cabled.difference(&linked).map(|module| Loose {
             node: node_of(module),
             module: (*module).clone(),
-            answers: !self.is_silent(now, module, &self.devices[*module]),
+            answers: !self.is_silent(now, module),
         });
         loose.collect()
     }
@@ -80,7 +80,7 @@ impl Controller {
         End {
             node: node_of(device),
             module: device.clone(),
-            now: reading(!self.is_silent(now, device, seen), stands, tap),
+            now: reading(!self.is_silent(now, device), stands, tap),
             usual: reading(true, true, Some(usual)),
         }
     }
@@ -97,7 +97,9 @@ impl Controller {
     }
 
     /// Whether a device is out of reach, and has had time to answer a hello.
-    fn is_silent(&self, now: &Now, device: &DeviceName, seen: &Seen) -> bool {
+    #[must_use]
+    pub fn is_silent(&self, now: &Now, device: &DeviceName) -> bool {
+        let Some(seen) = self.devices.get(device) else { return false };
         let since = seen.down_since.max(seen.silent_since);
         let is_dead = seen.signalled.is_found_dead || seen.signalled.is_silent_beside;
         !seen.up && (is_dead || now.mono >= since + self.hello_within(device))

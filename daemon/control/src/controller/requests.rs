@@ -30,6 +30,11 @@ impl Controller {
             Request::Rollback(rollback) => self.rollback(now, asked, rollback, actions),
             Request::Adopt(devices) => self.adopt(now, asked, &devices, actions),
             Request::Hold { slots, drained } => self.hold(now, asked, &slots, drained, actions),
+            Request::Resume => {
+                self.own_changes.clear();
+                self.append(Record::Resumed { asked, wall_ms: now.wall_ms }, actions);
+                Answer::Done
+            }
         }
     }
 

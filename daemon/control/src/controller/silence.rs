@@ -8,10 +8,13 @@
 
 use super::{Action, Controller, Seen, Ticket};
 use crate::drive::Site;
-use crate::state::{DeviceName, Micros, Now, Outcome, at};
+use crate::mover::ANSWER;
+use crate::state::{DeviceName, Micros, Now, Outcome};
 
 /// A device that promised no times has as long to answer a hello on a fresh connection.
 const HELLO_WITHIN: Micros = Micros::from_millis(50);
+/// The first hello after a start of the daemon is answered within twice what a module promises of a status.
+const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 impl Controller {
     /// When the operation on its way to a device is late, missed, or given up; never while it waits behind
@@ -132,24 +135,6 @@ impl Controller {
         })
     }
 
-    /// Whether a device that is out of reach sends light all the same: a far end was read since, and sees it.
-    #[must_use]
-    pub fn sends_light(&self, device: &DeviceName) -> bool {
-        let Some(down_since) = self.devices.get(device).map(|seen| seen.down_since) else {
-            return false;
-        };
-        let lit = self.ledger.owned.get(device).into_iter().flatten();
-        let mut far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
-        far.any(|(near, slot, to)| {
-            let least = self.inventory.limits(near).power_min_mdbm;
-            let seen = self.devices.get(near).filter(|seen| seen.up && seen.read_at >= down_since);
-            seen.and_then(|seen| seen.observed.as_ref()).is_some_and(|read| {
-                at(&read.positions, *slot) == *to
-                    && read.power_mdbm.get(slot).is_some_and(|power| *power >= least)
-            })
-        })
-    }
-
     /// How long a device that is out of reach has to answer a hello on a fresh connection.
     pub(super) fn hello_within(&self, device: &DeviceName) -> Micros {
         self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
@@ -163,9 +148,20 @@ impl Controller {
         self.devices.get(device).is_some_and(|seen| match seen.up {
             true => seen.read_at < since,
             false => {
-                let tries = now.mono < seen.down_since + hello_within;
+                let tries = now.mono < seen.silent_from(hello_within);
                 tries && !seen.signalled.is_found_dead && !self.sends_light(device)
             }
         })
+    }
+}
+
+impl Seen {
+    /// From when on a device that is out of reach has had time to answer a hello: since it was last reached, or
+    /// since the daemon started.
+    pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
+        match self.was_up {
+            true => self.down_since + hello_within,
+            false => self.silent_since + FIRST_HELLO_WITHIN,
+        }
     }
 }

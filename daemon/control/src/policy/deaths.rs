@@ -14,14 +14,10 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::BundleId;
 
-/// At most one bypass that was not asked for begins within this time.
-const BYPASS_EVERY: Micros = Micros::from_secs(1);
-
 impl Control {
-    /// Modules that are silent for longer than the heartbeat, or at once when the light of a fibre
-    /// of theirs is gone too; and fibres without light between modules that are well. With the reason.
+    /// Modules that are dead, by [witnesses](super::witnesses), and fibres without light between modules that are
+    /// well. With the reason.
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
-        let heartbeat = self.setup.heartbeat;
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
         // Also what is known to be broken and was brought back by undoing a change.
         let known = self.reported_or_found();
@@ -29,32 +25,21 @@ impl Control {
             .iter()
             .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
             .collect();
-        for (&bundle, device) in &self.setup.modules {
-            let down = self.unreachable(device);
-            if let Some((_, why)) = down.filter(|(since, _)| *since + heartbeat <= now.mono) {
-                let silent =
-                    format!("silent for longer than {:.1} s: {why}", heartbeat.as_secs_f64());
-                broken.insert(Part::Bundle(bundle), silent);
-            }
+        let dark = self.controller.dark_fibres();
+        for (bundle, why) in self.deaths(&dark) {
+            broken.entry(Part::Bundle(bundle)).or_insert(why);
         }
-        for fibre in self.controller.dark_fibres() {
+        for fibre in dark.iter().filter(|fibre| !fibre.far_is_down) {
             let ((near, _, position), (far, ..)) = (&fibre.near, &fibre.far);
             let dbm = f64::from(fibre.power_mdbm) / 1000.0;
-            match (fibre.far_is_down, bundle(near), bundle(far)) {
-                (true, _, Some(bundle)) => {
-                    let why = format!("silent, and {near} sees {dbm:.1} dBm of it");
-                    broken.entry(Part::Bundle(bundle)).or_insert(why);
-                }
-                (false, Some(bundle), Some(_)) => {
-                    let path = u8::try_from(position.0).unwrap_or(u8::MAX);
-                    let far = match &fibre.far_lit_by {
-                        None => format!("{far} looks into the fibre"),
-                        Some(other) => format!("{far} is lit by {other}: {CROSSED}"),
-                    };
-                    let why = format!("{near} sees {dbm:.1} dBm, and {far}");
-                    broken.insert(Part::Fibre(Port { bundle, path }), why);
-                }
-                _ => {}
+            if let (Some(bundle), Some(_)) = (bundle(near), bundle(far)) {
+                let path = u8::try_from(position.0).unwrap_or(u8::MAX);
+                let far = match &fibre.far_lit_by {
+                    None => format!("{far} looks into the fibre"),
+                    Some(other) => format!("{far} is lit by {other}: {CROSSED}"),
+                };
+                let why = format!("{near} sees {dbm:.1} dBm, and {far}");
+                broken.insert(Part::Fibre(Port { bundle, path }), why);
             }
         }
         let known: BTreeSet<Part> = known.keys().filter_map(|name| name.parse().ok()).collect();
@@ -158,15 +143,12 @@ impl Control {
         broken
     }
 
-    /// The next time at which a bypass may become due: a heartbeat ends, or a wait is over.
+    /// The next time at which a bypass may become due: a wait is over.
     pub(super) fn bypass_due(&self, now: &Now) -> Option<Micros> {
         let may_bypass = self.setup.on_fault == OnFault::Bypass
             && self.failed.is_none()
             && !self.controller.is_busy();
-        let down = || self.unreachable.values().map(|(since, _)| *since + self.setup.heartbeat);
-        let ahead = |at: &Micros| *at > now.mono;
-        let tries =
-            || down().chain([self.bypass_not_before]).chain(self.backoff.due()).filter(ahead);
+        let tries = || self.backoff.due().filter(|at| *at > now.mono);
         if may_bypass { tries().min() } else { None }
     }
 
@@ -176,7 +158,6 @@ impl Control {
         if self.setup.on_fault != OnFault::Bypass
             || self.controller.is_busy()
             || self.failed.is_some()
-            || now.mono < self.bypass_not_before
         {
             return;
         }
@@ -189,7 +170,6 @@ impl Control {
         if broken.is_empty() || now.mono < self.backoff.not_before(&tried) {
             return;
         }
-        self.bypass_not_before = now.mono + BYPASS_EVERY;
         self.backoff.tried(&tried, now.mono);
         if !self.controller.may_act_alone(now) {
             actions.push(Action::Note(Note::TooMany(broken)));
@@ -210,6 +190,9 @@ impl Control {
             Some(Action::Answer(_, Answer::Conflict { reason })) => Some(reason),
             _ => None,
         };
+        if self.refused.is_some() {
+            self.backoff.not_begun(&tried, now.mono, self.setup.heartbeat);
+        }
         actions.append(&mut begun);
     }
 }

@@ -9,7 +9,7 @@ use lightloom_fabric::fault::Part;
 use super::Control;
 use crate::bypass::is_inside;
 use crate::diagnosis::{Culprit, End, Named, diagnose_beside};
-use crate::state::Now;
+use crate::state::{DeviceName, Now};
 
 /// A part that is named, and since when.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +25,15 @@ impl Control {
     /// repaired or the daemon restarts.
     #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
-        let links = self.controller.links(now);
-        let loose = self.controller.loose(now, &links);
+        let mut links = self.controller.links(now);
+        let mut loose = self.controller.loose(now, &links);
+        // Silence of many together says nothing of any of them, and neither does what this machine cannot ask.
+        let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
+        let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
+        loose.retain(|module| !lost.contains(&module.module));
+        for end in links.iter_mut().flat_map(|link| &mut link.ends) {
+            end.now.answers |= lost.contains(&end.module);
+        }
         let live = diagnose_beside(&links, &loose);
         let live: Vec<Diagnosis> =
             live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();

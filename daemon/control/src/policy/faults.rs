@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
+use lightloom_planner::joint::Bounds;
+use lightloom_units::id::{BundleId, NodeId};
 
 use super::{Control, OnFault};
 use crate::bypass::{self, is_inside};
@@ -109,7 +111,9 @@ impl Control {
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let (broken, repaired) = self.as_planned(broken, repaired, asked.actor.is_policy());
-        let result = self.bypass(now, &asked.request, &broken, &repaired);
+        // What the policy finds cuts no light that ends elsewhere.
+        let found = asked.actor.is_policy();
+        let result = self.bypass(now, (&asked.request, found), (&broken, &repaired));
         let mut actions = Vec::new();
         let kept = match &result {
             Err(Answer::Refused { .. }) => Vec::new(),
@@ -159,12 +163,11 @@ impl Control {
     pub(super) fn bypass(
         &self,
         now: &Now,
-        request: &str,
-        broken: &[(Part, String)],
-        repaired: &[Part],
+        (request, found): (&str, bool),
+        (broken, repaired): (&[(Part, String)], &[Part]),
     ) -> Result<Apply, Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
-        let installed = self.installed().ok_or_else(|| refused(self.no_rings()))?;
+        self.installed().ok_or_else(|| refused(self.no_rings()))?;
         let plan = self
             .plan
             .as_ref()
@@ -190,12 +193,10 @@ impl Control {
             false => self.all_to_avoid(broken, repaired, now),
         };
         let parts: Vec<Part> = broken.iter().map(|around| around.part).collect();
-        let next = bypass::next_plan(installed, plan, &parts, repaired)
-            .map_err(|reasons| Answer::Refused { reasons })?;
-        let owned = &self.controller.ledger().owned;
-        let mut target =
-            self.both_halves(&next, plan, owned).map_err(|reasons| Answer::Refused { reasons })?;
-        self.leave_what_cannot_be_reached(&mut target);
+        let ends = || parts.iter().flat_map(|part| self.nodes_of(*part)).collect();
+        let cuts_at = found.then(ends);
+        let planned = self.plan_within(now, plan, (&parts, repaired), cuts_at);
+        let (next, target) = planned.map_err(|reasons| Answer::Refused { reasons })?;
         let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
         let known = self.broken_with(&next, now, |part| {
             let around = broken.iter().find(|around| around.part == *part);
@@ -216,6 +217,59 @@ impl Control {
             settles,
             ..Apply::default()
         })
+    }
+
+    /// The next plan, and where it wants devices. Where that needs a module that does not answer, another that needs
+    /// none, if there is one: one that is worth as much at once, any once that module was silent for a heartbeat.
+    fn plan_within(
+        &self,
+        now: &Now,
+        plan: &Plan,
+        (broken, repaired): (&[Part], &[Part]),
+        cuts_at: Option<BTreeSet<NodeId>>,
+    ) -> Result<(Plan, Fabric), Vec<String>> {
+        let Some(installed) = self.installed() else { return Err(vec![self.no_rings()]) };
+        let owned = &self.controller.ledger().owned;
+        let wanted = |next: Plan| {
+            let mut target = self.both_halves(&next, plan, owned)?;
+            self.leave_what_cannot_be_reached(&mut target);
+            Ok((next, target))
+        };
+        let mut bounds = Bounds { cuts_at, ..Bounds::default() };
+        let first = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
+        let first = first.and_then(wanted)?;
+        let is_out = |(_, device): &(&BundleId, &DeviceName)| !self.is_in_reach(device);
+        let out = self.setup.modules.iter().filter(is_out);
+        bounds.out_of_reach = out.map(|(bundle, _)| bundle.node).collect();
+        if first.1.keys().all(|device| self.is_in_reach(device)) {
+            return Ok(first);
+        }
+        let other = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
+        let waits = |device: &DeviceName| {
+            let since = self.unreachable(device).map(|(since, _)| since);
+            !self.is_in_reach(device)
+                && since.is_none_or(|since| since + self.setup.heartbeat > now.mono)
+        };
+        let waited = !first.1.keys().any(waits);
+        let as_good = |other: &(Plan, Fabric)| {
+            (waited || other.0.metrics.gpus_used >= first.0.metrics.gpus_used)
+                && other.1.keys().all(|device| self.is_in_reach(device))
+        };
+        let other = other.and_then(wanted).ok().filter(as_good);
+        Ok(other.unwrap_or(first))
+    }
+
+    fn is_in_reach(&self, device: &DeviceName) -> bool {
+        self.controller.devices().get(device).is_some_and(|seen| seen.up)
+    }
+
+    /// The nodes at the ends of a part.
+    fn nodes_of(&self, part: Part) -> impl Iterator<Item = NodeId> {
+        let far = match part {
+            Part::Fibre(port) => self.installed().and_then(|fabric| fabric.hbd.peer(port)),
+            _ => None,
+        };
+        part.node().into_iter().chain(far.map(|far| far.bundle.node))
     }
 
     /// What cannot be reached and need not move is left for when it is back.

@@ -84,7 +84,7 @@ impl Control {
         repaired: &[Part],
     ) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let (broken, repaired) = self.as_planned(broken, repaired, false);
-        match self.bypass(now, "", &broken, &repaired) {
+        match self.bypass(now, ("", false), (&broken, &repaired)) {
             Ok(apply) => {
                 let plan = apply.plan.as_ref().map(|kept| kept.plan().clone());
                 Ok((apply, plan))

@@ -52,7 +52,7 @@ impl Control {
         if let Some(open) = &self.controller.ledger().open {
             return format!("transaction {} is on its way", open.intent.txn);
         }
-        let left = (self.backoff.not_before(parts).max(self.bypass_not_before) - now.mono).0;
+        let left = (self.backoff.not_before(parts) - now.mono).0;
         let again = match left.div_ceil(1_000_000) {
             _ if !self.controller.may_act_alone(now) => {
                 "too much was changed without being asked within an hour".to_owned()

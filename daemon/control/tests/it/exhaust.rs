@@ -165,7 +165,7 @@ fn explore(scenario: Scenario, limit: u64) -> u64 {
     seen.states
 }
 
-const NONE: Faults = Faults { count: 0, late: false, die: false };
+const NONE: Faults = Faults { count: 0, late: false, die: false, lose: false };
 
 fn faults(count: u8) -> Faults {
     Faults { count, ..NONE }
@@ -177,6 +177,21 @@ fn dying(count: u8) -> Faults {
 
 fn late(count: u8) -> Faults {
     Faults { count, late: true, ..NONE }
+}
+
+/// Management of any devices is lost once, or so often.
+fn losing(count: u8) -> Faults {
+    Faults { count, lose: true, ..NONE }
+}
+
+#[test]
+fn whatever_management_is_lost_in_a_change_it_ends_as_it_says() {
+    for recovery in [Recovery::FinishForward, Recovery::RollBack] {
+        explore(change(2, 0, recovery, losing(1)), 2_000_000);
+        explore(change(1, 1, recovery, losing(1)), 2_000_000);
+    }
+    explore(expires(2, 0, losing(1)), 2_000_000);
+    explore(bypassed(losing(1)), 2_000_000);
 }
 
 #[test]
@@ -242,6 +257,9 @@ fn nightly_larger_worlds_with_more_faults() {
         states += explore(drained(recovery, faults(2)), 50_000_000);
     }
     states += explore(expires(2, 1, dying(2)), 50_000_000);
+    states += explore(change(2, 1, Recovery::FinishForward, losing(2)), 50_000_000);
+    states += explore(expires(2, 1, losing(1)), 50_000_000);
+    states += explore(bypassed(losing(2)), 50_000_000);
     states += explore(bypassed(dying(2)), 50_000_000);
     states += explore(two_clients(faults(2)), 50_000_000);
     println!("{states} states in all");

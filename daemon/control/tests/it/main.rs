@@ -9,4 +9,5 @@
 
 mod diagnosis;
 mod exhaust;
+mod lost_management;
 mod polls;

@@ -11,7 +11,8 @@ use lightloom_daemon_api::status::{BrokenPart, BypassBudget, DarkFibreView, Shut
 use lightloom_daemon_api::transaction::{Kind, OpenTransaction};
 
 use super::{
-    contention, count, crossed, diagnosis, history, is_module, named, natural, or_dash, place, slot,
+    contention, count, crossed, diagnosis, history, is_module, management, named, natural, or_dash,
+    place, slot,
 };
 use crate::ctl::time;
 use lightloom::table::Table;
@@ -61,6 +62,7 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
             "changes by the daemon itself within the last hour: {used} of {per_hour}"
         );
     }
+    page += &status.unwitnessed.as_ref().map(management::without_witness).unwrap_or_default();
     if !is_deaf(status) {
         let _ = writeln!(page, "{}", devices(&status.devices));
     }
@@ -73,6 +75,10 @@ fn alarms(status: &Status) -> String {
     let mut alarm = |what: &str, about: String, next: String| {
         let _ = writeln!(page, "{what}: {about}\n  {next}");
     };
+    let blind = status.management_lost.as_ref().map(management::alarm);
+    for (what, about, next) in blind.into_iter().chain(no_bypass_left(status)) {
+        alarm(&what, about, next);
+    }
     if let Some((about, next)) = status.journal_damage.as_ref().map(history::damage) {
         alarm("JOURNAL DAMAGED, changes are refused and no device is read", about, next);
     } else if let Some(why) = &status.journal_failure {
@@ -109,7 +115,13 @@ fn alarms(status: &Status) -> String {
         let what = format!("{device} IS OWED its part of {}", owed.what);
         alarm(&what, owed.why.clone(), owed.next.clone());
     }
-    let listed = status.devices.iter().filter(|device| !status.owed.contains_key(&device.name));
+    // Those of lost management are named there.
+    let lost: BTreeSet<&String> =
+        status.management_lost.iter().flat_map(|lost| &lost.devices).collect();
+    let is_named = |device: &&DeviceStatus| {
+        status.owed.contains_key(&device.name) || lost.contains(&device.name)
+    };
+    let listed = status.devices.iter().filter(|device| !is_named(device));
     let all: Vec<&DeviceStatus> = listed.collect();
     // Without a journal nothing else is accepted: what is read is shown, and nothing offered.
     if is_deaf(status) {
@@ -124,6 +136,8 @@ fn alarms(status: &Status) -> String {
     let troubles = troubles(&all, status.drifted_next.as_deref());
     let last = status.transactions.first().and_then(history::did_not_take);
     let crossed = crossed::alarm(&status.crossed);
+    let silent = status.unwitnessed.as_ref().and_then(management::unwitnessed);
+    let crossed = silent.into_iter().chain(crossed);
     let known = crossed.into_iter().chain(last).chain(dark_circuits(status));
     let known = known.chain(without_light(&status.dark_fibres)).chain(shut_down(&status.shut));
     let known = known.chain(around_faults(status)).chain(diagnosis::alarms(&status.named_parts));
@@ -301,7 +315,7 @@ fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// What the plan goes around, and whether the daemon may still do so by itself.
+/// What the plan goes around, and what it does not.
 fn around_faults(status: &Status) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let (around, lit): (Vec<&BrokenPart>, Vec<&BrokenPart>) =
@@ -329,15 +343,19 @@ fn around_faults(status: &Status) -> Vec<Alarm> {
             repairs,
         ));
     }
-    let BypassBudget { used, per_hour } = status.bypass_budget;
-    if per_hour > 0 && used >= per_hour {
-        alarms.push((
-            "NO BYPASS LEFT".into(),
-            format!("the daemon changed something by itself {used} times within an hour"),
-            "what breaks now is only reported; bypass it yourself: lightloom ctl fault PART".into(),
-        ));
-    }
     alarms
+}
+
+/// That nothing is bypassed automatically any more.
+fn no_bypass_left(status: &Status) -> Option<Alarm> {
+    let BypassBudget { used, per_hour } = status.bypass_budget;
+    (per_hour > 0 && used >= per_hour).then(|| {
+        (
+            "NO BYPASS LEFT, what breaks now is only reported".into(),
+            format!("the daemon changed something automatically {used} times within an hour"),
+            "find out why, then: lightloom ctl resume; or bypass it yourself: lightloom ctl fault PART".into(),
+        )
+    })
 }
 
 /// How many circuits the plan on the devices has, where the one that was applied has more, and how many.

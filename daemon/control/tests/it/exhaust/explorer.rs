@@ -30,6 +30,9 @@ pub(crate) struct Faults {
     pub late: bool,
     /// A device dies for [`DEAD_FOR`] and comes back as it was.
     pub die: bool,
+    /// Management is lost for [`DEAD_FOR`], of any devices at once: what was on its way arrives or does not, no answer
+    /// does, and the devices stay as they are.
+    pub lose: bool,
 }
 
 /// A request that comes at any moment, each behind those before it of the same client.
@@ -356,6 +359,9 @@ impl Explorer {
         if state.faults > 0 && self.scenario.faults.die && state.dead.is_empty() {
             self.deaths(&state);
         }
+        if state.faults > 0 && self.scenario.faults.lose && state.dead.is_empty() {
+            self.losses(&state);
+        }
         for device in state.flights.keys().cloned().collect::<Vec<_>>() {
             self.answer(state.clone(), &device);
             if state.faults > 0 {
@@ -375,6 +381,27 @@ impl Explorer {
             dead.dead.insert(device.clone(), dead.now.mono + DEAD_FOR);
             dead.trail.push_back(format!("{device} DIES"));
             self.push(dead);
+        }
+    }
+
+    /// Management of each set of devices is lost; what they were asked is done, or was lost before it arrived.
+    fn losses(&mut self, state: &State) {
+        let names: Vec<DeviceName> = state.models.keys().cloned().collect();
+        for set in 1_u32..1 << names.len() {
+            for arrives in [false, true] {
+                let mut lost = state.clone();
+                lost.faults -= 1;
+                let of_set = names.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
+                for (_, device) in of_set {
+                    if let Some((_, op)) = lost.flights.remove(device).filter(|_| arrives) {
+                        drop(lost.models.get_mut(device).expect("it is one").execute(&op));
+                    }
+                    lost.dead.insert(device.clone(), lost.now.mono + DEAD_FOR);
+                }
+                let fate = if arrives { "arrives" } else { "is lost" };
+                lost.trail.push_back(format!("MANAGEMENT of {set:b} LOST, what was asked {fate}"));
+                self.push(lost);
+            }
         }
     }
 

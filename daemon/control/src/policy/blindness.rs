@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Silence that no witness explains: management that is lost. It moves nothing, is said first, and is over when answers
+//! arrive again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fault::Part;
+use lightloom_units::id::{BundleId, NodeId};
+
+use super::Control;
+use crate::controller::{Seen, Sight};
+use crate::management::{Domain, Trouble};
+use crate::state::{DeviceName, Micros, Now};
+
+/// Silence of one in so many devices is no accident of single lines.
+const SHARE: usize = 10;
+
+/// Devices that fell silent together, and whose light nobody misses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagementLost {
+    /// Which, in order.
+    pub devices: Vec<DeviceName>,
+    /// How many of them are seen to have light by who answers.
+    pub lit: usize,
+    /// What all devices behind it are silent of.
+    pub behind: Vec<Domain>,
+    /// How many of them this machine cannot ask.
+    pub unasked: usize,
+    /// Since when the first of them is silent.
+    pub since: Micros,
+}
+
+impl Control {
+    /// Management that is lost now: devices without an answer and without a witness, a share of all or all of one domain.
+    #[must_use]
+    pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
+        let silent = self.blind().into_iter().filter(|name| self.controller.is_silent(now, name));
+        let silent: BTreeSet<&DeviceName> = silent.collect();
+        let shared = self.controller.inventory().management.shared().into_iter();
+        let behind =
+            shared.filter(|(_, devices)| devices.iter().all(|name| silent.contains(*name)));
+        let behind: Vec<Domain> = behind.map(|(domain, _)| domain.clone()).collect();
+        if behind.is_empty() && !self.is_share(silent.len()) {
+            return None;
+        }
+        let since = silent.iter().filter_map(|name| Some(self.unreachable(name)?.0)).min();
+        Some(ManagementLost {
+            lit: silent.iter().filter(|name| self.controller.sends_light(name)).count(),
+            unasked: self.unasked().filter(|name| silent.contains(name)).count(),
+            devices: silent.into_iter().cloned().collect(),
+            behind,
+            since: since.unwrap_or(now.mono),
+        })
+    }
+
+    /// Nodes of groups of jobs whose death nobody would see: no far end looks into a fibre of theirs. With each,
+    /// whether it is silent now, for longer than a heartbeat.
+    #[must_use]
+    pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
+        let groups = self.plan.iter().flat_map(|plan| &plan.groups);
+        let nodes: BTreeSet<NodeId> = groups
+            .filter(|group| group.job.is_some())
+            .flat_map(|group| &group.nodes)
+            .copied()
+            .collect();
+        let of = |node: NodeId| {
+            let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
+            let mut modules =
+                self.setup.modules.range(first..=last).map(|(_, name)| name).peekable();
+            modules.peek()?;
+            let (mut is_seen, mut is_silent) = (false, true);
+            for name in modules {
+                is_seen |= !self.controller.testimonies(name).is_empty();
+                let since = self.unreachable(name).map(|(since, _)| since);
+                is_silent &= since.is_some_and(|since| since + self.setup.heartbeat <= now.mono);
+            }
+            (!is_seen).then_some((node, is_silent))
+        };
+        nodes.into_iter().filter_map(of).collect()
+    }
+
+    /// Whether something in common explains that these are silent: others are, whose silence no witness explains.
+    pub(super) fn is_in_common(&self, own: &BTreeSet<&DeviceName>) -> bool {
+        let management = &self.controller.inventory().management;
+        let silent = self.blind().into_iter().filter(|name| !own.contains(name));
+        let silent: Vec<&DeviceName> = silent.collect();
+        let shares = |name: &&DeviceName| own.iter().any(|own| management.share(own, name));
+        silent.iter().any(shares) || self.is_share(silent.len())
+    }
+
+    /// Devices that this machine cannot ask.
+    pub(super) fn unasked(&self) -> impl Iterator<Item = &DeviceName> {
+        let is_local =
+            |seen: &Seen| !seen.up && seen.trouble.as_ref().is_some_and(Trouble::is_local);
+        let devices = self.controller.devices().iter();
+        devices.filter(move |(_, seen)| is_local(seen)).map(|(name, _)| name)
+    }
+
+    fn is_share(&self, silent: usize) -> bool {
+        silent > 1 && silent * SHARE >= self.controller.inventory().devices.len()
+    }
+
+    /// Devices that do not answer, of parts that the plan does not go around, and of nodes whose light nobody misses.
+    fn blind(&self) -> Vec<&DeviceName> {
+        let devices = self.controller.devices().iter().filter(|(_, seen)| !seen.up);
+        let is_expected = |name: &DeviceName| {
+            let Ok(bundle) = name.as_str().parse::<BundleId>() else { return true };
+            !self.goes_around(Part::Bundle(bundle)) && !self.is_missed(bundle, name)
+        };
+        devices.map(|(name, _)| name).filter(|name| is_expected(name)).collect()
+    }
+
+    /// Whether who answers misses light of this node.
+    fn is_missed(&self, bundle: BundleId, name: &DeviceName) -> bool {
+        let misses = |name: &DeviceName| {
+            let circuits = self.controller.testimonies(name);
+            circuits.iter().any(|circuit| matches!(circuit.sight, Sight::Dark(_)))
+        };
+        misses(name) || self.of_node(bundle).any(|(_, name)| misses(name))
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is dead. Silence is never death: a line, a terminal server or the daemon's own machine may be at fault while the
+//! light is good. What counts are readings that arrive from who answers.
+//!
+//! ```text
+//!    n8 ──dark──▶ n9 (silent) ◀──dark── n10       two witnesses: n9 is dead
+//!    n8 ──dark──▶ n9 (silent) ◀──lit─── n10       n9 sends light: its fibre or one module, and lost management
+//!    n8 ──dark──▶ n9 (silent) ◀──────── n10 (silent, seen lit by n11)    one witness: nothing moves
+//! ```
+//!
+//! * A *suspect* is a node all of whose modules are silent, or a silent module on a node that answers.
+//! * No far end of a suspect sees its light, and each that answers has missed it long enough.
+//! * A circuit to another suspect that has a witness of its own counts as one within a larger suspect.
+//! * Two witnesses share no [failure domain of management](crate::management) with each other, nor with the suspect.
+//! * In what has only one circuit at all, one witness is enough: no light is cut by going around it. Not where
+//!   something in common explains the silence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_units::id::{BundleId, NodeId};
+
+use super::Control;
+use crate::controller::{DarkFibre, Sight, Testimony};
+use crate::state::DeviceName;
+
+/// What may be dead: modules of one node that do not answer.
+struct Suspect<'a> {
+    modules: Vec<(BundleId, &'a DeviceName)>,
+    circuits: Vec<Testimony>,
+}
+
+impl Suspect<'_> {
+    fn dark(&self) -> impl Iterator<Item = &DeviceName> {
+        let dark = |circuit: &&Testimony| matches!(circuit.sight, Sight::Dark(_));
+        self.circuits.iter().filter(dark).map(|circuit| &circuit.witness.0)
+    }
+
+    /// The far ends that say nothing.
+    fn unseen(&self) -> impl Iterator<Item = &DeviceName> {
+        let unseen = |circuit: &&Testimony| circuit.sight == Sight::Nothing;
+        self.circuits.iter().filter(unseen).map(|circuit| &circuit.witness.0)
+    }
+
+    fn is_lit(&self) -> bool {
+        self.circuits.iter().any(|circuit| circuit.sight == Sight::Lit)
+    }
+}
+
+impl Control {
+    /// The modules that are dead, each with what was seen. `dark` is every dark fibre.
+    pub(super) fn deaths(&self, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
+        let far = dark.iter().filter(|fibre| fibre.far_is_down).map(|fibre| &fibre.far.0);
+        let nodes: BTreeSet<NodeId> =
+            far.filter_map(|far| far.as_str().parse::<BundleId>().ok()).map(|b| b.node).collect();
+        let mut suspects: Vec<Suspect<'_>> =
+            nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
+        // What has no witness of its own, or sends light, is no part of a larger suspect.
+        suspects.retain(|suspect| suspect.dark().next().is_some() && !suspect.is_lit());
+        loop {
+            let members: BTreeSet<DeviceName> =
+                suspects.iter().flat_map(|s| &s.modules).map(|(_, d)| (*d).clone()).collect();
+            let before = suspects.len();
+            suspects.retain(|suspect| suspect.unseen().all(|far| members.contains(far)));
+            if suspects.len() == before {
+                break;
+            }
+        }
+        let dead = joined(suspects).into_iter().filter(|group| self.is_dead(group));
+        let why = |suspect: &Suspect<'_>| {
+            let of = |circuit: &Testimony| match circuit.sight {
+                Sight::Dark(mdbm) => {
+                    let (near, dbm) = (&circuit.witness.0, f64::from(mdbm) / 1000.0);
+                    Some(format!("{near} sees {dbm:.1} dBm of it"))
+                }
+                _ => None,
+            };
+            let seen: Vec<String> = suspect.circuits.iter().filter_map(of).collect();
+            format!("silent, and {}", seen.join(", "))
+        };
+        let of = |suspect: Suspect<'_>| {
+            let why = why(&suspect);
+            // A module in loopback has no circuit: whether it is dead with its node is asked of it alone.
+            let lit = |(_, device): &(BundleId, &DeviceName)| {
+                !self.controller.testimonies(device).is_empty()
+            };
+            let modules: Vec<BundleId> =
+                suspect.modules.iter().filter(|m| lit(m)).map(|(bundle, _)| *bundle).collect();
+            modules.into_iter().map(move |bundle| (bundle, why.clone()))
+        };
+        dead.flatten().flat_map(of).collect()
+    }
+
+    /// The suspects on a node: all of it, or the single modules that are silent beside one that answers.
+    fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
+        let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
+        let modules = self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name));
+        let devices = self.controller.devices();
+        let is_up = |name: &DeviceName| devices.get(name).is_some_and(|seen| seen.up);
+        let (up, silent): (Vec<_>, Vec<_>) = modules.partition(|(_, name)| is_up(name));
+        match up.is_empty() {
+            true => vec![self.suspect(silent)],
+            false => silent.into_iter().map(|module| self.suspect(vec![module])).collect(),
+        }
+    }
+
+    fn suspect<'a>(&self, modules: Vec<(BundleId, &'a DeviceName)>) -> Suspect<'a> {
+        let circuits = modules.iter().flat_map(|(_, name)| self.controller.testimonies(name));
+        Suspect { circuits: circuits.collect(), modules }
+    }
+
+    /// Whether enough independent witnesses miss the light of these.
+    fn is_dead(&self, group: &[Suspect<'_>]) -> bool {
+        let management = &self.controller.inventory().management;
+        let modules = || group.iter().flat_map(|suspect| &suspect.modules);
+        let apart =
+            |witness: &&DeviceName| !modules().any(|(_, module)| management.share(witness, module));
+        let witnesses: Vec<&DeviceName> =
+            group.iter().flat_map(Suspect::dark).filter(apart).collect();
+        let two = witnesses.iter().enumerate().any(|(index, one)| {
+            witnesses[..index].iter().any(|other| !management.share(one, other))
+        });
+        let own = modules().map(|(_, name)| *name).collect();
+        let circuits: usize = group.iter().map(|suspect| suspect.circuits.len()).sum();
+        two || (circuits == 1 && !witnesses.is_empty() && !self.is_in_common(&own))
+    }
+}
+
+/// Suspects that are joined by circuits between them.
+fn joined(suspects: Vec<Suspect<'_>>) -> Vec<Vec<Suspect<'_>>> {
+    let mut groups: Vec<Vec<Suspect<'_>>> = Vec::new();
+    for suspect in suspects {
+        let touches = |group: &Vec<Suspect<'_>>| {
+            let faces = |one: &Suspect<'_>, other: &Suspect<'_>| {
+                one.unseen().any(|far| other.modules.iter().any(|(_, name)| *name == far))
+            };
+            group.iter().any(|other| faces(&suspect, other))
+        };
+        let (joins, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(touches);
+        groups = rest;
+        groups.push(joins.into_iter().flatten().chain([suspect]).collect());
+    }
+    groups
+}

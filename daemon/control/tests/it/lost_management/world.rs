@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A ring of modules under the shipping control core, in virtual time: nodes die, lines and what carries several of them
+//! are lost and come back, the daemon is killed. What is true of the light is known here alone, and who judges asks no
+//! policy for its reasons.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_control::bypass::{plan_anew, sha256_of};
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{
+    Action, Answer, Apply, Event, Note, ReplyTo, Request, Signal, Ticket,
+};
+use lightloom_control::desired;
+use lightloom_control::inventory::{Device, FibreEnd, Inventory};
+use lightloom_control::ledger::Ledger;
+use lightloom_control::management::{Domain, DomainKind};
+use lightloom_control::mover::{Follows, Promise, RECONNECT};
+use lightloom_control::policy::{Control, OnFault, Setup};
+use lightloom_control::record::{Asked, Record};
+use lightloom_control::state::{
+    DeviceName, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot,
+};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::khop::Port;
+use lightloom_fabric::plan::Plan;
+use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::seed::Seed;
+
+pub(super) const SLOT: Slot = Slot(0);
+const ANSWERS_AFTER: Micros = Micros(400);
+const REPORTS_AFTER: Micros = Micros(600);
+const HELLO_WITHIN: Micros = Micros::from_secs(3);
+const BACKOFF_MAX: Micros = Micros::from_secs(10);
+
+/// What happens later; each of one life of the daemon.
+enum Happens {
+    Answer(DeviceName, Ticket, Op),
+    /// Its line is not open.
+    Refused(DeviceName, Ticket),
+    Hello(DeviceName),
+    /// A hello was not answered in time, if the line is still waiting for that one.
+    NoHello(DeviceName, u64),
+    Report(DeviceName, bool),
+    Dropped(DeviceName),
+}
+
+/// The daemon's side of a line.
+#[derive(Clone, Copy)]
+struct Line {
+    up: bool,
+    backoff: Micros,
+    /// Counts connections.
+    tries: u64,
+    said_down: bool,
+}
+
+pub(super) struct World {
+    pub(super) now: Now,
+    pub(super) setup: Setup,
+    pub(super) inventory: Inventory,
+    pub(super) control: Control,
+    records: Vec<Record>,
+    life: u64,
+    is_running: bool,
+    started: Micros,
+    sequence: u64,
+    queue: BTreeMap<(Micros, u64), (u64, Happens)>,
+    lines: BTreeMap<DeviceName, Line>,
+    pub(super) stands: BTreeMap<DeviceName, Position>,
+    sees_light: BTreeMap<DeviceName, bool>,
+    pub(super) dead: BTreeSet<NodeId>,
+    pub(super) cut: BTreeSet<FibreEnd>,
+    /// Devices whose answers do not arrive, and their questions neither.
+    pub(super) lost: BTreeSet<DeviceName>,
+    /// Lit circuits that were cut, and end in no dead part.
+    pub(super) wrongly_cut: Vec<String>,
+    pub(super) moves: u64,
+    pub(super) bypassed: Vec<(Micros, Vec<Part>)>,
+}
+
+fn fabric(nodes: u32, gpus: u32, tp: u32) -> Fabric {
+    let text = format!(
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         jobs:\n  - {{name: pretrain, gpus: {gpus}, tp: {tp}}}\n"
+    );
+    lightloom_fabric::file::load("ring.yaml", text.as_bytes()).0.unwrap()
+}
+
+pub(super) fn module(node: u32, bundle: u8) -> DeviceName {
+    BundleId { node: NodeId(node), bundle }.to_string().as_str().into()
+}
+
+fn node_of(device: &DeviceName) -> NodeId {
+    device.as_str().parse::<BundleId>().unwrap().node
+}
+
+fn what_is_there(fabric: &Fabric) -> (Inventory, Setup) {
+    let mut inventory = Inventory { poll_every: Micros::from_secs(1), ..Inventory::default() };
+    let mut modules = BTreeMap::new();
+    for node in (0..fabric.hbd.nodes()).map(NodeId) {
+        for bundle in 0..fabric.hbd.k() {
+            let bundle = BundleId { node, bundle };
+            let name = module(node.0, bundle.bundle);
+            let mut device = Device::new(Sharing::Independent);
+            device.domains.insert(SLOT, node.to_string());
+            let follows =
+                Follows { bits_per_second: 921_600, reply_written: false, settle_written: false };
+            device.follows = Some(follows);
+            inventory.devices.insert(name.clone(), device);
+            modules.insert(bundle, name);
+        }
+    }
+    let end = |port: Port| (modules[&port.bundle].clone(), SLOT, Position(u32::from(port.path)));
+    for (a, b) in fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre)) {
+        inventory.fibres.extend([(end(a), end(b)), (end(b), end(a))]);
+    }
+    let setup = Setup {
+        installed: Some(fabric.clone()),
+        modules,
+        on_fault: OnFault::Bypass,
+        heartbeat: Micros::from_secs(5),
+        ..Setup::default()
+    };
+    (inventory, setup)
+}
+
+impl World {
+    /// `gpus` of a ring of nodes with four each are in groups of `tp`, lit, and read.
+    pub(super) fn new(nodes: u32, gpus: u32, tp: u32) -> Self {
+        let fabric = fabric(nodes, gpus, tp);
+        let (inventory, setup) = what_is_there(&fabric);
+        let now =
+            Now { mono: Micros::from_secs(1_000), wall_ms: 1_800_000_000_000, boot: "b".into() };
+        let (control, _) =
+            Control::start(inventory.clone(), setup.clone(), Ledger::default(), &now);
+        let line = Line { up: false, backoff: RECONNECT, tries: 0, said_down: false };
+        let names = || inventory.devices.keys().cloned();
+        let mut world = Self {
+            lines: names().map(|name| (name, line)).collect(),
+            stands: names().map(|name| (name, Position::LOOPBACK)).collect(),
+            sees_light: names().map(|name| (name, true)).collect(),
+            now,
+            setup,
+            inventory,
+            control,
+            records: Vec::new(),
+            life: 0,
+            is_running: false,
+            started: Micros(0),
+            sequence: 0,
+            queue: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            wrongly_cut: Vec::new(),
+            moves: 0,
+            bypassed: Vec::new(),
+        };
+        world.start();
+        world.run_for(Micros::from_millis(100));
+        let all: Vec<DeviceName> = world.stands.keys().cloned().collect();
+        world.ask("adopt", Request::Adopt(all), None);
+        let plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).unwrap();
+        let target = desired::paths(&plan, &world.setup.modules).unwrap();
+        let plan_sha256 = sha256_of(&plan);
+        let apply = Apply { target, plan_sha256, mode: Mode::Update, ..Apply::default() };
+        world.ask("apply", Request::Apply(apply), Some(Box::new(plan)));
+        world.run_for(Micros::from_secs(3));
+        assert!(!world.control.controller().is_busy() && world.control.plan().is_some());
+        assert!(world.lit_circuits() > 0 && world.wrongly_cut.is_empty());
+        world.moves = 0;
+        world
+    }
+
+    fn ask(&mut self, id: &str, request: Request, plan: Option<Box<Plan>>) {
+        let asked = Asked { actor: "alice".into(), request: id.into(), digest: id.into() };
+        let actions = self.control.ask(&self.now, asked, request, plan, ReplyTo(7));
+        let refused = actions.iter().find_map(|action| match action {
+            Action::Answer(_, Answer::Refused { reasons }) => Some(reasons.clone()),
+            _ => None,
+        });
+        assert_eq!(refused, None, "{id}");
+        self.perform(actions);
+    }
+
+    /// These are reached through this.
+    pub(super) fn behind(&mut self, kind: DomainKind, name: &str, devices: &[DeviceName]) {
+        for device in devices {
+            let domain = Domain { kind, name: name.into() };
+            self.inventory.management.insert(device.clone(), domain);
+        }
+    }
+
+    pub(super) fn start(&mut self) {
+        self.life += 1;
+        (self.is_running, self.started) = (true, self.now.mono);
+        let line = Line { up: false, backoff: RECONNECT, tries: 0, said_down: false };
+        self.lines.values_mut().for_each(|of| *of = line);
+        let (control, actions) = Control::start(
+            self.inventory.clone(),
+            self.setup.clone(),
+            Ledger::fold(&self.records),
+            &self.now,
+        );
+        self.control = control;
+        self.perform(actions);
+        for (index, name) in (1..).zip(self.lines.keys().cloned().collect::<Vec<_>>()) {
+            self.later(Micros(20 * index), Happens::Hello(name));
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.life += 1;
+        self.is_running = false;
+    }
+
+    fn later(&mut self, after: Micros, happens: Happens) {
+        self.sequence += 1;
+        let at = self.now.mono + after;
+        self.queue.insert((at, self.sequence), (self.life, happens));
+    }
+
+    // ---- what is true ------------------------------------------------------------------------
+
+    pub(super) fn is_reached(&self, device: &DeviceName) -> bool {
+        !self.lost.contains(device) && !self.dead.contains(&node_of(device))
+    }
+
+    /// Whether light arrives at this end.
+    fn is_lit(&self, device: &DeviceName) -> bool {
+        let end = (device.clone(), SLOT, self.stands[device]);
+        match self.inventory.fibres.get(&end) {
+            None => true,
+            Some(far) => {
+                !self.cut.contains(&end)
+                    && !self.dead.contains(&node_of(&far.0))
+                    && self.stands[&far.0] == far.2
+            }
+        }
+    }
+
+    /// The other end of the circuit that both ends of this have light of.
+    pub(super) fn lit_with(&self, device: &DeviceName) -> Option<DeviceName> {
+        let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
+        let both =
+            self.is_lit(device) && self.is_lit(&far.0) && !self.dead.contains(&node_of(device));
+        both.then(|| far.0.clone())
+    }
+
+    /// The far end that looks into the fibre that this module looks, or looked, into.
+    pub(super) fn looked_into_by(&self, device: &DeviceName) -> Option<DeviceName> {
+        let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
+        (self.stands[&far.0] == far.2).then(|| far.0.clone())
+    }
+
+    /// Whether every line that can be is up, and was for a second.
+    pub(super) fn is_settled(&self) -> bool {
+        let settled = |(name, line): (&DeviceName, &Line)| line.up == self.is_reached(name);
+        self.is_running
+            && self.started + Micros::from_secs(1) < self.now.mono
+            && self.lines.iter().all(settled)
+    }
+
+    pub(super) fn lit_circuits(&self) -> usize {
+        self.stands.keys().filter(|device| self.lit_with(device).is_some()).count() / 2
+    }
+
+    pub(super) fn goes_around(&self, node: u32) -> bool {
+        let bundles = [0, 1].map(|bundle| BundleId { node: NodeId(node), bundle });
+        bundles.iter().all(|bundle| self.control.goes_around(Part::Bundle(*bundle)))
+    }
+
+    /// The light may have changed: who reports that, does.
+    pub(super) fn light_changed(&mut self) {
+        let names: Vec<DeviceName> = self.stands.keys().cloned().collect();
+        for name in names {
+            let lit = self.is_lit(&name);
+            if self.sees_light.insert(name.clone(), lit) != Some(lit) && self.is_reached(&name) {
+                self.later(REPORTS_AFTER, Happens::Report(name, lit));
+            }
+        }
+    }
+
+    pub(super) fn die(&mut self, node: u32) {
+        self.dead.insert(NodeId(node));
+        self.light_changed();
+    }
+
+    // ---- the daemon --------------------------------------------------------------------------
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Append(records) => self.records.extend(records),
+                Action::Send(device, ticket, op) => match self.lines[&device].up {
+                    false => self.later(Micros(10), Happens::Refused(device, ticket)),
+                    true => self.later(ANSWERS_AFTER, Happens::Answer(device, ticket, op)),
+                },
+                Action::Abandon(device, _) => self.later(Micros(50), Happens::Dropped(device)),
+                Action::Note(Note::Bypassing(parts, _)) => {
+                    let parts = parts.into_iter().map(|(part, _)| part).collect();
+                    self.bypassed.push((self.now.mono, parts));
+                }
+                Action::Answer(..) | Action::Note(_) => {}
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let actions = self.control.handle(&self.now, event);
+        self.perform(actions);
+    }
+
+    fn executed(&mut self, device: &DeviceName, op: &Op) -> Outcome {
+        let Op::Switch { moves, .. } = op else {
+            let power = if self.is_lit(device) { -3_000 } else { -40_000 };
+            return Outcome::Done(Some(Observation {
+                positions: [(SLOT, self.stands[device])].into(),
+                power_mdbm: [(SLOT, power)].into(),
+                ..Observation::default()
+            }));
+        };
+        for one in moves {
+            if self.stands[device] == one.to {
+                continue;
+            }
+            if let Some(far) = self.lit_with(device) {
+                let text = format!("{device} to {far} at {}", self.now.mono.0);
+                self.wrongly_cut.push(text);
+            }
+            self.stands.insert(device.clone(), one.to);
+            self.moves += 1;
+        }
+        self.light_changed();
+        Outcome::Done(None)
+    }
+
+    fn happen(&mut self, happens: Happens) {
+        match happens {
+            Happens::Answer(device, ticket, op) => {
+                if self.is_reached(&device) && self.lines[&device].up {
+                    let outcome = self.executed(&device, &op);
+                    self.handle(Event::Reply { device, ticket, outcome });
+                }
+            }
+            Happens::Refused(device, ticket) => {
+                let outcome = Outcome::Unknown("not connected".into());
+                self.handle(Event::Reply { device, ticket, outcome });
+            }
+            Happens::Hello(device) => self.hello(device),
+            Happens::NoHello(device, tries) => {
+                if self.lines[&device].tries == tries && !self.lines[&device].up {
+                    self.dropped(device, "no answer to hello in time");
+                }
+            }
+            Happens::Report(device, lit) => {
+                if self.is_reached(&device) && self.lines[&device].up {
+                    let signal = match lit {
+                        true => Signal::LightBack(SLOT),
+                        false => Signal::LightLost(SLOT, self.stands[&device]),
+                    };
+                    self.handle(Event::Signalled(device, signal));
+                }
+            }
+            Happens::Dropped(device) => self.dropped(device, "no answer in time"),
+        }
+    }
+
+    fn hello(&mut self, device: DeviceName) {
+        let reached = self.is_reached(&device);
+        let Some(line) = self.lines.get_mut(&device) else { return };
+        line.tries += 1;
+        if !reached {
+            let tries = line.tries;
+            return self.later(HELLO_WITHIN, Happens::NoHello(device, tries));
+        }
+        (line.up, line.backoff, line.said_down) = (true, RECONNECT, false);
+        let answer = Some(Micros(300));
+        let promise = Promise { commit: Micros(1_000), settle: Micros(30), answer, goes: true };
+        self.handle(Event::Promised(device.clone(), promise));
+        self.handle(Event::Up(device));
+    }
+
+    fn dropped(&mut self, device: DeviceName, why: &str) {
+        let Some(line) = self.lines.get_mut(&device) else { return };
+        let was_up = std::mem::take(&mut line.up);
+        let (wait, says) = (line.backoff, was_up || !line.said_down);
+        line.backoff = Micros(2 * line.backoff.0).min(BACKOFF_MAX);
+        line.said_down = !was_up;
+        self.later(wait, Happens::Hello(device.clone()));
+        if says {
+            self.handle(Event::Down(device, why.into()));
+        }
+    }
+
+    pub(super) fn run_for(&mut self, time: Micros) {
+        let end = self.now.mono + time;
+        loop {
+            let next = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let deadline = self.is_running.then(|| self.control.deadline(&self.now)).flatten();
+            let due = next.into_iter().chain(deadline).min().filter(|at| *at <= end);
+            let Some(at) = due else { break };
+            self.advance(at);
+            if next == Some(at)
+                && let Some((_, (life, happens))) = self.queue.pop_first()
+                && life == self.life
+            {
+                self.happen(happens);
+            }
+            if self.is_running {
+                let actions = self.control.tick(&self.now);
+                self.perform(actions);
+            }
+        }
+        self.advance(end);
+    }
+
+    fn advance(&mut self, to: Micros) {
+        let passed = to.max(self.now.mono) - self.now.mono;
+        self.now.mono = self.now.mono + passed;
+        self.now.wall_ms += passed.0.div_ceil(1000);
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon may act alone again.
+
+use axum::extract::{Extension, State};
+use lightloom_daemon_api::body::ResumeBody;
+
+use super::problem::{Answered, Problem};
+use super::reading::Body;
+use super::shared::{Shared, asked};
+use crate::config::Role;
+use crate::runtime::Call;
+use crate::serve::Client;
+use lightloom_control::controller::Request;
+
+/// Lets the daemon change things without being asked again, though it did so often within the hour.
+#[utoipa::path(post, path = "/v1/resume", request_body = ResumeBody,
+    responses((status = 200), (status = 409)))]
+pub(super) async fn resume(
+    State(shared): State<Shared>,
+    Extension(client): Extension<Client>,
+    Body(body): Body<ResumeBody>,
+) -> Result<Answered, Problem> {
+    let asked = asked(&client, &body.request_id, &("resume", &body));
+    let call =
+        |asked, answer| Ok(Call::Ask { asked, request: Request::Resume, plan: None, answer });
+    shared.change(&client, "resume", asked, Role::Apply, call).await
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Through what devices are reached: what the file says of lines, and what their addresses say.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::document::Check;
+use lightloom_units::id::NodeId;
+
+use super::{Config, DriverFile, codes};
+use lightloom_control::management::{Domain, DomainKind};
+use lightloom_control::state::DeviceName;
+
+impl Config {
+    /// Takes in which devices fall silent together.
+    pub(super) fn manage(&mut self, check: &mut Check<'_>) {
+        let hosts = self.drivers.iter().filter_map(|(name, (driver, _))| {
+            let host = host(driver)?;
+            Some((name.clone(), Domain { kind: DomainKind::Server, name: host.into() }))
+        });
+        let hosts: Vec<_> = hosts.collect();
+        for (name, domain) in hosts {
+            self.inventory.management.insert(name, domain);
+        }
+        let mut names = BTreeSet::new();
+        for (index, written) in self.file.management.clone().into_iter().enumerate() {
+            if !names.insert((written.kind, written.name.clone())) {
+                let path = format!("/management/{index}/name");
+                let message = format!("`{}` is there already", written.name);
+                check
+                    .error(codes::SAME_NAME, &path, message)
+                    .help("name all of its lines in one place");
+            }
+            let domain = Domain { kind: written.kind, name: written.name.as_str().into() };
+            for (number, line) in written.lines.iter().enumerate() {
+                let devices = self.lines_of(line);
+                if devices.is_empty() {
+                    let path = format!("/management/{index}/lines/{number}");
+                    let message = format!("`{line}` is no device and no node with modules here");
+                    let help = match self.inventory.devices.keys().next() {
+                        Some(first) => format!(
+                            "write the name of a device, such as `{first}`, or of a node, such as `n0`"
+                        ),
+                        None => "name devices under `devices:` or `modules:` first".to_owned(),
+                    };
+                    check.error(codes::NO_LINE, &path, message).help(&help);
+                }
+                for device in devices {
+                    self.inventory.management.insert(device, domain.clone());
+                }
+            }
+        }
+    }
+
+    /// The devices that a line names: itself, or the modules of a node.
+    fn lines_of(&self, line: &str) -> Vec<DeviceName> {
+        let device = DeviceName::from(line);
+        if self.inventory.devices.contains_key(&device) {
+            return vec![device];
+        }
+        let Ok(node) = line.parse::<NodeId>() else { return Vec::new() };
+        let of_node = self.bundles.iter().filter(|(bundle, _)| bundle.node == node);
+        of_node.map(|(_, device)| device.clone()).collect()
+    }
+}
+
+/// The host of a device that is reached at `host:port`.
+fn host(driver: &DriverFile) -> Option<&str> {
+    let address = match driver {
+        DriverFile::Scpi(file) => file.tcp.as_deref()?,
+        DriverFile::Tl1(file) => &file.tcp,
+        DriverFile::Sonic(file) => &file.tcp,
+        DriverFile::Gnmi(file) => &file.tcp,
+        DriverFile::Ocstrx(_) | DriverFile::Linux(_) => return None,
+    };
+    address.rsplit_once(':').map(|(host, _)| host)
+}
