@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use daemon_rig::ring::{NODES, faults, node_in_use, ring};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
-use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::state::{DeviceName, Fabric, Position, Positions, Slot};
 use lightloom_daemon::file_storage::FileStorage;
@@ -99,6 +98,25 @@ async fn rig(switch: &str, folder: &Path, plan: &Plan) -> Rig {
     Rig::on_disk(&file, folder, None, open).await
 }
 
+/// Tries each of these on a thread of its own, with a switch and a folder of its own: most of the time is waiting.
+fn each_on_its_own<T: Copy + Send, R: Send>(
+    cases: &[T],
+    attempt: impl Fn(T, &str, &Path) -> R + Sync,
+) -> Vec<R> {
+    let list =
+        "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', switching: 5ms}\n";
+    let on_its_own = |case| {
+        let folder = tempfile::tempdir().unwrap();
+        let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+        attempt(case, &at[0], folder.path())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            cases.iter().map(|case| scope.spawn(move || on_its_own(*case))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
 /// Two circuits, straight or crosswise.
 fn circuits(crosswise: bool) -> Positions {
     let to = if crosswise { [10, 9] } else { [9, 10] };
@@ -167,91 +185,83 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
 
 #[test]
 fn s2_on_a_disk_that_fails_changes_are_refused_reads_go_on_and_no_mixed_state_is_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let list =
-        "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', switching: 5ms}\n";
-    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
     let faults = [
         Fault::Write(ErrorKind::Other),
         Fault::Write(ErrorKind::StorageFull),
         Fault::Write(ErrorKind::ReadOnlyFilesystem),
         Fault::Sync,
     ];
-    on_a_runtime(async {
+    let ends = each_on_its_own(&faults, |fault, at, folder| {
         let (mut old, mut new) = (0, 0);
-        for (index, fault) in faults.into_iter().enumerate() {
+        on_a_runtime(async {
             for after in 0..10 {
-                let folder = folder.path().join(format!("{index}-{after}"));
+                let folder = folder.join(after.to_string());
                 std::fs::create_dir_all(&folder).unwrap();
-                match change_on(&at[0], &folder, fault, after).await {
+                match change_on(at, &folder, fault, after).await {
                     Some(stood) if stood == circuits(false) => old += 1,
                     Some(stood) if stood == circuits(true) => new += 1,
                     Some(stood) => panic!("{fault:?} {after}: mixed: {stood:?}"),
                     None => break,
                 }
             }
-        }
-        println!(
-            "S2: {} faults at every write and flush of a change: {old} old, {new} new, none mixed",
-            faults.len()
-        );
-        assert!(old > 3 && new > 0, "{old} {new}");
+        });
+        (old, new)
     });
+    let (old, new) = ends.iter().fold((0, 0), |sum, end| (sum.0 + end.0, sum.1 + end.1));
+    println!(
+        "S2: {} faults at every write and flush of a change: {old} old, {new} new, none mixed",
+        faults.len()
+    );
+    assert!(old > 3 && new > 0, "{old} {new}");
 }
 
 /// The disk fails, and is well again while the daemon runs: what was open is brought to its end and changes are
 /// accepted, without a restart.
 #[test]
 fn s2_writing_resumes_when_the_disk_is_well_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let list =
-        "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', switching: 5ms}\n";
-    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
-    on_a_runtime(async {
-        let mut resumed = 0;
-        for (index, fault) in
-            [Fault::Write(ErrorKind::StorageFull), Fault::Sync].into_iter().enumerate()
-        {
-            for after in 0..4 {
-                let folder = folder.path().join(format!("{index}-{after}"));
-                std::fs::create_dir_all(&folder).unwrap();
-                let plan = Plan::default();
-                let mut rig = rig(&at[0], &folder, &plan).await;
-                // The journal is new each time, and the switch stands as the last one left it.
-                let target = Fabric::from([("ocs0".into(), circuits(false))]);
-                let apply = Apply { target, mode: Mode::Update, ..Apply::default() };
-                let answer = rig.ask(Request::Apply(apply), None).await;
-                rig.committed_or_done(&answer).await;
-                *plan.lock().unwrap() = Some((fault, after));
-                let _accepted_or_refused = rig.ask(change(true), None).await;
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                if rig.look(|runtime: &Runtime| runtime.control.failed().is_none()).await {
-                    continue;
-                }
-                let polled = rig.look(read_at).await;
-                tokio::time::sleep(Duration::from_millis(1500)).await;
-                assert!(rig.look(read_at).await > polled, "devices are read on");
-                assert!(rig.look(|runtime: &Runtime| runtime.control.failed().is_some()).await);
-                *plan.lock().unwrap() = None;
-                let well = |runtime: &Runtime| {
-                    let well = runtime.control.failed().is_none()
-                        && !runtime.control.controller().is_busy();
-                    well.then_some(())
-                };
-                rig.find("writing again", well).await;
-                tokio::time::sleep(Duration::from_millis(250)).await;
-                let drifted = rig.look(|runtime: &Runtime| view::drift(runtime).slots.len()).await;
-                assert_eq!(drifted, 0, "{fault:?} {after}");
-                for crosswise in [true, false] {
-                    let answer = rig.ask(change(crosswise), None).await;
-                    rig.committed_or_done(&answer).await;
-                }
-                resumed += 1;
-            }
-        }
-        println!("S2: writing resumed {resumed} times without a restart");
-        assert!(resumed >= 4, "{resumed}");
+    let kinds = [Fault::Write(ErrorKind::StorageFull), Fault::Sync];
+    let cases: Vec<(Fault, u32)> =
+        kinds.into_iter().flat_map(|fault| (0..4).map(move |after| (fault, after))).collect();
+    let resumed = each_on_its_own(&cases, |(fault, after), at, folder| {
+        let mut resumed = false;
+        on_a_runtime(async { resumed = resumes_after(fault, after, at, folder).await });
+        resumed
     });
+    let resumed = resumed.into_iter().filter(|resumed| *resumed).count();
+    println!("S2: writing resumed {resumed} times without a restart");
+    assert!(resumed >= 4, "{resumed}");
+}
+
+/// Whether a change met the fault; writing resumed after it.
+async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> bool {
+    let plan = Plan::default();
+    let mut rig = rig(at, folder, &plan).await;
+    let answer = rig.ask(change(false), None).await;
+    rig.committed_or_done(&answer).await;
+    *plan.lock().unwrap() = Some((fault, after));
+    let _accepted_or_refused = rig.ask(change(true), None).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    if rig.look(|runtime: &Runtime| runtime.control.failed().is_none()).await {
+        return false;
+    }
+    let polled = rig.look(read_at).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(rig.look(read_at).await > polled, "devices are read on");
+    assert!(rig.look(|runtime: &Runtime| runtime.control.failed().is_some()).await);
+    *plan.lock().unwrap() = None;
+    let well = |runtime: &Runtime| {
+        let well = runtime.control.failed().is_none() && !runtime.control.controller().is_busy();
+        well.then_some(())
+    };
+    rig.find("writing again", well).await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let drifted = rig.look(|runtime: &Runtime| view::drift(runtime).slots.len()).await;
+    assert_eq!(drifted, 0, "{fault:?} {after}");
+    for crosswise in [true, false] {
+        let answer = rig.ask(change(crosswise), None).await;
+        rig.committed_or_done(&answer).await;
+    }
+    true
 }
 
 fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {

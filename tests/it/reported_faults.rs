@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use daemon_rig::ring::{NODES, daemon_that, faults, node_in_use, plan_around, restarted, ring};
+use daemon_rig::ring::{
+    NODES, daemon_that, daemon_with, faults, node_in_use, plan_around, restarted, ring,
+};
 use daemon_rig::{Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::controller::{Answer, Request, Rollback};
 use lightloom_control::ledger::Past;
@@ -104,7 +106,8 @@ fn reported_faults_is_tried_again_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
-        let mut rig = daemon_that("bypass", folder.path()).await;
+        // A bypass that was not begun for want of an answer is tried again after a heartbeat.
+        let mut rig = daemon_with("on_fault: bypass, heartbeat: 4s", folder.path()).await;
         tell_in_vain(&mut rig, &modules).await;
         let reason = |runtime: &Runtime| {
             let parts = view::status(runtime).broken_parts;

@@ -90,6 +90,8 @@ pub struct Promise {
     pub commit: Micros,
     /// The time from light at its new path until its power is to be trusted.
     pub settle: Micros,
+    /// The least time from the end of one switch to the start of the next.
+    pub dwell: Micros,
     /// The longest time until a status is answered, of a module that reports lost light; `None` of others.
     pub answer: Option<Micros>,
     /// It arms and fires by one request, and says no by its answer: nothing has to be armed before.
@@ -127,7 +129,7 @@ impl Limits {
     /// | limit | promise | margin |
     /// | --- | --- | --- |
     /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
-    /// | a switch | commit and 10 ms | five times, and the line time of 256 bytes |
+    /// | a switch | commit and 10 ms | five times, the line time of 256 bytes, and the dwell |
     /// | a read of a node that is suspected | of its events | five times, and the line time of 160 bytes |
     /// | silence of a device without light | a hello | [`RECONNECT`] and a read |
     /// | darkness | commit and settle | three times, at least 5 ms |
@@ -138,7 +140,7 @@ impl Limits {
         let line = |bytes: u64| Micros((bits * bytes).div_ceil(rate));
         let late = |promised: Micros, bytes| Micros(promised.0.saturating_mul(LATE)) + line(bytes);
         self.read_within = late(ANSWER, OPERATION_BYTES);
-        self.switch_within = late(promise.commit + ANSWER, OPERATION_BYTES);
+        self.switch_within = late(promise.commit + ANSWER, OPERATION_BYTES) + promise.dwell;
         self.probe_within = promise.answer.map_or(Micros(0), |answer| late(answer, READ_BYTES));
         if follows.reply_written {
             self.read_within = self.read_within.min(self.reply_within);

@@ -418,6 +418,7 @@ impl Dialect for OcsTrx {
         Some(Promise {
             commit: Micros(u64::from(identity.commit_max_us)),
             settle: Micros(u64::from(identity.settle_us)),
+            dwell: Micros(u64::from(identity.dwell_us)),
             goes: identity.capabilities.has(Capabilities::GO),
             answer: self.events.map(|events| Micros(u64::from(events.answer_us))),
         })

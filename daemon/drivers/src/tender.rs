@@ -3,8 +3,9 @@
 //! daemon without its sockets, and of the virtual twin. Bytes, commands and the time in; bytes and events out.
 //!
 //! ```text
-//!   waiting ──due──▶ greeting ──Ready──▶ idle ⇄ busy with an operation, looking at a transceiver's account
-//!      ▲                │ no answer        │ lost, unknown, abandoned
+//!   waiting ──due──▶ greeting ──Ready──▶ idle ⇄ resting before a switch, busy with an operation,
+//!      ▲                │                  │      looking at a transceiver's account
+//!      │                │ no answer        │ lost, unknown, abandoned
 //!      └────────────────┴──────────────────┘  (the wait doubles while no hello is answered)
 //! ```
 
@@ -57,6 +58,8 @@ enum State {
     Waiting(Micros),
     Greeting(Micros),
     Idle,
+    /// A switch waits until its device takes one again.
+    Resting(Micros, Ticket, Op),
     Busy(Ticket),
     /// Until then, and what comes after it.
     Looking(Micros, Option<(Ticket, Op)>),
@@ -67,6 +70,11 @@ pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
     state: State,
+    /// A device that moved its light refuses to move it again before this time. What it did before it was
+    /// connected is not known.
+    rests_until: Micros,
+    /// The operation under way moves light.
+    moves: bool,
     backoff: Micros,
     reported: Option<Trouble>,
     /// So many wait for the account.
@@ -77,7 +85,8 @@ impl Tender {
     /// Connects at `now`.
     pub fn new(name: DeviceName, conversation: Box<dyn Conversation>, now: Micros) -> Self {
         let state = State::Waiting(now);
-        Self { name, conversation, state, backoff: RECONNECT, reported: None, asked: 0 }
+        let (rests_until, moves, backoff) = (Micros(0), false, RECONNECT);
+        Self { name, conversation, state, rests_until, moves, backoff, reported: None, asked: 0 }
     }
 
     /// The same over a byte stream.
@@ -107,7 +116,10 @@ impl Tender {
     /// When [`Tender::on_time`] is to be called.
     pub fn deadline(&self) -> Option<Micros> {
         match self.state {
-            State::Waiting(at) | State::Greeting(at) | State::Looking(at, _) => Some(at),
+            State::Waiting(at)
+            | State::Greeting(at)
+            | State::Resting(at, ..)
+            | State::Looking(at, _) => Some(at),
             State::Idle | State::Busy(_) => None,
         }
     }
@@ -126,6 +138,13 @@ impl Tender {
             State::Greeting(at) if at <= now => {
                 self.lost(now, "no answer to hello in time".into(), out);
             }
+            State::Resting(at, ..) if at <= now => {
+                if let State::Resting(_, ticket, op) =
+                    std::mem::replace(&mut self.state, State::Idle)
+                {
+                    self.run(now, ticket, &op, out);
+                }
+            }
             State::Looking(at, _) if at <= now => {
                 self.looked(now, Err(Outcome::Unknown("no answer in time".into())), out);
             }
@@ -139,9 +158,13 @@ impl Tender {
             State::Waiting(_) | State::Greeting(_) => {
                 out.push(self.reply(ticket, Outcome::Unknown("not connected".into())));
             }
-            State::Busy(_) => {}
+            State::Busy(_) | State::Resting(..) => {}
             State::Looking(_, next) => *next = Some((ticket, op.clone())),
+            State::Idle if matches!(op, Op::Switch { .. }) && now < self.rests_until => {
+                self.state = State::Resting(self.rests_until, ticket, op.clone());
+            }
             State::Idle => {
+                self.moves = matches!(op, Op::Switch { .. });
                 let mut bytes = Vec::new();
                 match self.conversation.start(op, &mut bytes) {
                     Some(outcome) => self.ended(now, ticket, outcome, out),
@@ -157,6 +180,7 @@ impl Tender {
         let late = || "no answer in time".to_owned();
         match &self.state {
             State::Busy(busy) if *busy == ticket => self.lost(now, late(), out),
+            State::Resting(_, resting, _) if *resting == ticket => self.lost(now, late(), out),
             State::Looking(_, Some((next, _))) if *next == ticket => self.lost(now, late(), out),
             _ => {}
         }
@@ -190,7 +214,9 @@ impl Tender {
             State::Waiting(_) | State::Greeting(_) => {
                 Err(NoPreview::NotNow("not connected".into()))
             }
-            State::Busy(_) => Err(NoPreview::NotNow("busy with an operation".into())),
+            State::Busy(_) | State::Resting(..) => {
+                Err(NoPreview::NotNow("busy with an operation".into()))
+            }
             _ => self.conversation.preview(ops).map_err(NoPreview::Refused),
         }
     }
@@ -222,7 +248,7 @@ impl Tender {
 
     fn reached(&mut self, now: Micros, reached: Option<Reached>, out: &mut Vec<Does>) {
         match (reached, &self.state) {
-            (Some(Reached::Ready(identity)), _) => self.ready(identity, out),
+            (Some(Reached::Ready(identity)), _) => self.ready(now, identity, out),
             (Some(Reached::Ended(outcome)), &State::Busy(ticket)) => {
                 self.ended(now, ticket, outcome, out);
             }
@@ -237,20 +263,21 @@ impl Tender {
             (Some(Reached::Ended(outcome)), _) => {
                 self.lost(now, format!("{outcome:?} before it said who it is"), out);
             }
-            (Some(Reached::Lost(why)), &State::Busy(ticket)) => {
+            (Some(Reached::Lost(why)), &(State::Busy(ticket) | State::Resting(_, ticket, _))) => {
                 self.ended(now, ticket, Outcome::Unknown(why), out);
             }
             (Some(Reached::Lost(why)), State::Looking(..)) => {
                 self.looked(now, Err(Outcome::Unknown(why)), out);
             }
             (Some(Reached::Lost(why)), _) => self.lost(now, why, out),
-            (None, State::Idle) => self.report(out),
+            (None, State::Idle | State::Resting(..)) => self.report(out),
             (None, _) => {}
         }
     }
 
-    fn ready(&mut self, identity: String, out: &mut Vec<Does>) {
+    fn ready(&mut self, now: Micros, identity: String, out: &mut Vec<Does>) {
         (self.state, self.backoff, self.reported) = (State::Idle, RECONNECT, None);
+        self.rests(now);
         out.push(Does::Identity(identity));
         self.report(out);
         if let Some(promise) = self.conversation.promise() {
@@ -263,11 +290,20 @@ impl Tender {
         let lost = why_lost(&outcome);
         self.report(out);
         self.state = State::Idle;
+        if std::mem::take(&mut self.moves) {
+            self.rests(now);
+        }
         out.push(self.reply(ticket, outcome));
         match lost {
             Some(why) => self.lost(now, why, out),
             None => self.go_on(now, out),
         }
+    }
+
+    /// Its light came to rest at `now`, or may have.
+    fn rests(&mut self, now: Micros) {
+        let dwell = self.conversation.promise().map_or(Micros(0), |promise| promise.dwell);
+        self.rests_until = now + dwell;
     }
 
     fn looked(&mut self, now: Micros, account: Result<Module, Outcome>, out: &mut Vec<Does>) {
@@ -359,4 +395,66 @@ fn send(bytes: Vec<u8>, out: &mut Vec<Does>) {
 
 fn event(event: Event) -> Does {
     Does::Event(Box::new(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_control::mover::Promise;
+    use lightloom_control::state::{Move, Position, Slot, Txn};
+
+    /// A device that takes one byte an operation, answers with one, and rests for a millisecond after a switch.
+    struct Rests;
+
+    impl Conversation for Rests {
+        fn connected(&mut self, _: &mut Vec<u8>) -> Option<Reached> {
+            Some(Reached::Ready(String::new()))
+        }
+        fn start(&mut self, _: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
+            out.push(b'!');
+            None
+        }
+        fn received(&mut self, _: &[u8], _: &mut Vec<u8>) -> Option<Reached> {
+            Some(Reached::Ended(Outcome::Done(None)))
+        }
+        fn closed(&mut self) {}
+        fn promise(&self) -> Option<Promise> {
+            let (commit, settle, dwell) = (Micros(100), Micros(30), Micros(1_000));
+            Some(Promise { commit, settle, dwell, answer: None, goes: true })
+        }
+        fn preview(&self, _: &[Op]) -> Result<Vec<Vec<u8>>, String> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// What is sent and said when the tender is given a chance at `now`.
+    fn at(now: u64, mut chance: impl FnMut(Micros, &mut Vec<Does>)) -> (bool, bool) {
+        let mut out = Vec::new();
+        chance(Micros(now), &mut out);
+        let is_reply = |does: &Does| matches!(does, Does::Event(event) if matches!(**event, Event::Reply { .. }));
+        (out.contains(&Does::Send(vec![b'!'])), out.iter().any(is_reply))
+    }
+
+    #[test]
+    fn a_switch_waits_until_its_device_takes_one_again_and_a_read_does_not() {
+        let moves = vec![Move { slot: Slot(0), from: Position(1), to: Position(2) }];
+        let switch = Op::Switch { txn: Txn(1), moves };
+        let read = Op::Disarm { txn: Txn(1) };
+        let mut tender = Tender::new("n0/b0".into(), Box::new(Rests), Micros(0));
+        let (sent, said) = ((true, false), (false, true));
+        at(0, |now, out| tender.on_time(now, out));
+        assert_eq!(at(10, |now, out| tender.run(now, Ticket(1), &read, out)), sent);
+        assert_eq!(at(20, |now, out| tender.received(now, b"?", out)), said);
+        assert_eq!(at(1_000, |now, out| tender.run(now, Ticket(2), &switch, out)), sent);
+        assert_eq!(at(1_100, |now, out| tender.received(now, b"?", out)), said);
+        assert_eq!(at(1_200, |now, out| tender.run(now, Ticket(3), &read, out)), sent);
+        assert_eq!(at(1_300, |now, out| tender.received(now, b"?", out)), said);
+        assert_eq!(at(1_400, |now, out| tender.run(now, Ticket(4), &switch, out)), (false, false));
+        assert_eq!(tender.deadline(), Some(Micros(2_100)), "a read in between starts no new rest");
+        assert_eq!(at(2_099, |now, out| tender.on_time(now, out)), (false, false));
+        assert_eq!(at(2_100, |now, out| tender.on_time(now, out)), sent);
+        assert_eq!(at(2_200, |now, out| tender.received(now, b"?", out)), said);
+        assert_eq!(at(2_300, |now, out| tender.run(now, Ticket(5), &switch, out)), (false, false));
+        assert_eq!(at(2_400, |now, out| tender.broke(now, "gone".into(), out)), said);
+    }
 }

@@ -159,8 +159,13 @@ fn promise_reports(inventory: &mut Inventory) {
 
 fn promise_times(inventory: &mut Inventory, answer: Option<Micros>) {
     let follows = Follows { bits_per_second: 921_600, reply_written: false, settle_written: false };
-    let promise =
-        Promise { commit: Micros(1_000), settle: Micros(30), answer, goes: answer.is_some() };
+    let promise = Promise {
+        commit: Micros(1_000),
+        settle: Micros(30),
+        dwell: Micros(0),
+        answer,
+        goes: answer.is_some(),
+    };
     let modules: Vec<DeviceName> =
         inventory.devices.keys().filter(|name| name.as_str().starts_with('n')).cloned().collect();
     for name in modules {
@@ -1203,7 +1208,13 @@ fn i9_an_answer_that_was_lost_before_the_light_was_is_no_silence() {
 /// The limits of a module are multiples of its promise, and never shorter than its line takes.
 #[test]
 fn limits_follow_what_a_module_promises_over_its_line() {
-    let promise = Promise { commit: Micros(1_000), settle: Micros(30), answer: None, goes: false };
+    let promise = Promise {
+        commit: Micros(1_000),
+        settle: Micros(30),
+        dwell: Micros(0),
+        answer: None,
+        goes: false,
+    };
     let over = |bits_per_second| {
         let follows = Follows { bits_per_second, reply_written: false, settle_written: false };
         Limits::default().promised(&promise, &follows)

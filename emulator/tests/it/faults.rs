@@ -31,6 +31,11 @@ fn with(faults: &str) -> Outcome {
     run_on(FABRIC, &text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}"))
 }
 
+/// Ten, about 0.12 ms: long enough to be bypassed, and many of them are run.
+fn short_with(faults: &str) -> Outcome {
+    run_on(FABRIC, &text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 10}"))
+}
+
 fn text(faults: &str, collective: &str) -> String {
     format!(
         "
@@ -138,7 +143,7 @@ fn a_stuck_transceiver_is_found_when_it_is_commanded_and_not_before() {
     let mut found = 0;
     // Of a node that a running ring uses.
     let is_used = |dead: &u32| {
-        let outcome = with(&format!("{{part: n{dead}, at: 50us}}"));
+        let outcome = short_with(&format!("{{part: n{dead}, at: 50us}}"));
         !outcome.faults[0].groups_affected.is_empty()
     };
     for dead in (0..24).filter(is_used) {
@@ -148,7 +153,7 @@ fn a_stuck_transceiver_is_found_when_it_is_commanded_and_not_before() {
             }
             for bundle in 0..3 {
                 let stuck = format!("{{part: n{stuck}/b{bundle}, at: 0us, effect: stuck}}");
-                let outcome = with(&format!("{{part: n{dead}, at: 50us}}, {stuck}"));
+                let outcome = short_with(&format!("{{part: n{dead}, at: 50us}}, {stuck}"));
                 assert!(all_done(&outcome), "{stuck}: a second plan goes without it");
                 let Some(detected) = outcome.faults[1].detected else { continue };
                 found += 1;

@@ -28,7 +28,16 @@ pub(crate) async fn daemon(folder: &Path) -> Rig {
 
 /// One that does this about what breaks.
 pub(crate) async fn daemon_that(on_fault: &str, folder: &Path) -> Rig {
-    let mut rig = daemon_again(on_fault, folder).await;
+    daemon_with(&usual(on_fault), folder).await
+}
+
+fn usual(on_fault: &str) -> String {
+    format!("on_fault: {on_fault}, heartbeat: 20s")
+}
+
+/// The same with these policies.
+pub(crate) async fn daemon_with(policies: &str, folder: &Path) -> Rig {
+    let mut rig = daemon_again(policies, folder).await;
     rig.adopt_all().await;
     rig.apply_plan(&first_plan(&installed(NODES))).await;
     rig
@@ -40,14 +49,14 @@ pub(crate) async fn restarted(rig: Rig, on_fault: &str, folder: &Path) -> Rig {
     drop(rig);
     // It goes away when nobody can call it any more.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    Rig { requests, ..daemon_again(on_fault, folder).await }
+    Rig { requests, ..daemon_again(&usual(on_fault), folder).await }
 }
 
 /// A daemon on that ring, as its former life left it.
-async fn daemon_again(on_fault: &str, folder: &Path) -> Rig {
+async fn daemon_again(policies: &str, folder: &Path) -> Rig {
     let links = folder.join("links");
     let file = format!(
-        "policies: {{on_fault: {on_fault}, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
+        "policies: {{{policies}, poll_every: 200ms}}\nmodules:\n\
          - {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
         NODES - 1,
         links.display()

@@ -377,7 +377,13 @@ impl World {
         }
         (line.up, line.backoff, line.said_down) = (true, RECONNECT, false);
         let answer = Some(Micros(300));
-        let promise = Promise { commit: Micros(1_000), settle: Micros(30), answer, goes: true };
+        let promise = Promise {
+            commit: Micros(1_000),
+            settle: Micros(30),
+            dwell: Micros(0),
+            answer,
+            goes: true,
+        };
         self.handle(Event::Promised(device.clone(), promise));
         self.handle(Event::Up(device));
     }
