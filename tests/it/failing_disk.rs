@@ -99,7 +99,7 @@ async fn rig(switch: &str, folder: &Path, plan: &Plan) -> Rig {
 }
 
 /// Tries each of these on a thread of its own, with a switch and a folder of its own: most of the time is waiting.
-fn each_on_its_own<T: Copy + Send, R: Send>(
+fn each_on_its_own<T: Copy + Sync, R: Send>(
     cases: &[T],
     attempt: impl Fn(T, &str, &Path) -> R + Sync,
 ) -> Vec<R> {

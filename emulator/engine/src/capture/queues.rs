@@ -12,23 +12,23 @@ use crate::engine::LinkId;
 const MOST_BYTES: u64 = 1 << 32;
 /// Digits that are kept of a backlog.
 const DIGITS: u8 = 3;
+/// A histogram of three digits keeps values apart up to two of these, then half of what it kept apart before.
+const HALF_BITS: u32 = 10;
 
 /// Histograms of the bytes that stand before each packet when it comes to an output port.
 #[derive(Clone, Debug, Default)]
 pub struct Queues {
     /// By link: its class.
     classes: Arc<[u8]>,
-    /// By class: packets that found an empty queue, which is most.
-    empty: Vec<u64>,
-    /// By class: the others; made when the first comes.
-    waiting: Vec<Option<Box<Histogram<u64>>>>,
+    /// By class: packets by bar of the histogram, as many bars as were needed.
+    bars: Vec<Vec<u64>>,
 }
 
 impl Queues {
     /// No packet seen, over links of these classes.
     pub(crate) fn new(classes: Vec<u8>) -> Self {
         let count = classes.iter().max().map_or(0, |class| usize::from(*class) + 1);
-        Self { classes: classes.into(), empty: vec![0; count], waiting: vec![None; count] }
+        Self { classes: classes.into(), bars: vec![Vec::new(); count] }
     }
 
     /// The class of a link; 0 where nothing is kept apart.
@@ -39,37 +39,27 @@ impl Queues {
     /// No packet seen, over a network of its own that has these links.
     pub(crate) fn local(&self, links: &[LinkId]) -> Self {
         let classes: Vec<u8> = links.iter().map(|link| self.class(*link)).collect();
-        let none = vec![0; self.empty.len()];
-        Self { classes: classes.into(), empty: none, waiting: vec![None; self.waiting.len()] }
+        Self { classes: classes.into(), bars: vec![Vec::new(); self.bars.len()] }
     }
 
     /// Notes a packet that found `backlog` before it.
     #[inline]
     pub(crate) fn record(&mut self, link: LinkId, backlog: Bytes) {
         let Some(class) = self.classes.get(link.index()) else { return };
-        let class = usize::from(*class);
-        if backlog == Bytes::ZERO {
-            self.empty[class] += 1;
-        } else {
-            self.waiting[class]
-                .get_or_insert_with(|| Box::new(empty_histogram()))
-                .saturating_record(backlog.0);
+        let (bars, bar) = (&mut self.bars[usize::from(*class)], bar_of(backlog));
+        if bar >= bars.len() {
+            more_bars(bars, bar);
         }
+        bars[bar] += 1;
     }
 
     /// What has come since they were `before` has come so many times more.
     pub(crate) fn leap(&mut self, before: &Self, times: u32) {
-        let times = u64::from(times);
-        for (class, empty) in self.empty.iter_mut().enumerate() {
-            *empty += (*empty - before.empty[class]) * times;
-            let Some(now) = &self.waiting[class] else { continue };
-            let mut grown = now.clone();
-            for bar in now.iter_recorded() {
-                let value = bar.value_iterated_to();
-                let known = before.waiting[class].as_ref().map_or(0, |seen| seen.count_at(value));
-                grown.saturating_record_n(value, (bar.count_at_value() - known) * times);
+        for (bars, before) in self.bars.iter_mut().zip(&before.bars) {
+            for (bar, packets) in bars.iter_mut().enumerate() {
+                let known = before.get(bar).copied().unwrap_or_default();
+                *packets += (*packets - known) * u64::from(times);
             }
-            self.waiting[class] = Some(grown);
         }
     }
 
@@ -79,12 +69,9 @@ impl Queues {
         let mut parts = parts.into_iter();
         let mut all = parts.next().cloned().unwrap_or_default();
         for part in parts {
-            for (class, empty) in part.empty.iter().enumerate() {
-                all.empty[class] += empty;
-                if let Some(more) = &part.waiting[class] {
-                    let sum = all.waiting[class].get_or_insert_with(|| Box::new(empty_histogram()));
-                    sum.add(&**more).expect("all histograms have the same bounds");
-                }
+            for (bars, more) in all.bars.iter_mut().zip(&part.bars) {
+                bars.resize(bars.len().max(more.len()), 0);
+                bars.iter_mut().zip(more).for_each(|(bar, more)| *bar += more);
             }
         }
         all
@@ -93,19 +80,33 @@ impl Queues {
     /// The histogram of a class, empty queues included; nothing if no packet came.
     #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
-        let empty = *self.empty.get(class)?;
-        let waiting = self.waiting[class].as_deref();
-        if empty == 0 && waiting.is_none() {
-            return None;
+        let bars = self.bars.get(class).filter(|bars| !bars.is_empty())?;
+        let mut all =
+            Histogram::new_with_bounds(1, MOST_BYTES, DIGITS).expect("the bounds are sound");
+        for (bar, packets) in bars.iter().enumerate().filter(|(_, packets)| **packets > 0) {
+            all.saturating_record_n(least_in(bar), *packets);
         }
-        let mut all = waiting.cloned().unwrap_or_else(empty_histogram);
-        all.saturating_record_n(0, empty);
         Some(all)
     }
 }
 
-fn empty_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MOST_BYTES, DIGITS).expect("the bounds are sound")
+/// The bar of a backlog in a histogram of [`DIGITS`] digits.
+#[inline]
+fn bar_of(backlog: Bytes) -> usize {
+    let bytes = backlog.0.min(MOST_BYTES);
+    let dropped = u64::BITS - 1 - HALF_BITS - (bytes | (2 << HALF_BITS) - 1).leading_zeros();
+    ((u64::from(dropped) << HALF_BITS) + (bytes >> dropped)) as usize
+}
+
+/// The least backlog of a bar.
+fn least_in(bar: usize) -> u64 {
+    let dropped = (bar >> HALF_BITS).saturating_sub(1);
+    ((bar - (dropped << HALF_BITS)) as u64) << dropped
+}
+
+#[cold]
+fn more_bars(bars: &mut Vec<u64>, bar: usize) {
+    bars.resize(bar + 1, 0);
 }
 
 #[cfg(test)]
@@ -127,6 +128,17 @@ mod tests {
         assert_eq!((second.len(), second.value_at_quantile(0.5)), (200, 98));
         assert!(second.max().abs_diff(4_096 * 99) < 500, "three digits: {}", second.max());
         assert!(all.of_class(2).is_none());
+    }
+
+    #[test]
+    fn a_bar_holds_what_a_histogram_of_three_digits_does_not_keep_apart() {
+        let histogram = Histogram::<u64>::new_with_bounds(1, MOST_BYTES, DIGITS).unwrap();
+        let near = |bytes: u64| [bytes.saturating_sub(1), bytes, bytes + 1];
+        let bytes = (0..33).flat_map(|bit| near(1 << bit)).chain((0..5_000).map(|n| n * 857_431));
+        for bytes in bytes.filter(|bytes| *bytes <= MOST_BYTES) {
+            let least = least_in(bar_of(Bytes(bytes)));
+            assert_eq!(least, histogram.lowest_equivalent(bytes), "{bytes}");
+        }
     }
 
     #[test]
