@@ -94,7 +94,7 @@ impl Queues {
 #[inline]
 fn bar_of(backlog: Bytes) -> usize {
     let bytes = backlog.0.min(MOST_BYTES);
-    let dropped = u64::BITS - 1 - HALF_BITS - (bytes | (2 << HALF_BITS) - 1).leading_zeros();
+    let dropped = u64::BITS - 1 - HALF_BITS - (bytes | ((2 << HALF_BITS) - 1)).leading_zeros();
     ((u64::from(dropped) << HALF_BITS) + (bytes >> dropped)) as usize
 }
 
