@@ -30,7 +30,7 @@ use crate::result::{ResultArguments, ResultFormat};
 use crate::second::Needed;
 use crate::{files, plan};
 pub use ci::Reports;
-use live::Live;
+pub use live::Live;
 pub use source::Source;
 pub use sweep::show as show_sweep;
 
@@ -138,7 +138,7 @@ fn run_once(
     let (sharing, series) = (arguments.sharing(), arguments.look.series());
     let settings = Settings { threads, watch, sharing, series };
     let begun = Instant::now();
-    let mut live = Live::new();
+    let mut live = Live::default();
     let finished = emulate_with(scenario, &start, settings, control, &mut live)?;
     drop(live);
     let mut result = finished.outcome;

@@ -43,7 +43,8 @@ fn main() {
     let start = Instant::now();
     let (graph, machine) = step_graph(&job, 1, Rails::First, [link(3_200, 200), link(400, 1_000)])
         .expect("tasks are made in order");
-    let timeline = replay(&graph, &machine, Reuse::IdleRings).expect("the graph fits its machine");
+    let timeline =
+        replay(&graph, &machine, Reuse::IdleRings, &mut ()).expect("the graph fits its machine");
     println!(
         "{} tasks, {} packet-hops, {} collectives reused: a step of {:.3} s in {:.2} s",
         graph.tasks().len(),

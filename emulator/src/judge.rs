@@ -145,7 +145,7 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
         scale: ran.scale,
         in_flight: scenario.phases.map(|phases| phases.in_flight),
         step_percentiles: Percentiles::of(steps.took().flatten().collect()),
-        exchanges_reused: (!log.trained.is_empty()).then_some(log.rings_reused),
+        exchanges_reused: (!log.trained.is_empty()).then_some(log.rings.reused),
         ports: phases::port_time(ran),
         flows: Flows::new(&flows),
         faults: faults(ran, traffic.as_ref(), &groups),

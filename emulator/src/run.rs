@@ -36,6 +36,7 @@ use series::Looker;
 pub use series::{FlowSeriesRow, Looks, Series, SeriesRow};
 pub use waiting::{Waiting, WaitsFor};
 pub(crate) use workload::Workload;
+pub use workload::{Reuse, ReuseError};
 
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;
@@ -103,6 +104,19 @@ pub enum RunError {
     /// A collective that cannot be laid out.
     #[error(transparent)]
     Collective(#[from] StartError),
+    /// Times of rings that cannot be used again.
+    #[error(transparent)]
+    Reuse(#[from] ReuseError),
+    /// A task of ranks that the machine does not have.
+    #[error(
+        "task `{task}` is of a rank or a ring that the machine, of {ranks} ranks, does not have"
+    )]
+    Absent {
+        /// The task.
+        task: String,
+        /// Ranks of the machine.
+        ranks: u32,
+    },
     /// A workload that cannot be laid out.
     #[error("workload `{workload}`: {error}")]
     Workload {

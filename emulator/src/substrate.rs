@@ -10,6 +10,7 @@
 //! Whoever breaks a part asks which links it is; nobody asks what kind of fabric it belongs to.
 
 mod circuits;
+mod machine;
 mod members;
 mod part;
 mod rings;
@@ -24,6 +25,7 @@ use lightloom_units::Picoseconds;
 
 pub(crate) use circuits::Lane;
 pub use circuits::OpticalCircuits;
+pub use machine::Domains;
 pub(crate) use members::Members;
 pub use part::{AnyPart, OpticalPort, Part, PartError};
 pub use rings::{Carrier, RingCables};
@@ -54,6 +56,8 @@ pub struct Substrate {
     pub grid: Option<Grid>,
     /// By step, the fibres of a binary exchange, and how long a change takes.
     pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
+    /// The domains of a machine that a step runs on alone.
+    pub domains: Option<Domains>,
     /// The cables of GPU rings.
     pub rings: Option<RingCables>,
     /// The circuits between leaves that a plan makes.

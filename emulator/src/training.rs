@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Training steps packet by packet; in closed form they are `lightloom-training`.
 
-mod network;
 pub mod packets;
 pub mod replay;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use lightloom_emulator::training::packets::machine;
-use lightloom_emulator::training::replay::{Reuse, replay_watched};
+use lightloom_emulator::training::replay::{Reuse, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibrated::H100_NEMO_25_02;
 use lightloom_training::described::{self, Described, DescribedError, File};
@@ -19,9 +19,9 @@ use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use crate::mfu::packets::write_chakra;
+use lightloom::emulate::Live;
 use lightloom::files;
 use lightloom::output::{self, Outcome, WrongUsage};
-use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
 use lightloom::table::Table;
 
@@ -242,10 +242,7 @@ fn emulate(
     tensor: u32,
     taken: Option<f64>,
 ) -> anyhow::Result<Report> {
-    let total = graph.tasks().len() as u64;
-    let progress = Progress::new("tasks", total);
-    let timeline = replay_watched(graph, machine, Reuse::Never, &mut |_| progress.advance(1))?;
-    drop(progress);
+    let timeline = replay(graph, machine, Reuse::Never, &mut Live::default())?;
     let communication = format!("packets on {arch}");
     let counts = (timeline.packet_hops, timeline.reused);
     Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, taken))

@@ -15,7 +15,7 @@ use crate::progress::QUIET_FOR;
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows how far the runs of a scenario have come: one with its faults, and those that it is compared with.
-pub(super) struct Live {
+pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
     /// When the first of the runs began.
@@ -30,8 +30,9 @@ struct Last {
     tenth: u64,
 }
 
-impl Live {
-    pub(super) fn new() -> Self {
+impl Default for Live {
+    /// Nothing is under way.
+    fn default() -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {msg}")
                 .expect("the template is well-formed");
@@ -40,7 +41,9 @@ impl Live {
         let now = Instant::now();
         Self { bar, begun: now, first: now, pass: Pass::Faults, last: Last { at: now, tenth: 0 } }
     }
+}
 
+impl Live {
     fn line(&self, now: SimTime, packet_hops: u64) -> String {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let millions = packet_hops as f64 / 1e6;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::series::Series;
 use super::waiting::Waiting;
-use super::workload::{GroupLog, Job, StepLog, TrainLog};
+use super::workload::{GroupLog, Job, RingCounts, StepLog, TrainLog};
 use crate::scenario::FaultEvent;
 use crate::stages::{DaemonResult, StageName};
 
@@ -39,7 +39,7 @@ pub(crate) struct RunLog {
     /// Jobs that trained.
     pub(crate) trained: Vec<TrainLog>,
     /// Exchanges round idle rings whose time had been found before.
-    pub(crate) rings_reused: u64,
+    pub(crate) rings: RingCounts,
     /// Phases of steps, in order.
     pub(crate) phases: Vec<PhaseLog>,
     /// The groups and paths at the end, and what the control plane held for broken. `None` if no rings are planned.
@@ -68,7 +68,7 @@ impl RunLog {
             program_length: 0,
             jobs: Vec::new(),
             trained: Vec::new(),
-            rings_reused: 0,
+            rings: RingCounts::default(),
             phases: Vec::new(),
             layout: None,
             switching: 0,

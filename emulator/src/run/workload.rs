@@ -9,6 +9,8 @@ mod pattern;
 mod phases;
 mod progress;
 mod recorded;
+mod ring_time;
+mod sends;
 mod train;
 
 use lightloom_engine::{BatchId, LinkId};
@@ -21,6 +23,8 @@ pub(crate) use groups::Groups;
 pub(crate) use jobs::{Job, Jobs, Step};
 pub(crate) use phases::{PhaseOrder, Phases};
 pub(crate) use progress::{GroupLog, StepLog};
+pub(crate) use ring_time::RingCounts;
+pub use ring_time::{Reuse, ReuseError};
 pub(crate) use train::{Circuits, TrainLog, TrainOrder, TrainStepLog, Trainings, Why};
 
 /// Something that sends.

@@ -114,10 +114,11 @@ impl Start {
         let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
             return Vec::new();
         };
-        let lanes = step.mapping.data * step.mapping.context;
-        let mut seats = vec![None; (lanes * step.mapping.pipeline) as usize];
+        let mapping = &step.bare.mapping;
+        let lanes = mapping.data * mapping.context;
+        let mut seats = vec![None; (lanes * mapping.pipeline) as usize];
         for rank in plan.ranks.iter().filter(|rank| rank.job == Some(step.job)) {
-            let ring = rank.pp * lanes + rank.dp * step.mapping.context + rank.cp;
+            let ring = rank.pp * lanes + rank.dp * mapping.context + rank.cp;
             let vertex = gpus.vertex(rank.gpu);
             let of = groups.iter().find(|group| group.ranks.contains(&vertex));
             if let Some(seat) = seats.get_mut(ring as usize).filter(|seat| seat.is_none()) {

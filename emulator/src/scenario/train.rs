@@ -9,14 +9,14 @@ use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::model::{read_model, shipped_model};
 use lightloom_fabric::plan::{Plan, Rank};
 use lightloom_training::calibrated::compose;
-use lightloom_training::calibration::{Calibration, Precision, Sharding};
+use lightloom_training::calibration::{Precision, Sharding};
 use lightloom_training::cards::Accelerator;
 use lightloom_training::mapping::{Batch, Mapping, Recompute};
 use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
 use lightloom_training::schedule::Schedule;
-use lightloom_training::step::{Compute, Job, StepTime, step_time};
+use lightloom_training::step::{BareStep, Job, StepTime, step_time};
 use lightloom_units::{Bytes, Picoseconds};
 
 /// A job of the fabric that trains.
@@ -109,20 +109,13 @@ fn names(jobs: &[String]) -> String {
     jobs.join(", ")
 }
 
-/// What one step of a job computes and sends, with nothing hidden.
+/// What one step of a job computes and sends.
 #[derive(Clone, Debug)]
 pub struct TrainStep {
     /// Place of the job in the fabric.
     pub job: u32,
-    /// What is trained.
-    pub model: Model,
-    /// How it is cut.
-    pub mapping: Mapping,
-    /// The work of a step.
-    pub batch: Batch,
-    compute: Compute,
-    network: Network,
-    calibration: Calibration,
+    /// The step.
+    pub bare: BareStep,
     peak_flops: f64,
 }
 
@@ -159,55 +152,32 @@ impl TrainStep {
             tokens: u64::from(raw.tokens / mapping.micro_batch),
         };
         let compute = train.accelerator.compute();
-        let mut step = Self {
-            job: index,
-            model: model_of(fabric, job, raw)?,
-            peak_flops: compute.peak_flops,
-            network: network_of(fabric, job.tp),
-            mapping,
-            batch,
-            compute,
-            calibration,
-        };
-        let (network, calibration) =
-            step.with_job(|job| (job.bare_network(), job.bare_calibration()));
-        (step.network, step.calibration) = (network, calibration);
-        Ok(step)
-    }
-
-    /// Calls `look` with the step as the formulas take it.
-    pub fn with_job<T>(&self, look: impl FnOnce(&Job<'_>) -> T) -> T {
-        look(&Job {
-            model: &self.model,
-            mapping: self.mapping,
-            batch: self.batch,
-            compute: &self.compute,
-            network: &self.network,
-            calibration: &self.calibration,
+        let bare = BareStep::of(&Job {
+            model: &model_of(fabric, job, raw)?,
+            network: &network_of(fabric, job.tp),
+            compute: &compute,
+            calibration: &calibration,
             precision: Precision::Bf16,
             expert_imbalance: 0.0,
-        })
+            mapping,
+            batch,
+        });
+        Ok(Self { job: index, bare, peak_flops: compute.peak_flops })
     }
 
     /// Its closed form: nothing hidden, no stragglers, no faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
-        self.with_job(step_time)
+        step_time(&self.bare.job())
     }
 
     /// Utilisation of its GPUs by a step that takes so long: model operations, attention over the full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
-        let (gpus, seconds) = (self.mapping.gpus(), took.as_secs_f64());
-        let (model, recompute) = (&self.model, self.mapping.recompute);
-        Convention::MfuFull.utilisation(
-            model,
-            self.batch,
-            recompute,
-            gpus,
-            self.peak_flops,
-            seconds,
-        )
+        let BareStep { model, mapping, batch, .. } = &self.bare;
+        let (gpus, recompute, peak) = (mapping.gpus(), mapping.recompute, self.peak_flops);
+        let seconds = took.as_secs_f64();
+        Convention::MfuFull.utilisation(model, *batch, recompute, gpus, peak, seconds)
     }
 
     /// What its software leaves of links whose cables delay so much, under `transport`.
@@ -215,7 +185,7 @@ impl TrainStep {
     pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> Pace {
         let share =
             transport.payload.0 as f64 / (transport.payload.0 + transport.header.0).max(1) as f64;
-        let links = &self.calibration.network;
+        let links = &self.bare.calibration.network;
         let lag = |seconds: f64, there: Picoseconds| {
             Picoseconds(((seconds * 1e12) as u64).saturating_sub(there.0))
         };

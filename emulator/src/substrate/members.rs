@@ -17,3 +17,11 @@ pub(crate) struct Members {
     /// In the order of their ranks.
     pub(crate) ranks: Vec<VertexId>,
 }
+
+impl Members {
+    /// Ranks that are in their ring in order, and nothing between them.
+    pub(crate) fn of_ring(ranks: Vec<VertexId>) -> Self {
+        let (ring, light) = (ranks.clone(), ranks.clone());
+        Self { job: 0, gpus: ranks.len() as u32, ring, light, is_closed: true, ranks }
+    }
+}

@@ -105,6 +105,7 @@ impl Substrate {
             hosts_per_server: usize::from(fabric.hbd.gpus_per_node()).max(1),
             route: if rings.is_some() { Route::Within(DCN) } else { Route::Shortest },
             patched: Vec::new(),
+            domains: None,
             grid: None,
             exchange: None,
             circuits: optical,

@@ -100,28 +100,39 @@ impl Substrate {
         let mut builder = NetworkBuilder::new();
         let laid = lay_out(shape, &mut builder);
         let network = equipped(&builder.build()?, switches, nic_delay)?;
+        let Laid { hosts, circuits: patched, grid, exchange, names } = laid;
+        let (route, hosts_per_server) = (route(shape, &network), hosts_per_server(shape));
+        let mut plain = Self::plain(network, hosts);
+        if !names.is_empty() {
+            plain.names = names;
+        }
+        Ok(Self { route, hosts_per_server, patched, grid, exchange, ..plain })
+    }
+
+    /// A network of hosts and switches alone, on which flows take shortest paths.
+    pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
         let mut places = vec![None; network.vertex_count()];
-        for (place, host) in (0..).zip(&laid.hosts) {
+        for (place, host) in (0..).zip(&hosts) {
             places[host.index()] = Some(place);
         }
-        let names = if laid.names.is_empty() { numbered(&places) } else { laid.names };
-        let Laid { hosts, circuits, grid, exchange, .. } = laid;
+        let names = numbered(&places);
         let (classes, class_names) = classes_by_role(&network);
-        Ok(Self {
-            route: route(shape, &network),
-            hosts_per_server: hosts_per_server(shape),
-            patched: circuits,
+        Self {
+            route: Route::Shortest,
+            hosts_per_server: 1,
+            patched: Vec::new(),
+            domains: None,
             rings: None,
             circuits: None,
+            grid: None,
+            exchange: None,
             network,
             hosts,
-            grid,
-            exchange,
             names,
             places,
             classes,
             class_names,
-        })
+        }
     }
 }
 

@@ -2,25 +2,24 @@
 //! A step in both modes: packet by packet, and by formula under the same assumptions.
 //!
 //! A job of thousands of GPUs repeats itself: replicas do the same, layers do the same, micro-batches do the
-//! same. An [`Excerpt`] keeps the mapping of a replica and cuts what repeats (replicas first, then micro-batches, then
+//! same. An excerpt keeps the mapping of a replica and cuts what repeats (replicas first, then micro-batches, then
 //! layers) until the packets it needs fit a budget. Both modes then compute the excerpt: nothing hidden,
 //! no stragglers, links at the fitted shares of their data-sheet rates. What is left between them is what a
 //! formula cannot see: flows that meet on a card, pieces that wait for each other, packets that have headers.
 
 use lightloom_engine::transport::Transport;
-use lightloom_training::calibration::Calibration;
-use lightloom_training::graph::{TaskGraph, TaskId, Work};
+use lightloom_training::graph::{TaskGraph, Work};
 use lightloom_training::machine::{Cable, Domain, Machine};
-use lightloom_training::mapping::{Batch, Mapping};
-use lightloom_training::model::Model;
+use lightloom_training::mapping::Mapping;
 use lightloom_training::network::{Efficiency, Network, Shape};
 use lightloom_training::schedule::Pipeline;
-use lightloom_training::step::{Job, step_time};
+use lightloom_training::step::{BareStep, Job, step_time};
 use lightloom_training::step_graph::{Rails, step_graph};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::replay::{ReplayError, Reuse, Timeline, replay_watched};
+use super::replay::{Reuse, ReuseError, Timeline, replay};
+use crate::run::{Progress, RunError};
 
 /// Packet-hops that an excerpt may need when times of idle rings are reused.
 pub const HOPS_BUDGET: f64 = 6e8;
@@ -30,7 +29,7 @@ pub const PROOF_BUDGET: f64 = 5e8;
 const TASKS_BUDGET: f64 = 2e6;
 
 /// Why a job has no packet mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
     /// A TP group that spans domains.
     #[error(
@@ -71,20 +70,7 @@ pub enum PacketsError {
     },
     /// The engine refuses.
     #[error(transparent)]
-    Replay(#[from] ReplayError),
-}
-
-/// The part of a job that is run.
-#[derive(Clone, Debug)]
-pub struct Excerpt {
-    /// The model with the layers that are left.
-    pub model: Model,
-    /// The mapping with the replicas that are left.
-    pub mapping: Mapping,
-    /// The work of those replicas.
-    pub batch: Batch,
-    network: Network,
-    calibration: Calibration,
+    Run(#[from] RunError),
 }
 
 /// What both modes say.
@@ -152,21 +138,11 @@ pub enum Prove {
     Reuse,
 }
 
-/// Where a run stands, for whoever shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
-    /// Tasks that have ended.
-    pub done: usize,
-    /// All tasks, of all runs.
-    pub total: usize,
-}
+/// The part of a job that is run: what is left of it fits the budget.
+struct Excerpt(BareStep);
 
 impl Excerpt {
-    /// The excerpt of `job` that fits the budget.
-    ///
-    /// # Errors
-    /// If the job has no packet mode.
-    pub fn of(job: &Job<'_>) -> Result<Self, PacketsError> {
+    fn of(job: &Job<'_>) -> Result<Self, PacketsError> {
         let mapping = job.mapping;
         let domain = job.network.domain_gpus;
         if mapping.tensor > domain {
@@ -177,30 +153,25 @@ impl Excerpt {
         let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
         let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
         let micro_batches = mapping.micro_batches(job.batch).max(1);
-        let mut excerpt = Self {
-            model: job.model.clone(),
-            mapping: Mapping { data: replicas, ..mapping },
-            batch: job.batch,
-            network: job.bare_network(),
-            calibration: job.bare_calibration(),
-        };
+        let mut excerpt = Self(BareStep::of(job));
+        excerpt.0.mapping.data = replicas;
         excerpt.set_micro_batches(micro_batches);
         excerpt.refuse_partial_rounds(micro_batches)?;
-        excerpt.shrink(job)?;
+        excerpt.shrink()?;
         Ok(excerpt)
     }
 
     fn set_micro_batches(&mut self, count: u64) {
-        let (data, each) = (u64::from(self.mapping.data), u64::from(self.mapping.micro_batch));
-        self.batch.sequences = count * data * each;
+        let Mapping { data, micro_batch, .. } = self.0.mapping;
+        self.0.batch.sequences = count * u64::from(data) * u64::from(micro_batch);
     }
 
     fn micro_batches(&self) -> u64 {
-        self.mapping.micro_batches(self.batch)
+        self.0.mapping.micro_batches(self.0.batch)
     }
 
     fn refuse_partial_rounds(&self, micro_batches: u64) -> Result<(), PacketsError> {
-        let mapping = &self.mapping;
+        let mapping = &self.0.mapping;
         let pipeline = Pipeline {
             schedule: mapping.schedule,
             stages: mapping.pipeline as usize,
@@ -216,22 +187,21 @@ impl Excerpt {
     }
 
     /// Fewer micro-batches, whole rounds of the pipeline, then fewer layers, as many for each piece.
-    fn shrink(&mut self, job: &Job<'_>) -> Result<(), PacketsError> {
-        let round = u64::from(self.mapping.pipeline);
-        let places = self.mapping.pipeline * self.mapping.virtual_stages;
+    fn shrink(&mut self) -> Result<(), PacketsError> {
+        let round = u64::from(self.0.mapping.pipeline);
+        let places = self.0.mapping.pipeline * self.0.mapping.virtual_stages;
         loop {
-            let hops = self.with_job(job, cut_hops);
-            let tasks = self.with_job(job, cut_tasks);
+            let (hops, tasks) = (cut_hops(&self.0.job()), cut_tasks(&self.0.job()));
             if hops <= HOPS_BUDGET && tasks <= TASKS_BUDGET {
                 return Ok(());
             }
             let micro_batches = self.micro_batches();
-            let layers = self.model.layers;
+            let layers = self.0.model.layers;
             if micro_batches > 2 * round {
                 self.set_micro_batches((micro_batches / 2).div_ceil(round) * round);
             } else if layers > places {
-                self.model.layers = (layers / 2).div_ceil(places) * places;
-                let dense = self.model.feed_forward.experts.as_mut();
+                self.0.model.layers = (layers / 2).div_ceil(places) * places;
+                let dense = self.0.model.feed_forward.experts.as_mut();
                 if let Some(experts) = dense.filter(|e| e.dense_layers >= layers / 2) {
                     experts.dense_layers = 0;
                 }
@@ -243,64 +213,39 @@ impl Excerpt {
             }
         }
     }
-
-    fn with_job<T>(&self, job: &Job<'_>, look: impl FnOnce(&Job<'_>) -> T) -> T {
-        look(&Job {
-            model: &self.model,
-            mapping: self.mapping,
-            batch: self.batch,
-            network: &self.network,
-            calibration: &self.calibration,
-            ..*job
-        })
-    }
-
-    /// The graph and its machine.
-    fn graph(&self, job: &Job<'_>) -> (TaskGraph, Machine) {
-        let links = links(&self.network, &self.calibration.network);
-        self.with_job(job, |cut| {
-            step_graph(cut, self.mapping.data, Rails::First, links).expect("tasks stand in order")
-        })
-    }
 }
 
-/// Runs the excerpt of `job` in both modes; `seen` hears how far it is, for each task that ends.
+/// Runs the excerpt of `job` in both modes.
 ///
 /// # Errors
 /// If the job has no packet mode.
-pub fn run(
-    job: &Job<'_>,
-    prove: Prove,
-    seen: &mut dyn FnMut(Watched),
-) -> Result<Ran, PacketsError> {
+pub fn run(job: &Job<'_>, prove: Prove, progress: &mut dyn Progress) -> Result<Ran, PacketsError> {
     let excerpt = Excerpt::of(job)?;
-    let (graph, machine) = excerpt.graph(job);
+    let micro_batches = excerpt.micro_batches();
+    let step = excerpt.0;
+    let links = links(&step.network, &step.calibration.network);
+    let replicas = step.mapping.data;
+    let made = step_graph(&step.job(), replicas, Rails::First, links);
+    let (graph, machine) = made.expect("tasks stand in order");
     let without = hops_without_reuse(&graph, &machine);
     let is_whole = prove == Prove::Reuse && without <= PROOF_BUDGET;
-    let tasks = graph.tasks().len();
-    let total = if is_whole { 2 * tasks } else { tasks };
-    let mut done = 0;
-    let mut watch = |_: TaskId| {
-        done += 1;
-        seen(Watched { done, total });
-    };
     let sampled = prove == Prove::Reuse && !is_whole;
     let reuse = if sampled { Reuse::Checked } else { Reuse::IdleRings };
-    let timeline = replay_watched(&graph, &machine, reuse, &mut watch)?;
+    let timeline = replay(&graph, &machine, reuse, progress)?;
     let proof = if is_whole {
-        let other = replay_watched(&graph, &machine, Reuse::Never, &mut watch)?;
-        Some(both_ways(&graph, &timeline, &other)?)
+        let other = replay(&graph, &machine, Reuse::Never, progress)?;
+        Some(both_ways(&graph, &timeline, &other).map_err(RunError::from)?)
     } else {
         sampled.then_some(Proof::Sampled { checked: timeline.checked })
     };
-    let analytic_seconds = excerpt.with_job(job, |cut| step_time(cut).step_seconds);
+    let analytic_seconds = step_time(&step.job()).step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
     let step = PacketStep {
-        gpus: excerpt.mapping.gpus(),
-        replicas: excerpt.mapping.data,
-        layers: excerpt.model.layers,
-        micro_batches: excerpt.micro_batches(),
-        tasks,
+        gpus: step.mapping.gpus(),
+        replicas,
+        layers: step.model.layers,
+        micro_batches,
+        tasks: graph.tasks().len(),
         analytic_seconds,
         packet_seconds,
         difference: analytic_seconds / packet_seconds - 1.0,
@@ -316,11 +261,11 @@ fn both_ways(
     graph: &TaskGraph,
     reused: &Timeline,
     packets: &Timeline,
-) -> Result<Proof, ReplayError> {
+) -> Result<Proof, ReuseError> {
     let differs = reused.spans.iter().zip(&packets.spans).position(|(a, b)| a != b);
     match differs {
         None => Ok(Proof::BothWays { packet_hops: packets.packet_hops }),
-        Some(task) => Err(ReplayError::Changed {
+        Some(task) => Err(ReuseError::Changed {
             task: graph.tasks()[task].name.clone(),
             first: reused.spans[task].1.since(reused.spans[task].0),
             now: packets.spans[task].1.since(packets.spans[task].0),

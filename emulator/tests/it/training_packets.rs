@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
+use lightloom_emulator::run::RunError;
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
-use lightloom_emulator::training::replay::{ReplayError, Reuse, Timeline, replay};
+use lightloom_emulator::training::replay::{Reuse, ReuseError, Timeline, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibrated::H100_NEMO_25_02;
 use lightloom_training::calibration::{Calibration, ContextExchange, Precision, Sharding};
@@ -95,7 +96,7 @@ fn with_job<T>(
 
 fn run(job: &Job<'_>, rails: Rails, reuse: Reuse) -> Timeline {
     let (graph, machine) = step_graph(job, job.mapping.data, rails, links()).unwrap();
-    replay(&graph, &machine, reuse).unwrap()
+    replay(&graph, &machine, reuse, &mut ()).unwrap()
 }
 
 proptest! {
@@ -170,11 +171,11 @@ fn a_shared_ring_is_not_reused() {
         rail_link,
         expert_imbalance: 0.0,
     };
-    let refused = replay(&graph, &machine, Reuse::IdleRings).unwrap_err();
-    assert!(matches!(refused, ReplayError::BusyRing { ring: 0, .. }));
-    let shared = replay(&graph, &machine, Reuse::Never).unwrap();
+    let refused = replay(&graph, &machine, Reuse::IdleRings, &mut ()).unwrap_err();
+    assert!(matches!(refused, RunError::Reuse(ReuseError::BusyRing { ring: 0, .. })));
+    let shared = replay(&graph, &machine, Reuse::Never, &mut ()).unwrap();
     let alone = TaskGraph::new(vec![task("one")]).unwrap();
-    let alone = replay(&alone, &machine, Reuse::Never).unwrap();
+    let alone = replay(&alone, &machine, Reuse::Never, &mut ()).unwrap();
     // Together they move twice the bytes over the same cables, and fill each other's pauses.
     let ratio = shared.end.0 as f64 / alone.end.0 as f64;
     assert!((1.5..=2.0).contains(&ratio), "{ratio}");
@@ -202,7 +203,7 @@ fn both(
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    packets::run(&job, prove, &mut |_| ()).unwrap().step
+    packets::run(&job, prove, &mut ()).unwrap().step
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn every_way_to_exchange_contexts_runs() {
             precision: Precision::Bf16,
             expert_imbalance: 0.0,
         };
-        let step = packets::run(&job, Prove::Nothing, &mut |_| ()).unwrap().step;
+        let step = packets::run(&job, Prove::Nothing, &mut ()).unwrap().step;
         assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
     }
 }
@@ -295,6 +296,6 @@ fn a_group_beyond_a_domain_has_no_packet_mode() {
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    let refusal = packets::run(&job, Prove::Nothing, &mut |_| ()).err().unwrap().to_string();
+    let refusal = packets::run(&job, Prove::Nothing, &mut ()).err().unwrap().to_string();
     assert!(refusal.contains("TP 16 does not fit 8 GPUs of dgx"), "{refusal}");
 }

@@ -29,7 +29,7 @@ fn ran() -> Ran {
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    packets::run(&job, Prove::Nothing, &mut |_| ()).unwrap()
+    packets::run(&job, Prove::Nothing, &mut ()).unwrap()
 }
 
 fn end(recorded: &Recorded) -> SimTime {
@@ -48,7 +48,7 @@ fn a_step_that_was_run_is_read_back_and_takes_as_long() {
     let longest = end(&recorded).0 as f64 / before.0 as f64;
     assert!((0.99..=1.0).contains(&longest), "{longest}");
     // Communication packet by packet again: the same instant.
-    let again = replay(&recorded.graph, &ran.machine, Reuse::IdleRings).unwrap();
+    let again = replay(&recorded.graph, &ran.machine, Reuse::IdleRings, &mut ()).unwrap();
     assert_eq!(again.end, before);
 }
 
@@ -85,7 +85,7 @@ fn another_size_of_groups_divides_the_work_and_keeps_the_rest() {
     let step = |tensor: u32| {
         let other = recorded.with_tensor(4, tensor).unwrap();
         let machine = packets::machine(&network, &links, other.ranks, tensor).unwrap();
-        replay(&other.graph, &machine, Reuse::Never).unwrap().end.0 as f64
+        replay(&other.graph, &machine, Reuse::Never, &mut ()).unwrap().end.0 as f64
     };
     let (four, eight, two) = (step(4), step(8), step(2));
     assert!(eight < four && four < two, "{two} {four} {eight}");

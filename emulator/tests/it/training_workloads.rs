@@ -58,7 +58,7 @@ proptest! {
         let streams: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
         let back = import(&streams, &machine.rings).unwrap();
         let [before, after] =
-            [&graph, &back].map(|graph| replay(graph, &machine, Reuse::IdleRings).unwrap());
+            [&graph, &back].map(|graph| replay(graph, &machine, Reuse::IdleRings, &mut ()).unwrap());
         prop_assert_eq!(before.end, after.end);
         prop_assert_eq!(before.packet_hops, after.packet_hops);
         // What was read is written as it was.
@@ -96,7 +96,7 @@ fn a_foreign_trace_is_read_and_run() {
     assert_eq!(rings[0].name, "all_reduce_4npus_1MB");
     let expected = Work::Ring { kind: Kind::AllReduce, ring: 0, bytes: Bytes(1 << 20) };
     assert_eq!(rings[0].work, expected);
-    let end = replay(&graph, &machine, Reuse::Never).unwrap().end;
+    let end = replay(&graph, &machine, Reuse::Never, &mut ()).unwrap().end;
     assert!(end.0 > 50_000_000 && end.0 < 60_000_000, "{end}");
 }
 
@@ -113,7 +113,7 @@ fn a_simai_workload_runs() {
     let text = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 ga: 1 all_gpus: 8 checkpoints: 0 checkpoint_initiates: 0\n                1\n                embedding_layer     -1 556000  ALLREDUCE   536870912      1       NONE 0        1      NONE   0      1 \n";
     let workload = simai::read(text).unwrap();
     let machine = Machine { rings: vec![(0..8).collect()], rails: Vec::new(), ..machine() };
-    let timeline = replay(&workload.graph, &machine, Reuse::IdleRings).unwrap();
+    let timeline = replay(&workload.graph, &machine, Reuse::IdleRings, &mut ()).unwrap();
     // A ring of 400 GB/s each way, both ways used: 2·7/8·512 MiB at 800 GB/s, and headers.
     let exchange = 1.75 * 536_870_912.0 / 800e9;
     let ratio = (timeline.end.0 as f64 * 1e-12 - 556e-6) / exchange;

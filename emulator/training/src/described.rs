@@ -140,17 +140,12 @@ pub fn read(files: &[File<'_>], tensor: Option<u32>) -> Result<Described, Descri
             Described { graph: recorded.graph, ranks: recorded.ranks, tensor }
         }
     };
-    let absent = |task: &Task| {
-        let rank = described.highest_rank(&task.work);
-        let file = first.name.to_owned();
-        rank.is_none_or(|rank| rank >= described.ranks).then(|| DescribedError::Absent {
-            file,
+    match described.first_absent() {
+        Some(task) => Err(DescribedError::Absent {
+            file: first.name.to_owned(),
             task: task.name.clone(),
             ranks: described.ranks,
-        })
-    };
-    match described.graph.tasks().iter().find_map(absent) {
-        Some(error) => Err(error),
+        }),
         None => Ok(described),
     }
 }
@@ -224,6 +219,14 @@ impl Described {
         let first = ring.checked_mul(self.tensor)?;
         let end = first.checked_add(self.tensor)?.min(self.ranks);
         (first < end).then_some(first..end)
+    }
+
+    /// The first task of a rank or a TP group that the step does not have.
+    #[must_use]
+    pub fn first_absent(&self) -> Option<&Task> {
+        let is_there =
+            |task: &&Task| self.highest_rank(&task.work).is_some_and(|rank| rank < self.ranks);
+        self.graph.tasks().iter().find(|task| !is_there(task))
     }
 
     /// The highest rank that takes part in something. `None` if it is on a ring that is not there, or of nobody.

@@ -4,9 +4,10 @@
 //! A [`TaskGraph`] that exists can be run: every task it names is there and none waits for itself. Ranks are
 //! numbered from 0; a ring is a list of ranks.
 
-use lightloom_units::{Bytes, Picoseconds};
+use std::sync::Arc;
 
 use lightloom_collective::Kind;
+use lightloom_units::{Bytes, Picoseconds};
 
 /// The place of a task in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,10 +94,10 @@ pub enum GraphError {
     },
 }
 
-/// Tasks that can be run.
+/// Tasks that can be run. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
-    tasks: Vec<Task>,
+    tasks: Arc<[Task]>,
 }
 
 impl TaskGraph {
@@ -111,25 +112,17 @@ impl TaskGraph {
                 return Err(GraphError::Missing { task: index as u32, name, missing: missing.0 });
             }
         }
-        let graph = Self { tasks };
-        let mut waiting = graph.waits();
-        let dependents = graph.dependents();
-        let mut ready: Vec<usize> = (0..waiting.len()).filter(|task| waiting[*task] == 0).collect();
-        let mut done = 0;
+        let graph = Self { tasks: tasks.into() };
+        let mut schedule = Schedule::of(&graph);
+        let mut ready = schedule.ready();
         while let Some(task) = ready.pop() {
-            done += 1;
-            for next in &dependents[task] {
-                waiting[next.index()] -= 1;
-                if waiting[next.index()] == 0 {
-                    ready.push(next.index());
-                }
-            }
+            ready.extend(schedule.finish(task));
         }
-        match waiting.iter().position(|count| *count > 0) {
-            Some(stuck) => Err(GraphError::Circle {
-                count: graph.tasks.len() - done,
-                name: graph.tasks[stuck].name.clone(),
-            }),
+        match schedule.done.iter().position(|is_done| !is_done) {
+            Some(stuck) => {
+                let name = graph.tasks[stuck].name.clone();
+                Err(GraphError::Circle { count: schedule.open, name })
+            }
             None => Ok(graph),
         }
     }
@@ -138,24 +131,6 @@ impl TaskGraph {
     #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
-    }
-
-    /// How many tasks each task waits for.
-    #[must_use]
-    pub fn waits(&self) -> Vec<usize> {
-        self.tasks.iter().map(|task| task.after.len()).collect()
-    }
-
-    /// The tasks that wait for each task.
-    #[must_use]
-    pub fn dependents(&self) -> Vec<Vec<TaskId>> {
-        let mut dependents = vec![Vec::new(); self.tasks.len()];
-        for (index, task) in self.tasks.iter().enumerate() {
-            for before in &task.after {
-                dependents[before.index()].push(TaskId(index as u32));
-            }
-        }
-        dependents
     }
 }
 
@@ -175,7 +150,13 @@ impl Schedule {
     pub fn of(graph: &TaskGraph) -> Self {
         let waiting: Vec<u32> = graph.tasks.iter().map(|task| task.after.len() as u32).collect();
         let (open, done) = (waiting.len(), vec![false; waiting.len()]);
-        Self { dependents: graph.dependents(), waiting, done, open }
+        let mut dependents = vec![Vec::new(); open];
+        for (index, task) in graph.tasks.iter().enumerate() {
+            for before in &task.after {
+                dependents[before.index()].push(TaskId(index as u32));
+            }
+        }
+        Self { dependents, waiting, done, open }
     }
 
     /// Tasks that wait for none and are not done.

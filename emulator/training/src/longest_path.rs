@@ -7,7 +7,7 @@
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::graph::{TaskGraph, TaskId, Work};
+use super::graph::{Schedule, TaskGraph, TaskId, Work};
 
 /// Beginning and end of each task when task `i` takes `took[i]`.
 ///
@@ -16,20 +16,14 @@ use super::graph::{TaskGraph, TaskId, Work};
 #[must_use]
 pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> {
     assert_eq!(took.len(), graph.tasks().len(), "a time for each task");
-    let (mut waiting, dependents) = (graph.waits(), graph.dependents());
-    let mut ready: Vec<usize> = (0..took.len()).filter(|task| waiting[*task] == 0).collect();
+    let mut schedule = Schedule::of(graph);
+    let mut ready = schedule.ready();
     let mut spans = vec![(SimTime::START, SimTime::START); took.len()];
     while let Some(task) = ready.pop() {
-        let end = spans[task].0 + took[task];
-        spans[task].1 = end;
-        for next in &dependents[task] {
-            let next = next.index();
-            spans[next].0 = spans[next].0.max(end);
-            waiting[next] -= 1;
-            if waiting[next] == 0 {
-                ready.push(next);
-            }
-        }
+        let after = graph.tasks()[task.index()].after.iter();
+        let start = after.map(|before| spans[before.index()].1).max().unwrap_or(SimTime::START);
+        spans[task.index()] = (start, start + took[task.index()]);
+        ready.extend(schedule.finish(task));
     }
     spans
 }

@@ -23,6 +23,7 @@ use super::model::Model;
 use super::network::Network;
 use super::schedule::{PipelineTime, pipeline_time};
 
+pub use bare::BareStep;
 pub use pieces::{Half, LayerParts, Pieces};
 
 use passes::Passes;

@@ -309,6 +309,7 @@ impl Maker<'_> {
         }
         let block = self.pieces.context_block_bytes;
         let cut: Vec<Vec<u32>> = groups(self.lanes, context, 1).collect();
+        let what = (Dimension::Context, "CP");
         match self.job.calibration.software.context_exchange {
             ContextExchange::Ring => {
                 let bytes = Bytes(if is_backward { 2.0 * block } else { block } as u64);
@@ -316,41 +317,20 @@ impl Maker<'_> {
             }
             ContextExchange::AllGather => {
                 let bytes = block * f64::from(context);
-                let front = self.across(
-                    (Dimension::Context, "CP"),
-                    Kind::AllGather,
-                    stage,
-                    &cut,
-                    bytes,
-                    front,
-                );
+                let front = self.across(what, Kind::AllGather, stage, &cut, bytes, front);
                 let front = self.compute("core", stage, pass, seconds, front);
                 if !is_backward {
                     return front;
                 }
-                self.across(
-                    (Dimension::Context, "CP"),
-                    Kind::ReduceScatter,
-                    stage,
-                    &cut,
-                    bytes,
-                    front,
-                )
+                self.across(what, Kind::ReduceScatter, stage, &cut, bytes, front)
             }
             ContextExchange::AllToAll => {
                 // Queries, keys and values on the way in, what attention gives on the way out; backward reversed.
                 let [into, out] = self.pieces.context_turn_bytes;
                 let (first, second) = if is_backward { (out, into) } else { (into, out) };
-                let front = self.across(
-                    (Dimension::Context, "CP"),
-                    Kind::AllToAll,
-                    stage,
-                    &cut,
-                    first,
-                    front,
-                );
+                let front = self.across(what, Kind::AllToAll, stage, &cut, first, front);
                 let front = self.compute("core", stage, pass, seconds, front);
-                self.across((Dimension::Context, "CP"), Kind::AllToAll, stage, &cut, second, front)
+                self.across(what, Kind::AllToAll, stage, &cut, second, front)
             }
         }
     }

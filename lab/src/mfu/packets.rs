@@ -12,9 +12,9 @@ use lightloom_training::step::Job;
 use lightloom_training::{chakra, chrome};
 use lightloom_units::SimTime;
 
+use lightloom::emulate::Live;
 use lightloom::files;
 use lightloom::output;
-use lightloom::progress::Progress;
 use lightloom::table::Table;
 
 /// Whether and how steps are run packet by packet.
@@ -39,18 +39,7 @@ impl PacketArguments {
     /// Runs `job`, `arch` being what its network is called; nothing where it has no packet mode, which is said.
     pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<Ran> {
         let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
-        let mut progress = None;
-        let mut shown = 0;
-        let ran = packets::run(job, prove, &mut |watched| {
-            let what = format!("packets, {arch} {} GPUs", job.mapping.gpus());
-            let bar = progress.get_or_insert_with(|| Progress::new(&what, watched.total as u64));
-            // Not every one of a million tasks is worth a look at the terminal.
-            if watched.done.is_multiple_of(256) || watched.done == watched.total {
-                bar.advance((watched.done - shown) as u64);
-                shown = watched.done;
-            }
-        });
-        drop(progress);
+        let ran = packets::run(job, prove, &mut Live::default());
         ran.map_err(|refusal| output::note(&format!("{} on {arch}: {refusal}", job.mapping))).ok()
     }
 

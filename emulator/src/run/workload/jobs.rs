@@ -17,6 +17,7 @@ use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::exchange::Circuits;
 use super::recorded::Playing;
+use super::ring_time::{Reuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Pattern, Prior, Traffic};
 
@@ -35,6 +36,8 @@ pub(crate) struct Jobs<'a> {
     pub(super) pairs: BTreeMap<BatchId, Pair>,
     /// Recorded steps under way, by workload.
     pub(super) playing: BTreeMap<usize, Playing>,
+    /// What goes round rings of a machine takes.
+    pub(super) times: RingTimes,
     /// Collectives of groups that are done, by place.
     collectives: Vec<usize>,
     /// Workloads that were done since others were last let know.
@@ -82,6 +85,8 @@ pub(crate) struct Step {
     /// Its flows; those of an exchange over circuits lie in stretches, in order of their beginning, those of a recorded
     /// step by task.
     pub(crate) flows: Vec<Range<u32>>,
+    /// By task of a recorded step: when it began and ended.
+    pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
 
 impl Step {
@@ -94,6 +99,7 @@ impl Step {
             size: traffic.bytes,
             ranks: u32::try_from(traffic.hosts.len()).expect("bounded"),
             flows: Vec::new(),
+            spans: Vec::new(),
         }
     }
 
@@ -117,12 +123,19 @@ impl<'a> Jobs<'a> {
             circuits: None,
             pairs: BTreeMap::new(),
             playing: BTreeMap::new(),
+            times: RingTimes::new(Reuse::Never),
             collectives: Vec::new(),
             finished: Vec::new(),
             me: Owner::Workload(0),
             traffic,
             seed,
         }
+    }
+
+    /// The same, using times of rings of a machine again or not.
+    pub(crate) fn reusing(mut self, reuse: Reuse) -> Self {
+        self.times = RingTimes::new(reuse);
+        self
     }
 
     /// Sets a timer for every turn that was asked for since the last time.
@@ -218,7 +231,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// A repetition is done: the next one begins, or what waits for the workload does.
-    fn step_done(&mut self, place: usize, at: SimTime, now: SimTime) {
+    pub(super) fn step_done(&mut self, place: usize, at: SimTime, now: SimTime) {
         let job = &mut self.jobs[place];
         if let Some(step) = job.steps.last_mut() {
             step.end = step.end.max(Some(at));
@@ -337,7 +350,7 @@ impl Workload for Jobs<'_> {
         match self.planned[act as usize] {
             Turn::Begin(place) => self.begin_next(context, place)?,
             Turn::Computed(place) => self.step_done(place, now, now),
-            Turn::Worked(place, task) => self.worked(context, (place, task), now)?,
+            Turn::Worked(place, task) => self.worked(context, (place, task))?,
             Turn::Come(host, step) => self.come(context, host, step)?,
         }
         self.plan_turns(context);
@@ -407,7 +420,8 @@ impl Workload for Jobs<'_> {
         let steps = self.jobs.iter().flat_map(|job| &job.steps);
         let ended = steps.filter(|step| step.end.is_some()).count();
         let all: u32 = self.traffic.iter().map(|traffic| traffic.repeat).sum();
-        (ended as f64, f64::from(all))
+        let under_way: f64 = self.playing.values().map(Playing::share_done).sum();
+        (ended as f64 + under_way, f64::from(all))
     }
 
     fn last_end(&self) -> Option<SimTime> {
@@ -421,5 +435,8 @@ impl Workload for Jobs<'_> {
 
     fn finish(self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
         log.jobs = self.jobs;
+        if self.times.reuse != Reuse::Never {
+            log.rings = self.times.counts;
+        }
     }
 }

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recorded or described step beside other traffic: its tasks in their order, computing in the recorded time, what ranks
-//! exchange packet by packet over the network of the run.
+//! A step of tasks beside other traffic or alone: computing in its time, what ranks exchange packet by packet over the
+//! network of the run; on a machine rings by the time of the ring alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_collective::{AllToAll, CollectiveError, Directions, Exchange, Kind, Ring, Schedule};
-use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
+use lightloom_collective::{Directions, Kind};
+use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, VertexId};
+use lightloom_engine::{BatchId, EngineError, FlowId, Route, VertexId};
 use lightloom_training::described::Described;
-use lightloom_training::graph::{self, Task, TaskId, Work};
+use lightloom_training::graph::{self, TaskId, Work};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::RunError;
 use super::super::context::Context;
 use super::jobs::{Jobs, Step, Turn};
+use super::ring_time::{Class, Reuse, ReuseError};
+use super::sends::Sends;
 use crate::scenario::Pattern;
+use crate::substrate::{Domains, HBD, Members};
 
 /// A step under way.
 pub(super) struct Playing {
@@ -26,14 +29,21 @@ pub(super) struct Playing {
     blocked: Vec<TaskId>,
     /// By batch: its task.
     batches: BTreeMap<BatchId, TaskId>,
-    /// When the last task of those that are done ended.
-    ended: SimTime,
+    /// Rings with a collective on them, where times of idle ones are used.
+    busy: BTreeSet<u32>,
+    /// By ring of a machine: how it is built, if its times are used again.
+    classes: BTreeMap<u32, Option<Class>>,
 }
 
 impl Playing {
     /// Whether a task waits for a way.
     pub(super) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
+    }
+
+    /// Share of its tasks that are done.
+    pub(super) fn share_done(&self) -> f64 {
+        1.0 - self.schedule.open() as f64 / self.earliest.len().max(1) as f64
     }
 }
 
@@ -50,12 +60,20 @@ impl<'a> Jobs<'a> {
         let schedule = graph::Schedule::of(&described.graph);
         let ready = schedule.ready();
         step.flows = vec![0..0; tasks];
-        let earliest = vec![Picoseconds::ZERO; tasks];
-        let (blocked, batches) = (Vec::new(), BTreeMap::new());
-        let ended = context.now();
-        let playing = Playing { schedule, earliest, blocked, batches, ended };
+        step.spans = vec![(SimTime::START, SimTime::START); tasks];
+        let playing = Playing {
+            schedule,
+            earliest: vec![Picoseconds::ZERO; tasks],
+            blocked: Vec::new(),
+            batches: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            classes: BTreeMap::new(),
+        };
         self.playing.insert(place, playing);
         self.enter(place, step, tasks);
+        if tasks == 0 {
+            self.step_done(place, context.now(), context.now());
+        }
         ready.into_iter().try_for_each(|task| self.begin_task(context, place, task))
     }
 
@@ -67,6 +85,11 @@ impl<'a> Jobs<'a> {
         }
     }
 
+    /// The step under way of a workload.
+    fn step(&mut self, place: usize) -> &mut Step {
+        self.jobs[place].steps.last_mut().expect("a task is of a step")
+    }
+
     /// Begins a task, now. Where a host has no way it waits until it has one.
     fn begin_task(
         &mut self,
@@ -75,23 +98,29 @@ impl<'a> Jobs<'a> {
         id: TaskId,
     ) -> Result<(), RunError> {
         let task = &self.described(place).graph.tasks()[id.index()];
-        if let Work::Compute { took, .. } = task.work {
+        let now = context.now();
+        let sends = self.sends_of(context, place, &task.work);
+        let timed = match (&task.work, &sends) {
+            (Work::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
+            // One rank alone has no other to send to.
+            (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
+            (work, Some(sends)) => {
+                let took = self.ring_time(context, (place, id), (work, sends))?;
+                took.map(|took| (took, context.substrate.network.shortest_delay()))
+            }
+        };
+        let Some(sends) = sends.filter(|_| timed.is_none()) else {
+            let (took, news) = timed.unwrap_or_default();
+            self.step(place).spans[id.index()] = (now, now + took);
             self.could_end(place, id, took);
-            let ends = context.now() + took;
-            self.plan(context, ends, Turn::Worked(place, id));
+            self.plan(context, now + took + news, Turn::Worked(place, id));
             return Ok(());
-        }
+        };
         let first = context.engine.flow_count() as u32;
-        let started = self.exchange_of(context, place, task);
+        let started = sends.start(&mut context.engine);
         let flows = first..context.engine.flow_count() as u32;
         let collective = match started {
-            Ok(Some(collective)) => collective,
-            // One rank alone has nobody to send to.
-            Ok(None) => {
-                let now = context.now();
-                self.plan(context, now, Turn::Worked(place, id));
-                return Ok(());
-            }
+            Ok(collective) => collective,
             Err(StartError::Flow(EngineError::Route(_))) => {
                 flows.for_each(|flow| context.engine.cancel_flow(FlowId(flow)));
                 self.playing.entry(place).and_modify(|playing| playing.blocked.push(id));
@@ -105,7 +134,8 @@ impl<'a> Jobs<'a> {
         context.note_flows(flows.clone());
         self.could_end(place, id, collective.ideal);
         let sent = flows.clone().map(|flow| context.engine.record(FlowId(flow)).size).sum();
-        let step = self.jobs[place].steps.last_mut().expect("a task is of a step");
+        let step = self.step(place);
+        step.spans[id.index()].0 = now;
         step.flows[id.index()] = flows;
         step.size += sent;
         if let Some(playing) = self.playing.get_mut(&place) {
@@ -122,46 +152,62 @@ impl<'a> Jobs<'a> {
         let before = task.after.iter().map(|before| playing.earliest[before.index()]).max();
         let end = before.unwrap_or_default() + least;
         playing.earliest[id.index()] = end;
-        let step = self.jobs[place].steps.last_mut().expect("a task is of a step");
+        let step = self.step(place);
         step.ideal = step.ideal.max(end);
     }
 
-    /// What a task sends, begun now. `None` if it has one rank.
-    fn exchange_of(
-        &self,
-        context: &mut Context<'_>,
-        place: usize,
-        task: &Task,
-    ) -> Result<Option<Collective>, StartError> {
+    /// What a task sends. `None` if it computes, or has one rank.
+    fn sends_of(&self, context: &Context<'_>, place: usize, work: &Work) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
-        let route = context.substrate.route.clone();
-        let now = context.now();
-        let engine = context.engine.engine_mut();
-        let (kind, ranks, size) = match &task.work {
-            Work::Transfer { from, to, bytes } => {
-                let [from, to] = [from, to].map(|rank| traffic.hosts[*rank as usize]);
-                if from == to {
-                    return Ok(None);
-                }
-                let flow = FlowSpec {
-                    priority: traffic.priority,
-                    ..FlowSpec::new(from, to, *bytes).at(now).over(route)
-                };
-                return start_bag(engine, vec![flow]).map(Some);
-            }
+        let (kind, ranks, bytes) = match work {
+            Work::Compute { .. } => return None,
+            Work::Transfer { from, to, bytes } => (None, vec![*from, *to], *bytes),
             Work::Ring { kind, ring, bytes } => {
-                (*kind, described.ring(*ring).into_iter().flatten().collect(), *bytes)
+                (Some(*kind), described.ring(*ring).into_iter().flatten().collect(), *bytes)
             }
-            Work::Across { kind, ranks, bytes } => (*kind, ranks.clone(), *bytes),
-            Work::Compute { .. } => return Ok(None),
+            Work::Across { kind, ranks, bytes } => (Some(*kind), ranks.clone(), *bytes),
         };
         let hosts: Vec<VertexId> = ranks.iter().map(|rank| traffic.hosts[*rank as usize]).collect();
-        if hosts.len() < 2 {
+        if hosts.len() < 2 || kind.is_none() && hosts[0] == hosts[1] {
+            return None;
+        }
+        let mut sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        sends.priority = traffic.priority;
+        if let Some(domains) = &context.substrate.domains {
+            stay_inside(&mut sends, domains, (work, &ranks));
+        }
+        Some(sends)
+    }
+
+    /// What goes round an idle ring of a machine takes what it took before. `None` if it is to run.
+    fn ring_time(
+        &mut self,
+        context: &Context<'_>,
+        (place, id): (usize, TaskId),
+        (work, sends): (&Work, &Sends),
+    ) -> Result<Option<Picoseconds>, RunError> {
+        let described = self.described(place);
+        let Some(domains) = &context.substrate.domains else { return Ok(None) };
+        let Some(playing) = self.playing.get_mut(&place) else { return Ok(None) };
+        if self.times.reuse == Reuse::Never {
             return Ok(None);
         }
-        let schedule = schedule(kind, hosts.len(), size)?;
-        let placement = Placement::new(hosts, route).at(now).in_priority(traffic.priority);
-        placement.start(&schedule, engine).map(Some)
+        for ring in domains.rings_under(work) {
+            if !playing.busy.insert(ring) {
+                let task = described.graph.tasks()[id.index()].name.clone();
+                return Err(ReuseError::BusyRing { task, ring }.into());
+            }
+        }
+        let (Work::Ring { ring, .. }, Some(around)) = (work, sends.around()) else {
+            return Ok(None);
+        };
+        let ranks = &sends.hosts;
+        let class = playing.classes.entry(*ring).or_insert_with(|| {
+            let members = Members::of_ring(ranks.clone());
+            self.times.class_of(context, &members)
+        });
+        let Some(class) = *class else { return Ok(None) };
+        self.times.time_of(context.engine.settings(), class, around)
     }
 
     /// A batch of a recorded step has ended, if it is one.
@@ -175,7 +221,31 @@ impl<'a> Jobs<'a> {
             .playing
             .iter_mut()
             .find_map(|(place, playing)| Some((*place, playing.batches.remove(&batch)?)));
-        found.map_or(Ok(()), |task| self.worked(context, task, at))
+        let Some((place, id)) = found else { return Ok(()) };
+        let span = &mut self.step(place).spans[id.index()];
+        span.1 = at;
+        let took = at.since(span.0);
+        self.check_time(context, (place, id), took)?;
+        self.worked(context, (place, id))
+    }
+
+    /// What ran round a ring whose time is known must take it.
+    fn check_time(
+        &mut self,
+        context: &Context<'_>,
+        (place, id): (usize, TaskId),
+        now: Picoseconds,
+    ) -> Result<(), RunError> {
+        let task = &self.described(place).graph.tasks()[id.index()];
+        let Work::Ring { ring, .. } = &task.work else { return Ok(()) };
+        let class = self.playing.get(&place).and_then(|playing| playing.classes.get(ring));
+        let Some(Some(class)) = class else { return Ok(()) };
+        let around = self.sends_of(context, place, &task.work).and_then(|sends| sends.around());
+        let first = around.and_then(|around| self.times.check(*class, around, now));
+        first.map_or(Ok(()), |first| {
+            let task = task.name.clone();
+            Err(ReuseError::Changed { task, first, now }.into())
+        })
     }
 
     /// A task has ended: those that waited for it alone begin.
@@ -183,17 +253,22 @@ impl<'a> Jobs<'a> {
         &mut self,
         context: &mut Context<'_>,
         (place, task): (usize, TaskId),
-        at: SimTime,
     ) -> Result<(), RunError> {
-        let (mut ready, mut ended) = (Vec::new(), at);
+        let work = &self.described(place).graph.tasks()[task.index()].work;
+        let mut ready = Vec::new();
         if let Some(playing) = self.playing.get_mut(&place) {
             ready = playing.schedule.finish(task);
-            playing.ended = playing.ended.max(at);
-            ended = playing.ended;
+            let has_busy = !playing.busy.is_empty();
+            let domains = context.substrate.domains.iter().filter(|_| has_busy);
+            for ring in domains.flat_map(|domains| domains.rings_under(work)) {
+                playing.busy.remove(&ring);
+            }
         }
         ready.into_iter().try_for_each(|next| self.begin_task(context, place, next))?;
+        let mut ended = SimTime::START;
         if self.jobs[place].open == 1 {
             self.playing.remove(&place);
+            ended = self.step(place).spans.iter().map(|span| span.1).max().unwrap_or(ended);
         }
         self.part_done(place, ended, context.now());
         Ok(())
@@ -212,13 +287,23 @@ impl<'a> Jobs<'a> {
     }
 }
 
-fn schedule(
-    kind: Kind,
-    ranks: usize,
-    size: lightloom_units::Bytes,
-) -> Result<Schedule, CollectiveError> {
-    match kind {
-        Kind::AllToAll => AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule(),
-        _ => Ring { kind, ranks, size, directions: Directions::One }.schedule(),
+/// Sends what a machine's domains carry over them: rings both ways round where cables join more than two ranks, and what
+/// ranks under one switch have for each other.
+fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&Work, &[u32])) {
+    sends.imbalance = domains.imbalance;
+    let is_ring = matches!(work, Work::Ring { .. });
+    if is_ring || domains.is_inside(ranks) {
+        sends.route = Route::Within(HBD);
+    } else if sends.kind == Some(Kind::AllToAll) {
+        for (from, host) in ranks.iter().zip(&sends.hosts) {
+            let inside = ranks
+                .iter()
+                .zip(&sends.hosts)
+                .filter(|(to, _)| *to != from && domains.is_inside(&[*from, **to]));
+            sends.ways.extend(inside.map(|(_, to)| ((*host, *to), Route::Within(HBD))));
+        }
+    }
+    if is_ring && domains.are_wired && ranks.len() > 2 {
+        sends.directions = Directions::Both;
     }
 }

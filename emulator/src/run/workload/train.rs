@@ -10,7 +10,6 @@
 
 mod circuits;
 mod restart;
-mod ring_time;
 mod seats;
 mod tasks;
 mod why;
@@ -27,12 +26,12 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::progress::{GroupLog, StepLog};
+use super::ring_time::{Reuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Pace, Train, TrainStep};
 use crate::substrate::Members;
 pub(crate) use circuits::Circuits;
 use circuits::Phases;
-use ring_time::RingTimes;
 use seats::Seat;
 pub(crate) use why::Why;
 
@@ -60,13 +59,13 @@ impl<'a> TrainOrder<'a> {
         pace: Pace,
         seats: Vec<Members>,
     ) -> Result<Self, GraphError> {
-        let (graph, dimensions) = step.with_job(step_tasks)?;
+        let (graph, dimensions) = step_tasks(&step.bare.job())?;
         let closed_form = step.closed_form();
         Ok(Self { train, step, graph, dimensions, pace, closed_form, seats })
     }
 
     fn tensor(&self) -> u32 {
-        self.step.mapping.tensor
+        self.step.bare.mapping.tensor
     }
 }
 
@@ -204,7 +203,7 @@ impl<'a> Trainings<'a> {
             circuits,
             jobs,
             batches: BTreeMap::new(),
-            times: RingTimes::default(),
+            times: RingTimes::new(Reuse::IdleRings),
             groups: groups.iter().map(|group| (group.job, group.gpus)).collect(),
             places,
             me: Owner::Workload(0),
@@ -460,7 +459,7 @@ impl Workload for Trainings<'_> {
         let places = self.places.iter().zip(&self.groups);
         log.groups = places.map(|(place, who)| self.group_log(*place, *who, longest)).collect();
         log.trained = self.jobs.iter().map(Training::log).collect();
-        log.rings_reused = self.times.reused();
+        log.rings = self.times.counts;
     }
 }
 

@@ -1,43 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A step with nothing hidden: what packets show, and the closed form that they are held against.
 
-use super::Job;
-use crate::calibration::Calibration;
+use super::{Compute, Job};
+use crate::calibration::{Calibration, Precision};
+use crate::mapping::{Batch, Mapping};
+use crate::model::Model;
 use crate::network::{Network, Shape};
 
-impl Job<'_> {
-    /// The constants without what packets do not show: exchange that hides behind computing, stragglers, kernel launches.
+/// A step with nothing hidden, from which both its tasks and its closed form are made.
+#[derive(Clone, Debug)]
+pub struct BareStep {
+    /// What is trained.
+    pub model: Model,
+    /// How it is cut.
+    pub mapping: Mapping,
+    /// The work of a step.
+    pub batch: Batch,
+    /// What joins the GPUs, as the graph runs it.
+    pub network: Network,
+    /// The constants without what packets do not show.
+    pub calibration: Calibration,
+    compute: Compute,
+    precision: Precision,
+    expert_imbalance: f64,
+}
+
+impl BareStep {
+    /// The step of `job`.
     #[must_use]
-    pub fn bare_calibration(&self) -> Calibration {
-        let mut bare = Calibration {
-            tensor_exposed: 1.0,
-            tensor_exposed_across: 1.0,
-            expert_exposed: 1.0,
-            expert_exposed_across: 1.0,
-            pipeline_exposed: 0.0,
-            jitter_per_doubling: 0.0,
-            launch_seconds: 0.0,
-            expert_launch_seconds: 0.0,
-            ..*self.calibration
-        };
-        bare.software.data_overlap = false;
-        // The graph exchanges gradients at once, cuts experts by TP and sends them what comes back.
-        bare.software.layer_buckets = false;
-        bare.software.folded_experts = false;
-        bare.software.dispatch_bytes = 2.0;
-        bare
+    pub fn of(job: &Job<'_>) -> Self {
+        let Job { mapping, batch, precision, expert_imbalance, .. } = *job;
+        let (network, calibration) = (bare_network(job), bare_calibration(job));
+        let (model, compute) = (job.model.clone(), *job.compute);
+        Self { model, mapping, batch, network, calibration, compute, precision, expert_imbalance }
     }
 
-    /// The network as the graph runs it: rings and tori carry TP alone.
+    /// The step as the formulas take it.
     #[must_use]
-    pub fn bare_network(&self) -> Network {
-        let mut network = self.network.clone();
-        if network.shape == Shape::Torus {
-            network.shape = Shape::Ring;
-        }
-        if network.shape == Shape::Ring && self.mapping.tensor == 1 {
-            network.domain_gpus = 1;
-        }
-        network
+    pub fn job(&self) -> Job<'_> {
+        let Self { model, mapping, batch, network, calibration, compute, .. } = self;
+        let (precision, expert_imbalance) = (self.precision, self.expert_imbalance);
+        let (mapping, batch) = (*mapping, *batch);
+        Job { model, mapping, batch, compute, network, calibration, precision, expert_imbalance }
     }
+}
+
+/// The constants without what packets do not show: exchange that hides behind computing, stragglers, kernel launches.
+fn bare_calibration(job: &Job<'_>) -> Calibration {
+    let mut bare = Calibration {
+        tensor_exposed: 1.0,
+        tensor_exposed_across: 1.0,
+        expert_exposed: 1.0,
+        expert_exposed_across: 1.0,
+        pipeline_exposed: 0.0,
+        jitter_per_doubling: 0.0,
+        launch_seconds: 0.0,
+        expert_launch_seconds: 0.0,
+        ..*job.calibration
+    };
+    bare.software.data_overlap = false;
+    // The graph exchanges gradients at once, cuts experts by TP and sends them what comes back.
+    bare.software.layer_buckets = false;
+    bare.software.folded_experts = false;
+    bare.software.dispatch_bytes = 2.0;
+    bare
+}
+
+/// The network as the graph runs it: rings and tori carry TP alone.
+fn bare_network(job: &Job<'_>) -> Network {
+    let mut network = job.network.clone();
+    if network.shape == Shape::Torus {
+        network.shape = Shape::Ring;
+    }
+    if network.shape == Shape::Ring && job.mapping.tensor == 1 {
+        network.domain_gpus = 1;
+    }
+    network
 }

@@ -80,14 +80,8 @@ impl Maker<'_> {
         }
         let cut: Vec<Vec<u32>> = groups(self.lanes, expert, 1).collect();
         let bytes = self.pieces.expert_bytes;
-        self.across(
-            (Dimension::Expert, &format!("EP {what}")),
-            Kind::AllToAll,
-            stage,
-            &cut,
-            bytes,
-            front,
-        )
+        let what = format!("EP {what}");
+        self.across((Dimension::Expert, &what), Kind::AllToAll, stage, &cut, bytes, front)
     }
 
     /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
@@ -153,12 +147,15 @@ impl Maker<'_> {
         let expert = self.job.mapping.expert;
         let all: Vec<Vec<u32>> = groups(self.lanes, self.lanes, 1).collect();
         let alike: Vec<Vec<u32>> = groups(self.lanes, self.lanes / expert, expert).collect();
-        let front = self.spanning(kind, stage, &all, dense * bytes_each, front);
-        self.spanning(kind, stage, &alike, experts * bytes_each, front)
+        let what = (Dimension::Data, "DP");
+        let front = self.spanning(what, kind, stage, &all, dense * bytes_each, front);
+        self.spanning(what, kind, stage, &alike, experts * bytes_each, front)
     }
 
-    fn spanning(
+    /// A collective in each of `cut`; inside domains first where groups span some, as the closed form has it.
+    pub(super) fn spanning(
         &mut self,
+        what: (Dimension, &str),
         kind: Kind,
         stage: u32,
         cut: &[Vec<u32>],
@@ -172,7 +169,7 @@ impl Maker<'_> {
         let apart = u64::from((cut[0][1] - cut[0][0]) * self.job.mapping.tensor);
         let inside = self.job.network.inside(Group { size: size as u64, stride: apart }) as usize;
         if inside == 1 || inside == size {
-            return self.across((Dimension::Data, "DP"), kind, stage, cut, bytes, front);
+            return self.across(what, kind, stage, cut, bytes, front);
         }
         let near: Vec<Vec<u32>> =
             cut.iter().flat_map(|lanes| lanes.chunks(inside).map(<[u32]>::to_vec)).collect();
@@ -185,19 +182,11 @@ impl Maker<'_> {
         let share = bytes / inside as f64;
         let mut front = front;
         if kind != Kind::AllGather {
-            front = self.across(
-                (Dimension::Data, "DP"),
-                Kind::ReduceScatter,
-                stage,
-                &near,
-                bytes,
-                front,
-            );
+            front = self.across(what, Kind::ReduceScatter, stage, &near, bytes, front);
         }
-        front = self.across((Dimension::Data, "DP"), kind, stage, &far, share, front);
+        front = self.across(what, kind, stage, &far, share, front);
         if kind != Kind::ReduceScatter {
-            front =
-                self.across((Dimension::Data, "DP"), Kind::AllGather, stage, &near, bytes, front);
+            front = self.across(what, Kind::AllGather, stage, &near, bytes, front);
         }
         front
     }

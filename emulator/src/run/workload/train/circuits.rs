@@ -136,34 +136,24 @@ impl<'a> Circuits<'a> {
         &mut self,
         context: &Context<'_>,
         of: (usize, TaskId),
-        (kind, hosts): (Kind, &[VertexId]),
+        (kind, hosts): (Option<Kind>, &[VertexId]),
         bytes: Bytes,
     ) -> Option<BTreeMap<(VertexId, VertexId), Route>> {
         let count = hosts.len();
         let pairs: Vec<(usize, usize)> = match kind {
-            Kind::AllToAll => (0..count)
+            None => vec![(0, 1)],
+            Some(Kind::AllToAll) => (0..count)
                 .flat_map(|from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
                 .collect(),
-            _ => (0..count).map(|from| (from, (from + 1) % count)).collect(),
+            Some(_) => (0..count).map(|from| (from, (from + 1) % count)).collect(),
         };
-        let each = bytes.0 as f64 * count.max(1) as f64 / pairs.len().max(1) as f64;
+        let senders = if kind.is_some() { count.max(1) } else { 1 };
+        let each = bytes.0 as f64 * senders as f64 / pairs.len().max(1) as f64;
         let way = |(from, to): (usize, usize)| {
             let ends = (hosts[from], hosts[to]);
             Some((ends, self.way(context, ends, (of, each))?))
         };
         pairs.into_iter().map(way).collect()
-    }
-
-    /// The way of one flow, by its ends. `None` while it has none.
-    pub(super) fn transfer(
-        &mut self,
-        context: &Context<'_>,
-        of: (usize, TaskId),
-        ends: (VertexId, VertexId),
-        bytes: Bytes,
-    ) -> Option<BTreeMap<(VertexId, VertexId), Route>> {
-        let way = self.way(context, ends, (of, bytes.0 as f64))?;
-        Some(BTreeMap::from([(ends, way)]))
     }
 
     fn place(&self, job: &str, phase: &str) -> Option<usize> {

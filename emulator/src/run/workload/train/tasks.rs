@@ -4,16 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::{AllToAll, CollectiveError, Directions, Exchange, Kind, Ring, Schedule};
-use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
+use lightloom_collective::{Directions, Kind};
+use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{EngineError, FlowId, FlowSpec, Route, VertexId};
+use lightloom_engine::{EngineError, FlowId, Route, VertexId};
 use lightloom_training::graph::{TaskId, Work};
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_units::Picoseconds;
 
 use super::super::super::RunError;
 use super::super::super::context::Context;
 use super::super::groups::ways_past;
+use super::super::sends::Sends;
 use super::{Act, Circuits, State, TrainOrder, Training, Trainings};
 use crate::substrate::HBD;
 
@@ -111,10 +112,11 @@ impl Trainings<'_> {
             Work::Ring { kind, ring, bytes } => {
                 let seat = &training.seats[*ring as usize];
                 let size = order.pace.inside(*bytes);
-                let what = (*kind, size);
-                match seat.slowed_by {
-                    0 => self.times.time_of(context, &seat.members, what)?,
-                    _ => None,
+                let what = (*kind, size, Directions::Both);
+                let class = self.times.class_of(context, &seat.members);
+                match class.filter(|_| seat.slowed_by == 0) {
+                    Some(class) => self.times.time_of(context.engine.settings(), class, what)?,
+                    None => None,
                 }
                 .map(|took| lag + took)
             }
@@ -155,7 +157,8 @@ impl Trainings<'_> {
         if let Some(circuits) = &mut self.circuits {
             circuits.unload(job, id);
         }
-        let started = training.exchange(context, (&mut self.circuits, (job, id)), &task.work);
+        let sends = training.sends(context, (&mut self.circuits, (job, id)), &task.work);
+        let started = sends.map(|sends| sends.start(&mut context.engine)).transpose();
         let flows = first..context.engine.flow_count() as u32;
         match started {
             Ok(Some(collective)) => {
@@ -226,30 +229,26 @@ impl Trainings<'_> {
 }
 
 impl Training<'_> {
-    /// What a task sends, begun now. `None` while its ring is dark, or nothing joins its leaves.
-    fn exchange(
+    /// What a task sends. `None` while its ring is dark, or nothing joins its leaves.
+    fn sends(
         &self,
-        context: &mut Context<'_>,
+        context: &Context<'_>,
         (circuits, of): (&mut Option<Circuits<'_>>, (usize, TaskId)),
         work: &Work,
-    ) -> Result<Option<Collective>, StartError> {
-        let (pace, now) = (&self.order.pace, context.now());
+    ) -> Option<Sends> {
+        let pace = &self.order.pace;
         let (kind, hosts, bytes) = match work {
-            Work::Compute { .. } => return Ok(None),
-            Work::Ring { kind, ring, bytes } if !self.seats[*ring as usize].has_ring() => {
-                let members = &self.seats[*ring as usize].members;
-                (Some(*kind), members.ranks.clone(), pace.inside(*bytes))
-            }
+            Work::Compute { .. } => return None,
             Work::Ring { kind, ring, bytes } => {
                 let members = &self.seats[*ring as usize].members;
-                let Some(ways) = ways_past(context, members) else { return Ok(None) };
-                let size = pace.inside(*bytes);
-                let directions = Directions::Both;
-                let ring = Ring { kind: *kind, ranks: members.ring.len(), size, directions };
-                let schedule = ring.schedule()?;
-                let placement = Placement::new(members.ring.clone(), Route::Within(HBD)).at(now);
-                let placement = placement.along(ways);
-                return placement.start(&schedule, &mut context.engine).map(Some);
+                let bytes = pace.inside(*bytes);
+                if self.seats[*ring as usize].has_ring() {
+                    let ways = ways_past(context, members)?;
+                    let around = (members.ring.clone(), bytes);
+                    let sends = Sends::over(Route::Within(HBD), Some(*kind), around);
+                    return Some(Sends { ways, directions: Directions::Both, ..sends });
+                }
+                (Some(*kind), members.ranks.clone(), bytes)
             }
             Work::Transfer { from, to, bytes } => {
                 (None, vec![self.host(*from), self.host(*to)], pace.across(*bytes))
@@ -259,31 +258,11 @@ impl Training<'_> {
                 (Some(*kind), hosts, pace.across(*bytes))
             }
         };
-        let mut ways = BTreeMap::new();
-        if let Some(circuits) = circuits {
-            let found = match kind {
-                Some(kind) => circuits.ways(context, of, (kind, &hosts), bytes),
-                None => circuits.transfer(context, of, (hosts[0], hosts[1]), bytes),
-            };
-            let Some(found) = found else { return Ok(None) };
-            ways = found;
-        }
-        let route = context.substrate.route.clone();
-        let Some(kind) = kind else {
-            let way = ways.into_values().next().unwrap_or(route);
-            let flow = FlowSpec::new(hosts[0], hosts[1], bytes).at(now).over(way);
-            return start_bag(&mut context.engine, vec![flow]).map(Some);
+        let ways = match circuits {
+            Some(circuits) => circuits.ways(context, of, (kind, &hosts), bytes)?,
+            None => BTreeMap::new(),
         };
-        let schedule = between(kind, hosts.len(), bytes)?;
-        let placement = Placement::new(hosts, route).at(now).along(ways);
-        placement.start(&schedule, &mut context.engine).map(Some)
-    }
-}
-
-/// An exchange over the network: all-to-all at once, everything else one way round a ring.
-fn between(kind: Kind, ranks: usize, size: Bytes) -> Result<Schedule, CollectiveError> {
-    match kind {
-        Kind::AllToAll => AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule(),
-        _ => Ring { kind, ranks, size, directions: Directions::One }.schedule(),
+        let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        Some(Sends { ways, ..sends })
     }
 }

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a collective takes on a ring that nothing else uses: run once, packet by packet, on a copy of the ring alone, and
+//! used again for every ring built alike.
+//!
+//! That is exact: the rings of a fabric share no link, nor do groups on the switch of an island; a collective that starts
+//! on an idle ring takes the same time whenever it starts, and the news of its end travels one shortest delay of the
+//! whole network either way.
+
+use std::collections::BTreeMap;
+
+use lightloom_collective::{Directions, Kind, Ring};
+use lightloom_engine::collective::{Placement, StartError};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{
+    Engine, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Queueing, Role, Route,
+    Settings, VertexId,
+};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
+
+use super::super::RunError;
+use super::super::context::Context;
+use super::groups::ring_links;
+use crate::substrate::Members;
+
+/// Whether times of rings are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// Every packet of every task runs.
+    Never,
+    /// A collective on an idle ring runs once for each kind and size.
+    IdleRings,
+    /// The same, but the second, fourth, eighth … use of a time runs packet by packet nevertheless, and must take it.
+    Checked,
+}
+
+/// Why times of rings cannot be used again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReuseError {
+    /// A ring that is not idle.
+    #[error(
+        "task `{task}` starts on ring {ring} while another collective is on it: run without reuse"
+    )]
+    BusyRing {
+        /// The task.
+        task: String,
+        /// The ring.
+        ring: u32,
+    },
+    /// A collective that was run again took another time than the first.
+    #[error("task `{task}` took {now} on an idle ring, where its like took {first}")]
+    Changed {
+        /// The task.
+        task: String,
+        /// What it took when it first ran.
+        first: Picoseconds,
+        /// What it took now.
+        now: Picoseconds,
+    },
+}
+
+/// How often times of rings were used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RingCounts {
+    /// Collectives whose time had been found before.
+    pub(crate) reused: u64,
+    /// Those that ran nevertheless, and took that time.
+    pub(crate) checked: u64,
+    /// Packets put on the wires of rings alone.
+    pub(crate) hops: u64,
+}
+
+/// What goes round a ring.
+pub(super) type Around = (Kind, Bytes, Directions);
+
+/// A time that was found.
+struct Known {
+    took: Picoseconds,
+    uses: u64,
+}
+
+/// How a ring is built.
+#[derive(Debug, PartialEq, Eq)]
+struct Built {
+    /// Links in order, one a hop, or two by way of a switch.
+    specs: Vec<LinkSpec>,
+    ranks: usize,
+    /// The two ranks have one cable between them.
+    is_one_cable: bool,
+}
+
+/// Rings that are built alike: a place in [`RingTimes`].
+pub(super) type Class = usize;
+
+/// Times of collectives by ring, kind and size.
+pub(super) struct RingTimes {
+    pub(super) reuse: Reuse,
+    classes: Vec<Built>,
+    known: BTreeMap<(Class, &'static str, u64, bool), Known>,
+    pub(super) counts: RingCounts,
+}
+
+impl RingTimes {
+    pub(super) fn new(reuse: Reuse) -> Self {
+        let (classes, known) = (Vec::new(), BTreeMap::new());
+        Self { reuse, classes, known, counts: RingCounts::default() }
+    }
+
+    /// How the ring of `members` is built. `None` if it is not all light and nothing but ranks, or nothing is used again.
+    pub(super) fn class_of(&mut self, context: &Context<'_>, members: &Members) -> Option<Class> {
+        let ranks = members.ring.len();
+        let is_ring = ranks > 1 && members.is_closed && ranks == members.light.len();
+        if !is_ring || self.reuse == Reuse::Never {
+            return None;
+        }
+        let links = ring_links(context, members)?;
+        let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
+        // The groups of an island meet in the buffer of its switch.
+        if links.len() > ranks && context.engine.settings().queueing.is_some_and(shares) {
+            return None;
+        }
+        let network = &context.substrate.network;
+        let cables = || {
+            let links = network.outgoing(members.ring[0]).iter();
+            links.filter(|link| network.link(**link).to == members.ring[1]).count()
+        };
+        let built = Built {
+            specs: links.iter().map(|link| network.link(*link).spec).collect(),
+            is_one_cable: ranks == 2 && cables() == 1,
+            ranks,
+        };
+        let known = self.classes.iter().position(|class| *class == built);
+        Some(known.unwrap_or_else(|| {
+            self.classes.push(built);
+            self.classes.len() - 1
+        }))
+    }
+
+    /// What a collective takes on a ring of a class. `None` if it is to run to check that.
+    pub(super) fn time_of(
+        &mut self,
+        settings: &Settings,
+        class: Class,
+        around: Around,
+    ) -> Result<Option<Picoseconds>, RunError> {
+        if let Some(known) = self.known.get_mut(&key(class, around)) {
+            known.uses += 1;
+            if self.reuse == Reuse::Checked && known.uses.is_power_of_two() {
+                return Ok(None);
+            }
+            self.counts.reused += 1;
+            return Ok(Some(known.took));
+        }
+        let (took, hops) = run_alone(self.classes[class].alone()?, settings, around)?;
+        self.known.insert(key(class, around), Known { took, uses: 1 });
+        self.counts.hops += hops;
+        Ok(Some(took))
+    }
+
+    /// A collective on a ring of a class ran, and took `now`: the time that is known, if it is another.
+    pub(super) fn check(
+        &mut self,
+        class: Class,
+        around: Around,
+        now: Picoseconds,
+    ) -> Option<Picoseconds> {
+        self.counts.checked += 1;
+        self.known.get(&key(class, around)).map(|known| known.took).filter(|first| *first != now)
+    }
+}
+
+fn key(class: Class, (kind, bytes, directions): Around) -> (Class, &'static str, u64, bool) {
+    (class, kind.name(), bytes.0, directions == Directions::Both)
+}
+
+/// A network with the hosts of a ring, in its order.
+type Alone = (Network, Vec<VertexId>);
+
+impl Built {
+    /// The ring, and nothing else.
+    fn alone(&self) -> Result<Alone, NetworkError> {
+        let mut builder = NetworkBuilder::new();
+        let (specs, count) = (&self.specs, self.ranks);
+        let hosts: Vec<_> = (0..count).map(|_| builder.add(Role::ForwardingHost)).collect();
+        if specs.len() > count {
+            let switch = builder.add(Role::Switch);
+            for (at, host) in hosts.iter().enumerate() {
+                let before = (at + count - 1) % count;
+                let (up, down) = (specs[2 * at], specs[2 * before + 1]);
+                builder.connect_unequal(*host, switch, up, down);
+            }
+        } else {
+            let cables = if self.is_one_cable { 1 } else { count };
+            for (at, spec) in specs.iter().enumerate().take(cables) {
+                builder.connect(hosts[at], hosts[(at + 1) % count], *spec);
+            }
+        }
+        Ok((builder.build()?, hosts))
+    }
+}
+
+/// Runs a collective on a ring and nothing else: what it takes, and packets put on wires.
+fn run_alone(
+    (network, hosts): Alone,
+    settings: &Settings,
+    (kind, size, directions): Around,
+) -> Result<(Picoseconds, u64), RunError> {
+    let settings = Settings { threads: 1, ..*settings };
+    let plane = network.link(LinkId(0)).spec.plane;
+    let mut engine = Engine::new(network, settings).map_err(StartError::Flow)?;
+    let ring = Ring { kind, ranks: hosts.len(), size, directions };
+    let schedule = ring.schedule().map_err(StartError::from)?;
+    let started = Placement::new(hosts, Route::Within(plane)).start(&schedule, &mut engine)?;
+    engine.run(SimTime(u64::MAX));
+    let took = started.end(&engine).unwrap_or_default().since(SimTime::START);
+    Ok((took, engine.hops()))
+}

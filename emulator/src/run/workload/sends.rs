@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the hosts of a task send each other: one flow, a collective round their ring, or every piece at once.
+
+use std::collections::BTreeMap;
+
+use lightloom_collective::{AllToAll, Directions, Exchange, Kind, Ring};
+use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
+use lightloom_engine::steady::Stage;
+use lightloom_engine::{FlowSpec, Route, VertexId};
+use lightloom_units::Bytes;
+
+use super::ring_time::Around;
+
+/// What hosts send each other.
+pub(super) struct Sends {
+    /// What they compute. `None` for one flow, from the first host to the second.
+    pub(super) kind: Option<Kind>,
+    /// In the order of their ranks.
+    pub(super) hosts: Vec<VertexId>,
+    pub(super) bytes: Bytes,
+    /// Which ways round their ring.
+    pub(super) directions: Directions,
+    /// How flows find their way, but for those of `ways`.
+    pub(super) route: Route,
+    /// By both ends: how flows between them find their way, where it is another.
+    pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
+    /// Priority at switches with real queues.
+    pub(super) priority: u8,
+    /// How much more than its share the first host of an all-to-all gets: 0.2 is 20 %.
+    pub(super) imbalance: f64,
+}
+
+impl Sends {
+    /// One way round the ring of `hosts`, by one kind of route.
+    pub(super) fn over(
+        route: Route,
+        kind: Option<Kind>,
+        (hosts, bytes): (Vec<VertexId>, Bytes),
+    ) -> Self {
+        let (ways, directions) = (BTreeMap::new(), Directions::One);
+        Self { kind, hosts, bytes, directions, route, ways, priority: 0, imbalance: 0.0 }
+    }
+
+    /// What goes round a ring. `None` for one flow.
+    pub(super) fn around(&self) -> Option<Around> {
+        Some((self.kind?, self.bytes, self.directions))
+    }
+
+    /// Adds its flows, which begin now.
+    ///
+    /// # Errors
+    /// What a collective or the engine refuses.
+    pub(super) fn start<S: Stage>(self, stage: &mut S) -> Result<Collective, StartError> {
+        let Self { kind, hosts, bytes: size, priority, route, mut ways, .. } = self;
+        let (now, ranks) = (stage.now(), hosts.len());
+        let Some(kind) = kind else {
+            let (from, to) = (hosts[0], hosts[1]);
+            let way = ways.remove(&(from, to)).unwrap_or(route);
+            let flow = FlowSpec { priority, ..FlowSpec::new(from, to, size).at(now).over(way) };
+            return start_bag(stage, vec![flow]);
+        };
+        let schedule = if kind == Kind::AllToAll {
+            let mut schedule = AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule()?;
+            if self.imbalance > 0.0 {
+                let even = size.0 as f64 / ranks as f64;
+                let extra = even * self.imbalance;
+                let [most, least] = [even + extra, even - extra / (ranks as f64 - 1.0)];
+                for sending in &mut schedule.sendings {
+                    let piece = if sending.to == 0 { most } else { least };
+                    sending.message = Bytes(piece.max(1.0) as u64);
+                }
+            }
+            schedule
+        } else {
+            Ring { kind, ranks, size, directions: self.directions }.schedule()?
+        };
+        let placement = Placement::new(hosts, route).at(now).in_priority(priority).along(ways);
+        placement.start(&schedule, stage)
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The machine that a step runs on alone: ranks in rings or under switches, and rails between them.
+
+use lightloom_engine::topology::{Ring, RingShape};
+use lightloom_engine::{
+    LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, Route, VertexId,
+};
+use lightloom_training::graph::Work;
+use lightloom_training::machine::{Cable, Domain, Machine};
+
+use super::{DCN, HBD, Substrate};
+
+/// Which ranks of a machine exchange inside a domain.
+#[derive(Clone, Debug)]
+pub struct Domains {
+    /// By rank: its ring.
+    ring_of: Vec<Option<u32>>,
+    /// By rank: the switch of its domain.
+    domain_of: Vec<Option<u32>>,
+    /// Whether rings are cables between neighbours.
+    pub(crate) are_wired: bool,
+    /// How much more than its share the first rank of an all-to-all gets: 0.2 is 20 %.
+    pub(crate) imbalance: f64,
+}
+
+impl Substrate {
+    /// Lays out a machine; its ranks are the hosts.
+    ///
+    /// # Errors
+    /// If a cable cannot be emulated.
+    pub fn of_machine(machine: &Machine) -> Result<Self, NetworkError> {
+        let (network, hosts) = lay_out(machine)?;
+        let domains = Domains {
+            ring_of: machine.ring_of(),
+            domain_of: machine.domain_of(),
+            are_wired: machine.domain == Domain::Cables,
+            imbalance: machine.expert_imbalance,
+        };
+        let route = Route::Within(DCN);
+        Ok(Self { route, domains: Some(domains), ..Self::plain(network, hosts) })
+    }
+}
+
+impl Domains {
+    /// Whether all of these ranks are under the switch of one domain. Cables between neighbours carry their ring alone.
+    pub(crate) fn is_inside(&self, ranks: &[u32]) -> bool {
+        let domain = |rank: &u32| self.domain_of[*rank as usize];
+        let first = ranks.first().and_then(domain);
+        first.is_some() && ranks.iter().all(|rank| domain(rank) == first)
+    }
+
+    /// The rings whose links a collective uses.
+    pub(crate) fn rings_under(&self, work: &Work) -> Vec<u32> {
+        let ranks = match work {
+            Work::Ring { ring, .. } => return vec![*ring],
+            Work::Across { ranks, .. } => ranks,
+            Work::Compute { .. } | Work::Transfer { .. } => return Vec::new(),
+        };
+        let meets_another = |rank: &&u32| {
+            ranks.iter().any(|other| other != *rank && self.is_inside(&[**rank, *other]))
+        };
+        let rings = ranks.iter().filter(meets_another);
+        let mut rings: Vec<u32> = rings.filter_map(|rank| self.ring_of[*rank as usize]).collect();
+        rings.sort_unstable();
+        rings.dedup();
+        rings
+    }
+}
+
+/// The network of a machine, and its ranks as hosts of it.
+fn lay_out(machine: &Machine) -> Result<(Network, Vec<VertexId>), NetworkError> {
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<VertexId> = (0..machine.ranks).map(|_| builder.add(Role::Host)).collect();
+    let domain_link = link(machine.ring_link, HBD);
+    match &machine.domain {
+        Domain::Cables => {
+            for ring in &machine.rings {
+                let members: Vec<VertexId> =
+                    ring.iter().map(|rank| hosts[*rank as usize]).collect();
+                let mut link = domain_link;
+                let shape = if ring.len() > 2 { RingShape::Ring } else { RingShape::Line };
+                if ring.len() == 2 {
+                    link.rate.0 *= 2;
+                }
+                Ring::build_into(&mut builder, &members, shape, |_| link);
+            }
+        }
+        Domain::Switches { groups } => join(&mut builder, &hosts, groups, domain_link),
+    }
+    join(&mut builder, &hosts, &machine.rails, link(machine.rail_link, DCN));
+    Ok((builder.build()?, hosts))
+}
+
+fn link(cable: Cable, plane: Plane) -> LinkSpec {
+    LinkSpec::new(cable.rate, cable.delay).in_plane(plane)
+}
+
+/// Adds a switch for each set of ranks, and a cable of each rank to it.
+fn join(builder: &mut NetworkBuilder, hosts: &[VertexId], sets: &[Vec<u32>], link: LinkSpec) {
+    for ranks in sets {
+        let switch = builder.add(Role::Switch);
+        for rank in ranks {
+            builder.connect(hosts[*rank as usize], switch, link);
+        }
+    }
+}
