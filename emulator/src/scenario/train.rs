@@ -16,7 +16,7 @@ use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
 use lightloom_training::schedule::Schedule;
-use lightloom_training::step::{BareStep, Job, StepTime, step_time};
+use lightloom_training::step::{BareStep, Job, StepTime};
 use lightloom_units::{Bytes, Picoseconds};
 
 /// A job of the fabric that trains.
@@ -168,7 +168,7 @@ impl TrainStep {
     /// Its closed form: nothing hidden, no stragglers, no faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
-        step_time(&self.bare.job())
+        self.bare.time()
     }
 
     /// Utilisation of its GPUs by a step that takes so long: model operations, attention over the full mask.

@@ -13,7 +13,7 @@ use lightloom_training::machine::{Cable, Domain, Machine};
 use lightloom_training::mapping::Mapping;
 use lightloom_training::network::{Efficiency, Network, Shape};
 use lightloom_training::schedule::Pipeline;
-use lightloom_training::step::{BareStep, Job, step_time};
+use lightloom_training::step::{BareStep, Job};
 use lightloom_training::step_graph::{Rails, step_graph};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
@@ -153,8 +153,8 @@ impl Excerpt {
         let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
         let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
         let micro_batches = mapping.micro_batches(job.batch).max(1);
-        let mut excerpt = Self(BareStep::of(job));
-        excerpt.0.mapping.data = replicas;
+        let mapping = Mapping { data: replicas, ..mapping };
+        let mut excerpt = Self(BareStep::of(&Job { mapping, ..*job }));
         excerpt.set_micro_batches(micro_batches);
         excerpt.refuse_partial_rounds(micro_batches)?;
         excerpt.shrink()?;
@@ -238,7 +238,7 @@ pub fn run(job: &Job<'_>, prove: Prove, progress: &mut dyn Progress) -> Result<R
     } else {
         sampled.then_some(Proof::Sampled { checked: timeline.checked })
     };
-    let analytic_seconds = step_time(&step.job()).step_seconds;
+    let analytic_seconds = step.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
     let step = PacketStep {
         gpus: step.mapping.gpus(),

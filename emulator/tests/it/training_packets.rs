@@ -247,29 +247,50 @@ fn interleaved_and_zero_bubble_steps_take_what_the_formula_says() {
 }
 
 #[test]
-fn every_way_to_exchange_contexts_runs() {
+fn transfers_between_the_pieces_of_a_stage_take_what_the_formula_says() {
+    // As many micro-batches as stages: no other work hides a transfer between pieces.
+    let many = Mapping { virtual_stages: 16, micro_batch: 2, ..mapping(4, 2, 2) };
+    let few = Mapping { virtual_stages: 4, ..mapping(2, 4, 1) };
+    for (mapping, sequences) in [(many, 8), (few, 4)] {
+        let batch = Batch { sequences, tokens: 8192 };
+        let step = both("llama-3.1-8b", "dgx", 32, mapping, batch, Prove::Nothing);
+        assert!(step.difference.abs() < 0.02, "{mapping}: {step:?}");
+    }
+}
+
+/// Both modes of two layers whose contexts are exchanged so.
+fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> PacketStep {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 2;
     let card = cards::accelerator("h100").unwrap();
-    let network = architecture("khop:3").unwrap();
+    let mut calibration = card.calibration();
+    calibration.software.context_exchange = exchange;
+    let job = Job {
+        model: &model,
+        mapping: Mapping { context: 4, ..mapping(tensor, 1, 1) },
+        batch: Batch { sequences: 2, tokens },
+        compute: &card.compute(),
+        network: &architecture(arch).unwrap(),
+        calibration: &calibration,
+        precision: Precision::Bf16,
+        expert_imbalance: 0.0,
+    };
+    packets::run(&job, Prove::Nothing, &mut ()).unwrap().step
+}
+
+#[test]
+fn every_way_to_exchange_contexts_runs() {
     for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
-        let mut calibration = card.calibration();
-        calibration.software.context_exchange = exchange;
-        let mapping = Mapping { context: 4, ..mapping(2, 1, 1) };
-        let batch = Batch { sequences: 2, tokens: 16_384 };
-        let job = Job {
-            model: &model,
-            mapping,
-            batch,
-            compute: &card.compute(),
-            network: &network,
-            calibration: &calibration,
-            precision: Precision::Bf16,
-            expert_imbalance: 0.0,
-        };
-        let step = packets::run(&job, Prove::Nothing, &mut ()).unwrap().step;
+        let step = contexts(exchange, "khop:3", 2, 16_384);
         assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
     }
+}
+
+#[test]
+fn contexts_gathered_over_several_domains_are_gathered_inside_each_first() {
+    // Two of the four ranks of a context share a domain of eight GPUs.
+    let step = contexts(ContextExchange::AllGather, "dgx", 4, 8_192);
+    assert!(step.difference.abs() < 0.02, "{step:?}");
 }
 
 #[test]

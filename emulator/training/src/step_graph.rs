@@ -317,12 +317,12 @@ impl Maker<'_> {
             }
             ContextExchange::AllGather => {
                 let bytes = block * f64::from(context);
-                let front = self.across(what, Kind::AllGather, stage, &cut, bytes, front);
+                let front = self.spanning(what, Kind::AllGather, stage, &cut, bytes, front);
                 let front = self.compute("core", stage, pass, seconds, front);
                 if !is_backward {
                     return front;
                 }
-                self.across(what, Kind::ReduceScatter, stage, &cut, bytes, front)
+                self.spanning(what, Kind::ReduceScatter, stage, &cut, bytes, front)
             }
             ContextExchange::AllToAll => {
                 // Queries, keys and values on the way in, what attention gives on the way out; backward reversed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A step with nothing hidden: what packets show, and the closed form that they are held against.
 
-use super::{Compute, Job};
+use super::{Compute, Job, StepTime, step_time};
 use crate::calibration::{Calibration, Precision};
 use crate::mapping::{Batch, Mapping};
 use crate::model::Model;
@@ -43,6 +43,19 @@ impl BareStep {
         let (mapping, batch) = (*mapping, *batch);
         Job { model, mapping, batch, compute, network, calibration, precision, expert_imbalance }
     }
+
+    /// Its closed form. Where a stage has several pieces, the first micro-batch goes forward through all of them, and the last
+    /// one back, before there is other work to hide the transfers behind.
+    #[must_use]
+    pub fn time(&self) -> StepTime {
+        let job = self.job();
+        let mut time = step_time(&job);
+        let [stages, pieces] = [job.mapping.pipeline, job.mapping.virtual_stages].map(f64::from);
+        let between_pieces = 2.0 * job.transfer() * stages * (pieces - 1.0);
+        time.transfer_seconds += between_pieces;
+        time.step_seconds += between_pieces;
+        time
+    }
 }
 
 /// The constants without what packets do not show: exchange that hides behind computing, stragglers, kernel launches.
@@ -66,9 +79,11 @@ fn bare_calibration(job: &Job<'_>) -> Calibration {
     bare
 }
 
-/// The network as the graph runs it: rings and tori carry TP alone.
+/// The network as the graph runs it: rings and tori carry TP alone, and no domain spans stages.
 fn bare_network(job: &Job<'_>) -> Network {
     let mut network = job.network.clone();
+    let Mapping { tensor, context, data, .. } = job.mapping;
+    network.domain_gpus = network.domain_gpus.min(tensor * context * data);
     if network.shape == Shape::Torus {
         network.shape = Shape::Ring;
     }
