@@ -12,6 +12,7 @@ mod show;
 mod time;
 mod wanted;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::body::{DevicesBody, ResumeBody, TxnBody};
+use lightloom_daemon_api::diff::Diff;
 use lightloom_daemon_api::drift::DriftReport;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -183,7 +185,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Apply(Apply { wanted, dry_run: true, .. }) => {
             session.diff("diff", &wanted.body()?, wanted.preview())
         }
-        Verb::Apply(apply) => session.change("apply", &apply.body(fresh_id)?, &Done::Moved),
+        Verb::Apply(apply) => {
+            let body = apply.body(fresh_id)?;
+            let cuts = || {
+                let diff = session.previewed("diff", &apply.wanted.body()?)?;
+                anyhow::Ok(diff.and_then(light_cut_by))
+            };
+            match if apply.cut_light { None } else { cuts()? } {
+                Some(cuts) => session.refused_to_cut(&cuts),
+                None => session.change("apply", &body, &Done::Moved),
+            }
+        }
         Verb::Phase(phase) => session.phase(phase),
         Verb::Confirm { txn } => {
             let body = TxnBody { request_id: fresh_id("confirm"), txn: *txn };
@@ -193,7 +205,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             session.diff("rollback/diff", &back.body(String::new())?, back.preview())
         }
         Verb::Rollback(back) => {
-            session.change("rollback", &back.body(fresh_id("rollback"))?, &Done::Moved)
+            // Going back to a plan is what a rollback is for; to none is what few expect.
+            let cuts = || {
+                let diff = session.previewed("rollback/diff", &back.body(String::new())?)?;
+                anyhow::Ok(diff.filter(|diff| diff.no_plan_after).and_then(light_cut_by))
+            };
+            match if back.cut_light { None } else { cuts()? } {
+                Some(cuts) => session.refused_to_cut(&cuts),
+                None => session.change("rollback", &back.body(fresh_id("rollback"))?, &Done::Moved),
+            }
         }
         Verb::Drain(devices) => {
             let body = devices.body("drain");
@@ -287,6 +307,22 @@ impl Session {
         self.show(&response, |diff| preview.page(diff))
     }
 
+    /// What a change would do. None where the daemon refuses it: it says why when it is asked for it.
+    fn previewed(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Option<Diff>> {
+        let response = self.client.post(&format!("/v1/{path}"), body)?;
+        response.is_good().then(|| response.read()).transpose()
+    }
+
+    /// A change by hand cuts light only where that is said.
+    fn refused_to_cut(&self, cuts: &BTreeSet<String>) -> anyhow::Result<Outcome> {
+        let answer = Answer::Refused { reasons: vec![show::cuts(cuts)] };
+        if let Format::Json = self.format {
+            output::print_json(&answer)?;
+        }
+        output::note(&show::refusal(&serde_json::to_value(answer)?));
+        Ok(Outcome::Bad)
+    }
+
     fn change(
         &self,
         verb: &str,
@@ -299,6 +335,13 @@ impl Session {
             _ => self.show(&response, |answer| show::done(done, answer)),
         }
     }
+}
+
+/// The circuits that carry light and that a change would cut.
+fn light_cut_by(diff: Diff) -> Option<BTreeSet<String>> {
+    let cuts = diff.moves.into_iter().filter(|one| one.cuts_light);
+    let cuts: BTreeSet<String> = cuts.filter_map(|one| one.goes_dark).collect();
+    (!cuts.is_empty()).then_some(cuts)
 }
 
 /// Prints for people, in colours where they see them.

@@ -280,6 +280,31 @@ fn a_transaction_that_did_not_commit_says_what_to_do() {
     assert_eq!((code, shown.as_str()), (1, expected));
 }
 
+#[test]
+fn an_apply_that_cuts_light_is_refused_until_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = |circuit: &str, cuts_light: bool| json!({"device": "ocs0", "slot": 1, "from": 9, "to": 10, "goes_dark": circuit, "cuts_light": cuts_light});
+    let moves = json!([cut("ocs0 1-9", true), cut("ocs0 1-9", true), cut("ocs0 2-10", false)]);
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "state": "committed", "devices": [],
+    });
+    let answers = [
+        ("/v1/diff", 200, preview(moves)),
+        ("/v1/apply", 202, json!({"answer": "accepted", "txn": 3})),
+        ("/v1/transactions/3", 200, past),
+    ];
+    let daemon = Daemon::plays(folder.path(), &answers);
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, "{\"target\": {\"ocs0\": {\"1\": 10}}}").unwrap();
+    let plan = plan.display().to_string();
+    let (code, _, said) = run(&daemon, &["apply", &plan]);
+    let refused = "refused: this cuts 1 circuit with light: ocs0 1-9; with --dry-run it shows what moves, with \
+                   --cut-light it is done\n";
+    assert_eq!((code, said.as_str()), (1, refused));
+    assert_eq!(run(&daemon, &["apply", &plan, "--cut-light"]).0, 0);
+}
+
 /// A preview of nothing but what is known to be broken.
 fn preview(moves: Value) -> Value {
     let told = json!({"part": "n9", "since_unix_ms": 0, "why": "told by uid:0", "bypassed": true});

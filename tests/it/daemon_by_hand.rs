@@ -400,8 +400,8 @@ lightloom ctl adopt all
 lightloom plan topologies/ring-32.yaml -o /tmp/lightloom/a.json
 lightloom plan topologies/ring-32.yaml --fault n5,n20 -o /tmp/lightloom/b.json
 for round in $(seq 20); do
-  timeout 10 lightloom ctl apply --mode update /tmp/lightloom/a.json || break
-  timeout 10 lightloom ctl apply --mode update /tmp/lightloom/b.json || break
+  timeout 10 lightloom ctl apply --cut-light --mode update /tmp/lightloom/a.json || break
+  timeout 10 lightloom ctl apply --cut-light --mode update /tmp/lightloom/b.json || break
 done
 # It tries to write again each second, so that small records may still find their place: until none does.
 until lightloom ctl status | grep 'JOURNAL CANNOT BE WRITTEN, changes are refused'; do
@@ -411,7 +411,7 @@ kill $DAEMON; wait $DAEMON || true
 lightloomd --config topologies/daemon.yaml 2>> /tmp/lightloomd.log & DAEMON=$!
 lightloom ctl wait
 # What was on its way is brought to its end first.
-until lightloom ctl apply --mode update /tmp/lightloom/a.json; do sleep 0.2; done
+until lightloom ctl apply --cut-light --mode update /tmp/lightloom/a.json; do sleep 0.2; done
 lightloom ctl drift
 kill $DAEMON
 "#;

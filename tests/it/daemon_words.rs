@@ -110,7 +110,7 @@ fn a_rollback_says_before_it_is_made_what_it_undoes_and_what_remains() {
         has(&shown, &["plan after it: ", &count]);
         assert!(!shown.contains("1 (apply") && !shown.contains("NO PLAN"), "{shown}");
 
-        let (code, shown) = house.ctl("rollback 1").await;
+        let (code, shown) = house.ctl("rollback 1 --cut-light").await;
         assert_eq!(code, 0, "{shown}");
         let (_, shown) = house.ctl("status").await;
         has(&shown, &["NO PLAN is applied", "rollback to before 1 (back to no plan)"]);

@@ -77,6 +77,8 @@ pub struct MoveView {
     /// The circuit that goes dark with it, by its two ends; none where nothing is lit between two
     /// devices, as for a transceiver that looks at itself.
     pub goes_dark: Option<String>,
+    /// That circuit carries light now, for all that is known.
+    pub cuts_light: bool,
     /// The circuit it becomes an end of.
     pub comes_up: Option<String>,
     /// Within how many picoseconds the device has to answer each command.

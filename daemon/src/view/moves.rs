@@ -117,6 +117,12 @@ fn move_view(
     m: &Move,
 ) -> MoveView {
     let inventory = runtime.control.controller().inventory();
+    let goes_dark = circuit(runtime.control.plan(), device, m.slot, m.from);
+    let seen = runtime.control.controller().devices().get(device);
+    let power = seen
+        .and_then(|seen| seen.observed.as_ref())
+        .and_then(|read| read.power_mdbm.get(&m.slot).copied());
+    let is_lit = power.is_none_or(|power| power >= inventory.limits(device).power_min_mdbm);
     let names = |wave: &Wave| wave.get(device).is_some_and(|step| step.end().contains_key(&m.slot));
     MoveView {
         device: device.to_string(),
@@ -125,7 +131,8 @@ fn move_view(
         to: m.to.0,
         wave: preview.waves.iter().position(names).map_or(0, |wave| wave + 1),
         domain: inventory.domain(device, m.slot),
-        goes_dark: circuit(runtime.control.plan(), device, m.slot, m.from),
+        cuts_light: goes_dark.is_some() && is_lit,
+        goes_dark,
         comes_up: circuit(next, device, m.slot, m.to),
         answer_within_ps: inventory.limits(device).reply_within.0.saturating_mul(PS_A_MICROSECOND),
     }

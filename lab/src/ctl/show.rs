@@ -11,6 +11,7 @@ mod module;
 mod moves;
 mod status;
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use lightloom_daemon_api::answer::Answer;
@@ -92,6 +93,9 @@ fn or_dash(value: Option<impl Display>) -> String {
 }
 
 /// `1 device`, `64 devices`.
+/// How many circuits a refusal names.
+const CUTS_SHOWN_MAX: usize = 6;
+
 fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
@@ -168,6 +172,15 @@ pub(super) fn refusal(body: &Value) -> String {
             other => other.to_string(),
         },
     }
+}
+
+/// Why a change by hand is not made that cuts these circuits, and what to do.
+pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
+    let cut = count(circuits.len(), "circuit");
+    let names = named(circuits.iter().cloned().collect(), CUTS_SHOWN_MAX);
+    format!(
+        "this cuts {cut} with light: {names}; with --dry-run it shows what moves, with --cut-light it is done"
+    )
 }
 
 /// Reasons that say the same of several devices in one line, in the order they came.

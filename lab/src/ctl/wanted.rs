@@ -49,6 +49,9 @@ pub(super) struct Apply {
     /// Show what would be sent, and send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// Cut circuits that carry light, too.
+    #[arg(long)]
+    pub(super) cut_light: bool,
     /// Roll back unless confirmed within this time, such as `5m` or `90s`.
     #[arg(long, value_name = "TIME", value_parser = time::some_time)]
     confirm_within: Option<Duration>,
@@ -70,6 +73,9 @@ pub(super) struct Rollback {
     /// Show what would be sent, and send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// Cut circuits that carry light also where no plan remains.
+    #[arg(long)]
+    pub(super) cut_light: bool,
     /// Undo the rollback unless confirmed within this time, such as `5m` or `90s`.
     #[arg(long, value_name = "TIME", value_parser = time::some_time)]
     confirm_within: Option<Duration>,

@@ -175,12 +175,20 @@ impl Rig {
             (self.folder.path().join("PLAN"), self.folder.path().join("state/lightloomd.sock"));
         let (plan, socket) = (plan.display().to_string(), socket.display().to_string());
         let arguments = arguments.iter().map(|a| if *a == "PLAN" { &*plan } else { *a });
-        let all: Vec<&str> = ["ctl"].into_iter().chain(arguments).collect();
+        let mut all: Vec<&str> = ["ctl"].into_iter().chain(arguments).collect();
+        // A phase cuts the light of the one before it.
+        if all[1] == "apply" && !all.contains(&"--dry-run") {
+            all.push("--cut-light");
+        }
         lightloom(&[&all[..], &["--socket", &socket]].concat())
     }
 
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
+        Self::done(arguments, self.run(arguments))
+    }
+
+    /// What `ctl` said, which did as it was asked.
+    fn done(arguments: &[&str], output: Output) -> String {
         let (out, err) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{arguments:?}\n{out}{err}");
@@ -231,9 +239,10 @@ impl Rig {
                 }
                 seen
             });
-            let said = self.ctl(arguments);
+            let output = self.run(arguments);
             over.store(true, Ordering::Relaxed);
             let seen = watcher.join().unwrap();
+            let said = Self::done(arguments, output);
             seen.iter().flatten().for_each(|lit| no_port_is_in_two_circuits(lit));
             (said, seen)
         })
