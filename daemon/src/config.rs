@@ -166,6 +166,7 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
     Inventory {
         devices: BTreeMap::new(),
         fibres: BTreeMap::new(),
+        hosts: BTreeMap::new(),
         management: Management::default(),
         dark_links_max: policies.dark_links_max as usize,
         poll_every: micros(policies.poll_every),
@@ -218,6 +219,11 @@ impl Config {
             });
         }
         device.is_lever = matches!(file.driver, DriverFile::Linux(_));
+        if let DriverFile::Linux(linux) = &file.driver {
+            for node in linux.links.iter().filter_map(|link| link.node) {
+                self.inventory.hosts.entry(node).or_default().insert(name.clone());
+            }
+        }
         for lever in &file.levers {
             let to = (lever.device.as_str().into(), Slot(lever.group));
             device.levers.insert(Slot(lever.slot), to);

@@ -7,3 +7,29 @@
 pub fn cases<Count>(suite: Count, night: Count) -> Count {
     if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { night } else { suite }
 }
+
+/// The arguments with which this test program, started again, runs one of its tests alone: `module` is what
+/// `module_path!()` says where that test stands.
+///
+/// # Panics
+/// A module that is no module of a test program.
+#[must_use]
+pub fn alone(module: &str, test: &str) -> Vec<String> {
+    let (_, module) = module.split_once("::").expect("a module of a test program");
+    ["--exact", &format!("{module}::{test}"), "--include-ignored", "--nocapture"]
+        .map(str::to_owned)
+        .into()
+}
+
+/// Demands that a test program that was started with [`alone`] ran its test, and that it passed.
+///
+/// # Panics
+/// It did not.
+pub fn passed_alone(output: &std::process::Output) {
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && said.contains("test result: ok. 1 passed"),
+        "the test did not pass alone"
+    );
+}

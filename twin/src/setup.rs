@@ -39,6 +39,7 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &Daemon) -> (Inventory, Setup) 
     let mut inventory = Inventory {
         devices: BTreeMap::new(),
         fibres: BTreeMap::new(),
+        hosts: BTreeMap::new(),
         management: Management::default(),
         dark_links_max: DARK_LINKS_MAX,
         poll_every: micros(daemon.poll_every),

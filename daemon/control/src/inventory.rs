@@ -2,7 +2,7 @@
 //! What is installed, as the controller sees it: devices with their limits, failure domains and
 //! levers, and the policies of the operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::change::Domains;
 use crate::drive::Site;
@@ -10,6 +10,7 @@ use crate::management::Management;
 use crate::mover::{Follows, Limits, Promise};
 use crate::record::OnFailure;
 use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
+use lightloom_units::id::NodeId;
 
 /// One device.
 #[derive(Clone, Debug)]
@@ -82,6 +83,8 @@ pub struct Inventory {
     pub devices: BTreeMap<DeviceName, Device>,
     /// Both directions of every fibre that joins two devices, where the cabling is known.
     pub fibres: BTreeMap<FibreEnd, FibreEnd>,
+    /// By node: the switches that its network interfaces are plugged into and that can say whether there is a link.
+    pub hosts: BTreeMap<NodeId, BTreeSet<DeviceName>>,
     /// Through what devices are reached.
     pub management: Management,
     /// The most links of one failure domain that a transaction may darken at a time.
@@ -101,6 +104,7 @@ impl Default for Inventory {
         Self {
             devices: BTreeMap::new(),
             fibres: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             management: Management::default(),
             dark_links_max: 1024,
             poll_every: Micros::from_secs(10),

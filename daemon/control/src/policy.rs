@@ -45,7 +45,7 @@ use crate::desired::{self, Modules, Wanted};
 use crate::inventory::Inventory;
 use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
-use crate::record::{Asked, Cause, TxnResult};
+use crate::record::{Asked, Cause, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Now};
 pub use blindness::ManagementLost;
 pub use diagnoses::Diagnosis;
@@ -381,6 +381,12 @@ impl Control {
                 Action::Note(Note::Down(device, why)) => {
                     let known = self.unreachable.entry(device.clone());
                     known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
+                }
+                // What waited because of its own changes waits no longer.
+                Action::Append(records)
+                    if records.iter().any(|one| matches!(one, Record::Resumed { .. })) =>
+                {
+                    self.backoff.forget();
                 }
                 Action::Note(Note::Fired(txn)) => fired.push(*txn),
                 Action::Note(Note::Ended(txn, result)) => ended.push((*txn, *result)),

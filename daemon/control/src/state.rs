@@ -14,7 +14,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 
-use lightloom_units::id::{BundleId, OcsId};
+use lightloom_units::id::{BundleId, NodeId, OcsId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What moves on a device: an ingress port, a switch group, a nexthop group.
@@ -153,6 +153,9 @@ pub struct Observation {
     /// Lit slots that send no light by the device's own word, and why.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub shut: Box<[(Slot, Shut)]>,
+    /// Nodes whose network interfaces are plugged in here, and none of which has a link.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub unlinked: Box<[NodeId]>,
 }
 
 impl Observation {

@@ -4,6 +4,7 @@
 
 use std::net::Ipv4Addr;
 
+use lightloom_units::id::NodeId;
 use lightloom_units::{BitsPerSecond, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -51,6 +52,10 @@ pub struct LinkFile {
     /// The rate it is held to.
     #[serde(default)]
     pub rate: Option<Text<BitsPerSecond>>,
+    /// The node whose network interface is plugged in here, such as `n9`: that none of its links is up is a witness
+    /// of its death.
+    #[serde(default)]
+    pub node: Option<NodeId>,
 }
 
 /// One nexthop group.

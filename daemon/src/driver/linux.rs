@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 
+use lightloom_units::id::NodeId;
 use lightloom_units::{BitsPerSecond, Text};
 
 use super::netlink::{Body, How, Netlink, as_u32, attribute, kind};
@@ -111,14 +112,18 @@ impl Linux {
     }
 
     fn index(&mut self, name: &str) -> io::Result<u32> {
+        let index = self.link(name)?.get(4..8).and_then(as_u32);
+        index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
+    }
+
+    /// What the kernel says of a link: `ifinfomsg` and its attributes.
+    fn link(&mut self, name: &str) -> io::Result<Vec<u8>> {
         const IFLA_IFNAME: u16 = 3;
         let mut body = Body::with_header(&[0; 16]);
         body.put_text(IFLA_IFNAME, name);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
         let found = self.netlink()?.get(kind::GET_LINK, &body).map_err(named)?;
-        found
-            .and_then(|link| as_u32(link.get(4..8)?))
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
     }
 
     /// Nexthop objects: id, protocol, members as (id, weight).
@@ -211,10 +216,32 @@ impl Linux {
         match self.positions() {
             Ok(mut positions) => {
                 positions.retain(|_, position| !position.is_dark());
-                Outcome::Done(Some(Observation { positions, ..Observation::default() }))
+                match self.unlinked() {
+                    Ok(unlinked) => {
+                        let unlinked = unlinked.into();
+                        let seen = Observation { positions, unlinked, ..Observation::default() };
+                        Outcome::Done(Some(seen))
+                    }
+                    Err(error) => Outcome::Unknown(error.to_string()),
+                }
             }
             Err(error) => Outcome::Unknown(error.to_string()),
         }
+    }
+
+    /// The nodes that are plugged in here and none of whose links has a carrier.
+    fn unlinked(&mut self) -> io::Result<Vec<NodeId>> {
+        const IFF_LOWER_UP: u32 = 1 << 16;
+        let mut linked = BTreeMap::<NodeId, bool>::new();
+        for link in self.file.links.clone() {
+            let Some(node) = link.node else { continue };
+            let flags = self.link(&link.name)?.get(8..12).and_then(as_u32).unwrap_or_default();
+            *linked.entry(node).or_default() |= flags & IFF_LOWER_UP != 0;
+        }
+        Ok(linked
+            .into_iter()
+            .filter_map(|(node, is_linked)| (!is_linked).then_some(node))
+            .collect())
     }
 }
 

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lightloom_testkit::{alone, passed_alone};
+
 const RSS_KB_MAX: u64 = 128 << 10;
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 const STATUS_WITHIN: Duration = Duration::from_secs(1);
@@ -149,9 +151,9 @@ fn six_for(time: Duration) {
     let another = std::env::current_exe().unwrap();
     let mut without_role = Command::new(another);
     without_role
-        .args(["--exact", "a_hostile_client_in_a_process_of_its_own"])
+        .args(alone(module_path!(), "a_hostile_client_in_a_process_of_its_own"))
         .env(HOSTILE, format!("{} {}", time.as_millis(), socket.display()))
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .uid(NOBODY);
     let without_role = without_role.spawn();
     let others = if without_role.is_ok() { 3 } else { 6 };
@@ -172,7 +174,9 @@ fn six_for(time: Duration) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let answered: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
-    without_role.map(|mut other| other.wait()).ok();
+    if let Ok(other) = without_role {
+        passed_alone(&other.wait_with_output().unwrap());
+    }
     waits.sort();
     let (peak, grown) = (daemon.rss_kb("VmHWM:").max(most), daemon.written() - before);
     let most_of = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];

@@ -10,6 +10,7 @@ use lightloom_daemon::config::linux::LinuxFile;
 use lightloom_daemon::driver::Endpoint;
 use lightloom_daemon::driver::alone::Alone;
 use lightloom_daemon::driver::linux::Linux;
+use lightloom_testkit::{alone, passed_alone};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -30,12 +31,11 @@ fn random_plans_are_in_the_kernel_as_ip_and_tc_see_it() {
         let inside = Command::new("unshare")
             .args(namespace)
             .arg(&this)
-            .args(["--exact", "inside", "--ignored", "--nocapture"])
+            .args(alone(module_path!(), "inside"))
             .env(INSIDE, "1")
-            .status()
+            .output()
             .unwrap();
-        assert!(inside.success(), "the test inside the namespace failed");
-        return;
+        return passed_alone(&inside);
     }
     println!("skipped: neither root nor unprivileged user namespaces, so no namespace to test in");
 }
@@ -65,7 +65,34 @@ fn inside() {
         again.connect().await.unwrap();
         assert_eq!(standing, groups());
         refuses_foreign_ids(&file).await;
+        nodes_without_a_link().await;
     });
+}
+
+/// A node is without a link where none of the links that it is plugged into has a carrier.
+async fn nodes_without_a_link() {
+    let pair = |n: u32| json!([format!("nic{n}"), format!("host{n}")]);
+    let link = |n: u32, node: &str| json!({"name": format!("nic{n}"), "node": node});
+    let file = serde_json::from_value(json!({
+        "first_id": 3_000_000,
+        "pairs": [pair(0), pair(1), pair(2)],
+        "links": [link(0, "n9"), link(1, "n9"), link(2, "n10")],
+    }));
+    let mut driver = driver(file.unwrap());
+    driver.connect().await.unwrap();
+    let mut without = async || {
+        let seen = driver.run(&Op::Observe { power: vec![], neighbours: Neighbours::Usual }).await;
+        let Outcome::Done(Some(seen)) = seen else { panic!("no observation: {seen:?}") };
+        seen.unlinked.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(without().await, "");
+    run("ip", &["link", "set", "host0", "down"]);
+    assert_eq!(without().await, "", "its other link is up");
+    run("ip", &["link", "set", "host1", "down"]);
+    assert_eq!(without().await, "n9");
+    run("ip", &["link", "set", "host0", "up"]);
+    run("ip", &["link", "set", "host2", "down"]);
+    assert_eq!(without().await, "n10");
 }
 
 fn driver(file: LinuxFile) -> Alone {

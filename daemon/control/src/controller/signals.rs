@@ -14,15 +14,19 @@
 //! * It counts where nothing but a status was asked for, *after* light was lost: what was lost before says nothing of
 //!   now. In time is what the module promises of a status, with the time of its line, or twice what its reads took
 //!   lately, whichever is longer: a module that is slow is slow before its light is lost, too.
-//! * Two modules of the node at least have to be silent, and those that were out of reach before are no witnesses.
+//! * Two modules of the node at least have to be silent, or two far ends to report; a module that was out of reach
+//!   before is no witness of its own silence.
 //! * A host or a bus that is busy delays all answers. So the near end is asked again after the node is late: that it
 //!   answers promptly shows that the others could have.
 //!
 //! All else is found by a hello on a fresh connection. A module of the node that sends light to nobody has only lost
 //! one answer: it is gone around and only suspected.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Controller, Seen};
 use crate::drive::Site;
+use crate::inventory::FibreEnd;
 use crate::state::{DeviceName, Micros, Now, Position, Slot, at};
 
 /// What a device reports.
@@ -45,7 +49,7 @@ const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
     /// Slots whose light it reported lost, and when; until it is back or a read sees it.
-    lost: std::collections::BTreeMap<Slot, Micros>,
+    lost: BTreeMap<Slot, Micros>,
     /// A far end lost the light of its node then, and it has not answered since.
     suspected: Option<Micros>,
     /// It is to be read at once: a read that was asked for before says nothing.
@@ -129,9 +133,19 @@ impl Controller {
             Signal::LightBack(slot) => _ = signalled.lost.remove(&slot),
             Signal::Changed => {}
         }
+        self.give_up_late(now, device);
         self.read_now(now, device);
         if let Signal::LightLost(slot, to) = signal {
             self.suspect(now, device, (slot, to));
+        }
+    }
+
+    /// A read that is late by now is not waited for to its end: its answer may be lost, as when what carries it was away
+    /// for a moment, and no other can be asked before it is given up.
+    fn give_up_late(&mut self, now: &Now, device: &DeviceName) {
+        let flight = self.devices.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
+        if let Some(flight) = flight.filter(|flight| flight.late_at <= now.mono && !flight.moves) {
+            flight.deadline = flight.deadline.min(now.mono);
         }
     }
 
@@ -158,6 +172,7 @@ impl Controller {
                 // A second report, of another fibre of the node, makes what was asked since the first no older.
                 seen.signalled.suspected.get_or_insert(now.mono);
             }
+            self.give_up_late(now, &module);
             self.read_now(now, &module);
         }
         self.look_around(&far.0);
@@ -188,19 +203,23 @@ impl Controller {
         }
     }
 
-    /// Whether the node of this device is found dead: no module of it that was in reach answers a status, there are
-    /// several, whoever should see light of them was read since and sees none, and a far end that reported so has
-    /// answered promptly since they are silent.
+    /// Whether the node of this device is found dead: no module of it that was in reach answers a status, whoever
+    /// should see light of them was read since and sees none, and a far end that reported so has answered promptly
+    /// since they are silent; two far ends where only one module was in reach.
     pub(super) fn is_node_dead(&self, device: &DeviceName) -> bool {
         let mut node = self.of_same_node(device);
         node.push(device.clone());
-        node.retain(|module| self.devices.get(module).is_some_and(|seen| seen.up));
-        let missed = |module: &DeviceName| self.devices.get(module)?.in_flight.as_ref()?.unanswered;
-        let silent: Option<Vec<Micros>> = node.iter().map(missed).collect();
+        let is_up = |module: &&DeviceName| self.devices.get(*module).is_some_and(|seen| seen.up);
+        let in_reach: Vec<&DeviceName> = node.iter().filter(is_up).collect();
+        let missed =
+            |module: &&DeviceName| self.devices.get(*module)?.in_flight.as_ref()?.unanswered;
+        let silent: Option<Vec<Micros>> = in_reach.iter().map(missed).collect();
         let Some(since) = silent.and_then(|silent| silent.into_iter().max()) else { return false };
-        node.len() > 1
-            && node.iter().any(|module| self.is_reported_lost(module, since))
-            && node.iter().all(|module| self.is_light_gone(module) != Some(false))
+        let report: BTreeSet<&DeviceName> =
+            node.iter().flat_map(|module| self.who_reports_lost(module, since)).collect();
+        in_reach.len().max(report.len()) > 1
+            && !report.is_empty()
+            && in_reach.iter().all(|module| self.is_light_gone(module) != Some(false))
     }
 
     /// Marks a device that is given up with all of its node.
@@ -237,19 +256,23 @@ impl Controller {
         })
     }
 
-    /// Whether a far end reported that the light of this device is gone, and a read since `since` agrees that was
+    /// The far ends that reported that the light of this device is gone, where a read since `since` agrees that was
     /// answered as soon as a status is.
-    fn is_reported_lost(&self, device: &DeviceName, since: Micros) -> bool {
+    fn who_reports_lost<'a>(
+        &'a self,
+        device: &DeviceName,
+        since: Micros,
+    ) -> impl Iterator<Item = &'a DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
-        let mut far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
-        far.any(|(near, slot, _)| {
-            self.devices.get(near).filter(|seen| seen.up && seen.confirms_lost(*slot)).is_some_and(
-                |seen| {
-                    let within = self.status_within(near, seen);
-                    seen.read_at >= since && within.is_some_and(|within| seen.pace.last() <= within)
-                },
-            )
-        })
+        let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
+        let reports = move |(near, slot, _): &&FibreEnd| {
+            let seen = self.devices.get(near).filter(|seen| seen.up && seen.confirms_lost(*slot));
+            seen.is_some_and(|seen| {
+                let within = self.status_within(near, seen);
+                seen.read_at >= since && within.is_some_and(|within| seen.pace.last() <= within)
+            })
+        };
+        far.filter(reports).map(|(near, ..)| near)
     }
 }
 

@@ -10,6 +10,7 @@ use super::{Action, Controller, Seen, Ticket};
 use crate::drive::Site;
 use crate::mover::ANSWER;
 use crate::state::{DeviceName, Micros, Now, Outcome};
+use lightloom_units::id::BundleId;
 
 /// A device that promised no times has as long to answer a hello on a fresh connection.
 const HELLO_WITHIN: Micros = Micros::from_millis(50);
@@ -62,9 +63,14 @@ impl Controller {
     fn note_late(&mut self, now: &Now, device: &DeviceName) {
         let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
         let missed = missed.filter(|missed| *missed <= now.mono);
-        let flight = self.devices.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
-        let Some(flight) = flight else { return };
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        let (signalled, Some(flight)) = (&seen.signalled, seen.in_flight.as_mut()) else { return };
         flight.is_late |= flight.late_at <= now.mono;
+        let wants_another = signalled.wants_read_after(flight.asked) && !flight.moves;
+        if flight.is_late && wants_another {
+            // Its answer may be lost, and what was reported since is known by another read alone.
+            flight.deadline = flight.deadline.min(now.mono);
+        }
         let is_new = missed.is_some() && flight.unanswered.is_none();
         if is_new {
             flight.unanswered = Some(now.mono);
@@ -89,11 +95,13 @@ impl Controller {
         }
     }
 
-    /// The far ends of what is lit on a device.
+    /// The far ends of what is lit on a device, and the switches that its node is plugged into.
     pub(super) fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
-        far.map(|(far, ..)| far.clone()).collect()
+        let node = device.as_str().parse().ok().map(|bundle: BundleId| bundle.node);
+        let switches = node.and_then(|node| self.inventory.hosts.get(&node)).into_iter().flatten();
+        far.map(|(far, ..)| far).chain(switches).cloned().collect()
     }
 
     /// The other modules of its node: what takes one of them down often takes all.

@@ -53,8 +53,8 @@ impl Control {
         })
     }
 
-    /// Nodes of groups of jobs whose death nobody would see: no far end looks into a fibre of theirs. With each,
-    /// whether it is silent now, for longer than a heartbeat.
+    /// Nodes of groups of jobs whose death would not be seen: no far end looks into a fibre of theirs, and no switch
+    /// of their network is driven. With each, whether it is silent now, for longer than a heartbeat.
     #[must_use]
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);
@@ -68,7 +68,8 @@ impl Control {
             let mut modules =
                 self.setup.modules.range(first..=last).map(|(_, name)| name).peekable();
             modules.peek()?;
-            let (mut is_seen, mut is_silent) = (false, true);
+            let is_plugged = self.controller.inventory().hosts.contains_key(&node);
+            let (mut is_seen, mut is_silent) = (is_plugged, true);
             for name in modules {
                 is_seen |= !self.controller.testimonies(name).is_empty();
                 let since = self.unreachable(name).map(|(since, _)| since);
@@ -116,6 +117,8 @@ impl Control {
             let circuits = self.controller.testimonies(name);
             circuits.iter().any(|circuit| matches!(circuit.sight, Sight::Dark(_)))
         };
-        misses(name) || self.of_node(bundle).any(|(_, name)| misses(name))
+        misses(name)
+            || self.of_node(bundle).any(|(_, name)| misses(name))
+            || self.no_link(bundle.node).next().is_some()
     }
 }

@@ -26,7 +26,7 @@ impl Control {
             .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
             .collect();
         let dark = self.controller.dark_fibres();
-        for (bundle, why) in self.deaths(&dark) {
+        for (bundle, why) in self.deaths(now, &dark) {
             broken.entry(Part::Bundle(bundle)).or_insert(why);
         }
         for fibre in dark.iter().filter(|fibre| !fibre.far_is_down) {
@@ -166,6 +166,7 @@ impl Control {
         if self.judges_again {
             return;
         }
+        self.judges_again = self.waits_for_hello(now);
         let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
         if broken.is_empty() || now.mono < self.backoff.not_before(&tried) {
             return;

@@ -6,14 +6,16 @@
 //!    n8 ──dark──▶ n9 (silent) ◀──dark── n10       two witnesses: n9 is dead
 //!    n8 ──dark──▶ n9 (silent) ◀──lit─── n10       n9 sends light: its fibre or one module, and lost management
 //!    n8 ──dark──▶ n9 (silent) ◀──────── n10 (silent, seen lit by n11)    one witness: nothing moves
+//!                 n9 (silent) ◀─no link─ t0                  a group inside n9: no circuit, its switch is the witness
 //! ```
 //!
 //! * A *suspect* is a node all of whose modules are silent, or a silent module on a node that answers.
 //! * No far end of a suspect sees its light, and each that answers has missed it long enough.
 //! * A circuit to another suspect that has a witness of its own counts as one within a larger suspect.
 //! * Two witnesses share no [failure domain of management](crate::management) with each other, nor with the suspect.
-//! * In what has only one circuit at all, one witness is enough: no light is cut by going around it. Not where
-//!   something in common explains the silence.
+//! * A switch that all network interfaces of a node are plugged into, and that reads no link to it, is a witness.
+//! * In what has one circuit at most, one witness is enough: no light is cut by going around it. Not where something
+//!   in common explains the silence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +23,22 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::Control;
 use crate::controller::{DarkFibre, Sight, Testimony};
-use crate::state::DeviceName;
+use crate::state::{DeviceName, Micros, Now};
 
 /// What may be dead: modules of one node that do not answer.
 struct Suspect<'a> {
     modules: Vec<(BundleId, &'a DeviceName)>,
     circuits: Vec<Testimony>,
+    /// Switches that read no link to it.
+    switches: Vec<&'a DeviceName>,
 }
 
 impl Suspect<'_> {
-    fn dark(&self) -> impl Iterator<Item = &DeviceName> {
+    /// Who sees no light of it, or no link to it.
+    fn missed_by(&self) -> impl Iterator<Item = &DeviceName> {
         let dark = |circuit: &&Testimony| matches!(circuit.sight, Sight::Dark(_));
-        self.circuits.iter().filter(dark).map(|circuit| &circuit.witness.0)
+        let far = self.circuits.iter().filter(dark).map(|circuit| &circuit.witness.0);
+        far.chain(self.switches.iter().copied())
     }
 
     /// The far ends that say nothing.
@@ -48,14 +54,15 @@ impl Suspect<'_> {
 
 impl Control {
     /// The modules that are dead, each with what was seen. `dark` is every dark fibre.
-    pub(super) fn deaths(&self, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
+    pub(super) fn deaths(&self, now: &Now, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
         let far = dark.iter().filter(|fibre| fibre.far_is_down).map(|fibre| &fibre.far.0);
-        let nodes: BTreeSet<NodeId> =
-            far.filter_map(|far| far.as_str().parse::<BundleId>().ok()).map(|b| b.node).collect();
+        let far = far.filter_map(|far| far.as_str().parse::<BundleId>().ok()).map(|b| b.node);
+        let unlinked = self.unlinked().filter(|node| self.is_surely_silent(now, *node));
+        let nodes: BTreeSet<NodeId> = far.chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
         // What has no witness of its own, or sends light, is no part of a larger suspect.
-        suspects.retain(|suspect| suspect.dark().next().is_some() && !suspect.is_lit());
+        suspects.retain(|suspect| suspect.missed_by().next().is_some() && !suspect.is_lit());
         loop {
             let members: BTreeSet<DeviceName> =
                 suspects.iter().flat_map(|s| &s.modules).map(|(_, d)| (*d).clone()).collect();
@@ -74,14 +81,16 @@ impl Control {
                 }
                 _ => None,
             };
-            let seen: Vec<String> = suspect.circuits.iter().filter_map(of).collect();
+            let no_link = |switch: &&DeviceName| format!("{switch} has no link to it");
+            let links = suspect.switches.iter().map(no_link);
+            let seen: Vec<String> = suspect.circuits.iter().filter_map(of).chain(links).collect();
             format!("silent, and {}", seen.join(", "))
         };
         let of = |suspect: Suspect<'_>| {
             let why = why(&suspect);
-            // A module in loopback has no circuit: whether it is dead with its node is asked of it alone.
+            // A module in loopback beside one with a circuit: whether it is dead, too, is asked of it alone.
             let lit = |(_, device): &(BundleId, &DeviceName)| {
-                !self.controller.testimonies(device).is_empty()
+                suspect.circuits.is_empty() || !self.controller.testimonies(device).is_empty()
             };
             let modules: Vec<BundleId> =
                 suspect.modules.iter().filter(|m| lit(m)).map(|(bundle, _)| *bundle).collect();
@@ -98,14 +107,58 @@ impl Control {
         let is_up = |name: &DeviceName| devices.get(name).is_some_and(|seen| seen.up);
         let (up, silent): (Vec<_>, Vec<_>) = modules.partition(|(_, name)| is_up(name));
         match up.is_empty() {
-            true => vec![self.suspect(silent)],
-            false => silent.into_iter().map(|module| self.suspect(vec![module])).collect(),
+            true => vec![self.suspect(silent, self.no_link(node).collect())],
+            // The node has a link for all that is known of a single module.
+            false => silent.into_iter().map(|module| self.suspect(vec![module], vec![])).collect(),
         }
     }
 
-    fn suspect<'a>(&self, modules: Vec<(BundleId, &'a DeviceName)>) -> Suspect<'a> {
+    fn suspect<'a>(
+        &self,
+        modules: Vec<(BundleId, &'a DeviceName)>,
+        switches: Vec<&'a DeviceName>,
+    ) -> Suspect<'a> {
         let circuits = modules.iter().flat_map(|(_, name)| self.controller.testimonies(name));
-        Suspect { circuits: circuits.collect(), modules }
+        Suspect { circuits: circuits.collect(), modules, switches }
+    }
+
+    /// Nodes none of whose modules answers, and that a switch has no link to.
+    fn unlinked(&self) -> impl Iterator<Item = NodeId> {
+        let nodes = self.controller.inventory().hosts.keys().copied();
+        nodes.filter(|node| self.no_link(*node).next().is_some())
+    }
+
+    /// The switches that have no link to a node, by a reading since all of its modules are silent; none where one of
+    /// them answers.
+    pub(super) fn no_link(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
+        let devices = self.controller.devices();
+        let since = |name: &DeviceName| {
+            devices.get(name).filter(|seen| !seen.up).map(|seen| seen.down_since)
+        };
+        let silent: Option<Vec<Micros>> = self.modules_of(node).map(since).collect();
+        let silent_since = silent.and_then(|silent| silent.into_iter().max());
+        let switches = self.controller.inventory().hosts.get(&node).into_iter().flatten();
+        switches.filter(move |switch| {
+            let Some(since) = silent_since else { return false };
+            let seen = devices.get(*switch).filter(|seen| seen.up && seen.read_at >= since);
+            let read = seen.and_then(|seen| seen.observed.as_ref());
+            read.is_some_and(|read| read.unlinked.contains(&node))
+        })
+    }
+
+    fn modules_of(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
+        let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
+        self.setup.modules.range(first..=last).map(|(_, name)| name)
+    }
+
+    /// Whether every module of a node has had time to answer a hello, and has not.
+    fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
+        self.modules_of(node).all(|name| self.controller.is_silent(now, name))
+    }
+
+    /// Whether a node that a switch has no link to may still answer a hello.
+    pub(super) fn waits_for_hello(&self, now: &Now) -> bool {
+        self.unlinked().any(|node| !self.is_surely_silent(now, node))
     }
 
     /// Whether enough independent witnesses miss the light of these.
@@ -115,13 +168,13 @@ impl Control {
         let apart =
             |witness: &&DeviceName| !modules().any(|(_, module)| management.share(witness, module));
         let witnesses: Vec<&DeviceName> =
-            group.iter().flat_map(Suspect::dark).filter(apart).collect();
+            group.iter().flat_map(Suspect::missed_by).filter(apart).collect();
         let two = witnesses.iter().enumerate().any(|(index, one)| {
             witnesses[..index].iter().any(|other| !management.share(one, other))
         });
         let own = modules().map(|(_, name)| *name).collect();
         let circuits: usize = group.iter().map(|suspect| suspect.circuits.len()).sum();
-        two || (circuits == 1 && !witnesses.is_empty() && !self.is_in_common(&own))
+        two || (circuits <= 1 && !witnesses.is_empty() && !self.is_in_common(&own))
     }
 }
 

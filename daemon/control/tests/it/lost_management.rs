@@ -7,9 +7,11 @@
 mod storm;
 mod world;
 
+use lightloom_control::controller::Request;
 use lightloom_control::state::Micros;
+use lightloom_units::id::NodeId;
 use storm::{Counts, storm};
-use world::{World, module};
+use world::{World, module, switch_of};
 
 const fn seconds(count: u64) -> Micros {
     Micros::from_secs(count)
@@ -162,6 +164,99 @@ fn a_death_around_a_restart_is_bypassed_as_soon_as_it_can_be_seen() {
         }
     }
     assert!(most <= Micros::from_millis(50), "{most:?}");
+}
+
+/// A second daemon holds half the lines, or their device files are gone: no part is named broken for it, and it is said
+/// that it is this machine that cannot ask.
+#[test]
+fn lines_that_this_machine_cannot_open_name_no_part() {
+    let mut world = World::new(32, 96, 16);
+    let lit = world.lit_circuits();
+    world.kill();
+    lose(&mut world, 0..16);
+    world.unopened.clone_from(&world.lost);
+    world.start();
+    world.run_for(seconds(60));
+    assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
+    assert!(world.bypassed.is_empty() && world.control.broken().is_empty());
+    let lost = world.control.management_lost(&world.now).unwrap();
+    assert_eq!((lost.devices.len(), lost.unasked), (32, 32));
+    world.unopened.clear();
+    world.lost.clear();
+    world.run_for(seconds(30));
+    assert!(world.control.management_lost(&world.now).is_none());
+}
+
+/// After ten changes of its own within an hour the daemon makes no more until a person lets it: then it does at once,
+/// and a restart does not forget that.
+#[test]
+fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
+    let mut world = World::new(64, 96, 8);
+    for _ in 0..10 {
+        let node = world.node_in_use();
+        dies(&mut world, node);
+        world.run_for(seconds(2));
+    }
+    assert!(!world.control.controller().may_act_alone(&world.now));
+    let node = world.node_in_use();
+    world.die(node);
+    world.run_for(seconds(60));
+    assert!(!world.goes_around(node), "ten were made");
+    world.ask("resume", Request::Resume, None);
+    world.run_for(Micros::from_millis(50));
+    assert!(world.goes_around(node) && world.control.controller().may_act_alone(&world.now));
+    world.run_for(seconds(2));
+    world.kill();
+    world.start();
+    world.run_for(seconds(2));
+    let node = world.node_in_use();
+    dies(&mut world, node);
+    assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+}
+
+/// A node whose group lies inside it sends light to none: the switch that it is plugged into has no link to it, and that
+/// is a witness beside the silence of all of its modules.
+#[test]
+fn a_node_with_its_group_inside_is_bypassed_when_its_switch_has_no_link_to_it() {
+    for node in [0, 9, 23] {
+        let mut world = World::plugged_into(2, 32, 96, 4);
+        let took = dies(&mut world, node);
+        println!("n{node}: {} us, {:?}", took.0, world.bypassed);
+        assert!(took <= seconds(5), "n{node}: {took:?}");
+        world.run_for(seconds(5));
+        assert!(world.wrongly_cut.is_empty() && world.control.broken().len() <= 2);
+    }
+}
+
+#[test]
+fn a_link_alone_or_silence_alone_is_no_death() {
+    let mut world = World::plugged_into(2, 32, 96, 4);
+    // A node whose links are down and that answers.
+    world.unplugged.insert(NodeId(9));
+    world.run_for(seconds(30));
+    // One that is silent and has its links.
+    lose(&mut world, 4..5);
+    world.run_for(seconds(30));
+    assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
+    // One that is dead, and its switch is silent, too: what it said before is no reading.
+    world.lost.insert(switch_of(11, 2));
+    world.run_for(seconds(5));
+    world.die(11);
+    world.run_for(seconds(30));
+    assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
+    world.lost.remove(&switch_of(11, 2));
+    world.run_for(seconds(20));
+    assert!(world.goes_around(11) && !world.goes_around(9) && !world.goes_around(4));
+}
+
+/// All lines are lost but those of the switches, and some links with them: what is silent in common is not dead.
+#[test]
+fn many_silent_nodes_with_links_down_at_one_switch_move_nothing() {
+    let mut world = World::plugged_into(2, 32, 96, 4);
+    lose(&mut world, 0..32);
+    world.unplugged.extend((0..32).step_by(2).map(NodeId));
+    world.run_for(seconds(60));
+    assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
 }
 
 /// Any subset of lines, servers, agents and switches of the management network is lost and comes back, nodes die

@@ -13,12 +13,12 @@ use lightloom_control::controller::{
 use lightloom_control::desired;
 use lightloom_control::inventory::{Device, FibreEnd, Inventory};
 use lightloom_control::ledger::Ledger;
-use lightloom_control::management::{Domain, DomainKind};
+use lightloom_control::management::{Domain, DomainKind, Trouble};
 use lightloom_control::mover::{Follows, Promise, RECONNECT};
 use lightloom_control::policy::{Control, OnFault, Setup};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{
-    DeviceName, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot,
+    DeviceName, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
 };
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
@@ -71,8 +71,16 @@ pub(super) struct World {
     sees_light: BTreeMap<DeviceName, bool>,
     pub(super) dead: BTreeSet<NodeId>,
     pub(super) cut: BTreeSet<FibreEnd>,
+    /// Nodes whose network interfaces have no link, though they live.
+    pub(super) unplugged: BTreeSet<NodeId>,
     /// Devices whose answers do not arrive, and their questions neither.
     pub(super) lost: BTreeSet<DeviceName>,
+    /// Lost devices whose lines the daemon's own machine cannot open.
+    pub(super) unopened: BTreeSet<DeviceName>,
+    /// When the last question of each was not answered.
+    unanswered: BTreeMap<DeviceName, Micros>,
+    /// The transaction that moved each module last.
+    moved_in: BTreeMap<DeviceName, Txn>,
     /// Lit circuits that were cut, and end in no dead part.
     pub(super) wrongly_cut: Vec<String>,
     pub(super) moves: u64,
@@ -91,11 +99,17 @@ pub(super) fn module(node: u32, bundle: u8) -> DeviceName {
     BundleId { node: NodeId(node), bundle }.to_string().as_str().into()
 }
 
-fn node_of(device: &DeviceName) -> NodeId {
-    device.as_str().parse::<BundleId>().unwrap().node
+/// The switch of the network that a node is plugged into, where there are so many.
+pub(super) fn switch_of(node: u32, switches: u32) -> DeviceName {
+    format!("tor{}", node % switches).as_str().into()
 }
 
-fn what_is_there(fabric: &Fabric) -> (Inventory, Setup) {
+/// The node of a module; none of a switch.
+fn node_of(device: &DeviceName) -> Option<NodeId> {
+    device.as_str().parse::<BundleId>().ok().map(|bundle| bundle.node)
+}
+
+fn what_is_there(fabric: &Fabric, switches: u32) -> (Inventory, Setup) {
     let mut inventory = Inventory { poll_every: Micros::from_secs(1), ..Inventory::default() };
     let mut modules = BTreeMap::new();
     for node in (0..fabric.hbd.nodes()).map(NodeId) {
@@ -110,6 +124,12 @@ fn what_is_there(fabric: &Fabric) -> (Inventory, Setup) {
             inventory.devices.insert(name.clone(), device);
             modules.insert(bundle, name);
         }
+    }
+    for node in (0..fabric.hbd.nodes()).filter(|_| switches > 0) {
+        let switch = switch_of(node, switches);
+        let device = Device { is_lever: true, ..Device::new(Sharing::Independent) };
+        inventory.devices.insert(switch.clone(), device);
+        inventory.hosts.entry(NodeId(node)).or_default().insert(switch);
     }
     let end = |port: Port| (modules[&port.bundle].clone(), SLOT, Position(u32::from(port.path)));
     for (a, b) in fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre)) {
@@ -128,18 +148,24 @@ fn what_is_there(fabric: &Fabric) -> (Inventory, Setup) {
 impl World {
     /// `gpus` of a ring of nodes with four each are in groups of `tp`, lit, and read.
     pub(super) fn new(nodes: u32, gpus: u32, tp: u32) -> Self {
+        Self::plugged_into(0, nodes, gpus, tp)
+    }
+
+    /// The same, with so many switches of the network that are driven and that each node is plugged into one of.
+    pub(super) fn plugged_into(switches: u32, nodes: u32, gpus: u32, tp: u32) -> Self {
         let fabric = fabric(nodes, gpus, tp);
-        let (inventory, setup) = what_is_there(&fabric);
+        let (inventory, setup) = what_is_there(&fabric, switches);
         let now =
             Now { mono: Micros::from_secs(1_000), wall_ms: 1_800_000_000_000, boot: "b".into() };
         let (control, _) =
             Control::start(inventory.clone(), setup.clone(), Ledger::default(), &now);
         let line = Line { up: false, backoff: RECONNECT, tries: 0, said_down: false };
         let names = || inventory.devices.keys().cloned();
+        let modules = || setup.modules.values().cloned();
         let mut world = Self {
             lines: names().map(|name| (name, line)).collect(),
-            stands: names().map(|name| (name, Position::LOOPBACK)).collect(),
-            sees_light: names().map(|name| (name, true)).collect(),
+            stands: modules().map(|name| (name, Position::LOOPBACK)).collect(),
+            sees_light: modules().map(|name| (name, true)).collect(),
             now,
             setup,
             inventory,
@@ -152,7 +178,11 @@ impl World {
             queue: BTreeMap::new(),
             dead: BTreeSet::new(),
             cut: BTreeSet::new(),
+            unplugged: BTreeSet::new(),
             lost: BTreeSet::new(),
+            unopened: BTreeSet::new(),
+            unanswered: BTreeMap::new(),
+            moved_in: BTreeMap::new(),
             wrongly_cut: Vec::new(),
             moves: 0,
             bypassed: Vec::new(),
@@ -168,12 +198,12 @@ impl World {
         world.ask("apply", Request::Apply(apply), Some(Box::new(plan)));
         world.run_for(Micros::from_secs(3));
         assert!(!world.control.controller().is_busy() && world.control.plan().is_some());
-        assert!(world.lit_circuits() > 0 && world.wrongly_cut.is_empty());
+        assert!((world.lit_circuits() > 0) == (tp > 4) && world.wrongly_cut.is_empty());
         world.moves = 0;
         world
     }
 
-    fn ask(&mut self, id: &str, request: Request, plan: Option<Box<Plan>>) {
+    pub(super) fn ask(&mut self, id: &str, request: Request, plan: Option<Box<Plan>>) {
         let asked = Asked { actor: "alice".into(), request: id.into(), digest: id.into() };
         let actions = self.control.ask(&self.now, asked, request, plan, ReplyTo(7));
         let refused = actions.iter().find_map(|action| match action {
@@ -224,7 +254,11 @@ impl World {
     // ---- what is true ------------------------------------------------------------------------
 
     pub(super) fn is_reached(&self, device: &DeviceName) -> bool {
-        !self.lost.contains(device) && !self.dead.contains(&node_of(device))
+        !self.lost.contains(device) && !self.is_dead(device)
+    }
+
+    fn is_dead(&self, device: &DeviceName) -> bool {
+        node_of(device).is_some_and(|node| self.dead.contains(&node))
     }
 
     /// Whether light arrives at this end.
@@ -233,9 +267,7 @@ impl World {
         match self.inventory.fibres.get(&end) {
             None => true,
             Some(far) => {
-                !self.cut.contains(&end)
-                    && !self.dead.contains(&node_of(&far.0))
-                    && self.stands[&far.0] == far.2
+                !self.cut.contains(&end) && !self.is_dead(&far.0) && self.stands[&far.0] == far.2
             }
         }
     }
@@ -243,8 +275,7 @@ impl World {
     /// The other end of the circuit that both ends of this have light of.
     pub(super) fn lit_with(&self, device: &DeviceName) -> Option<DeviceName> {
         let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
-        let both =
-            self.is_lit(device) && self.is_lit(&far.0) && !self.dead.contains(&node_of(device));
+        let both = self.is_lit(device) && self.is_lit(&far.0) && !self.is_dead(device);
         both.then(|| far.0.clone())
     }
 
@@ -262,8 +293,20 @@ impl World {
             && self.lines.iter().all(settled)
     }
 
+    /// Whether a question of one of these may be waited for that is not answered any more.
+    pub(super) fn may_wait_for(&self, mut devices: impl Iterator<Item = DeviceName>) -> bool {
+        let lately = |at: &Micros| *at + Micros::from_secs(3) > self.now.mono;
+        devices.any(|device| self.unanswered.get(&device).is_some_and(lately))
+    }
+
     pub(super) fn lit_circuits(&self) -> usize {
         self.stands.keys().filter(|device| self.lit_with(device).is_some()).count() / 2
+    }
+
+    /// A node of a group of a job, as the plan is now.
+    pub(super) fn node_in_use(&self) -> u32 {
+        let groups = &self.control.plan().unwrap().groups;
+        groups.iter().find(|group| group.job.is_some()).unwrap().nodes[0].0
     }
 
     pub(super) fn goes_around(&self, node: u32) -> bool {
@@ -312,8 +355,20 @@ impl World {
         self.perform(actions);
     }
 
+    /// What a switch of the network says: which of its nodes have no link.
+    fn links(&self, switch: &DeviceName) -> Outcome {
+        let hosts = self.inventory.hosts.iter();
+        let plugged = hosts.filter(|(_, switches)| switches.contains(switch)).map(|(node, _)| node);
+        let off = |node: &&NodeId| self.dead.contains(node) || self.unplugged.contains(node);
+        let unlinked = plugged.filter(off).copied().collect();
+        Outcome::Done(Some(Observation { unlinked, ..Observation::default() }))
+    }
+
     fn executed(&mut self, device: &DeviceName, op: &Op) -> Outcome {
-        let Op::Switch { moves, .. } = op else {
+        if node_of(device).is_none() {
+            return self.links(device);
+        }
+        let Op::Switch { moves, txn } = op else {
             let power = if self.is_lit(device) { -3_000 } else { -40_000 };
             return Outcome::Done(Some(Observation {
                 positions: [(SLOT, self.stands[device])].into(),
@@ -325,7 +380,9 @@ impl World {
             if self.stands[device] == one.to {
                 continue;
             }
-            if let Some(far) = self.lit_with(device) {
+            // A change that fails takes back what it lit itself, and nothing was sent over yet.
+            let takes_back = self.moved_in.insert(device.clone(), *txn) == Some(*txn);
+            if let Some(far) = self.lit_with(device).filter(|_| !takes_back) {
                 let text = format!("{device} to {far} at {}", self.now.mono.0);
                 self.wrongly_cut.push(text);
             }
@@ -342,6 +399,8 @@ impl World {
                 if self.is_reached(&device) && self.lines[&device].up {
                     let outcome = self.executed(&device, &op);
                     self.handle(Event::Reply { device, ticket, outcome });
+                } else {
+                    self.unanswered.insert(device, self.now.mono);
                 }
             }
             Happens::Refused(device, ticket) => {
@@ -351,7 +410,7 @@ impl World {
             Happens::Hello(device) => self.hello(device),
             Happens::NoHello(device, tries) => {
                 if self.lines[&device].tries == tries && !self.lines[&device].up {
-                    self.dropped(device, "no answer to hello in time");
+                    self.dropped(device, "no answer to hello in time".into());
                 }
             }
             Happens::Report(device, lit) => {
@@ -363,7 +422,7 @@ impl World {
                     self.handle(Event::Signalled(device, signal));
                 }
             }
-            Happens::Dropped(device) => self.dropped(device, "no answer in time"),
+            Happens::Dropped(device) => self.dropped(device, "no answer in time".into()),
         }
     }
 
@@ -371,6 +430,10 @@ impl World {
         let reached = self.is_reached(&device);
         let Some(line) = self.lines.get_mut(&device) else { return };
         line.tries += 1;
+        if self.unopened.contains(&device) {
+            let why = Trouble::Local("another process of this machine holds the line".into());
+            return self.dropped(device, why);
+        }
         if !reached {
             let tries = line.tries;
             return self.later(HELLO_WITHIN, Happens::NoHello(device, tries));
@@ -388,7 +451,7 @@ impl World {
         self.handle(Event::Up(device));
     }
 
-    fn dropped(&mut self, device: DeviceName, why: &str) {
+    fn dropped(&mut self, device: DeviceName, why: Trouble) {
         let Some(line) = self.lines.get_mut(&device) else { return };
         let was_up = std::mem::take(&mut line.up);
         let (wait, says) = (line.backoff, was_up || !line.said_down);
@@ -396,7 +459,7 @@ impl World {
         line.said_down = !was_up;
         self.later(wait, Happens::Hello(device.clone()));
         if says {
-            self.handle(Event::Down(device, why.into()));
+            self.handle(Event::Down(device, why));
         }
     }
 
