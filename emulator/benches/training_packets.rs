@@ -17,7 +17,7 @@ use lightloom_training::cards;
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
 use lightloom_training::step::Job;
-use lightloom_training::step_graph::{Rails, step_graph};
+use lightloom_training::step_graph::{Rails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn main() {
@@ -41,8 +41,8 @@ fn main() {
         delay: Picoseconds::from_nanos(ns),
     };
     let start = Instant::now();
-    let (graph, machine) = step_graph(&job, 1, Rails::First, [link(3_200, 200), link(400, 1_000)])
-        .expect("tasks are made in order");
+    let (graph, _) = step_tasks(&job, Rails::First);
+    let machine = step_machine(&job, Rails::First, [link(3_200, 200), link(400, 1_000)]);
     let timeline =
         replay(&graph, &machine, Reuse::IdleRings, &mut ()).expect("the graph fits its machine");
     println!(

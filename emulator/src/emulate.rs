@@ -60,9 +60,6 @@ pub enum EmulateError {
     /// A job that cannot be trained.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The tasks of a step wait for each other, which is a mistake of this program.
-    #[error("the step has no order (a mistake in the step graph, please report it): {0}")]
-    Step(#[from] lightloom_training::graph::GraphError),
     /// It cannot go on.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -463,7 +460,7 @@ fn trains<'a>(
         let step = TrainStep::of(train, fabric, plan)?;
         let pace = step.pace(fabric, &scenario.transport);
         let seats = start.seats(&step, &members);
-        orders.push(TrainOrder::new(train, step, pace, seats)?);
+        orders.push(TrainOrder::new(train, step, pace, seats));
     }
     Ok((members, orders))
 }

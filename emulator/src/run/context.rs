@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use lightloom_engine::capture::Watch;
+use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::{BatchId, FlowId, LinkId};
+use lightloom_engine::{BatchId, EngineError, FlowId, LinkId};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -159,6 +160,23 @@ impl<'a> Context<'a> {
 
     pub(super) fn owner_of(&mut self, batch: BatchId) -> Option<Owner> {
         self.owners.remove(&batch)
+    }
+
+    /// What `start` adds to the engine, and its flows. `None` if a host has no way: its flows are cancelled.
+    pub(crate) fn add<T>(
+        &mut self,
+        start: impl FnOnce(&mut Islands<Watch>) -> Result<T, StartError>,
+    ) -> Result<Option<(T, Range<u32>)>, StartError> {
+        let first = self.engine.flow_count() as u32;
+        let started = start(&mut self.engine);
+        let flows = first..self.engine.flow_count() as u32;
+        match started {
+            Err(StartError::Flow(EngineError::Route(_))) => {
+                flows.for_each(|flow| self.engine.cancel_flow(FlowId(flow)));
+                Ok(None)
+            }
+            started => started.map(|started| Some((started, flows))),
+        }
     }
 
     /// Flows of workloads between hosts, in order of creation.

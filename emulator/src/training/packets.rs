@@ -14,7 +14,7 @@ use lightloom_training::mapping::Mapping;
 use lightloom_training::network::{Efficiency, Network, Shape};
 use lightloom_training::schedule::Pipeline;
 use lightloom_training::step::{BareStep, Job};
-use lightloom_training::step_graph::{Rails, step_graph};
+use lightloom_training::step_graph::{Rails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
@@ -225,8 +225,8 @@ pub fn run(job: &Job<'_>, prove: Prove, progress: &mut dyn Progress) -> Result<R
     let step = excerpt.0;
     let links = links(&step.network, &step.calibration.network);
     let replicas = step.mapping.data;
-    let made = step_graph(&step.job(), replicas, Rails::First, links);
-    let (graph, machine) = made.expect("tasks stand in order");
+    let (graph, _) = step_tasks(&step.job(), Rails::First);
+    let machine = step_machine(&step.job(), Rails::First, links);
     let without = hops_without_reuse(&graph, &machine);
     let is_whole = prove == Prove::Reuse && without <= PROOF_BUDGET;
     let sampled = prove == Prove::Reuse && !is_whole;

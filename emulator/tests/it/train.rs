@@ -4,7 +4,8 @@
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::{self, Neighbour, On, Scenario, TrainStep};
+use lightloom_emulator::training::packets::{self, Prove};
 use lightloom_engine::capture::Watch;
 use lightloom_fabric::document::Diagnostic;
 
@@ -86,6 +87,30 @@ fn a_calm_step_takes_its_closed_form_for_every_dimension() {
         }
     }
     assert!(misses.is_empty(), "off by more than 2 %: {misses:?}");
+}
+
+#[test]
+fn the_step_of_an_excerpt_takes_what_the_same_job_takes_on_its_fabric() {
+    for (name, gpus, tp, training) in MAPPINGS.iter().filter(|row| !row.3.contains("dp: 4")) {
+        let fabric = one_tor(*gpus, *tp, training);
+        let scenario = load(&fabric, CALM).0.unwrap();
+        let start = scenario::plan(&scenario).unwrap();
+        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan) else {
+            panic!("a fabric is planned")
+        };
+        let step = TrainStep::of(&scenario.train[0], fabric, plan).unwrap();
+        let alone = packets::run(&step.bare.job(), Prove::Nothing, &mut ()).unwrap().step;
+        assert_eq!(alone.gpus, u64::from(*gpus), "{name} is run whole");
+        let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
+        let there = seconds(&outcome.steps.of_jobs()[0]);
+        let off = alone.packet_seconds / there - 1.0;
+        println!(
+            "{name:12} alone {:.6} s, {there:.6} s, {:+.2} %",
+            alone.packet_seconds,
+            100.0 * off
+        );
+        assert!(off.abs() < 0.01, "{name}: {off}");
+    }
 }
 
 /// Two jobs on rings of two nodes, two nodes to spare, under one ToR.

@@ -13,7 +13,7 @@ use lightloom_training::model::Model;
 use lightloom_training::network::{Efficiency, Leaf, Network, Shape};
 use lightloom_training::schedule::Schedule;
 use lightloom_training::step::{Compute, Job, step_time};
-use lightloom_training::step_graph::{Rails, step_graph};
+use lightloom_training::step_graph::{Rails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 use proptest::prelude::*;
 
@@ -95,7 +95,8 @@ fn with_job<T>(
 }
 
 fn run(job: &Job<'_>, rails: Rails, reuse: Reuse) -> Timeline {
-    let (graph, machine) = step_graph(job, job.mapping.data, rails, links()).unwrap();
+    let (graph, _) = step_tasks(job, rails);
+    let machine = step_machine(job, rails, links());
     replay(&graph, &machine, reuse, &mut ()).unwrap()
 }
 

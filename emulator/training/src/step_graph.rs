@@ -18,7 +18,7 @@ use lightloom_collective::Kind;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::calibration::{ContextExchange, Sharding};
-use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
+use super::graph::{Task, TaskGraph, TaskId, Work};
 use super::machine::{Cable, Domain, Machine};
 use super::network::Shape;
 use super::schedule::{Pass, PassKind, Pipeline};
@@ -31,26 +31,6 @@ pub enum Rails {
     First,
     /// Each.
     All,
-}
-
-/// The graph of one step of `job` and its machine: `replicas` of the job's replicas, TP groups joined by
-/// `domain_link` cables, rails of `rail_link` cables.
-///
-/// # Errors
-/// Never for a job that has a stage, a replica and a micro-batch: the tasks are made in order.
-///
-/// # Panics
-/// If EP does not divide `replicas × CP`, or the order of passes leaves stages waiting for each other
-/// (interleaved stages and micro-batches that are no multiple of them).
-pub fn step_graph(
-    job: &Job<'_>,
-    replicas: u32,
-    rails: Rails,
-    [domain_link, rail_link]: [Cable; 2],
-) -> Result<(TaskGraph, Machine), GraphError> {
-    let maker = Maker::new(job, replicas, rails);
-    let machine = maker.machine(domain_link, rail_link);
-    Ok((TaskGraph::new(maker.step().0)?, machine))
 }
 
 /// What a task of a step is for.
@@ -70,17 +50,25 @@ pub enum Dimension {
     Data,
 }
 
-/// The tasks of one step of the whole `job`, on every rail, and what each is for. TP group `stage · lanes + lane` is a
-/// ring, `lane` being `replica · CP + context rank`; rank `r` of it is rank `ring · TP + r`.
-///
-/// # Errors
-/// Never for a job that has a stage, a replica and a micro-batch: the tasks are made in order.
+/// The tasks of one step of `job`, and what each is for. TP group `stage · lanes + lane` is a ring, `lane` being
+/// `replica · CP + context rank`; rank `r` of it is rank `ring · TP + r`.
 ///
 /// # Panics
-/// As [`step_graph`].
-pub fn step_tasks(job: &Job<'_>) -> Result<(TaskGraph, Vec<Dimension>), GraphError> {
-    let (tasks, dimensions) = Maker::new(job, job.mapping.data, Rails::All).step();
-    Ok((TaskGraph::new(tasks)?, dimensions))
+/// If EP does not divide `DP × CP`, or the order of passes leaves stages waiting for each other
+/// (interleaved stages and micro-batches that are no multiple of them).
+#[must_use]
+pub fn step_tasks(job: &Job<'_>, rails: Rails) -> (TaskGraph, Vec<Dimension>) {
+    let (tasks, dimensions) = Maker::new(job, rails).step();
+    (TaskGraph::new(tasks).expect("tasks are made in order"), dimensions)
+}
+
+/// The machine of that step: TP groups joined by cables of the first kind, rails of the second.
+///
+/// # Panics
+/// If EP does not divide `DP × CP`.
+#[must_use]
+pub fn step_machine(job: &Job<'_>, rails: Rails, [domain, rail]: [Cable; 2]) -> Machine {
+    Maker::new(job, rails).machine(domain, rail)
 }
 
 struct Maker<'j> {
@@ -108,9 +96,9 @@ fn groups(lanes: u32, size: u32, stride: u32) -> impl Iterator<Item = Vec<u32>> 
 }
 
 impl<'j> Maker<'j> {
-    fn new(job: &'j Job<'j>, replicas: u32, rails: Rails) -> Self {
+    fn new(job: &'j Job<'j>, rails: Rails) -> Self {
         let mapping = &job.mapping;
-        let lanes = replicas * mapping.context;
+        let lanes = mapping.data * mapping.context;
         assert!(lanes.is_multiple_of(mapping.expert), "EP divides the lanes");
         Self {
             job,

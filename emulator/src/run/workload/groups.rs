@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use lightloom_collective::{self as collective, Directions, Hierarchical, Ring};
+use lightloom_engine::capture::Watch;
 use lightloom_engine::collective::{Placement, StartError};
-use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, EngineError, FlowId, LinkId, Route, VertexId};
+use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::{BatchId, LinkId, Route, VertexId};
 use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -134,17 +135,10 @@ impl<'a> Groups<'a> {
         let count = mine.len();
         let ranks: Vec<Vec<VertexId>> =
             mine.iter().map(|group| group.members.ranks.clone()).collect();
-        let first = context.engine.flow_count();
-        let running = match start_between(context, collective, &ranks, self.per_set) {
-            Ok(running) => running,
-            // An interface is dark: a plan or a repair lets it begin.
-            Err(StartError::Flow(EngineError::Route(_))) => {
-                let flows = first..context.engine.flow_count();
-                flows.for_each(|flow| context.engine.cancel_flow(FlowId::from_index(flow)));
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let per_set = self.per_set;
+        let started = context.add(|engine| start_between(engine, collective, &ranks, per_set));
+        // An interface is dark: a plan or a repair lets it begin.
+        let Some((running, _)) = started? else { return Ok(()) };
         self.own(context, &running, Part::Between(job));
         let ranks = u32::try_from(count).expect("bounded");
         let begun = Begun { place, collective: number, ranks, now: context.now() };
@@ -459,13 +453,13 @@ impl Workload for Groups<'_> {
 /// Groups are taken in sets of `per_set`, the nodes under a ToR: first inside each set, then between
 /// sets. Where they do not fill whole sets, or there is one set only, it is one flat ring.
 fn start_between(
-    context: &mut Context<'_>,
+    engine: &mut Islands<Watch>,
     collective: &Collective,
     groups: &[Vec<VertexId>],
     per_set: usize,
 ) -> Result<Running, StartError> {
-    let (now, size) = (context.now(), collective.bytes);
-    let engine = context.engine.engine_mut();
+    let (now, size) = (engine.now(), collective.bytes);
+    let engine = engine.engine_mut();
     let ranks = groups.first().map_or(0, Vec::len);
     let sets_fit = per_set > 1 && groups.len().is_multiple_of(per_set) && groups.len() > per_set;
     let mut parts = Vec::with_capacity(ranks);

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use lightloom_collective::Kind;
-use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{Awaits, BatchId, EngineError, FlowId, LinkId};
+use lightloom_engine::{Awaits, BatchId, FlowId, LinkId};
 use lightloom_training::graph::TaskId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
@@ -176,20 +175,14 @@ impl<'a> Jobs<'a> {
             self.jobs[place].blocked = true;
             return Ok(());
         }
-        let first = context.engine.flow_count() as u32;
-        let seed = self.seed_of(place);
-        let started = traffic.start(context.engine.engine_mut(), seed, context.substrate);
-        let flows = first..context.engine.flow_count() as u32;
-        let collective = match started {
-            Ok(collective) => collective,
-            Err(StartError::Flow(EngineError::Route(_))) => {
-                flows.for_each(|flow| context.engine.cancel_flow(FlowId(flow)));
-                self.jobs[place].blocked = true;
-                return Ok(());
-            }
-            Err(error) => {
-                return Err(RunError::Workload { workload: traffic.name.clone(), error });
-            }
+        let (seed, substrate) = (self.seed_of(place), context.substrate);
+        let started = context.add(|engine| traffic.start(engine.engine_mut(), seed, substrate));
+        let workload = || traffic.name.clone();
+        let started =
+            started.map_err(|error| RunError::Workload { workload: workload(), error })?;
+        let Some((collective, flows)) = started else {
+            self.jobs[place].blocked = true;
+            return Ok(());
         };
         context.note_flows(flows.clone());
         step.ideal = collective.ideal;

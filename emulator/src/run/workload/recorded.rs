@@ -5,9 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_collective::{Directions, Kind};
-use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, EngineError, FlowId, Route, VertexId};
+use lightloom_engine::{BatchId, FlowId, Route, VertexId};
 use lightloom_training::described::Described;
 use lightloom_training::graph::{self, TaskId, Work};
 use lightloom_units::{Picoseconds, SimTime};
@@ -116,20 +115,13 @@ impl<'a> Jobs<'a> {
             self.plan(context, now + took + news, Turn::Worked(place, id));
             return Ok(());
         };
-        let first = context.engine.flow_count() as u32;
-        let started = sends.start(&mut context.engine);
-        let flows = first..context.engine.flow_count() as u32;
-        let collective = match started {
-            Ok(collective) => collective,
-            Err(StartError::Flow(EngineError::Route(_))) => {
-                flows.for_each(|flow| context.engine.cancel_flow(FlowId(flow)));
-                self.playing.entry(place).and_modify(|playing| playing.blocked.push(id));
-                return Ok(());
-            }
-            Err(error) => {
-                let workload = format!("{}`, task `{}", self.traffic[place].name, task.name);
-                return Err(RunError::Workload { workload, error });
-            }
+        let started = context.add(|engine| sends.start(engine)).map_err(|error| {
+            let workload = format!("{}`, task `{}", self.traffic[place].name, task.name);
+            RunError::Workload { workload, error }
+        });
+        let Some((collective, flows)) = started? else {
+            self.playing.entry(place).and_modify(|playing| playing.blocked.push(id));
+            return Ok(());
         };
         context.note_flows(flows.clone());
         self.could_end(place, id, collective.ideal);

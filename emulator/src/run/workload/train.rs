@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_engine::collective::Collective;
 use lightloom_engine::{BatchId, LinkId};
-use lightloom_training::graph::{GraphError, Schedule, TaskGraph, TaskId};
+use lightloom_training::graph::{Schedule, TaskGraph, TaskId};
 use lightloom_training::step::StepTime;
-use lightloom_training::step_graph::{Dimension, step_tasks};
+use lightloom_training::step_graph::{Dimension, Rails, step_tasks};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
@@ -50,18 +50,10 @@ pub(crate) struct TrainOrder<'a> {
 
 impl<'a> TrainOrder<'a> {
     /// The step of a job; by TP group, its members.
-    ///
-    /// # Errors
-    /// Never for a step that could be made.
-    pub(crate) fn new(
-        train: &'a Train,
-        step: TrainStep,
-        pace: Pace,
-        seats: Vec<Members>,
-    ) -> Result<Self, GraphError> {
-        let (graph, dimensions) = step_tasks(&step.bare.job())?;
+    pub(crate) fn new(train: &'a Train, step: TrainStep, pace: Pace, seats: Vec<Members>) -> Self {
+        let (graph, dimensions) = step_tasks(&step.bare.job(), Rails::All);
         let closed_form = step.closed_form();
-        Ok(Self { train, step, graph, dimensions, pace, closed_form, seats })
+        Self { train, step, graph, dimensions, pace, closed_form, seats }
     }
 
     fn tensor(&self) -> u32 {

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use lightloom_collective::{Directions, Kind};
-use lightloom_engine::collective::StartError;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{EngineError, FlowId, Route, VertexId};
+use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskId, Work};
 use lightloom_units::Picoseconds;
 
@@ -153,42 +152,30 @@ impl Trainings<'_> {
     ) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         let task = &training.order.graph.tasks()[id.index()];
-        let first = context.engine.flow_count() as u32;
         if let Some(circuits) = &mut self.circuits {
             circuits.unload(job, id);
         }
         let sends = training.sends(context, (&mut self.circuits, (job, id)), &task.work);
-        let started = sends.map(|sends| sends.start(&mut context.engine)).transpose();
-        let flows = first..context.engine.flow_count() as u32;
-        match started {
-            Ok(Some(collective)) => {
-                if !matches!(task.work, Work::Ring { .. }) {
-                    context.note_flows(flows);
-                }
-                let lag = training.order.lag(&task.work);
-                let log = &mut training.tasks[id.index()];
-                (log.state, log.ideal) =
-                    (State::Sends, lag + collective.ideal.max(collective.interface));
-                context.own(collective.batch, self.me);
-                self.batches.insert(collective.batch, (job, id));
-                training.sending.insert(id, collective);
-                Ok(())
-            }
-            // The light of its ring went before it began, or no circuit and no core join its leaves.
-            Ok(None) => {
-                training.hold(context, id);
-                Ok(())
-            }
-            Err(StartError::Flow(EngineError::Route(_))) => {
-                flows.for_each(|flow| context.engine.cancel_flow(FlowId(flow)));
-                training.hold(context, id);
-                Ok(())
-            }
-            Err(error) => {
-                let workload = format!("{}`, task `{}", training.order.train.job, task.name);
-                Err(RunError::Workload { workload, error })
-            }
+        let started = sends.map(|sends| context.add(|engine| sends.start(engine))).transpose();
+        let started = started.map_err(|error| {
+            let workload = format!("{}`, task `{}", training.order.train.job, task.name);
+            RunError::Workload { workload, error }
+        });
+        // The light of its ring went before it began, no circuit and no core join its leaves, or a rank has no way.
+        let Some((collective, flows)) = started?.flatten() else {
+            training.hold(context, id);
+            return Ok(());
+        };
+        if !matches!(task.work, Work::Ring { .. }) {
+            context.note_flows(flows);
         }
+        let lag = training.order.lag(&task.work);
+        let log = &mut training.tasks[id.index()];
+        (log.state, log.ideal) = (State::Sends, lag + collective.ideal.max(collective.interface));
+        context.own(collective.batch, self.me);
+        self.batches.insert(collective.batch, (job, id));
+        training.sending.insert(id, collective);
+        Ok(())
     }
 
     /// A task has ended: those that waited for it alone begin.
