@@ -129,7 +129,7 @@ impl Desk {
             ToDevice::Preview(ops, answer) => drop(answer.send(task.tender.preview(&ops))),
             ToDevice::Look(answer) => match task.tender.look(now, &mut does) {
                 Ok(()) => self.asked.push_back(answer),
-                Err(why) => drop(answer.send(Err(why))),
+                Err(why) => drop(answer.send(Err(*why))),
             },
         }
         task.act(does, said);

@@ -18,8 +18,8 @@ pub trait Conversation: Send {
     ///
     /// # Errors
     /// Why it cannot be asked. Nothing was sent.
-    fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Outcome> {
-        Err(Outcome::Refused(module::NO_MODULE.into()))
+    fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
+        Err(Outcome::Refused(module::NO_MODULE.into()).into())
     }
     /// What was read of it.
     fn module(&self) -> Option<Module> {
@@ -62,7 +62,7 @@ impl<D: Dialect + Clone> Conversation for Session<D> {
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         self.start(op, out)
     }
-    fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Outcome> {
+    fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         self.look(out)
     }
     fn module(&self) -> Option<Module> {

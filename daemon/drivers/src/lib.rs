@@ -218,12 +218,12 @@ impl<D: Dialect> Session<D> {
     ///
     /// # Errors
     /// Why it cannot be asked. Nothing was sent.
-    pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Outcome> {
+    pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         if self.doing != Doing::Idle {
-            return Err(Outcome::Unknown("not connected".into()));
+            return Err(Outcome::Unknown("not connected".into()).into());
         }
         let Some(requests) = self.dialect.look() else {
-            return Err(Outcome::Refused(module::NO_MODULE.into()));
+            return Err(Outcome::Refused(module::NO_MODULE.into()).into());
         };
         self.waiting = requests.into();
         self.doing = Doing::Look;

@@ -190,14 +190,14 @@ impl Tender {
     ///
     /// # Errors
     /// Why there will be none.
-    pub fn look(&mut self, now: Micros, out: &mut Vec<Does>) -> Result<(), Outcome> {
+    pub fn look(&mut self, now: Micros, out: &mut Vec<Does>) -> Result<(), Box<Outcome>> {
         match self.state {
             State::Waiting(_) | State::Greeting(_) => {
-                return Err(Outcome::Unknown("not connected".into()));
+                return Err(Outcome::Unknown("not connected".into()).into());
             }
             _ if self.asked >= ASKED_MAX => {
                 let busy = "busy with an operation: ask again in a moment";
-                return Err(Outcome::Refused(busy.into()));
+                return Err(Outcome::Refused(busy.into()).into());
             }
             _ => self.asked += 1,
         }
@@ -336,7 +336,7 @@ impl Tender {
         let mut bytes = Vec::new();
         match self.conversation.look(&mut bytes) {
             Ok(()) => self.state = State::Looking(now + LOOK_WITHIN, None),
-            Err(outcome) => self.looked(now, Err(outcome), out),
+            Err(outcome) => self.looked(now, Err(*outcome), out),
         }
         send(bytes, out);
     }

@@ -77,7 +77,7 @@ impl Conversation for Chaos {
         self.inner.closed();
     }
 
-    fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Outcome> {
+    fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         self.inner.look(out)
     }
     fn module(&self) -> Option<Module> {
