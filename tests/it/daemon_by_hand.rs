@@ -273,6 +273,7 @@ fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
         "until timeout --kill-after=5 30 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+         --disable-background-networking --disable-component-update --disable-sync --no-first-run \
          --user-data-dir=$(mktemp -d {file}.XXXXXX) --window-size=1280,1000 --enable-logging=stderr \
          --virtual-time-budget=500 --screenshot={file}.png --dump-dom \"$(cat /tmp/lightloom/page)\" \
          > {file}.html 2> {file}.log; do sleep 1; done\n"

@@ -274,7 +274,12 @@ fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
     };
     let known = shown("--model llama-3.1-70b --accelerator h100 --constants nemo-25.02");
     assert!(known.contains(" runs)") && known.contains('±'), "{known}");
-    for flags in ["--accelerator h20", "--accelerator h100 --constants nemo-25.02 --arch khop:3"] {
+    // Of the last, four runs were kept back: too few to say anything of the next.
+    for flags in [
+        "--accelerator h20",
+        "--accelerator h100 --constants nemo-25.02 --arch khop:3",
+        "--accelerator a100 --constants megatron-lm-2022",
+    ] {
         let unknown = shown(&format!("--model llama-3.1-70b {flags}"));
         assert!(unknown.contains("not validated"), "{unknown}");
     }

@@ -95,6 +95,9 @@ pub struct Prepared {
     calibration: Calibration,
 }
 
+/// An error of fewer runs says little of the next one.
+const BAND_RUNS_LEAST: u32 = 5;
+
 impl Request {
     /// Checks it and looks up its constants.
     ///
@@ -212,8 +215,8 @@ impl Prepared {
         }
     }
 
-    /// The error of the class of run; `None` if no published run of it was kept back, or on another domain than the
-    /// card's own.
+    /// The error of the class of run; `None` if fewer than [`BAND_RUNS_LEAST`] published runs of it were kept back, or
+    /// on another domain than the card's own.
     fn band(&self, network: &Network) -> Option<Band> {
         let (name, request) = (self.calibration.name, &self.request);
         let is_mixture = request.model.feed_forward.experts.is_some();
@@ -229,7 +232,7 @@ impl Prepared {
                     && band.software == name.software
                     && band.is_mixture == is_mixture
             })
-            .filter(|_| is_own && request.refitted.is_empty())
+            .filter(|band| band.runs >= BAND_RUNS_LEAST && is_own && request.refitted.is_empty())
             .copied()
     }
 

@@ -172,8 +172,10 @@ fn judge(seed: u64, world: &World, carriers: &Carriers, counts: &mut Counts) {
     for (part, broken) in world.control.broken() {
         let node = part.parse::<Part>().unwrap().node().unwrap();
         let works = !world.dead.contains(&node);
-        // A plan goes around a fibre at which a bypass failed, for one of its ends answered too late.
-        if works && broken.why.is_empty() && part.contains('.') {
+        // A fibre at which a bypass failed, for one of its ends answered too late, is a suspect, and the next plan
+        // goes around it.
+        let suspect = broken.why.is_empty() || broken.why.starts_with("suspect: ");
+        if works && suspect && part.contains('.') {
             counts.suspected += 1;
             continue;
         }
