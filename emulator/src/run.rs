@@ -6,7 +6,7 @@
 //!   timers ─▶│ engine (packets) · links (who keeps them dark) · fault logs │◀─ notices
 //!            └──▲────────────────────▲─────────────────────────────▲───────┘
 //!            faults            Workload: groups, jobs,      ControlPlane: replanner,
-//!                              phases                       rerouter, circuits
+//!                              steps of tasks, phases       rerouter, circuits
 //! ```
 //!
 //! A workload is a source of flows with dependencies: it names ranks. A control plane decides what follows a fault.

@@ -252,6 +252,18 @@ fn every_source_names_its_licence_in_its_first_line() {
     assert!(without.is_empty(), "{without:?}");
 }
 
+/// What a run means is the same for every kind of it because one loop asks the engine for what happens next.
+#[test]
+fn one_loop_asks_the_engine_for_its_events() {
+    let is_asked = |name: &String| {
+        let is_outside =
+            !["tests/", "benches/", "emulator/engine/"].iter().any(|at| name.contains(at));
+        is_outside && text(&root().join(name)).contains("engine.next_event(")
+    };
+    let loops: Vec<String> = sources().into_iter().filter(is_asked).collect();
+    assert_eq!(loops, ["emulator/src/run.rs"]);
+}
+
 #[test]
 fn no_file_is_too_long_to_hold_one_idea() {
     let long: BTreeSet<String> = sources()
