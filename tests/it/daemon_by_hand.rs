@@ -268,15 +268,16 @@ fn measureless(line: &str) -> String {
 }
 
 /// What a headless browser makes of the live page. Its time stands still while it waits for an answer, up
-/// to two seconds each time. On a busy machine it sometimes does not come to an end, and is asked again.
+/// to two seconds each time. Sometimes it does not come to an end, and is asked again, which takes two seconds mostly.
 fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
-        "until timeout --kill-after=5 30 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+        "for wait in 8 8 16 32 64 end; do\n\
+         timeout --kill-after=5 $wait chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
          --disable-background-networking --disable-component-update --disable-sync --no-first-run \
          --user-data-dir=$(mktemp -d {file}.XXXXXX) --window-size=1280,1000 --enable-logging=stderr \
          --virtual-time-budget=500 --screenshot={file}.png --dump-dom \"$(cat /tmp/lightloom/page)\" \
-         > {file}.html 2> {file}.log; do sleep 1; done\n"
+         > {file}.html 2> {file}.log && break; done; test $wait != end\n"
     )
 }
 
