@@ -468,18 +468,17 @@ fn gain_text(plan: &Plan) -> String {
     )
 }
 
-/// Phases that the network interfaces of one GPU hold up longer than the links between leaves.
+/// Phases that the network interfaces of a GPU hold up.
 fn interface_text(plan: &Plan) -> String {
-    let longer = plan.phases.iter().filter_map(|phase| {
-        let time = phase.interface_ps.filter(|time| *time > phase.duration_ps)?;
-        Some(format!("{} {time}", phase.name))
+    let held = plan.phases.iter().filter(|phase| {
+        phase.interface_ps.is_some_and(|time| time.0 > 0 && time == phase.duration_ps)
     });
-    let longer: Vec<String> = longer.collect();
-    match longer.is_empty() {
+    let held: Vec<&str> = held.map(|phase| phase.name.as_str()).collect();
+    match held.is_empty() {
         true => String::new(),
         false => format!(
-            "Times share the uplinks of a leaf among its GPUs; the interfaces of one GPU alone need at least: {}.\n",
-            longer.join(", ")
+            "The network interfaces of its busiest GPU hold up {}: no circuits and no placement make that shorter.\n",
+            held.join(", ")
         ),
     }
 }

@@ -146,7 +146,7 @@ fn transition_table(plan: &Plan) -> String {
     table.to_string()
 }
 
-/// What a step communicates between leaves, with changes of circuits and without.
+/// What a step communicates, with changes of circuits and without.
 pub fn summary(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(step) = metrics.step_time_ps else { return String::new() };
@@ -163,7 +163,7 @@ pub fn summary(plan: &Plan) -> String {
         )
     });
     let of = if is_of_several_jobs(plan) { "The longest step" } else { "A step" };
-    format!("{of} communicates between leaves for {}{fixed}.\n{dark}", rounded(step))
+    format!("{of} communicates for {}{fixed}.\n{dark}", rounded(step))
 }
 
 /// Where no change of circuits pays: up to which time of one it would. Planned again with changes that take

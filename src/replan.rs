@@ -181,7 +181,7 @@ fn given_up(before: &Plan, next: &Plan) -> String {
     });
     let slower = match (before.metrics.step_time_ps, next.metrics.step_time_ps) {
         (Some(was), Some(is)) if is > was => {
-            format!("given up: a step communicates between leaves for {is}, and did for {was}\n")
+            format!("given up: a step communicates for {is}, and did for {was}\n")
         }
         _ => String::new(),
     };
@@ -200,7 +200,7 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
         && fresh < next
     {
         let [fresh, next] = [fresh, next].map(|time| format!("{:.3} ms", time.as_secs_f64() * 1e3));
-        gains.push(format!("{fresh} of communication between leaves a step instead of {next}"));
+        gains.push(format!("{fresh} of communication a step instead of {next}"));
     }
     if fresh.cross_tor_share < next.cross_tor_share {
         let [fresh, next] = [fresh, next].map(|metrics| plan::percent(metrics.cross_tor_share));

@@ -338,11 +338,12 @@ pub struct PhasePlan {
     pub lambda_upper_bound: f64,
     /// 1 − lambda / bound.
     pub gap: f64,
-    /// 1 / lambda, with the switching before it that no slack hides. Version 1 calls it `time_ps`.
+    /// 1 / lambda, with the switching before it that no slack hides: over circuits, uplinks, the core and the interfaces of
+    /// GPUs, whichever takes longest. Version 1 calls it `time_ps`.
     #[serde(alias = "time_ps")]
     pub duration_ps: Picoseconds,
-    /// What the network interfaces of its busiest GPU need at least, for all that no ring or island carries. The duration
-    /// shares the uplinks of a leaf among its GPUs and may be shorter. `None` where a step names leaves, not GPUs.
+    /// What the network interfaces of its busiest GPU need at least, for all that no ring or island carries. The duration is
+    /// never shorter. `None` where a step names leaves, not GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_ps: Option<Picoseconds>,
     /// What a solver said, where one was asked for.
@@ -465,7 +466,7 @@ pub struct Metrics {
     /// Share of port-time without light over one step, slack included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dark_port_time_share: Option<f64>,
-    /// Share of the step's communication time between leaves that planning both halves together saves,
+    /// Share of the step's communication time that planning both halves together saves,
     /// over planning each alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestration_gain: Option<f64>,

@@ -131,7 +131,7 @@ fn complete(
     carried.write_into(&mut plan);
     if let Some(step) = step.filter(|_| options.compare && has_placed_step(fabric)) {
         let alone = alone(fabric, faults, options)?;
-        let least = bound::least_seconds(fabric, faults, &mappings);
+        let least = bound::least_seconds(fabric, faults, &mappings, &plan.phases);
         state_gain(&mut plan.metrics, step, alone, least);
     }
     Ok(plan)

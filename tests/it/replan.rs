@@ -104,7 +104,7 @@ fn a_slower_step_is_said_to_be_given_up() {
     for (fault, is_slower) in [("n3", false), ("ocs0", true)] {
         let arguments = ["replan", "plan.json", "--fabric", fabric, "--fault", fault];
         let shown = lightloom(folder.path(), &arguments);
-        let says = text(&shown.stdout).contains("given up: a step communicates between leaves for");
+        let says = text(&shown.stdout).contains("given up: a step communicates for");
         assert_eq!(says, is_slower, "{fault}: {shown:?}");
         let output = lightloom(folder.path(), &[&arguments[..], &["--format", "json"]].concat());
         let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -108,6 +108,7 @@ fn searched(
         tokens: small(tokens),
         gradient_slack: asked.gradient_slack,
         micro_batch_slack: asked.micro_batch_slack,
+        usable_share: None,
     };
     Ok((step, searched))
 }

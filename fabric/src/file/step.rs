@@ -206,6 +206,22 @@ pub struct MappingFile {
     /// Idle network time before the micro-batches.
     #[serde(default = "at_once")]
     pub micro_batch_slack: Text<Picoseconds>,
+    /// Share of a network link's rate that its exchanges fill, in plans and in packets [default: in plans 0.85, in packets
+    /// what the accelerator's constants say, which is 0.85 from the H100 on].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.01, max = 1.0))]
+    pub usable_share: Option<f64>,
+}
+
+/// Share of a network link's rate that the exchanges of a training step fill in a plan, where its file does not say.
+const USABLE_SHARE: f64 = 0.85;
+
+impl MappingFile {
+    /// Share of a network link's rate that its exchanges fill in a plan: above 0, at most 1.
+    #[must_use]
+    pub fn planned_share(&self) -> f64 {
+        self.usable_share.unwrap_or(USABLE_SHARE)
+    }
 }
 
 /// A training step whose mapping is searched for: GPUs of a group (`tp` of the job, where that is not given), stages,

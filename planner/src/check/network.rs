@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
+use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
 use lightloom_units::id::{GpuId, LeafId};
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::{Violation, reinforcement};
-use crate::rfabric::check::{Flows, check_step};
+use crate::rfabric::check::{Asked, Flows, check_step};
 use crate::rfabric::file::step;
 use crate::rfabric::workload::card::ModelCard;
 
@@ -30,6 +31,8 @@ pub(super) struct Sent {
     below: f64,
     /// By GPU, where that is known: what its network interfaces send and receive.
     interfaces: BTreeMap<GpuId, [f64; 2]>,
+    /// Share of a link's rate that what sends it fills. `None` for all of it.
+    usable_share: Option<f64>,
 }
 
 /// Where a rank is.
@@ -60,6 +63,14 @@ impl Sent {
 
     fn total_between(&self) -> f64 {
         self.between.values().sum()
+    }
+
+    /// What it asks of a network where the interfaces of a GPU have `rate`, in bit/s.
+    fn asked(self, rate: f64) -> Asked {
+        let share = self.usable_share.unwrap_or(1.0);
+        let most = self.interfaces.values().flatten().copied().fold(0.0, f64::max);
+        let flows = self.between.into_iter().map(|(pair, bytes)| (pair, bytes / share)).collect();
+        Asked { flows, interface_seconds: most * 8.0 / (share * rate) }
     }
 
     pub(super) fn total(&self) -> f64 {
@@ -93,18 +104,20 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
                 stated.name
             )));
         }
-        compare(stated, sent, fabric.dcn.link_rate().0 as f64, found);
+        compare(stated, sent, found);
     }
-    let flows: Vec<Flows> = phases.into_iter().map(|(_, sent)| sent.between).collect();
+    let rate = fabric.dcn.link_rate().0 as f64;
+    let asked: Vec<Asked> = phases.into_iter().map(|(_, sent)| sent.asked(rate)).collect();
+    check_interfaces(fabric, plan, &asked, &lengths, found);
     match fabric.dcn.circuits() {
         Some(network) => {
             let network = network.without(faults);
-            let findings = check_step(&network, &flows, &plan.phases, &plan.transitions);
+            let findings = check_step(&network, &asked, &plan.phases, &plan.transitions);
             found.extend(findings.into_iter().map(Violation::Network));
         }
         None => match fabric.dcn.direct() {
-            Some(network) => super::routes::check(network, faults, plan, &flows, found),
-            None => check_packets(fabric, faults, plan, &flows, found),
+            Some(network) => super::routes::check(network, faults, plan, &asked, found),
+            None => check_packets(fabric, faults, plan, &asked, found),
         },
     }
     if fabric.dcn.direct().is_none() && plan.phases.iter().any(|phase| !phase.routes.is_empty()) {
@@ -138,8 +151,54 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     }
 }
 
-/// `rate`: of the network interfaces of a GPU, in bit/s.
-fn compare(stated: &PhasePlan, sent: &Sent, rate: f64, found: &mut Vec<Violation>) {
+/// What the busiest interfaces prove: no phase is shorter than they allow, and none is stated that could be; where rings
+/// alone carry anything beside them, no placement makes the step of a job shorter.
+fn check_interfaces(
+    fabric: &Fabric,
+    plan: &Plan,
+    asked: &[Asked],
+    lengths: &[usize],
+    found: &mut Vec<Violation>,
+) {
+    let mut refuse = |name, stated: f64, found_here: f64| {
+        let (stated, found_here) = (stated.to_string(), found_here.to_string());
+        found.push(Violation::Metric { name, stated, found: found_here });
+    };
+    for (phase, Asked { interface_seconds: least, .. }) in plan.phases.iter().zip(asked) {
+        // Steps that name leaves say nothing of interfaces.
+        let stated = phase.interface_ps.map_or(0.0, |time| time.as_secs_f64());
+        if (stated - least).abs() > TOLERANCE * least.max(1e-6) {
+            refuse("interface_ps", stated, *least);
+        }
+        if phase.duration_ps.as_secs_f64() < least * (1.0 - TOLERANCE) - 1e-12 {
+            refuse("duration of a phase", phase.duration_ps.as_secs_f64(), *least);
+        }
+        if phase.lambda_upper_bound * least > 1.0 + TOLERANCE {
+            refuse("lambda_upper_bound", phase.lambda_upper_bound, 1.0 / least);
+        }
+    }
+    let metrics = &plan.metrics;
+    let (Some(bound), Some(gain), Some(step)) =
+        (metrics.orchestration_gain_upper_bound, metrics.orchestration_gain, metrics.step_time_ps)
+    else {
+        return;
+    };
+    if gain >= 1.0 || matches!(fabric.hbd.grouping(), Grouping::Island { .. }) {
+        return;
+    }
+    let (mut left, mut least) = (asked, 0.0_f64);
+    for length in lengths {
+        let (own, others) = left.split_at(*length);
+        least = least.max(own.iter().map(|asked| asked.interface_seconds).sum());
+        left = others;
+    }
+    let most = 1.0 - least * (1.0 - gain) / step.as_secs_f64();
+    if bound > most + TOLERANCE {
+        refuse("orchestration_gain_upper_bound", bound, most);
+    }
+}
+
+fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
     let mut near = |name, stated: u64, expected: f64| {
         if (stated as f64 - expected).abs() > TOLERANCE * expected.max(1e6) {
             found.push(Violation::Metric {
@@ -152,12 +211,6 @@ fn compare(stated: &PhasePlan, sent: &Sent, rate: f64, found: &mut Vec<Violation
     near("demand_bytes", stated.demand_bytes.0, sent.total_between());
     near("ring_bytes", stated.ring_bytes.0, sent.rings);
     near("leaf_bytes", stated.leaf_bytes.0, sent.below);
-    // Plans of earlier versions do not say it.
-    if let Some(stated) = stated.interface_ps {
-        let most =
-            sent.interfaces.values().flatten().fold(0.0, |most: f64, bytes| most.max(*bytes));
-        near("interface_ps", stated.0, most * 8e12 / rate);
-    }
 }
 
 /// Every phase that the fabric file asks for, by job and by name, from where the plan has the ranks.
@@ -193,7 +246,7 @@ fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
         between: demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64)).collect(),
         rings: demand.carried().rings.0 as f64,
         below: demand.carried().leaves.0 as f64,
-        interfaces: BTreeMap::new(),
+        ..Sent::default()
     };
     Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
 }
@@ -233,7 +286,8 @@ fn training(
     }
     let step = Step { grid: &grid, sizes, raw, card };
     let phases = [("micro-batches", step.micro_batches()), ("gradients", step.gradients())];
-    Some(phases.map(|(name, sent)| (name.to_owned(), sent)).to_vec())
+    let usable_share = Some(raw.planned_share());
+    Some(phases.map(|(name, sent)| (name.to_owned(), Sent { usable_share, ..sent })).to_vec())
 }
 
 /// What each rank of a training step sends.
@@ -348,7 +402,7 @@ fn check_packets(
     fabric: &Fabric,
     faults: &FaultSet,
     plan: &Plan,
-    flows: &[Flows],
+    asked: &[Asked],
     found: &mut Vec<Violation>,
 ) {
     let per_node = fabric.hbd.gpus_per_node();
@@ -357,7 +411,7 @@ fn check_packets(
         let broken = faults.uplinks.iter().filter(|uplink| uplink.leaf.0 == leaf).count();
         whole * (1.0 - broken as f64 / f64::from(fabric.dcn.uplinks_of_leaf(per_node)))
     };
-    for (phase, flows) in plan.phases.iter().zip(flows) {
+    for (phase, Asked { flows, interface_seconds }) in plan.phases.iter().zip(asked) {
         let leaves: BTreeSet<u32> = flows.keys().flat_map(|(from, to)| [*from, *to]).collect();
         let bits = |own: &dyn Fn(&(u32, u32)) -> bool| -> f64 {
             flows.iter().filter(|(pair, _)| own(pair)).map(|(_, bytes)| bytes * 8.0).sum()
@@ -366,7 +420,7 @@ fn check_packets(
             let most_bits = bits(&|pair| pair.0 == *leaf).max(bits(&|pair| pair.1 == *leaf));
             most.max(most_bits / rate(*leaf))
         });
-        let seconds = seconds.max(between_domains(fabric, flows));
+        let seconds = seconds.max(between_domains(fabric, flows)).max(*interface_seconds);
         let stated = phase.duration_ps.as_secs_f64();
         if (seconds - stated).abs() > TOLERANCE * seconds.max(1e-6) || !phase.circuits.is_empty() {
             let (stated, seconds) = (stated.to_string(), seconds.to_string());

@@ -10,7 +10,7 @@ use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_units::id::LeafId;
 
 use super::Violation;
-use crate::rfabric::check::Flows;
+use crate::rfabric::check::{Asked, check_silent};
 
 const TOLERANCE: f64 = 1e-6;
 
@@ -18,12 +18,12 @@ pub(super) fn check(
     network: &DirectNetwork,
     faults: &FaultSet,
     plan: &Plan,
-    flows: &[Flows],
+    asked: &[Asked],
     found: &mut Vec<Violation>,
 ) {
     let working = network.working(faults);
-    for (phase, flows) in plan.phases.iter().zip(flows) {
-        check_phase(network, &working, phase, flows, found);
+    for (phase, asked) in plan.phases.iter().zip(asked) {
+        check_phase(network, &working, phase, asked, found);
     }
 }
 
@@ -31,11 +31,16 @@ fn check_phase(
     network: &DirectNetwork,
     working: &BTreeMap<LeafCable, u32>,
     phase: &PhasePlan,
-    flows: &Flows,
+    asked: &Asked,
     found: &mut Vec<Violation>,
 ) {
     let mut refuse =
         |text: String| found.push(Violation::Network(format!("{}: {text}", phase.name)));
+    let Asked { flows, interface_seconds } = asked;
+    if flows.is_empty() {
+        check_silent(phase, *interface_seconds).into_iter().for_each(refuse);
+        return;
+    }
     let mut weights: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     let mut loads: BTreeMap<(LeafId, LeafId), f64> = BTreeMap::new();
     for route in &phase.routes {
@@ -59,7 +64,7 @@ fn check_phase(
             refuse(format!("routes from l{from} to l{to} carry {weight} of what is sent"));
         }
     }
-    let mut seconds: f64 = 0.0;
+    let mut seconds: f64 = *interface_seconds;
     for ((from, to), bits) in &loads {
         let cable = LeafCable { a: *from.min(to), b: *from.max(to) };
         match working.get(&cable) {
@@ -82,7 +87,7 @@ fn check_phase(
             *own.entry(leaf).or_default() += f64::from(*count) * network.link_rate.0 as f64;
         }
     }
-    let mut least: f64 = 0.0;
+    let mut least: f64 = *interface_seconds;
     for ((_, leaf), bits) in &ends {
         seconds = seconds.max(bits / network.interface_rate());
         least = least.max(bits / own.get(leaf).copied().unwrap_or(0.0));

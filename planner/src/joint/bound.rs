@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What no placement can beat: the least time that a training step's traffic spends between leaves.
+//! What no placement can beat: the least time that a training step's traffic spends between leaves, and at the interfaces
+//! of its GPUs.
 //!
 //! Below a leaf are at most p nodes, and a node works for one group, where its GPUs have different
 //! tensor-parallel ranks. So of one tensor-parallel rank a leaf has a set S of at most p groups. S is a set of points
@@ -8,6 +9,10 @@
 //! S can touch for its size follows from the inequality of Loomis and Whitney: |S|² ≤ product of the lines that
 //! it touches in each direction. The least bytes a point, times all points, over the rate of all leaves, is
 //! a time that no placement and no choice of circuits goes below.
+//!
+//! What no ring carries passes the interfaces of the GPU that sends it and of the GPU that receives it, below a leaf or not:
+//! wherever groups are placed, the busiest GPU of a phase has the same bytes. An island may carry them instead, and then
+//! nothing is claimed.
 //!
 //! Where islands of several groups carry traffic between groups, S is what one leaf holds and the islands that reach
 //! into it, or one island and its leaves.
@@ -19,9 +24,10 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
 use lightloom_fabric::hbd::Grouping;
+use lightloom_fabric::plan::PhasePlan;
 
 use super::mapping::Mapping;
-use super::network::leaf_rates;
+use super::network::{leaf_rates, longest};
 use crate::rfabric::file::step;
 use crate::rfabric::workload::card::ModelCard;
 
@@ -47,18 +53,26 @@ fn nodes_together(fabric: &Fabric) -> Option<u32> {
     }
 }
 
-/// Seconds that the longest step of `mappings` spends between leaves at least. `None` where islands and leaves overlap in
-/// part.
+/// Seconds that the longest step of `mappings` takes at least: between leaves, and at the interfaces that `phases` state.
+/// `None` where islands and leaves overlap in part.
 pub(super) fn least_seconds(
     fabric: &Fabric,
     faults: &FaultSet,
     mappings: &[Mapping],
+    phases: &[PhasePlan],
 ) -> Option<f64> {
     let rate: f64 = leaf_rates(fabric, faults).iter().sum();
     // The step of the job that takes longest counts: what another sends does not delay it at best.
     let bytes = mappings.iter().map(|mapping| least_bytes(fabric, mapping));
     let most = bytes.reduce(|most, bytes| Some(most?.max(bytes?)));
-    Some(most.flatten()? * 8.0 / rate)
+    let interfaces = match fabric.hbd.grouping() {
+        Grouping::Island { .. } => None,
+        Grouping::Line | Grouping::Anywhere => {
+            longest(phases, |phase| phase.interface_ps.unwrap_or_default())
+        }
+    };
+    let least = interfaces.unwrap_or_default().as_secs_f64();
+    Some((most.flatten()? * 8.0 / rate).max(least))
 }
 
 fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {
@@ -68,7 +82,8 @@ fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let together = nodes_together(fabric)?.saturating_mul((per_node / job.tp).max(1));
     let points = mapping.groups() as f64 * f64::from(job.tp);
-    Some(least_bytes_a_point(&directions(mapping, raw, &card, job.tp), together) * points)
+    let each = least_bytes_a_point(&directions(mapping, raw, &card, job.tp), together);
+    Some(each * points / raw.planned_share())
 }
 
 /// What a part of a line sends out of its leaf, by the formulas of a training step.

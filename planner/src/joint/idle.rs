@@ -116,7 +116,7 @@ impl Search<'_> {
     }
 }
 
-/// GPUs at work and the estimated time between leaves. `None` where no placed job has a step.
+/// GPUs at work and the estimated time of the phases. `None` where no placed job has a step.
 fn estimate(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -132,7 +132,7 @@ fn estimate(
     let plan = khop::to_document(fabric, faults, options.seed, &layout);
     let (used, mut ranks) = (plan.metrics.gpus_used, plan.ranks);
     mapping::rank_in_best_order(fabric, faults, &mut ranks, &layout, &mappings)?;
-    Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?))))
+    Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
 /// Sets of working nodes to leave idle: all but so many of each leaf; then all of the leaves that have fewer as well; and

@@ -178,7 +178,7 @@ pub(super) fn rank_in_best_order(
     rank(fabric, ranks, layout, &mappings);
     for at in 0..mappings.len() {
         let orders = distinct_orders(&mappings[at]);
-        let mut best = (f64::INFINITY, mappings[at].clone());
+        let mut best = None;
         let counts = [Count::AsPlaced, Count::LeafByLeaf];
         let counts =
             if is_leaf_by_leaf(fabric, layout, mappings[at].job) { &counts[..1] } else { &counts };
@@ -186,12 +186,14 @@ pub(super) fn rank_in_best_order(
         for (count, order) in ways.filter(|_| orders.len() > 1 || counts.len() > 1) {
             (mappings[at].count, mappings[at].order) = (count, order);
             rank(fabric, ranks, layout, &mappings);
-            let seconds = network::estimate(fabric, faults, &phases(fabric, ranks)?);
-            if seconds < best.0 {
-                best = (seconds, mappings[at].clone());
+            let estimate = network::estimate(fabric, faults, &phases(fabric, ranks)?);
+            if best.as_ref().is_none_or(|(best, _)| estimate.is_better_than(best)) {
+                best = Some((estimate, mappings[at].clone()));
             }
         }
-        mappings[at] = best.1;
+        if let Some((_, mapping)) = best {
+            mappings[at] = mapping;
+        }
         rank(fabric, ranks, layout, &mappings);
     }
     Ok(())

@@ -44,7 +44,7 @@ pub(super) fn carry(
             rfabric::plan(&network.without(faults), &sending, &[], options)?.into()
         }
         (None, Some(network)) => {
-            let planned = routes::plan(network, faults, &sending, silent)
+            let planned = routes::plan(network, faults, &sending, |phase| silent(fabric, phase))
                 .map_err(crate::rfabric::plan::PlanError::Unservable)?;
             Carried::of(planned)
         }
@@ -76,27 +76,35 @@ pub(super) fn carry_on(
     let sending = sending(phases);
     let circuits = circuit_options(fabric, phases, options);
     let repaired = rfabric::plan::repaired(&network, &sending, &before, circuits);
-    let serves = |plan: &RfabricPlan| {
-        let pairs = plan.phases.iter().zip(&before);
-        pairs.into_iter().all(|(now, before)| {
-            now.gap < WORTH_A_CHANGE || now.lambda >= (1.0 - WORTH_A_CHANGE) * before.lambda
-        })
+    let step = |own: &[PhasePlan], time: fn(&PhasePlan) -> Picoseconds| {
+        let others = phases.iter().filter(|phase| own.iter().all(|own| own.name != phase.name));
+        let others: Vec<PhasePlan> = others.map(|phase| silent(fabric, phase)).collect();
+        longest(&[own, &others].concat(), time).unwrap_or_default().as_secs_f64()
     };
-    let mut carried = match repaired.filter(serves) {
-        Some(plan) => plan.into(),
-        None if sending.is_empty() => Carried::nothing(),
-        None => {
+    let takes = |plan: &RfabricPlan| step(&plan.phases, |phase| phase.duration_ps);
+    let serves = |plan: &RfabricPlan| {
+        let least =
+            |phase: &PhasePlan| picoseconds(1.0 / phase.lambda_upper_bound).min(phase.duration_ps);
+        let good = step(&before, |phase| phase.duration_ps).max(step(&plan.phases, least));
+        takes(plan) <= (1.0 + WORTH_A_CHANGE) * good
+    };
+    let mut carried = match repaired {
+        Some(plan) if serves(&plan) => plan.into(),
+        _ if sending.is_empty() => Carried::nothing(),
+        repaired => {
             let before = before.first().map_or(&[][..], |phase| phase.circuits.as_slice());
-            rfabric::plan(&network, &sending, before, circuits)?.into()
+            let fresh = rfabric::plan(&network, &sending, before, circuits)?;
+            let good = (1.0 + WORTH_A_CHANGE) * takes(&fresh);
+            repaired.filter(|plan| takes(plan) <= good).unwrap_or(fresh).into()
         }
     };
     carried.add_silent(fabric, phases);
     Ok(carried)
 }
 
-/// How far below its bound, or below what it was served at before the fault, a phase may be before new circuits are
-/// planned for it, as a fraction.
-const WORTH_A_CHANGE: f64 = 1.0 / 3.0;
+/// How much longer a step may take than before the fault, than its bound allows, or than with new circuits, before circuits
+/// move that lost no port, as a fraction.
+const WORTH_A_CHANGE: f64 = 0.05;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {
     phases.iter().filter(|phase| phase.demand.total() > Bytes::ZERO).cloned().collect()
@@ -146,39 +154,56 @@ impl Carried {
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
-    /// Phases that send nothing between leaves take no time there; what rings carry of them is stated.
+    /// Phases that send nothing between leaves take what their interfaces need; what rings carry of them is stated.
     fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
+        let (mut sending, mut others) = (0.0, Picoseconds::ZERO);
         for (order, phase) in (0..).zip(phases) {
-            let own = planned.next_if(|planned| planned.name == phase.name);
-            let own = own.unwrap_or_else(|| silent(phase));
-            self.phases.push(PhasePlan { order, interface_ps: interface(fabric, phase), ..own });
+            let all = silent(fabric, phase);
+            let own = match planned.next_if(|planned| planned.name == phase.name) {
+                Some(own) => {
+                    sending += own.duration_ps.as_secs_f64() + phase.slack.as_secs_f64();
+                    PhasePlan { order, interface_ps: all.interface_ps, ..own }
+                }
+                None => {
+                    others += all.duration_ps;
+                    PhasePlan { order, ..all }
+                }
+            };
+            self.phases.push(own);
         }
-        self.step_time = longest(&self.phases);
+        self.step_time = longest(&self.phases, |phase| phase.duration_ps);
+        self.static_step_time = self.static_step_time.map(|fixed| fixed + others);
+        // Ports are no longer dark for it in a step that takes longer.
+        let longer = sending / (sending + others.as_secs_f64());
+        let share = self.dark_port_time_share.filter(|share| *share > 0.0);
+        self.dark_port_time_share = share.map(|share| share * longer).or(self.dark_port_time_share);
         if phases.iter().any(|phase| phase.job != phases[0].job) {
             self.static_step_time = self.static_step_time.and(self.step_time);
         }
     }
 }
 
-/// The least time of the network interfaces of the GPU that sends, or receives, most.
-fn interface(fabric: &Fabric, phase: &Phase) -> Option<Picoseconds> {
-    let bits = phase.demand.busiest_interface()?.0 as f64 * 8.0;
-    Some(Picoseconds((bits / fabric.dcn.link_rate().0 as f64 * 1e12).round() as u64))
-}
-
-/// The time of a step: of the job whose step takes longest, where several have one. `None` without phases.
-fn longest(phases: &[PhasePlan]) -> Option<Picoseconds> {
+/// The time of a step, where a phase takes what `time` says: of the job whose step takes longest, where several have one.
+/// `None` without phases.
+pub(super) fn longest(
+    phases: &[PhasePlan],
+    time: impl Fn(&PhasePlan) -> Picoseconds,
+) -> Option<Picoseconds> {
     let of_job = |job: &Option<String>| -> Picoseconds {
-        phases.iter().filter(|phase| phase.job == *job).map(|phase| phase.duration_ps).sum()
+        phases.iter().filter(|phase| phase.job == *job).map(&time).sum()
     };
     phases.iter().map(|phase| of_job(&phase.job)).max()
 }
 
-/// More often a second than any phase is served: nothing is sent.
+/// The rate of a phase that sends nothing: more often a second than any phase is served.
 const AT_ONCE: f64 = 0.0;
 
-fn silent(phase: &Phase) -> PhasePlan {
+/// A phase as it would be if links between leaves never bound: its busiest interface alone takes time.
+fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
+    let seconds = phase.demand.interface_seconds(fabric.dcn.link_rate().0 as f64);
+    let duration = picoseconds(seconds.unwrap_or(0.0));
+    let lambda = seconds.filter(|_| duration.0 > 0).map_or(AT_ONCE, |seconds| 1.0 / seconds);
     PhasePlan {
         name: phase.name.clone(),
         job: phase.job.clone(),
@@ -189,13 +214,17 @@ fn silent(phase: &Phase) -> PhasePlan {
         leaf_bytes: phase.demand.carried().leaves,
         circuits: Vec::new(),
         routes: Vec::new(),
-        lambda: AT_ONCE,
-        lambda_upper_bound: AT_ONCE,
+        lambda,
+        lambda_upper_bound: lambda,
         gap: 0.0,
-        duration_ps: Picoseconds::ZERO,
-        interface_ps: None,
+        duration_ps: duration,
+        interface_ps: seconds.map(picoseconds),
         solver: None,
     }
+}
+
+fn picoseconds(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12).round() as u64)
 }
 
 /// # Errors
@@ -209,16 +238,15 @@ fn over_packets(
     let planned: Vec<PhasePlan> = phases
         .iter()
         .map(|phase| {
-            let leaves = busiest_seconds(&phase.demand, &rates);
-            let seconds = leaves.max(busiest_domain_seconds(fabric, &phase.demand));
+            let seconds = Estimate::of(fabric, &phase.demand, &rates).seconds;
             let lambda = 1.0 / seconds;
             PhasePlan {
                 topology: "packets".to_owned(),
                 demand_bytes: phase.demand.total(),
                 lambda,
                 lambda_upper_bound: lambda,
-                duration_ps: Picoseconds((seconds * 1e12).round() as u64),
-                ..silent(phase)
+                duration_ps: picoseconds(seconds),
+                ..silent(fabric, phase)
             }
         })
         .collect();
@@ -246,8 +274,8 @@ fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     for (from, to, bytes) in demand.flows() {
         let [from, to] = [from, to].map(|leaf| fabric.dcn.domain_of(TorId(leaf.0)));
         if from != to {
-            *bits.entry((true, from)).or_default() += bytes.0 as f64 * 8.0;
-            *bits.entry((false, to)).or_default() += bytes.0 as f64 * 8.0;
+            *bits.entry((true, from)).or_default() += demand.bits(bytes);
+            *bits.entry((false, to)).or_default() += demand.bits(bytes);
         }
     }
     bits.values().fold(0.0, |most: f64, bits| most.max(bits / rate))
@@ -257,8 +285,8 @@ fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
 fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     let mut bits = vec![(0.0, 0.0); demand.leaves()];
     for (from, to, bytes) in demand.flows() {
-        bits[from.index()].0 += bytes.0 as f64 * 8.0;
-        bits[to.index()].1 += bytes.0 as f64 * 8.0;
+        bits[from.index()].0 += demand.bits(bytes);
+        bits[to.index()].1 += demand.bits(bytes);
     }
     bits
 }
@@ -266,18 +294,52 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
 /// Leaves joined leaf to leaf up to which an estimate looks at every cable: routes are found anew for each.
 const MOST_ROUTED_LEAVES: u32 = 256;
 
+/// What orders of ranks and sets of idle nodes are compared by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Estimate {
+    /// Seconds of the phases.
+    pub(super) seconds: f64,
+    /// Seconds that the links between leaves need for them, whatever interfaces do.
+    pub(super) between: f64,
+}
+
+/// Times closer than this are the same, as a fraction.
+const SAME_TIME: f64 = 1e-9;
+
+impl Estimate {
+    /// The least time in which any circuits could carry `demand` where leaves send at `rates` at most.
+    fn of(fabric: &Fabric, demand: &Demand, rates: &[f64]) -> Self {
+        let leaves = busiest_seconds(demand, rates);
+        let between = leaves.max(busiest_domain_seconds(fabric, demand));
+        let interfaces = demand.interface_seconds(fabric.dcn.link_rate().0 as f64);
+        Self { seconds: between.max(interfaces.unwrap_or(0.0)), between }
+    }
+
+    /// Whether this is quicker than `other`, or as quick and loads the links between leaves less.
+    pub(super) fn is_better_than(&self, other: &Self) -> bool {
+        let same = SAME_TIME * other.seconds;
+        self.seconds < other.seconds - same
+            || (self.seconds <= other.seconds + same && self.between < other.between)
+    }
+}
+
+impl std::iter::Sum for Estimate {
+    fn sum<I: Iterator<Item = Self>>(estimates: I) -> Self {
+        estimates.fold(Self::default(), |sum, one| Self {
+            seconds: sum.seconds + one.seconds,
+            between: sum.between + one.between,
+        })
+    }
+}
+
 /// The least time in which any circuits could carry `phases`, leaf by leaf; over cables between leaves, the time of their
-/// routes: what orders of ranks and sets of idle nodes are compared by.
-pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> f64 {
+/// routes.
+pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     if let Some(network) = fabric.dcn.direct().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES) {
-        return routes::seconds(network, faults, phases);
+        return routes::estimate(network, faults, phases);
     }
     let rates = leaf_rates(fabric, faults);
-    let leaves = |phase: &Phase| busiest_seconds(&phase.demand, &rates);
-    phases
-        .iter()
-        .map(|phase| leaves(phase).max(busiest_domain_seconds(fabric, &phase.demand)))
-        .sum()
+    phases.iter().map(|phase| Estimate::of(fabric, &phase.demand, &rates)).sum()
 }
 
 /// What each leaf can send at most with all its ports, in bit/s.

@@ -3,7 +3,7 @@
 //!
 //! Groups that no fault touches stay, and so do their names and ranks. A group rebuilt keeps both. Where a job lost
 //! groups, it goes on with fewer data-parallel replicas: groups of the last ones take the ranks that are vacant. Circuits stay where they are: one that lost a port is made again on another
-//! switch. Only where that serves a phase much worse than new circuits could are circuits planned anew.
+//! switch. Only where a step takes longer for that than with new circuits are circuits planned anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 

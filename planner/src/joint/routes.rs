@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How leaves that are joined leaf to leaf carry the phases: over shortest paths, each two leaves over up to four of them.
 //!
-//! A phase takes as long as its busiest cable, or as the interfaces below its busiest leaf. The bound beside it is what
+//! A phase takes as long as its busiest cable, the interfaces below its busiest leaf, or those of its busiest GPU. The bound beside it is what
 //! no routes exceed: every leaf sends all it has over its own cables, and a byte takes at least as many cables as the
 //! shortest path has.
 
@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 use lightloom_fabric::direct::{DirectNetwork, LeafCable};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{PhasePlan, RoutePlan};
+use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
-use lightloom_units::{Bytes, Picoseconds};
 
+use super::network::Estimate;
 use crate::rfabric::demand::Demand;
 use crate::rfabric::phases::Phase;
 
@@ -35,7 +36,7 @@ pub(super) fn plan(
 ) -> Result<Vec<PhasePlan>, String> {
     let graph = Graph::new(network, faults);
     let routed = |phase: &Phase| {
-        let Routed { routes, seconds, least_seconds } =
+        let Routed { routes, seconds, least_seconds, .. } =
             graph.route(&phase.demand).ok_or_else(|| phase.name.clone())?;
         let (lambda, bound) = (1.0 / seconds, 1.0 / least_seconds);
         Ok(PhasePlan {
@@ -53,18 +54,20 @@ pub(super) fn plan(
 }
 
 /// Seconds of all `phases` over routes of `network`; infinite where leaves are cut off.
-pub(super) fn seconds(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> f64 {
+pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
-    let seconds = |phase: &Phase| match phase.demand.total() {
-        Bytes::ZERO => 0.0,
-        _ => graph.route(&phase.demand).map_or(f64::INFINITY, |routed| routed.seconds),
+    let estimate = |demand: &Demand| match graph.route(demand) {
+        Some(Routed { seconds, between, .. }) => Estimate { seconds, between },
+        None => Estimate { seconds: f64::INFINITY, between: f64::INFINITY },
     };
-    phases.iter().map(seconds).sum()
+    phases.iter().map(|phase| estimate(&phase.demand)).sum()
 }
 
 struct Routed {
     routes: Vec<RoutePlan>,
     seconds: f64,
+    /// What the cables need, whatever interfaces do.
+    between: f64,
     least_seconds: f64,
 }
 
@@ -122,7 +125,7 @@ impl<'a> Graph<'a> {
     fn route(&self, demand: &Demand) -> Option<Routed> {
         let mut by_target: BTreeMap<LeafId, Vec<(LeafId, f64)>> = BTreeMap::new();
         for (from, to, bytes) in demand.flows() {
-            by_target.entry(to).or_default().push((from, bytes.0 as f64 * 8.0));
+            by_target.entry(to).or_default().push((from, demand.bits(bytes)));
         }
         let mut routes = Vec::new();
         let mut loads: BTreeMap<(LeafId, LeafId), f64> = BTreeMap::new();
@@ -154,12 +157,14 @@ impl<'a> Graph<'a> {
         }
         routes.sort_by_key(|route| (route.from, route.to));
         let busiest = loads.iter().map(|((a, b), bits)| bits / self.rate(*a, *b));
-        let interfaces = self.most(&ends, |_| self.network.interface_rate());
-        let seconds = busiest.fold(interfaces, f64::max);
+        let of_gpu = demand.interface_seconds(self.network.link_rate.0 as f64).unwrap_or(0.0);
+        let interfaces = self.most(&ends, |_| self.network.interface_rate()).max(of_gpu);
+        let between = busiest.fold(0.0, f64::max);
         let all: f64 = self.cables.values().map(|count| 2.0 * f64::from(*count)).sum();
         let spread = cable_bits / (all * self.network.link_rate.0 as f64);
         let own = self.most(&ends, |leaf| self.rate_of(leaf));
-        Some(Routed { routes, seconds, least_seconds: interfaces.max(own).max(spread) })
+        let seconds = between.max(interfaces);
+        Some(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
 
     /// Rate of the cables between two leaves, one direction, in bit/s.

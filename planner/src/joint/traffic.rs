@@ -133,7 +133,8 @@ fn training(
         expert_skew: 0.0,
         seed: Seed(0),
     };
-    named([training.micro_batch_traffic(leaves), training.data_parallel_traffic(leaves)], slack)
+    let sent = [training.micro_batch_traffic(leaves), training.data_parallel_traffic(leaves)];
+    named(sent.map(|demand| demand.filling(raw.planned_share())), slack)
 }
 
 fn named(demands: [Demand; 2], slack: [Picoseconds; 2]) -> Vec<Phase> {

@@ -15,8 +15,17 @@ use super::plan::{PhasePlan, RfabricPlan, TransitionPlan};
 /// How far a stated rate may be from the one found here, as a fraction.
 const RATE_TOLERANCE: f64 = 1e-6;
 
-/// Bytes of a phase from leaf to leaf.
+/// Bytes of a phase from leaf to leaf: what a link could carry in the time in which it carries them.
 pub type Flows = BTreeMap<(u32, u32), f64>;
+
+/// What a phase asks of a network.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Between leaves.
+    pub flows: Flows,
+    /// Seconds of the interfaces of the busiest GPU; 0 where only leaves are known.
+    pub interface_seconds: f64,
+}
 
 /// What is wrong with a plan; nothing if it is sound. `demands` are those of the plan's phases.
 #[must_use]
@@ -25,18 +34,23 @@ pub fn check(
     demands: &[Demand],
     plan: &RfabricPlan,
 ) -> Vec<String> {
-    let flows = |demand: &Demand| -> Flows {
-        demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64)).collect()
+    let rate = network.spec().gpu_rate.0 as f64;
+    let asked = |demand: &Demand| Asked {
+        flows: demand
+            .flows()
+            .map(|(from, to, bytes)| ((from.0, to.0), demand.bits(bytes) / 8.0))
+            .collect(),
+        interface_seconds: demand.interface_seconds(rate).unwrap_or(0.0),
     };
-    let flows: Vec<Flows> = demands.iter().map(flows).collect();
-    check_step(network, &flows, &plan.phases, &plan.transitions)
+    let asked: Vec<Asked> = demands.iter().map(asked).collect();
+    check_step(network, &asked, &plan.phases, &plan.transitions)
 }
 
 /// What is wrong with the circuits of a step on what is left of `network`; nothing if they are sound.
 #[must_use]
 pub fn check_step(
     network: &ReconfigurableFatTree,
-    demands: &[Flows],
+    demands: &[Asked],
     phases: &[PhasePlan],
     transitions: &[TransitionPlan],
 ) -> Vec<String> {
@@ -48,11 +62,8 @@ pub fn check_step(
     for (phase, demand) in phases.iter().zip(demands) {
         check_circuits(spec, phase, &mut findings);
         check_dead_ports(network, phase, &mut findings);
-        if demand.is_empty() {
-            let idle = phase.lambda == 0.0 && phase.duration_ps.0 == 0;
-            if !idle {
-                findings.push(format!("phase {}: takes time and sends nothing", phase.name));
-            }
+        if demand.flows.is_empty() {
+            findings.extend(check_silent(phase, demand.interface_seconds));
             continue;
         }
         check_rate(network, demand, phase, &mut findings);
@@ -71,6 +82,18 @@ pub fn check_step(
         }
     }
     findings
+}
+
+/// What is wrong with a phase that sends nothing between leaves: it takes what its interfaces need.
+pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<String> {
+    let stated = phase.duration_ps.as_secs_f64();
+    let rate = phase.lambda * interface_seconds;
+    let is_rate = (rate - if phase.duration_ps.0 > 0 { 1.0 } else { 0.0 }).abs() < RATE_TOLERANCE;
+    let is_time = (stated - interface_seconds).abs() < 1e-12 + RATE_TOLERANCE * interface_seconds;
+    let name = &phase.name;
+    (!is_rate || !is_time).then(|| {
+        format!("phase {name}: takes {stated} s, and its interfaces need {interface_seconds} s")
+    })
 }
 
 fn check_dead_ports(
@@ -156,10 +179,13 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
 /// Whether the demand can be served `lambda` times a second, straight from the definition.
 fn can_serve(
     network: &ReconfigurableFatTree,
-    demand: &Flows,
+    Asked { flows: demand, interface_seconds }: &Asked,
     circuits: &BTreeMap<(u32, u32), u32>,
     lambda: f64,
 ) -> bool {
+    if lambda * interface_seconds > 1.0 + 1e-9 {
+        return false;
+    }
     let spec = network.spec();
     let mut sent = vec![0.0; spec.leaves as usize];
     let mut received = vec![0.0; spec.leaves as usize];
@@ -191,7 +217,7 @@ fn can_serve(
 
 fn check_rate(
     network: &ReconfigurableFatTree,
-    demand: &Flows,
+    demand: &Asked,
     phase: &PhasePlan,
     findings: &mut Vec<String>,
 ) {
@@ -208,6 +234,9 @@ fn check_rate(
     }
     if phase.lambda > phase.lambda_upper_bound * (1.0 + RATE_TOLERANCE) {
         findings.push(format!("phase {name}: exceeds its own upper bound"));
+    }
+    if phase.lambda_upper_bound * demand.interface_seconds > 1.0 + RATE_TOLERANCE {
+        findings.push(format!("phase {name}: its bound exceeds what its interfaces allow"));
     }
     let gap = 1.0 - phase.lambda / phase.lambda_upper_bound;
     if (gap - phase.gap).abs() > RATE_TOLERANCE {

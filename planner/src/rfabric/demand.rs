@@ -9,13 +9,15 @@ use lightloom_units::id::LeafId;
 
 /// A square matrix of bytes, row the sender, column the receiver. The diagonal is zero: what stays
 /// below one leaf does not use the fabric.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     leaves: usize,
     bytes: Vec<u64>,
     carried: Carried,
     /// By GPU that is known: what its network interfaces send and receive.
     interfaces: Vec<[u64; 2]>,
+    /// Share of a link's rate that what sends it fills.
+    usable_share: f64,
 }
 
 /// What of a phase's traffic no link between leaves sees.
@@ -130,8 +132,32 @@ impl Demand {
     /// No traffic among `leaves` leaves.
     #[must_use]
     pub fn none(leaves: usize) -> Self {
-        let carried = Carried::default();
-        Self { leaves, bytes: vec![0; leaves * leaves], carried, interfaces: Vec::new() }
+        Self {
+            leaves,
+            bytes: vec![0; leaves * leaves],
+            carried: Carried::default(),
+            interfaces: Vec::new(),
+            usable_share: 1.0,
+        }
+    }
+
+    /// The same traffic, by what fills `share` of a link's rate: above 0, at most 1.
+    #[must_use]
+    pub fn filling(self, share: f64) -> Self {
+        Self { usable_share: share, ..self }
+    }
+
+    /// Bits that a link could carry in the time in which this traffic has `bytes` carried.
+    #[must_use]
+    pub fn bits(&self, bytes: Bytes) -> f64 {
+        bytes.0 as f64 * 8.0 / self.usable_share
+    }
+
+    /// Seconds that the busiest interface needs at `rate`, in bit/s, of the interfaces of one GPU. `None` where only
+    /// leaves are known.
+    #[must_use]
+    pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
+        Some(self.bits(self.busiest_interface()?) / rate)
     }
 
     /// Number of leaves.
@@ -187,8 +213,7 @@ impl Demand {
     }
 
     /// What the network interfaces of one GPU send, or receive, at most. `None` where only leaves are known.
-    #[must_use]
-    pub fn busiest_interface(&self) -> Option<Bytes> {
+    fn busiest_interface(&self) -> Option<Bytes> {
         self.interfaces.iter().flatten().copied().max().map(Bytes)
     }
 

@@ -10,9 +10,11 @@
 //!   sum over j of max(0, lambda·d_ij − C·n_ij)  ≤  E      and the same for d_ji
 //! ```
 //!
-//! and nobody sends more than the GPUs below a leaf can: lambda · sum of d_ij ≤ their interfaces.
+//! and no leaf sends more than the GPUs below it can: lambda · sum of d_ij ≤ their interfaces. No GPU sends or receives
+//! more than its own interfaces can: what stays below a leaf counts there, too.
 //!
-//! Each such *line* (one leaf, one direction) limits lambda on its own; the least limit counts.
+//! Each such *line* (one leaf, one direction) limits lambda on its own, and the busiest GPU limits all; the least limit
+//! counts.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +30,7 @@ struct Line {
     leaf: usize,
     /// (peer, bits)
     traffic: Vec<(usize, f64)>,
-    /// The limit that the GPUs below the leaf set.
+    /// The limit that the GPUs below the leaf set, or the busiest GPU of the phase.
     host_limit: f64,
 }
 
@@ -55,13 +57,15 @@ impl Evaluator {
         let line = |at| Line { leaf: at / 2, traffic: Vec::new(), host_limit: f64::MAX };
         let mut lines: Vec<Line> = (0..2 * leaves).map(line).collect();
         for (from, to, bytes) in demand.flows() {
-            let bits = bytes.0 as f64 * 8.0;
+            let bits = demand.bits(bytes);
             lines[2 * from.index()].traffic.push((to.index(), bits));
             lines[2 * to.index() + 1].traffic.push((from.index(), bits));
         }
+        let interfaces = demand.interface_seconds(fabric.spec().gpu_rate.0 as f64);
+        let interface_limit = interfaces.map_or(f64::MAX, |seconds| 1.0 / seconds);
         for line in lines.iter_mut().filter(|line| !line.traffic.is_empty()) {
             let bits: f64 = line.traffic.iter().map(|(_, bits)| bits).sum();
-            line.host_limit = fabric.host_rate() / bits;
+            line.host_limit = (fabric.host_rate() / bits).min(interface_limit);
         }
         Self {
             leaves,
@@ -145,7 +149,8 @@ impl Evaluator {
                     count += 1;
                 }
             }
-            if count == 0 || count == overloaded {
+            // Fewer each time. A pair whose circuits fit to the last bit may be counted again by rounding: then this is it.
+            if count == 0 || count >= overloaded {
                 return lambda.min(*host_limit);
             }
             overloaded = count;

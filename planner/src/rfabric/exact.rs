@@ -195,7 +195,7 @@ fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
     for (from, to, bytes) in demand.flows() {
         let key = (from.min(to).index(), from.max(to).index());
         let entry: &mut f64 = pairs.entry(key).or_default();
-        *entry = entry.max(bytes.0 as f64 * 8.0);
+        *entry = entry.max(demand.bits(bytes));
     }
     pairs
 }
@@ -261,7 +261,7 @@ impl Model {
         let core_of = |leaf| fabric.electrical_rate_of(leaf) / circuit_rate;
         let mut electrical = vec![Expression::default(); 2 * fabric.leaves()];
         for (from, to, bytes) in demand.flows() {
-            let load = bytes.0 as f64 * 8.0 * self.scale / circuit_rate;
+            let load = demand.bits(bytes) * self.scale / circuit_rate;
             let mut over_core = Expression::default();
             let core = core_of(from).min(core_of(to));
             if core > 0.0 {

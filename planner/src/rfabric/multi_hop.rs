@@ -56,7 +56,7 @@ pub fn route(
     let scale = evaluator.lambda(topology).max(evaluator.host_bound() * 1e-3);
     let mut program = Program::new(fabric, topology, evaluator.host_bound() / scale);
     for source in 0..leaves {
-        program.add_source(demand, source, scale * 8.0 / evaluator.circuit_rate());
+        program.add_source(demand, source, scale / evaluator.circuit_rate());
     }
     program.solve(scale)
 }
@@ -115,11 +115,11 @@ impl Program {
     }
 
     /// Flow variables of one source and their conservation.
-    fn add_source(&mut self, demand: &Demand, source: usize, circuits_per_byte: f64) {
+    fn add_source(&mut self, demand: &Demand, source: usize, circuits_per_bit: f64) {
         let wanted: Vec<f64> = demand.flows().filter(|(from, ..)| from.index() == source).fold(
             vec![0.0; self.leaves + 1],
             |mut wanted, (_, to, bytes)| {
-                wanted[to.index()] = bytes.0 as f64 * circuits_per_byte;
+                wanted[to.index()] = demand.bits(bytes) * circuits_per_bit;
                 wanted
             },
         );

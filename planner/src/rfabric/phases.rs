@@ -11,7 +11,7 @@
 //! Here that follows from the costs: a change is made when it saves more than it exposes.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_units::Picoseconds;
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::demand::Demand;
 use super::evaluate::Evaluator;
@@ -85,15 +85,26 @@ pub fn candidates(
 }
 
 fn merged(fabric: &ReconfigurableFatTree, run: &[&Phase], effort: Effort) -> Candidate {
-    let mut demand = Demand::none(fabric.leaves());
-    for phase in run {
-        demand.add_all(&phase.demand);
-    }
+    let demand = match run {
+        [phase] => phase.demand.clone(),
+        _ => together(fabric.leaves(), run),
+    };
     let names: Vec<&str> = run.iter().map(|phase| phase.name.as_str()).collect();
     Candidate {
         name: format!("planned for {}", names.join(" + ")),
         topology: one_hop::plan(fabric, &demand, effort).topology,
     }
+}
+
+/// What circuits see of several phases: one of them may be held up by interfaces, and the others not.
+fn together(leaves: usize, run: &[&Phase]) -> Demand {
+    let mut sum = Demand::none(leaves);
+    for demand in run.iter().map(|phase| &phase.demand) {
+        for (from, to, bytes) in demand.flows() {
+            sum.add(from, to, Bytes((demand.bits(bytes) / 8.0) as u64));
+        }
+    }
+    sum
 }
 
 /// One topology that slows no phase down more than it must: planned for the larger, pair by pair, of
@@ -109,9 +120,9 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
     let slowest = bounds.iter().copied().fold(f64::MAX, f64::min);
     for (phase, bound) in phases.iter().zip(&bounds) {
         for (from, to, bytes) in phase.demand.flows() {
-            let scaled = (bytes.0 as f64 * bound / slowest) as u64;
+            let scaled = (phase.demand.bits(bytes) / 8.0 * bound / slowest) as u64;
             let more = scaled.saturating_sub(worst.bytes(from, to).0);
-            worst.add(from, to, lightloom_units::Bytes(more));
+            worst.add(from, to, Bytes(more));
         }
     }
     let topology = one_hop::plan(fabric, &worst, effort).topology;

@@ -14,7 +14,7 @@ use rand::RngExt;
 fn text(nodes: u32, per_leaf: u32, [pp, dp]: [u32; 2]) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
-         dcn: {{leaf_spine: {{nodes_per_leaf: {per_leaf}}}}}\n\
+         dcn: {{leaf_spine: {{nodes_per_leaf: {per_leaf}, oversubscription: 4}}}}\n\
          jobs: [{{name: t, gpus: {}, tp: 4, step: {{training: {{model: llama-3.1-8b, pp: {pp}, dp: {dp}, \
          micro_batches: 4, tokens: 4096}}}}}}]\n",
         4 * pp * dp
@@ -35,18 +35,24 @@ fn step_ms(plan: &Plan) -> f64 {
     plan.metrics.step_time_ps.expect("a job trains").as_secs_f64() * 1e3
 }
 
+/// Milliseconds of a step whose gradients stay below leaves, so that interfaces hold them up, where micro-batches take
+/// `between` over leaves that do not block.
+fn expected_ms(between: f64, [pp, dp]: [u32; 2]) -> f64 {
+    let bytes = 2.0 * f64::from(dp - 1) / f64::from(dp) * 8_030_261_248.0 * 2.0 / f64::from(4 * pp);
+    (between * 4.0 + bytes * 8.0 / 400e9 * 1e3) / 0.85
+}
+
 /// The figures are those of a brute force over all placements: whole stages, or sets of replicas, below leaves.
 #[test]
 fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
     for broken in [&[][..], &["n2"], &["n2", "n5"]] {
         let step = step_ms(&planned(&text(9, 3, [2, 2]), broken));
-        assert!(
-            (step - 0.447).abs() < 0.001,
-            "{broken:?}: {step} ms, 13.607 ms with nodes as they come"
-        );
+        let expected = expected_ms(0.447_392, [2, 2]);
+        assert!((step - expected).abs() < 0.01, "{broken:?}: {step} ms, not {expected}");
     }
     let step = step_ms(&planned(&text(24, 4, [4, 3]), &[]));
-    assert!((step - 1.007).abs() < 0.001, "{step} ms, 14.390 ms with nodes as they come");
+    let expected = expected_ms(1.006_633, [4, 3]);
+    assert!((step - expected).abs() < 0.01, "{step} ms, not {expected}");
 }
 
 /// A plan may leave any node idle, so what can be done without a node can be done with it; a hundredth is not worth it.
@@ -79,7 +85,8 @@ fn a_lost_group_goes_to_a_spare_below_its_own_leaf() {
         let dead = faults(&fabric, &[&format!("n{node}")]);
         let next = replan(&fabric, &before, &dead, false, Options::default()).expect("a plan").plan;
         let step = step_ms(&next);
-        assert!((step - 0.447).abs() < 0.001, "n{node}: {step} ms, 13.831 ms below another leaf");
+        let expected = expected_ms(0.447_392, [2, 2]);
+        assert!((step - expected).abs() < 0.01, "n{node}: {step} ms, not {expected}");
     }
 }
 

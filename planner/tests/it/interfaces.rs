@@ -3,6 +3,7 @@
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
+use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::check;
 use lightloom_planner::{Options, plan};
 
@@ -25,13 +26,106 @@ fn gradients_of_a_ring_of_replicas_need_what_one_interface_sends() {
         let rate = fabric.dcn.link_rate().0 as f64;
         // Every rank sends 2 (n − 1) / n of its share of the weights to the next, below a leaf or not.
         let ring = 2.0 * f64::from(dp - 1) / f64::from(dp) * WEIGHT_BYTES / f64::from(4 * pp);
-        let expected = ring * 8.0 / rate;
+        let expected = ring * 8.0 / (0.85 * rate);
         let said = made.phases[1].interface_ps.expect("ranks are known").as_secs_f64();
         assert!((said / expected - 1.0).abs() < 1e-6, "pp {pp}, dp {dp}: {said} s, {expected} s");
-        // The checker derives it again; plans of earlier versions do not have it.
-        let stated = made.phases[1].interface_ps.take();
+        let took = made.phases[1].duration_ps.as_secs_f64();
+        assert!((took / expected - 1.0).abs() < 1e-6, "leaves that do not block: {took} s");
+        // The checker derives it again.
         assert!(check(&fabric, &none, &made).is_ok());
-        made.phases[1].interface_ps = stated.map(|time| time * 2);
+        made.phases[1].interface_ps = made.phases[1].interface_ps.map(|time| time * 2);
         assert!(check(&fabric, &none, &made).is_err());
+    }
+}
+
+/// Gradients that the interface of each GPU holds up, below leaves whose circuits would carry them in half of that.
+const HELD_UP: &str = "
+kind: fabric
+version: 2
+name: j8
+hbd: {khop: {nodes: 8, gpus_per_node: 2, k: 2}}
+dcn:
+  reconfigurable_fat_tree:
+    leaves: 4
+    gpus_per_leaf: 4
+    circuit_rate: 400Gbps
+    electrical: {rate_per_leaf: 800Gbps, oversubscription: 8}
+    banks: [{name: b, switches: 2, ports_per_switch: 8, ports_per_leaf: 2}]
+    timing: {control: 1ms, switching: 10ms}
+jobs:
+  - name: j
+    gpus: 16
+    tp: 4
+    step: {training: {model: llama-3.1-8b, pp: 1, dp: 4, micro_batches: 8, tokens: 4096, gradient_slack: 10s}}
+";
+
+#[test]
+fn a_plan_that_interfaces_hold_up_claims_no_gain() {
+    for (share, text) in [(0.85, HELD_UP.to_owned()), (1.0, filling(1.0)), (0.5, filling(0.5))] {
+        let fabric = fabric(&text);
+        let none = faults(&fabric, &[]);
+        let made = plan(&fabric, &none, Options::default()).expect("a plan");
+        check(&fabric, &none, &made).expect("a sound plan");
+        // Three quarters of a quarter of the weights, twice, at 400 Gbit/s.
+        let expected = 1.5 * WEIGHT_BYTES / 4.0 * 8.0 / (share * 400e9);
+        let took = made.phases[1].duration_ps.as_secs_f64();
+        assert!((took / expected - 1.0).abs() < 1e-6, "{share}: {took} s, {expected} s");
+        assert_eq!(made.metrics.orchestration_gain, Some(0.0), "{share}");
+        assert_eq!(made.metrics.orchestration_gain_upper_bound, Some(0.0), "{share}");
+        assert!(
+            made.phases[1].gap.abs() < 1e-9,
+            "the interfaces are the bound: {:?}",
+            made.phases[1]
+        );
+    }
+}
+
+fn filling(share: f64) -> String {
+    HELD_UP.replace("gradient_slack: 10s", &format!("usable_share: {share}"))
+}
+
+/// A rate, a bound or a gain that interfaces forbid, each in a plan that is sound else.
+#[test]
+fn the_checker_proves_what_interfaces_forbid() {
+    let fabric = fabric(HELD_UP);
+    let none = faults(&fabric, &[]);
+    let made = plan(&fabric, &none, Options::default()).expect("a plan");
+    let refused = |change: &dyn Fn(&mut Plan), what: &str| {
+        let mut plan = made.clone();
+        change(&mut plan);
+        let found = check(&fabric, &none, &plan).expect_err(what);
+        let found: String = found.iter().map(|violation| format!("{violation}\n")).collect();
+        assert!(found.contains(what), "{found}");
+    };
+    refused(&|plan| plan.phases[1].interface_ps = None, "interface_ps");
+    refused(&|plan| plan.phases[1].lambda *= 2.0, "cannot be served");
+    refused(&|plan| plan.phases[1].lambda_upper_bound *= 2.0, "its bound exceeds");
+    refused(&|plan| plan.phases[1].duration_ps.0 /= 2, "duration of a phase");
+    refused(
+        &|plan| plan.metrics.orchestration_gain_upper_bound = Some(0.5),
+        "orchestration_gain_upper_bound",
+    );
+}
+
+/// Replicas below one leaf: nothing goes between leaves, and the interfaces take their time.
+#[test]
+fn a_phase_below_one_leaf_takes_what_its_interfaces_need() {
+    // Four replicas of two nodes: the first leaf has room for all.
+    let optical = HELD_UP
+        .replace("nodes: 8", "nodes: 16")
+        .replace("leaves: 4", "leaves: 2")
+        .replace("gpus_per_leaf: 4", "gpus_per_leaf: 16");
+    let (head, tail) = optical.split_at(optical.find("  reconfigurable").expect("a network"));
+    let jobs = &tail[tail.find("jobs:").expect("jobs")..];
+    let packets = format!("{head}  leaf_spine: {{nodes_per_leaf: 8}}\n{jobs}");
+    for dcn in [optical.clone(), packets.replace(", gradient_slack: 10s", "")] {
+        let fabric = fabric(&dcn);
+        let none = faults(&fabric, &[]);
+        let made = plan(&fabric, &none, Options::default()).expect("a plan");
+        check(&fabric, &none, &made).expect("a sound plan");
+        let phase = &made.phases[1];
+        assert_eq!((phase.demand_bytes.0, Some(phase.duration_ps)), (0, phase.interface_ps));
+        assert!(phase.duration_ps.0 > 0 && phase.gap == 0.0 && phase.lambda > 0.0, "{phase:?}");
+        assert_eq!(made.metrics.step_time_ps, Some(phase.duration_ps));
     }
 }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a plan says that a phase takes, against packets: drawn fabrics with one job each, which no constant was chosen on.
+//!
+//! The phase is that of the gradients, whose flows are of 16 MiB and more, under one transport ([`TRANSPORT`]).
+
+use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_planner::Options;
+use lightloom_testkit::cases;
+use lightloom_units::seed::{Seed, Stream};
+use rand::RngExt;
+
+/// A fabric, its job's model and what is broken from the start.
+struct Case {
+    name: String,
+    fabric: String,
+    model: String,
+    broken: Vec<String>,
+}
+
+/// Switches send each packet by the port with the least before it, and windows leave room for what waits there.
+const TRANSPORT: &str = "transport: {balance: adaptive, window_percent: 200}\n";
+
+const MIB: u32 = 1 << 20;
+
+/// A model of so many bytes a layer, in BF16, and next to none beside its layers.
+const LAYER_BYTES: u32 = 32 * MIB;
+
+fn model(layers: u32) -> String {
+    format!(
+        "name: small\nsource: drawn\nlayers: {layers}\nhidden: 1024\nvocabulary: 1024\n\
+         attention: {{grouped: {{query_heads: 16, key_value_heads: 16, head_size: 64}}}}\n\
+         feed_forward: {{width: 4096, activation: swiglu}}\n"
+    )
+}
+
+fn drawn(draws: &mut Stream, number: u32) -> Case {
+    let per_leaf = draws.random_range(2..=4_u32);
+    let (pp, dp) = (draws.random_range(1..=2_u32), draws.random_range(2..=6_u32));
+    let spare = draws.random_range(1..=3_u32);
+    let leaves = (pp * dp + spare).div_ceil(per_leaf).max(2);
+    let nodes = leaves * per_leaf;
+    let rate = [100, 200, 400][draws.random_range(0..3_usize)];
+    let over = [1, 2, 4, 8][draws.random_range(0..4_usize)];
+    let optical = draws.random_range(0..3_u32) == 0;
+    let dcn = if optical {
+        let switches = draws.random_range(1..=2_u32);
+        format!(
+            "{{reconfigurable_fat_tree: {{leaves: {leaves}, gpus_per_leaf: {}, circuit_rate: {rate}Gbps, \
+             electrical: {{rate_per_leaf: {}Gbps, oversubscription: {over}}}, banks: [{{name: b, switches: {switches}, \
+             ports_per_switch: {}, ports_per_leaf: 2}}], timing: {{switching: 100us}}}}}}",
+            4 * per_leaf,
+            4 * per_leaf * rate,
+            leaves * 2,
+        )
+    } else {
+        format!(
+            "{{fat_tree: {{nodes_per_tor: {per_leaf}, tors_per_domain: 64, oversubscription: {over}, \
+             link_rate: {rate}Gbps}}}}"
+        )
+    };
+    // A flow of a ring is one of dp parts of what a rank holds: 16, 32 or 48 MiB.
+    let flow = 16 * MIB * draws.random_range(1..=3_u32);
+    let layers = (flow / MIB * 4 * pp * dp).div_ceil(LAYER_BYTES / MIB).next_multiple_of(pp);
+    let fabric = format!(
+        "kind: fabric\nversion: 2\nname: drawn-{number}\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
+         dcn: {dcn}\njobs: [{{name: j, gpus: {}, tp: 4, step: {{training: {{model: small.yaml, pp: {pp}, dp: {dp}, \
+         tokens: 16}}}}}}]\n",
+        4 * pp * dp
+    );
+    let mut broken = Vec::new();
+    if draws.random_range(0..2_u32) == 0 {
+        broken.push(format!("n{}", draws.random_range(0..nodes)));
+    }
+    if optical && draws.random_range(0..3_u32) == 0 {
+        broken.push("ocs0".to_owned());
+    }
+    let kind = if optical { "circuits" } else { "fat-tree" };
+    let name = format!(
+        "{number:>2} {kind:8} {leaves:>2} leaves of {:>2} GPUs at {rate} Gbit/s, {over}:1, PP {pp} DP {dp}, {} MiB, {}",
+        4 * per_leaf,
+        flow / MIB,
+        if broken.is_empty() { "whole".to_owned() } else { broken.join(" ") },
+    );
+    Case { name, fabric, model: model(layers), broken }
+}
+
+/// Seconds of the gradients: in the plan, and in packets.
+fn times(case: &Case) -> [f64; 2] {
+    let text = format!(
+        "kind: scenario\nversion: 2\nname: x\non: {{fabric: fabric.yaml}}\n{TRANSPORT}\
+         broken: [{}]\ntrain: [{{job: j}}]\n",
+        case.broken.join(", "),
+    );
+    let text_of = |name: &str| match name {
+        "fabric.yaml" => Some(&case.fabric),
+        "small.yaml" => Some(&case.model),
+        _ => None,
+    };
+    let read = &mut |name: &str| {
+        let text = text_of(name).ok_or_else(|| "no such file".to_owned())?;
+        Ok(Neighbour { name: name.to_owned(), bytes: text.as_bytes().to_vec() })
+    };
+    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", case.name));
+    let scenario::On::Fabric(fabric) = &scenario.on else { panic!("{}: no fabric", case.name) };
+    let faults = lightloom_fabric::fault::FaultSet::of(fabric, scenario.broken.iter().copied());
+    let options = Options { seed: scenario.seed, compare: false, ..Options::default() };
+    let plan = lightloom_planner::plan(fabric, &faults.unwrap(), options).unwrap();
+    let gradients = plan.phases.iter().find(|phase| phase.name == "gradients").unwrap();
+    let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
+    let why = outcome.steps.of_jobs()[0].why.unwrap();
+    let packets = why.exposed.dp + why.contention;
+    [gradients.duration_ps, packets].map(|time| time.as_secs_f64())
+}
+
+#[test]
+fn a_phase_takes_in_packets_what_its_plan_says() {
+    let mut draws = Seed(2411).stream("plan times", 0);
+    let mut ratios = Vec::new();
+    for number in 0..cases(3, 48) {
+        let case = drawn(&mut draws, number);
+        let [planned, packets] = times(&case);
+        let ratio = planned / packets;
+        println!(
+            "{:92} plan {:8.3} ms, packets {:8.3} ms: {ratio:.3}",
+            case.name,
+            planned * 1e3,
+            packets * 1e3
+        );
+        ratios.push(ratio);
+    }
+    let near = ratios.iter().filter(|ratio| (0.95..=1.05).contains(*ratio)).count();
+    println!("{near} of {} within 5 %", ratios.len());
+    // What the software of an H100 takes for each step of a ring is not in a plan: it counts most for flows of 16 MiB at 400 Gbit/s.
+    assert!(ratios.iter().all(|ratio| (0.93..=1.05).contains(ratio)), "{ratios:?}");
+    assert!(near * 100 >= ratios.len() * 95, "{near} of {}", ratios.len());
+}
