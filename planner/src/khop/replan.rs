@@ -14,7 +14,11 @@
 //! 3. any bypass: as few nodes replaced as possible, then as few bundles switched as possible (the
 //!    search is exact, see `neighbourhood`);
 //! 4. a new chain of idle nodes anywhere;
-//! 5. none: the job runs on with one group fewer.
+//! 5. the same of idle nodes and of spare rings of other sizes, which are taken apart for it;
+//! 6. none: the job runs on with one group fewer.
+//!
+//! Where a plan from nothing places a group that would be lost, its placement is taken, with as few nodes moved as it
+//! allows (`cold`): groups that no fault touches move for it, and the change names every bundle that switches.
 //!
 //! Circuits between idle nodes stay lit until somebody needs an end; a bundle whose far end has
 //! gone falls back to loopback.
@@ -22,6 +26,7 @@
 //! After repairs the nodes that are still idle make spare rings again, as in a plan from nothing, so that nothing
 //! is lost by what broke and was repaired. No ring of a job moves for it.
 
+mod cold;
 mod neighbourhood;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Path;
-use lightloom_units::id::{BundleId, NodeId, TorId};
+use lightloom_units::id::{BundleId, GroupId, NodeId, TorId};
 
 use super::document::selected_port;
 use super::grouping::chains_on_line;
@@ -86,9 +91,19 @@ pub struct Change {
 
 /// Makes `layout` right for the faults that `survey` was taken with, changing as little as possible.
 pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
+    let before = layout.clone();
     let mut work = Work::new(fabric, survey, layout);
     work.mend_all();
-    work.finish()
+    let change = work.finish();
+    match cold::with_more_groups(fabric, survey, &before, layout) {
+        None => change,
+        Some(placed) => {
+            *layout = before;
+            let mut work = Work::new(fabric, survey, layout);
+            work.place(placed);
+            work.finish()
+        }
+    }
 }
 
 /// As [`replan`], and idle nodes make spare rings: for when something was repaired, and time is no matter.
@@ -119,6 +134,8 @@ struct Work<'a> {
     idle: Vec<bool>,
     /// Paths as they were, of the bundles that were set.
     before: BTreeMap<BundleId, Path>,
+    /// Where each group was in the layout.
+    places: BTreeMap<GroupId, usize>,
     groups: Vec<GroupChange>,
 }
 
@@ -129,7 +146,10 @@ impl<'a> Work<'a> {
         for node in layout.groups.iter().flat_map(|group| &group.nodes) {
             idle[fabric.hbd.position_of(*node).index()] = false;
         }
-        Self { fabric, survey, layout, idle, before: BTreeMap::new(), groups: Vec::new() }
+        let places =
+            layout.groups.iter().zip(0..).map(|(group, place)| (group.id, place)).collect();
+        let (before, groups) = (BTreeMap::new(), Vec::new());
+        Self { fabric, survey, layout, idle, before, places, groups }
     }
 
     fn mend_all(&mut self) {
@@ -154,7 +174,10 @@ impl<'a> Work<'a> {
     }
 
     fn is_broken(&self, group: usize) -> bool {
-        let group = &self.layout.groups[group];
+        self.is_broken_group(&self.layout.groups[group])
+    }
+
+    fn is_broken_group(&self, group: &RingGroup) -> bool {
         let hbd = &self.fabric.hbd;
         if let Some(segment) = group.segment {
             let position = hbd.position_of(group.nodes[0]);
@@ -222,7 +245,8 @@ impl<'a> Work<'a> {
             .map(|group| (group, true))
             .or_else(|| self.take_spare(&old).map(|group| (group, false)))
             .or_else(|| any(self).map(|group| (group, true)))
-            .or_else(|| self.fresh_if_ring(&old, Fresh::Any).map(|group| (group, false)));
+            .or_else(|| self.fresh_if_ring(&old, Fresh::Any).map(|group| (group, false)))
+            .or_else(|| self.taken_from_spares(&old, &left));
         let Some((new, in_place)) = mended else {
             self.put_out(&old.nodes);
             self.groups.push(GroupChange::Lost { job: old.job, group: index, from: old.nodes });
@@ -373,6 +397,70 @@ impl<'a> Work<'a> {
         let rings = chains.map(|chain| RingGroup::chain(&self.fabric.hbd, &chain));
         let ring = rings.rev().max_by_key(|ring| self.near(ring, &leaves))?;
         Some(RingGroup { job: like.job, ..ring })
+    }
+
+    /// A group in the place of `old` of idle nodes and of those of spare rings of any size, and whether it stands where
+    /// `old` did. The spare rings that it takes nodes of are taken apart.
+    fn taken_from_spares(
+        &mut self,
+        old: &RingGroup,
+        left: &RingGroup,
+    ) -> Option<(RingGroup, bool)> {
+        old.job?;
+        let idle = self.idle.clone();
+        self.free(&self.nodes_of_spares_alone(old));
+        let mut found = match old.segment {
+            Some(_) => self.inside(old),
+            None => {
+                let in_place = self.bypass(left, Effort::Any).map(|group| (group, true));
+                let in_place = in_place.filter(|(group, _)| self.keeps_light(group));
+                let anywhere = |work: &mut Self| work.fresh_if_ring(old, Fresh::Any);
+                in_place.or_else(|| anywhere(self).map(|group| (group, false)))
+            }
+        };
+        self.idle = idle;
+        let (group, _) = found.as_mut()?;
+        self.take_apart(group);
+        found
+    }
+
+    /// Nodes of spare rings that are in no ring of a job but `old`.
+    fn nodes_of_spares_alone(&self, old: &RingGroup) -> Vec<NodeId> {
+        let of = |is_spare: bool| {
+            let groups =
+                self.layout.groups.iter().filter(move |group| group.job.is_none() == is_spare);
+            groups.filter(|group| group.id != old.id).flat_map(|group| group.nodes.iter().copied())
+        };
+        let busy: BTreeSet<NodeId> = of(false).collect();
+        of(true).filter(|node| !busy.contains(node)).collect()
+    }
+
+    /// Takes the spare rings apart that have nodes of `group`.
+    fn take_apart(&mut self, group: &RingGroup) {
+        for index in (0..self.layout.groups.len()).rev() {
+            let spare = &self.layout.groups[index];
+            if spare.job.is_none() && spare.nodes.iter().any(|node| group.nodes.contains(node)) {
+                let spare = self.layout.groups.remove(index);
+                self.free(&spare.nodes);
+                self.spare_gone(&spare);
+            }
+        }
+    }
+
+    fn spare_gone(&mut self, spare: &RingGroup) {
+        let (place, from) = (self.places.get(&spare.id).copied(), spare.nodes.clone());
+        let lost = place.map(|group| GroupChange::Lost { job: None, group, from });
+        self.groups.extend(lost);
+    }
+
+    /// A group inside an idle node, as near as can be.
+    fn inside(&self, like: &RingGroup) -> Option<(RingGroup, bool)> {
+        let tp = like.gpus(self.fabric.hbd.gpus_per_node());
+        let leaves = self.leaves(like);
+        let groups = any_groups(self.fabric, self.survey, &self.idle, tp).into_iter();
+        let groups = groups.filter(|group| self.keeps_light(group)).rev();
+        let group = groups.max_by_key(|group| self.near(group, &leaves))?;
+        Some((RingGroup { job: like.job, ..group }, false))
     }
 
     /// A group as `job` has them: one of its own, or one of its size if it lost all.

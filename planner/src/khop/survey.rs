@@ -61,6 +61,12 @@ impl<'a> Survey<'a> {
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
+    /// Whether some transceivers cannot be set, or light may not be cut everywhere.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.cuts_at.is_some() || self.in_reach.contains(&false)
+    }
+
     /// By position: its transceivers can be set.
     #[must_use]
     pub fn in_reach(&self) -> &[bool] {

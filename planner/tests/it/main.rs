@@ -20,6 +20,7 @@ mod joint_replan;
 mod khop;
 mod placement;
 mod reinforcement;
+mod replan_as_cold;
 mod rfabric_files;
 mod rfabric_mistakes;
 mod rfabric_workloads;

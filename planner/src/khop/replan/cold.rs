@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The placement of a plan from nothing, reached with few moves: for what the least change cannot keep.
+//!
+//! A search that changes little can leave working nodes in pieces that no ring fits, where rings placed anew would all fit.
+//! Then every group of the new placement is given to the group of before that has most of its nodes, which keeps its name,
+//! and every node that stays keeps its rank. Groups whose nodes are the same do not move at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fabric::{Fabric, Job, JobSize};
+use lightloom_fabric::file::StepFile;
+use lightloom_units::id::NodeId;
+
+use super::super::{Layout, Method, RingGroup, Survey, plan};
+use super::{GroupChange, Work};
+
+/// A plan from nothing, if `least`, which changes little of `before`, lost a group of a job of a stated size, and it has
+/// more for such jobs. `None` where a bound on what may move forbids to take it.
+pub(super) fn with_more_groups(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    before: &Layout,
+    least: &Layout,
+) -> Option<Layout> {
+    // A job that takes all there is goes on with what is left: for one ring more its others do not move.
+    let is_sized = |job: &Job| job.is_placed() && job.size != JobSize::All;
+    let jobs = || (0_u32..).zip(&fabric.jobs).filter(|(_, job)| is_sized(job)).map(|(job, _)| job);
+    let groups = |layout: &Layout, job: u32| layout.groups_of(job).count();
+    let has_lost = jobs().any(|job| groups(least, job) < groups(before, job));
+    if !has_lost || survey.is_bounded() {
+        return None;
+    }
+    let cold = plan(fabric, survey.faults(), Method::Scan).ok()?;
+    let works = |layout: &Layout, job: u32| in_use(fabric, job, groups(layout, job));
+    let is_worse = jobs().any(|job| works(&cold, job) < works(least, job));
+    let is_better = jobs().any(|job| works(&cold, job) > works(least, job));
+    (is_better && !is_worse).then_some(cold)
+}
+
+/// Of so many groups of a job, those that make whole replicas.
+fn in_use(fabric: &Fabric, job: u32, groups: usize) -> usize {
+    match &fabric.jobs[job as usize].step {
+        Some(StepFile::Training(raw)) => {
+            let replica = (raw.pp * raw.cp).max(1) as usize;
+            groups / replica * replica
+        }
+        _ => groups,
+    }
+}
+
+impl Work<'_> {
+    /// Takes the groups of `placed`, each under the name and ranks of the group of before that it moves least.
+    pub(super) fn place(&mut self, placed: Layout) {
+        let old = std::mem::take(&mut self.layout.groups);
+        let new = placed.groups;
+        let given = matched(&old, &new);
+        let (mut groups, mut lost) = (Vec::new(), Vec::new());
+        for (place, was) in old.iter().enumerate() {
+            match given.get(&place).map(|at| &new[*at]) {
+                Some(now) => groups.push(self.moved(place, was, now)),
+                None if was.job.is_some() => {
+                    let from = was.nodes.clone();
+                    self.groups.push(GroupChange::Lost { job: was.job, group: place, from });
+                    lost.push(groups.len());
+                    groups.push(was.clone());
+                }
+                None => self.spare_gone(was),
+            }
+        }
+        self.layout.groups = groups;
+        for group in lost.into_iter().rev() {
+            self.close_gap(group);
+        }
+        let taken: BTreeSet<usize> = given.into_values().collect();
+        for (_, group) in new.iter().enumerate().filter(|(at, _)| !taken.contains(at)) {
+            let (job, to) = (group.job, group.ranks.clone());
+            self.groups.push(GroupChange::Formed { job, to });
+            let id = self.layout.next_id();
+            self.layout.groups.push(RingGroup { id, ..group.clone() });
+        }
+        self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
+        self.light_all();
+    }
+
+    /// What `was` becomes where its place is that of `now`.
+    fn moved(&mut self, place: usize, was: &RingGroup, now: &RingGroup) -> RingGroup {
+        let is_same = nodes_in_order(was) == nodes_in_order(now) && was.segment == now.segment;
+        if is_same && !self.is_broken_group(was) {
+            return was.clone();
+        }
+        let ranks = kept_ranks(&was.ranks, &now.ranks);
+        if was.job.is_some() {
+            let (from, to) = (was.nodes.clone(), ranks.clone());
+            self.groups.push(GroupChange::Moved { group: place, from, to });
+        }
+        RingGroup { id: was.id, ranks, ..now.clone() }
+    }
+
+    /// Lights every group, and darkens what then faces nothing.
+    fn light_all(&mut self) {
+        let nodes: Vec<NodeId> = (0..self.fabric.hbd.nodes()).map(NodeId).collect();
+        self.remember(&nodes);
+        for group in self.layout.groups.clone() {
+            self.layout.light(&self.fabric.hbd, &group);
+        }
+        self.put_out(&nodes);
+    }
+}
+
+fn nodes_in_order(group: &RingGroup) -> Vec<NodeId> {
+    let mut nodes = group.nodes.clone();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// `now` in rank order: who stays keeps its rank, newcomers take the free ones.
+fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
+    if was.len() != now.len() {
+        return now.to_vec();
+    }
+    let mut newcomers = now.iter().filter(|node| !was.contains(node));
+    let keeps = |node: &NodeId| match now.contains(node) {
+        true => Some(*node),
+        false => newcomers.next().copied(),
+    };
+    was.iter().map(keeps).collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
+}
+
+/// By place in `old`: the group of `new`, of the same job and size, that takes it. Those with most nodes in common first;
+/// a spare is taken by one with the same nodes alone.
+fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
+    let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+    for (place, group) in old.iter().enumerate() {
+        for node in &group.nodes {
+            of_node.entry(*node).or_default().push(place);
+        }
+    }
+    let mut pairs = Vec::new();
+    for (at, group) in new.iter().enumerate() {
+        let mut common: BTreeMap<usize, usize> = BTreeMap::new();
+        for place in group.nodes.iter().filter_map(|node| of_node.get(node)).flatten() {
+            *common.entry(*place).or_default() += 2;
+        }
+        for (place, mut nodes) in common {
+            let was = &old[place];
+            nodes += usize::from(was.segment == group.segment);
+            let is_same = nodes == 2 * was.nodes.len() + 1 && was.nodes.len() == group.nodes.len();
+            if was.job == group.job && (was.job.is_some() || is_same) {
+                pairs.push((std::cmp::Reverse(nodes), place, at));
+            }
+        }
+    }
+    pairs.sort_unstable();
+    let mut given = BTreeMap::new();
+    let mut is_taken = vec![false; new.len()];
+    for (_, place, at) in pairs {
+        if !is_taken[at] && !given.contains_key(&place) {
+            is_taken[at] = true;
+            given.insert(place, at);
+        }
+    }
+    // The rest of a job moves to where none of it was.
+    for (at, group) in new.iter().enumerate().filter(|(_, group)| group.job.is_some()) {
+        let free = |place: &usize| old[*place].job == group.job && !given.contains_key(place);
+        if !is_taken[at]
+            && let Some(place) = (0..old.len()).find(free)
+        {
+            given.insert(place, at);
+        }
+    }
+    given
+}
