@@ -116,6 +116,8 @@ pub struct Runtime {
     pub damage: Option<Damage>,
     /// What an earlier version kept and cannot be read.
     pub lost: Vec<LostState>,
+    /// There was no journal, though the audit log says that changes were made.
+    pub journal_gone: bool,
     /// How many records the journal holds.
     pub records: u64,
     /// Contact with each device.
@@ -160,6 +162,8 @@ pub struct Parts {
     pub damage: Option<Damage>,
     /// What an earlier version kept and cannot be read.
     pub lost: Vec<LostState>,
+    /// There was no journal, though the audit log says that changes were made.
+    pub journal_gone: bool,
     /// The checked daemon file.
     pub config: Config,
     /// The clocks.
@@ -189,6 +193,7 @@ impl Runtime {
             count_at: Micros::default(),
             damage: parts.damage,
             lost: parts.lost,
+            journal_gone: parts.journal_gone,
             config: parts.config,
             clock: parts.clock,
             journal: parts.journal,

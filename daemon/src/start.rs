@@ -230,6 +230,8 @@ pub fn start_on(
     let clock = Clock::new();
     let metrics = Metrics::new()?;
     let mut ledger = Ledger::fold(&opened.records);
+    let had_changes = FileStorage::open(&folder.join(audit::key::AUDIT_FILE))?.has_bytes();
+    let journal_gone = opened.records.is_empty() && damage.is_none() && had_changes;
     let (audit, key) = open_audit(&config, ledger.audit_key.as_deref())?;
     if let Some(sha256) = key.filter(|_| damage.is_none()) {
         let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
@@ -281,6 +283,7 @@ pub fn start_on(
         audit,
         damage,
         lost,
+        journal_gone,
         config,
         clock,
         metrics,

@@ -98,7 +98,8 @@ pub fn status(runtime: &Runtime) -> Status {
             per_hour: OWN_CHANGES_MAX,
         },
         unseen: unseen(runtime),
-        management_lost: silence::management_lost(runtime),
+        // On a damaged journal no device is asked.
+        management_lost: silence::management_lost(runtime).filter(|_| runtime.damage.is_none()),
         unwitnessed: silence::unwitnessed(runtime),
         journal_damage: journal_damage(runtime),
         devices,
@@ -285,7 +286,16 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
         return Vec::new();
     }
     let plans = lost_plans(runtime.control.controller().ledger());
-    runtime.lost.iter().cloned().chain(plans).collect()
+    // Until there is a plan again.
+    let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
+    let gone = is_gone.then(|| LostState {
+        what: runtime.config.file.state_dir.join(JOURNAL_FILE).display().to_string(),
+        why: "it was not there at the start, and the audit log says that changes were made: plans, reports of broken \
+              parts and leases were in it"
+            .into(),
+        next: "apply the plan's file again: lightloom ctl apply PLAN --mode update".into(),
+    });
+    gone.into_iter().chain(runtime.lost.iter().cloned()).chain(plans).collect()
 }
 
 fn full_disk(runtime: &Runtime) -> Option<String> {

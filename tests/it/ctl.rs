@@ -374,7 +374,7 @@ fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
     let (_, shown, _) = run(&daemon, &["status"]);
     let told = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
-        get the rest: lightloom ctl apply --again\n";
+        get the rest: lightloom ctl apply --again --cut-light\n";
     assert!(shown.starts_with(told), "{shown}");
     let line = "circuits that stand at both ends: 1 of 1; the applied plan has 2\n";
     assert!(shown.contains(line), "{shown}");

@@ -500,7 +500,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
 }
 
 /// Whether what follows the last good line is what a crash leaves of writes that were under way:
-/// cut short, or with sectors that never arrived and read as zeros. A whole line that does not
+/// cut short, or with sectors that never arrived and read as zeros. It begins with the number of the next line. A whole line that does not
 /// match its hash is neither, nor is one whose only fault is its last byte, nor what is missing before a line that was
 /// written when it was there.
 fn torn(tail: &[u8], mut chain: Chain) -> bool {
@@ -511,6 +511,9 @@ fn torn(tail: &[u8], mut chain: Chain) -> bool {
     // The first bytes of a line may be the last of a sector. No single flipped bit makes a digit zero.
     if tail.first() == Some(&0) {
         return true;
+    }
+    if !chain.begins(tail) {
+        return false;
     }
     if tail.windows(HOLE_BYTES_MIN).any(|bytes| bytes == [0; HOLE_BYTES_MIN]) {
         return true;

@@ -130,7 +130,13 @@ fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> Stri
     let replies = replies
         .map(|(device, _)| runtime.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
+    // What is silent together is not gone around: that would give up the plan.
+    let is_lost = runtime.control.management_lost(&runtime.clock.now()).is_some();
     match kind {
+        Kind::NotMissed | Kind::Reported if is_lost => format!(
+            "{shown}: silent for {} s, as much else is: management is lost; ask again when they answer",
+            silent.0 / 1_000_000,
+        ),
         Kind::Unread => {
             let connect = CONNECT_WITHIN;
             format!(

@@ -108,6 +108,14 @@ impl Chain {
         self.hash = hash;
     }
 
+    /// Whether `tail` begins as the next line does, as far as it goes.
+    pub(super) fn begins(&self, tail: &[u8]) -> bool {
+        let tail = tail.strip_prefix(b"+").unwrap_or(tail);
+        let number = format!("{} ", self.seq + 1);
+        let length = number.len().min(tail.len());
+        tail[..length] == number.as_bytes()[..length]
+    }
+
     /// The body of `line` (without its end), if it is the next of the chain.
     pub(super) fn check<'a>(&mut self, line: &'a [u8]) -> Result<&'a [u8], String> {
         let mut parts = line.splitn(3, |byte| *byte == b' ');

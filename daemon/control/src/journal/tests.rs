@@ -207,3 +207,23 @@ fn a_page_that_never_arrived_is_a_torn_tail_wherever_in_it_the_line_begins() {
         assert_eq!(opened.records, [first]);
     }
 }
+
+/// A file that somebody wrote over, or lines of it: no crash leaves what begins as no line does.
+#[test]
+fn a_tail_that_does_not_begin_as_the_next_line_is_damage() {
+    let two = written(&["one", "two"]);
+    for garbage in [
+        &b"garbage garbage"[..],
+        b"x",
+        b"xxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        b"4 ab",
+        b"garb\0\0\0\0\0\0\0\0age",
+    ] {
+        for before in [Vec::new(), two.clone()] {
+            let bytes = [&before[..], garbage].concat();
+            let (_, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
+            let damage = opened.damage.map(|damage| damage.byte);
+            assert_eq!(damage, Some(before.len()), "{garbage:?}");
+        }
+    }
+}

@@ -110,6 +110,13 @@ impl Control {
             let reasons = vec![why.to_string()];
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
+        let devices = self.controller.devices();
+        if !broken.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.up) {
+            let why = "no device answers: nothing can be moved around what is broken, and the plan would be given up; \
+                       look at what carries their lines, then tell it again";
+            let reasons = vec![why.to_owned()];
+            return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
+        }
         let (broken, repaired) = self.as_planned(broken, repaired, asked.actor.is_policy());
         // What the policy finds cuts no light that ends elsewhere.
         let found = asked.actor.is_policy();

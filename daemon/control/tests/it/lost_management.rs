@@ -7,8 +7,10 @@
 mod storm;
 mod world;
 
-use lightloom_control::controller::Request;
+use lightloom_control::controller::{Action, Answer, ReplyTo, Request};
+use lightloom_control::record::Asked;
 use lightloom_control::state::Micros;
+use lightloom_fabric::fault::Part;
 use lightloom_units::id::NodeId;
 use storm::{Counts, storm};
 use world::{World, module, switch_of};
@@ -212,6 +214,27 @@ fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
     let node = world.node_in_use();
     dies(&mut world, node);
     assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+}
+
+/// Nobody answers, and a person who is told to names every module as broken: that would give up the plan.
+#[test]
+fn what_is_named_broken_while_no_device_answers_is_refused_and_the_plan_stays() {
+    let mut world = World::new(32, 96, 16);
+    lose(&mut world, 0..32);
+    world.run_for(seconds(60));
+    let broken: Vec<_> =
+        (0..32).map(|node| (Part::Node(NodeId(node)), "told".to_owned())).collect();
+    let asked = Asked { actor: "alice".into(), request: "told".into(), digest: "told".into() };
+    let actions = world.control.fault(&world.now, asked, &broken, &[], ReplyTo(7));
+    let [Action::Answer(_, Answer::Refused { reasons })] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert!(reasons[0].starts_with("no device answers"), "{reasons:?}");
+    let lit = world.lit_circuits();
+    world.lost.clear();
+    world.run_for(seconds(30));
+    assert_eq!((world.moves, world.lit_circuits()), (0, lit));
+    assert!(world.control.broken().is_empty() && world.control.plan().is_some());
 }
 
 /// A node whose group lies inside it sends light to none: the switch that it is plugged into has no link to it, and that

@@ -372,7 +372,7 @@ fn fewer_than_applied(status: &Status) -> Option<Alarm> {
     Some((
         "FEWER CIRCUITS".into(),
         format!("{now} of the {all} circuits that could be lit, and no broken part explains it"),
-        "get the rest: lightloom ctl apply --again".into(),
+        "get the rest: lightloom ctl apply --again --cut-light".into(),
     ))
 }
 
