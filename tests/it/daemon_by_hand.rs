@@ -457,3 +457,24 @@ fn the_commands_for_lost_power_and_a_full_disk_do_what_they_say() {
     assert_eq!(after(full, "committed"), committed, "what was refused moves nothing\n{shown}");
     after(room, "ALL IS WELL");
 }
+
+/// A journal that is gone is said to be lost until there is a plan again, though all that has light was adopted.
+#[test]
+fn a_journal_that_is_gone_is_never_well_until_a_plan_is_known_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let readme = commands("docs/first-hour.md", FIRST_STEPS);
+    let (start, _) = readme.split_once("lightloom device fault").expect("first a plan is applied");
+    let gone = "kill -9 $DAEMON; wait $DAEMON || true
+rm /tmp/lightloom/state/journal.log
+lightloomd --config topologies/daemon.yaml 2>> /tmp/lightloomd.log & DAEMON=$!
+lightloom ctl wait
+lightloom ctl adopt all
+lightloom ctl status --check > /tmp/lightloom/adopted && exit 1
+grep 'LOST' /tmp/lightloom/adopted
+lightloom ctl apply /tmp/lightloom/plan.json --mode update
+until lightloom ctl status --check > /dev/null; do sleep 0.5; done
+kill $DAEMON; wait $DAEMON || true
+";
+    let shown = typed(&format!("{start}{gone}"), folder.path(), Duration::from_secs(120));
+    assert!(shown.contains("LOST") && shown.contains("journal.log"), "{shown}");
+}
