@@ -80,7 +80,8 @@ fn recovered(rig: &Rig, phase: &str) {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
         rig.ctl(&["wait", "--for", "60s"]);
-        let (good, said) = rig.try_ctl(&["apply", "--again", "--phase", phase, "--mode", "update"]);
+        let again = ["apply", "--again", "--phase", phase, "--mode", "update", "--cut-light"];
+        let (good, said) = rig.try_ctl(&again);
         if good {
             return;
         }
@@ -152,6 +153,23 @@ fn every_phase_is_lit_as_the_plan_says_or_the_one_before_it_while_faults_are_dra
     let Tally { became, faults, looks, .. } = run(&rig, phases(), true);
     println!("{} phases: {became:?}; faults {faults:?}; {looks} looks", phases());
     assert!(became["lit"] * 2 > phases(), "{became:?}");
+
+    // A phase that was set is not said to have light when its switches do not answer any more.
+    let plan = rig.plan();
+    let phase = plan["phases"][0]["name"].as_str().unwrap();
+    recovered(&rig, phase);
+    assert_eq!(ask(&rig, phases(), phase)["state"], "lit");
+    (0..SWITCHES).for_each(|ocs| drop(rig.disturb(ocs, "half-open")));
+    let until = Instant::now() + Duration::from_secs(60);
+    for number in phases() + 1.. {
+        let status = ask(&rig, number, phase);
+        if status["state"] != "lit" {
+            assert!(status["reason"].as_str().unwrap().contains("does not answer"), "{status}");
+            break;
+        }
+        assert!(Instant::now() < until, "{status}");
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 /// What the daemon adds to the time of the devices. A way is as many stages as the plan has; in each the switches

@@ -208,7 +208,7 @@ fn a_page_that_never_arrived_is_a_torn_tail_wherever_in_it_the_line_begins() {
     }
 }
 
-/// A file that somebody wrote over, or lines of it: no crash leaves what begins as no line does.
+/// A file, or lines of it, that something else wrote over: no crash leaves what begins as no line does.
 #[test]
 fn a_tail_that_does_not_begin_as_the_next_line_is_damage() {
     let two = written(&["one", "two"]);

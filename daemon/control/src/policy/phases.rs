@@ -23,7 +23,7 @@ use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Event, ReplyTo, Request};
 use crate::desired::circuits;
 use crate::record::{Asked, Cause, Lease, TxnResult};
-use crate::state::{Micros, Now, Txn};
+use crate::state::{Micros, Now, Txn, at};
 
 pub use wish::{Booking, Missed, Refusal, Standing, Wish};
 
@@ -317,7 +317,9 @@ impl Control {
         let first = self.phases.waiting.front().is_none_or(|first| first.asked == booking.asked);
         let lit = self.phase();
         if first && (to.circuits.is_empty() || lit.is_some_and(|lit| lit.circuits == to.circuits)) {
-            return Some(Standing::Lit(None));
+            let unseen = self.unseen(to);
+            let missed = (!unseen.is_empty()).then_some(Standing::Missed(Missed::Refused(unseen)));
+            return Some(missed.unwrap_or(Standing::Lit(None)));
         }
         let from = match first {
             true => lit.map(|lit| lit.name.as_str()),
@@ -348,6 +350,22 @@ impl Control {
         let lease = self.lease(now).map(|(_, left)| now.mono + left);
         let busy = self.controller.ledger().open.is_some();
         lease.into_iter().chain(self.begins_at().filter(|_| !busy)).min()
+    }
+
+    /// Why it cannot be said that the circuits of a phase have light, though they were set: a switch that does not
+    /// answer, or that stands elsewhere.
+    fn unseen(&self, phase: &PhasePlan) -> Vec<String> {
+        let devices = self.controller.devices();
+        let unseen = circuits::positions(self.switches(), &phase.circuits).into_iter();
+        let unseen = unseen.filter_map(|(device, wanted)| {
+            let seen = devices.get(&device).filter(|seen| seen.up);
+            let Some(read) = seen.and_then(|seen| seen.observed.as_ref()) else {
+                return Some(format!("{device}: does not answer, so that its light is not known"));
+            };
+            let stands = wanted.iter().all(|(slot, to)| at(&read.positions, *slot) == *to);
+            (!stands).then(|| format!("{device}: stands elsewhere than it was brought to"))
+        });
+        unseen.collect()
     }
 
     /// Begins the phase whose time has come, and ends the lease that is over.

@@ -216,15 +216,15 @@ fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
     assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
 }
 
-/// Nobody answers, and a person who is told to names every module as broken: that would give up the plan.
+/// No device answers, and every node is reported broken by hand: a bypass would give up the plan.
 #[test]
 fn what_is_named_broken_while_no_device_answers_is_refused_and_the_plan_stays() {
     let mut world = World::new(32, 96, 16);
     lose(&mut world, 0..32);
     world.run_for(seconds(60));
     let broken: Vec<_> =
-        (0..32).map(|node| (Part::Node(NodeId(node)), "told".to_owned())).collect();
-    let asked = Asked { actor: "alice".into(), request: "told".into(), digest: "told".into() };
+        (0..32).map(|node| (Part::Node(NodeId(node)), "by hand".to_owned())).collect();
+    let asked = Asked { actor: "alice".into(), request: "all".into(), digest: "all".into() };
     let actions = world.control.fault(&world.now, asked, &broken, &[], ReplyTo(7));
     let [Action::Answer(_, Answer::Refused { reasons })] = &actions[..] else {
         panic!("{actions:?}")
