@@ -230,9 +230,9 @@ pub fn start_on(
     let clock = Clock::new();
     let metrics = Metrics::new()?;
     let mut ledger = Ledger::fold(&opened.records);
-    let had_changes = FileStorage::open(&folder.join(audit::key::AUDIT_FILE))?.has_bytes();
-    let journal_gone = opened.records.is_empty() && damage.is_none() && had_changes;
-    let (audit, key) = open_audit(&config, ledger.audit_key.as_deref())?;
+    let audited = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
+    let journal_gone = opened.records.is_empty() && damage.is_none() && audited.has_bytes();
+    let (audit, key) = open_audit(&config, audited, ledger.audit_key.as_deref())?;
     if let Some(sha256) = key.filter(|_| damage.is_none()) {
         let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
         // Where it cannot be written now, it is at the next start.
@@ -311,11 +311,14 @@ fn take_earlier(
     Ok(earlier.lost)
 }
 
-/// The audit log, where `known` is the SHA-256 of its key by the journal; and that of its key, where it is another
+/// The audit log in its file, where `known` is the SHA-256 of its key by the journal; and that of its key, where it is another
 /// from now on.
-fn open_audit(config: &Config, known: Option<&str>) -> anyhow::Result<(Audit, Option<String>)> {
+fn open_audit(
+    config: &Config,
+    storage: FileStorage,
+    known: Option<&str>,
+) -> anyhow::Result<(Audit, Option<String>)> {
     let key_file = audit::key::path(config);
-    let storage = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
     let has_lines = storage.has_bytes();
     let found = audit::key::read(&key_file)?;
     if let Some(wrong) =

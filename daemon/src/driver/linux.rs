@@ -213,17 +213,12 @@ impl Linux {
     }
 
     fn observe(&mut self) -> Outcome {
-        match self.positions() {
-            Ok(mut positions) => {
+        let read = self.positions().and_then(|positions| Ok((positions, self.unlinked()?)));
+        match read {
+            Ok((mut positions, unlinked)) => {
                 positions.retain(|_, position| !position.is_dark());
-                match self.unlinked() {
-                    Ok(unlinked) => {
-                        let unlinked = unlinked.into();
-                        let seen = Observation { positions, unlinked, ..Observation::default() };
-                        Outcome::Done(Some(seen))
-                    }
-                    Err(error) => Outcome::Unknown(error.to_string()),
-                }
+                let unlinked = unlinked.into();
+                Outcome::Done(Some(Observation { positions, unlinked, ..Observation::default() }))
             }
             Err(error) => Outcome::Unknown(error.to_string()),
         }

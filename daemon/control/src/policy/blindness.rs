@@ -64,9 +64,7 @@ impl Control {
             .copied()
             .collect();
         let of = |node: NodeId| {
-            let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
-            let mut modules =
-                self.setup.modules.range(first..=last).map(|(_, name)| name).peekable();
+            let mut modules = self.modules_of(node).map(|(_, name)| name).peekable();
             modules.peek()?;
             let is_plugged = self.controller.inventory().hosts.contains_key(&node);
             let (mut is_seen, mut is_silent) = (is_plugged, true);

@@ -92,9 +92,7 @@ impl Control {
         &self,
         bundle: BundleId,
     ) -> impl Iterator<Item = (BundleId, &DeviceName)> {
-        let [first, last] = [0, u8::MAX].map(|number| BundleId { bundle: number, ..bundle });
-        let of_node = self.setup.modules.range(first..=last);
-        of_node.filter(move |(other, _)| **other != bundle).map(|(other, device)| (*other, device))
+        self.modules_of(bundle.node).filter(move |(other, _)| *other != bundle)
     }
 
     /// Whether `device`, on the node of the dead `bundle`, may still turn out dead: its read or its hello has not

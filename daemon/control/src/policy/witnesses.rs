@@ -101,11 +101,10 @@ impl Control {
 
     /// The suspects on a node: all of it, or the single modules that are silent beside one that answers.
     fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
-        let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
-        let modules = self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name));
         let devices = self.controller.devices();
         let is_up = |name: &DeviceName| devices.get(name).is_some_and(|seen| seen.up);
-        let (up, silent): (Vec<_>, Vec<_>) = modules.partition(|(_, name)| is_up(name));
+        let (up, silent): (Vec<_>, Vec<_>) =
+            self.modules_of(node).partition(|(_, name)| is_up(name));
         match up.is_empty() {
             true => vec![self.suspect(silent, self.no_link(node).collect())],
             // The node has a link for all that is known of a single module.
@@ -135,7 +134,8 @@ impl Control {
         let since = |name: &DeviceName| {
             devices.get(name).filter(|seen| !seen.up).map(|seen| seen.down_since)
         };
-        let silent: Option<Vec<Micros>> = self.modules_of(node).map(since).collect();
+        let silent: Option<Vec<Micros>> =
+            self.modules_of(node).map(|(_, name)| since(name)).collect();
         let silent_since = silent.and_then(|silent| silent.into_iter().max());
         let switches = self.controller.inventory().hosts.get(&node).into_iter().flatten();
         switches.filter(move |switch| {
@@ -146,14 +146,15 @@ impl Control {
         })
     }
 
-    fn modules_of(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
+    /// The modules of a node.
+    pub(super) fn modules_of(&self, node: NodeId) -> impl Iterator<Item = (BundleId, &DeviceName)> {
         let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
-        self.setup.modules.range(first..=last).map(|(_, name)| name)
+        self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name))
     }
 
     /// Whether every module of a node has had time to answer a hello, and has not.
     fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
-        self.modules_of(node).all(|name| self.controller.is_silent(now, name))
+        self.modules_of(node).all(|(_, name)| self.controller.is_silent(now, name))
     }
 
     /// Whether a node that a switch has no link to may still answer a hello.
