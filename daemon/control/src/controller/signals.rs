@@ -133,19 +133,9 @@ impl Controller {
             Signal::LightBack(slot) => _ = signalled.lost.remove(&slot),
             Signal::Changed => {}
         }
-        self.give_up_late(now, device);
         self.read_now(now, device);
         if let Signal::LightLost(slot, to) = signal {
             self.suspect(now, device, (slot, to));
-        }
-    }
-
-    /// A read that is late by now is not waited for to its end: its answer may be lost, as when what carries it was away
-    /// for a moment, and no other can be asked before it is given up.
-    fn give_up_late(&mut self, now: &Now, device: &DeviceName) {
-        let flight = self.devices.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
-        if let Some(flight) = flight.filter(|flight| flight.late_at <= now.mono && !flight.moves) {
-            flight.deadline = flight.deadline.min(now.mono);
         }
     }
 
@@ -172,7 +162,6 @@ impl Controller {
                 // A second report, of another fibre of the node, makes what was asked since the first no older.
                 seen.signalled.suspected.get_or_insert(now.mono);
             }
-            self.give_up_late(now, &module);
             self.read_now(now, &module);
         }
         self.look_around(&far.0);

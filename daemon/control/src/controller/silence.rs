@@ -22,7 +22,7 @@ impl Controller {
     /// something else that the device is asked.
     pub(super) fn due_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let flight = seen.in_flight.as_ref().filter(|_| !seen.occupied)?;
-        let late = match flight.is_late && !self.is_witnessed(device) {
+        let late = match flight.is_late && !self.is_needless(device, seen) {
             true => flight.deadline,
             false => flight.late_at.min(flight.deadline),
         };
@@ -39,8 +39,8 @@ impl Controller {
             let at = self.due_at(device, seen)?;
             let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
             let dead = flight.unanswered.is_some() && self.is_node_dead(device);
-            let witnessed = flight.is_late && self.is_witnessed(device);
-            let over = flight.deadline <= now.mono || witnessed || dead;
+            let needless = flight.is_late && self.is_needless(device, seen);
+            let over = flight.deadline <= now.mono || needless || dead;
             Some((device.clone(), flight.ticket, (over, dead)))
         };
         let due: Vec<(DeviceName, Ticket, (bool, bool))> =
@@ -63,14 +63,9 @@ impl Controller {
     fn note_late(&mut self, now: &Now, device: &DeviceName) {
         let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
         let missed = missed.filter(|missed| *missed <= now.mono);
-        let Some(seen) = self.devices.get_mut(device) else { return };
-        let (signalled, Some(flight)) = (&seen.signalled, seen.in_flight.as_mut()) else { return };
+        let flight = self.devices.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
+        let Some(flight) = flight else { return };
         flight.is_late |= flight.late_at <= now.mono;
-        let wants_another = signalled.wants_read_after(flight.asked) && !flight.moves;
-        if flight.is_late && wants_another {
-            // Its answer may be lost, and what was reported since is known by another read alone.
-            flight.deadline = flight.deadline.min(now.mono);
-        }
         let is_new = missed.is_some() && flight.unanswered.is_none();
         if is_new {
             flight.unanswered = Some(now.mono);
@@ -122,6 +117,17 @@ impl Controller {
         for device in around {
             self.look_within(&device, Micros(0));
         }
+    }
+
+    /// Whether a late answer is not waited for to its end: something else says that the device is dead, or it is a read
+    /// and another is wanted since. Its answer may be lost, as when what carries it was away for a moment, and no
+    /// other can be asked before it is given up.
+    fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
+        let is_old = seen
+            .in_flight
+            .as_ref()
+            .is_some_and(|flight| !flight.moves && seen.signalled.wants_read_after(flight.asked));
+        is_old || self.is_witnessed(device)
     }
 
     /// Whether something else than a late answer says that a device is dead: its light is missing, or that of
