@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verbs of the first program and the flags that all share.
+//! The verbs of the first program, in the order of its help.
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::{self, Colour, Outcome};
 use crate::{convert, emulate, init, merge, plan, replan, schema, second, trace, validate};
@@ -65,7 +65,7 @@ pub fn main() -> ExitCode {
 pub fn run(verb: &Verb) -> anyhow::Result<Outcome> {
     match verb {
         Verb::Init(arguments) => init::run(arguments),
-        Verb::Plan(arguments) => plan::run(arguments, &second::Elsewhere),
+        Verb::Plan(arguments) => plan::run(arguments, &plan::pricing::Elsewhere),
         Verb::Replan(arguments) => replan::run(arguments),
         Verb::Emulate(arguments) => emulate::run(arguments, None),
         Verb::Merge(arguments) => merge::run(arguments),
@@ -79,24 +79,6 @@ pub fn run(verb: &Verb) -> anyhow::Result<Outcome> {
 /// The whole command, with a line for each verb of the second program.
 fn command() -> clap::Command {
     Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command))
-}
-
-/// How a verb shows its result. Flatten it into a verb's arguments.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct FormatArgument {
-    /// How to show the result.
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub format: Format,
-}
-
-/// The two forms of every result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Aligned tables with units, for people.
-    #[default]
-    Text,
-    /// One JSON document, for programs.
-    Json,
 }
 
 #[cfg(test)]

@@ -63,10 +63,10 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 /// A fabric file of version 2. `None` if it is one already.
 fn of_fabric(path: &Path, bytes: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
     let name = || path.display().to_string();
-    let before = files::fabric_of_any_version(path, bytes)?;
+    let before = crate::fabric::of_any_version(path, bytes)?;
     let text = std::str::from_utf8(bytes).with_context(name)?;
     let Some(converted) = file::convert(text).with_context(name)? else { return Ok(None) };
-    let mut after = files::fabric_in(path, Ok(converted.clone().into_bytes()))?;
+    let mut after = crate::fabric::of_document(path, Ok(converted.clone().into_bytes()))?;
     after.sha256.clone_from(&before.sha256);
     anyhow::ensure!(
         after == before,
@@ -83,7 +83,7 @@ fn of_plan(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     };
     let before = read(path)?;
     let converted = of_fabric(path, &before)?.unwrap_or_else(|| before.clone());
-    let fabric = files::fabric_in(path, Ok(converted))?;
+    let fabric = crate::fabric::of_document(path, Ok(converted))?;
     let plan = lightloom_planner::convert::convert(bytes, &fabric, &file::sha256(&before))
         .with_context(|| arguments.file.display().to_string())?;
     let mut text = serde_json::to_vec(&plan)?;

@@ -9,12 +9,8 @@ use std::sync::{Mutex, OnceLock};
 use anyhow::Context;
 use lightloom_emulator::scenario::Neighbour;
 use lightloom_fabric::document::{self, Diagnostic, codes};
-use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::plan;
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
-
-use crate::kinds;
 
 /// What the user calls a file: `-` is standard input.
 pub fn name(path: &Path) -> String {
@@ -148,67 +144,13 @@ pub fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
     Ok(Neighbour { name, bytes })
 }
 
-/// Reads a fabric file, showing its mistakes.
+/// The text of a file that stands beside `path`, as that file names it.
 ///
 /// # Errors
-/// [`Refused`](crate::output::Refused) when it has mistakes.
-pub fn read_fabric(path: &Path) -> anyhow::Result<Fabric> {
-    fabric_in(path, read_document(path))
-}
-
-/// The fabric in a file that has been read, or its mistakes shown.
-///
-/// # Errors
-/// If it cannot be read or has mistakes.
-pub fn fabric_in(
-    path: &Path,
-    document: Result<Vec<u8>, Box<Diagnostic>>,
-) -> anyhow::Result<Fabric> {
-    let (fabric, mistakes) = fabric_quietly(path, document)?;
-    crate::output::diagnostics(&mistakes);
-    fabric.ok_or(crate::output::Refused.into())
-}
-
-/// The fabric in a file that has been read, unless there is a mistake; and every mistake, which is not shown.
-///
-/// # Errors
-/// If the file is a plan.
-pub fn fabric_quietly(
-    path: &Path,
-    document: Result<Vec<u8>, Box<Diagnostic>>,
-) -> anyhow::Result<(Option<Fabric>, Vec<Diagnostic>)> {
-    Ok(match document {
-        Ok(bytes) if plan::is_plan(&bytes) => {
-            anyhow::bail!("{} is a plan: a fabric file belongs here", name(path))
-        }
-        Ok(bytes) => match kinds::refuse_other(&name(path), &bytes, "fabric") {
-            Some(other) => (None, vec![other]),
-            None => lightloom_planner::load_with(
-                &name(path),
-                &bytes,
-                &mut |named| text_of(path, named),
-                lightloom_training::mapped::search,
-            ),
-        },
-        Err(mistake) => (None, vec![*mistake]),
-    })
-}
-
-/// The text of a file that stands beside `path`.
-fn text_of(path: &Path, named: &str) -> Result<String, String> {
+/// Why it cannot be read, in a sentence.
+pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
     let Neighbour { name, bytes } = beside(path, named)?;
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
-}
-
-/// The fabric in a file of version 1 or 2, for converting it.
-///
-/// # Errors
-/// [`Refused`](crate::output::Refused) when it has mistakes.
-pub fn fabric_of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
-    let mut text = |named: &str| text_of(path, named);
-    let (fabric, mistakes) = lightloom_planner::load_any_version(&name(path), bytes, &mut text);
-    crate::output::diagnostics(&mistakes);
-    fabric.ok_or(crate::output::Refused.into())
 }
 
 /// Writes `contents` to `path` so that no reader ever sees half of it: into a file with a temporary

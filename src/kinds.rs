@@ -11,7 +11,6 @@ use lightloom_training::mapped;
 use serde_json::Value;
 
 use crate::files;
-use crate::plan_rfabric;
 use crate::second::Needed;
 
 /// Every mistake of a file, by what the user calls it and its bytes.
@@ -56,7 +55,7 @@ pub const KINDS: &[Kind] = &[
         marks: &["hbd", "links", "step", "dcn", "jobs"],
         check: Some(|file, bytes| {
             let path = std::path::Path::new(file);
-            let mut read = |name: &str| plan_rfabric::read_beside(path, name);
+            let mut read = |name: &str| files::text_beside(path, name);
             lightloom_planner::load_with(file, bytes, &mut read, mapped::search).1
         }),
         schema: include_str!("../docs/schemas/fabric.json"),

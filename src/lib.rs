@@ -12,6 +12,7 @@
 pub mod cli;
 pub mod convert;
 pub mod emulate;
+pub mod fabric;
 pub mod files;
 pub mod init;
 pub mod junit;

@@ -32,6 +32,24 @@ pub struct WrongUsage(pub String);
 #[error("the input is refused")]
 pub struct Refused;
 
+/// How a verb shows its result. Flatten it into a verb's arguments.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct FormatArgument {
+    /// How to show the result.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// The two forms of every result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Aligned tables with units, for people.
+    #[default]
+    Text,
+    /// One JSON document, for programs.
+    Json,
+}
+
 /// When messages are coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colour {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom plan`: from a fabric and its faults to a proven plan.
 
+pub mod pricing;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::{Fabric, Job};
-use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::file::StepFile;
 use lightloom_fabric::plan::{JobPlan, Plan, RingSearch, Searched, digest};
@@ -25,12 +26,11 @@ use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
-use crate::cli::{Format, FormatArgument};
-use crate::files;
-use crate::output::{self, Outcome};
+use crate::output::{self, Format, FormatArgument, Outcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
 use crate::table::Table;
-use crate::trace;
+use crate::{fabric, files, trace};
+use pricing::Pricing;
 
 /// Plans a fabric around its faults: rings, transceiver paths, ranks.
 #[derive(Debug, clap::Args)]
@@ -76,44 +76,13 @@ pub struct Arguments {
     pub(crate) format: FormatArgument,
 }
 
-/// What networks with optical switches cost, beside what else could be bought.
-pub trait Pricing {
-    /// Prices of all parts.
-    type Prices;
-    /// Performance per cost against every baseline.
-    type Rows: Serialize;
-
-    /// Reads prices, those that ship with the program without a `path`, and notes them among the inputs of the result.
-    ///
-    /// # Errors
-    /// If the file cannot be read or has mistakes.
-    fn read(&self, path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Self::Prices>;
-
-    /// What the network costs for one GPU, in dollars; `None` where the prices lack a part.
-    fn per_gpu(&self, network: &ReconfigurableFatTree, prices: &Self::Prices) -> Option<f64>;
-
-    /// Performance per cost for the traffic of these phases.
-    ///
-    /// # Errors
-    /// If the prices lack a part.
-    fn sensitivity(
-        &self,
-        network: &ReconfigurableFatTree,
-        phases: &[Phase],
-        prices: &Self::Prices,
-    ) -> anyhow::Result<Self::Rows>;
-
-    /// The same for people.
-    fn text(&self, rows: &Self::Rows) -> String;
-}
-
 /// Plans, and prices what has optical switches between its leaves.
 ///
 /// # Errors
 /// Whatever kept it from a proven plan.
 pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Outcome> {
     let document = files::read_document(&arguments.fabric);
-    let (fabric, mistakes) = files::fabric_quietly(&arguments.fabric, document)?;
+    let (fabric, mistakes) = fabric::quietly(&arguments.fabric, document)?;
     let mut inputs = Inputs::new();
     let prices = fabric.as_ref().and_then(|fabric| fabric.dcn.circuits());
     let prices =

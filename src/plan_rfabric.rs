@@ -2,7 +2,6 @@
 //! `lightloom plan` on a reconfigurable fat-tree: the phase table and the changes between phases.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use lightloom_fabric::document;
@@ -34,19 +33,13 @@ pub const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
 pub fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<RfabricInput> {
     inputs.insert("fabric".to_owned(), Input::of(files::name(path), bytes));
     let mut read = |matrix: &str| {
-        let text = read_beside(path, matrix)?;
+        let text = files::text_beside(path, matrix)?;
         files::note_input(inputs, "matrix", matrix, text.as_bytes());
         Ok(text)
     };
     let (input, mistakes) = file::load(&path.display().to_string(), bytes, &mut read);
     output::diagnostics(&mistakes);
     input.ok_or(Refused.into())
-}
-
-/// A file that `path` names, which stands in the same folder.
-pub fn read_beside(path: &Path, name: &str) -> Result<String, String> {
-    let beside = path.parent().unwrap_or(Path::new("")).join(name);
-    fs::read_to_string(beside).map_err(|error| format!("cannot read {name}: {error}"))
 }
 
 /// The phases and the changes between them, for people.

@@ -16,8 +16,7 @@ use lightloom_planner::khop::{self, Change, GroupChange};
 use lightloom_units::id::NodeId;
 use serde_json::json;
 
-use crate::cli::{Format, FormatArgument};
-use crate::output::{self, Outcome};
+use crate::output::{self, Format, FormatArgument, Outcome};
 use crate::table::Table;
 use crate::{files, kinds, plan};
 
@@ -54,7 +53,7 @@ pub struct Arguments {
 /// # Errors
 /// Whatever kept it from a proven plan.
 pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let fabric = files::read_fabric(&arguments.fabric)?;
+    let fabric = crate::fabric::read(&arguments.fabric)?;
     let mut inputs = Inputs::new();
     inputs.insert("fabric".to_owned(), plan::fabric_input(&arguments.fabric, &fabric));
     let before = read_plan(&arguments.plan, &mut inputs)?;

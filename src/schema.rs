@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
 
-use crate::cli::FormatArgument;
 use crate::files;
 use crate::kinds::{self, KINDS};
-use crate::output::{self, Outcome};
+use crate::output::{self, FormatArgument, Outcome};
 
 /// Prints the JSON Schema of a file kind, for editors.
 #[derive(Debug, clap::Args)]

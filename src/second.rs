@@ -5,22 +5,17 @@
 //! The first program knows its verbs by name, and hands over whole commands: all of [`VERBS`], and a command of its own
 //! that turns out to need more ([`Needed`]).
 
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::provenance::Inputs;
-use lightloom_planner::rfabric::phases::Phase;
 
 use crate::files;
 use crate::output::Outcome;
-use crate::plan::Pricing;
 
 /// The file name of the second program, and of its package.
 pub const PROGRAM: &str = "lightloom-lab";
@@ -152,35 +147,6 @@ pub(crate) fn has(name: &str) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[error("this is run by {PROGRAM}")]
 pub struct Needed;
-
-/// Prices, which are in the second program.
-pub(crate) struct Elsewhere;
-
-impl Pricing for Elsewhere {
-    type Prices = Infallible;
-    type Rows = ();
-
-    fn read(&self, _: Option<&Path>, _: &mut Inputs) -> anyhow::Result<Infallible> {
-        Err(Needed.into())
-    }
-
-    fn per_gpu(&self, _: &ReconfigurableFatTree, prices: &Infallible) -> Option<f64> {
-        match *prices {}
-    }
-
-    fn sensitivity(
-        &self,
-        _: &ReconfigurableFatTree,
-        _: &[Phase],
-        prices: &Infallible,
-    ) -> anyhow::Result<()> {
-        match *prices {}
-    }
-
-    fn text(&self, (): &()) -> String {
-        String::new()
-    }
-}
 
 /// Becomes the second program, with the arguments and the standard input of this one.
 ///

@@ -96,7 +96,7 @@ pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<Outcome>
     let kind = arguments.kind.as_deref().and_then(kinds::named);
     let against = Against {
         scenario: arguments.scenario.as_deref().map(Source::read).transpose()?,
-        fabric: arguments.fabric.as_deref().map(files::read_fabric).transpose()?,
+        fabric: arguments.fabric.as_deref().map(crate::fabric::read).transpose()?,
     };
     let examined = arguments.files.iter().map(|path| examine(path, kind, &against, readers));
     let findings: Vec<Finding> = examined.collect::<anyhow::Result<_>>()?;

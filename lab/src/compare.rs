@@ -133,7 +133,7 @@ fn fabric_in(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Option<
     if let Ok(bytes) = &document {
         files::note_input(inputs, "fabric", &files::name(path), bytes);
     }
-    files::fabric_in(path, document).map(Some)
+    lightloom::fabric::of_document(path, document).map(Some)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {

@@ -26,8 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use client::{Client, Response};
-use lightloom::cli::Format;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, Format, Outcome};
 use show::{Done, Preview};
 use wanted::{Apply, Fault, Rollback, Wanted};
 

@@ -12,8 +12,7 @@ use lightloom_devices::serve::{Address, Options, Server};
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use serde_json::json;
 
-use lightloom::cli::{Format, FormatArgument};
-use lightloom::output::{self, Outcome, Refused};
+use lightloom::output::{self, Format, FormatArgument, Outcome, Refused};
 
 /// Emulated transceivers and optical switches, with their faults.
 #[derive(Debug, Args)]

@@ -12,8 +12,7 @@ use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_report::export::{Export, FORMATS, FatTreePlan, Format as Target, Names, RingPlan};
 use serde_json::{Value, json};
 
-use lightloom::cli::{Format, FormatArgument};
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, Format, FormatArgument, Outcome};
 use lightloom::table::Table;
 use lightloom::{files, plan, replan};
 
@@ -92,7 +91,7 @@ struct Of<'a> {
 
 /// The plan in the format of `target`: its rings where both have them, else its circuits.
 fn export_of(arguments: &Arguments, of: &mut Of<'_>, target: &Target) -> anyhow::Result<Export> {
-    let fabric = files::read_fabric(of.fabric)?;
+    let fabric = lightloom::fabric::read(of.fabric)?;
     of.inputs.insert("fabric".to_owned(), plan::fabric_input(of.fabric, &fabric));
     for (name, text) in &fabric.files {
         if let Ok(text) = text {

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use lightloom::files;
 use lightloom::kinds::Reader;
-use lightloom::plan_rfabric::read_beside;
 use lightloom_daemon::config;
 use lightloom_devices as device;
 use lightloom_study::{buy, cost};
@@ -16,7 +16,8 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         kind: "devices",
         check: |file, bytes| {
-            device::load_beside(file, bytes, &mut |name| read_beside(Path::new(file), name)).1
+            device::load_beside(file, bytes, &mut |name| files::text_beside(Path::new(file), name))
+                .1
         },
         codes: &[],
     },

@@ -229,7 +229,7 @@ fn networks(
     inputs: &mut Inputs,
 ) -> anyhow::Result<Vec<Network>> {
     if let Some(path) = &arguments.fabric {
-        let fabric = files::read_fabric(path)?;
+        let fabric = lightloom::fabric::read(path)?;
         let file = files::name(path);
         inputs.insert("fabric".to_owned(), Input { file, sha256: fabric.sha256.clone() });
         let installed = fabric.hbd.gpus();

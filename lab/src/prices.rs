@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use lightloom::plan::Pricing;
+use lightloom::plan::pricing::Pricing;
 use lightloom::table::Table;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::provenance::Inputs;

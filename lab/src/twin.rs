@@ -10,8 +10,7 @@ use lightloom_live::record::Folder;
 use lightloom_live::{check, hold, up};
 use serde_json::json;
 
-use lightloom::cli::{Format, FormatArgument};
-use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::output::{self, Format, FormatArgument, Outcome, WrongUsage};
 
 mod inside;
 mod job;

@@ -174,7 +174,7 @@ impl FabricArguments {
     /// What is asked for; `None` if nothing is.
     fn network(&self) -> anyhow::Result<Option<Network>> {
         if let Some(path) = &self.fabric {
-            return Ok(Some(Network::of_fabric(&files::read_fabric(path)?)));
+            return Ok(Some(Network::of_fabric(&lightloom::fabric::read(path)?)));
         }
         Ok(self.arch.as_deref().map(architecture).transpose()?)
     }

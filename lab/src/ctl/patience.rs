@@ -11,8 +11,7 @@ use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 
 use super::client::Response;
 use super::{Session, print, show, time};
-use lightloom::cli::Format;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, Format, Outcome};
 
 /// How long a daemon that died in the middle of a transaction may take to be back.
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);

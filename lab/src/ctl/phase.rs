@@ -9,8 +9,7 @@ use lightloom_daemon_api::phase::{PhaseBody, PhaseState, PhaseStatus, Phases, Re
 
 use super::client::Response;
 use super::{Session, fresh_id, print, show, time};
-use lightloom::cli::Format;
-use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::output::{self, Format, Outcome, WrongUsage};
 use lightloom::table::Table;
 
 /// How long the end of a phase's change is waited for at a time.

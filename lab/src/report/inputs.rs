@@ -110,7 +110,7 @@ impl Inputs {
         let kind = recognise(&name, &bytes)?;
         match kind {
             Kind::Fabric => {
-                let fabric = files::fabric_in(path, Ok(bytes.clone()))?;
+                let fabric = lightloom::fabric::of_document(path, Ok(bytes.clone()))?;
                 once(&mut self.fabric, (name.clone(), fabric), kind, &name)?;
             }
             Kind::Tree => once(

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use lightloom::cli::{Format, FormatArgument};
 use lightloom::junit::{self, Case, Ended, Suite};
-use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::output::{self, Format, FormatArgument, Outcome, WrongUsage};
 use lightloom_live::report::{self, GroupReport};
 use lightloom_live::{ring, up};
 
