@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use lightloom_fabric::file;
 use lightloom_fabric::plan;
+use lightloom_fabric::provenance;
 
 use crate::files;
 use crate::output::{self, Outcome};
@@ -84,7 +85,7 @@ fn of_plan(arguments: &Arguments, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let before = read(path)?;
     let converted = of_fabric(path, &before)?.unwrap_or_else(|| before.clone());
     let fabric = crate::fabric::of_document(path, Ok(converted))?;
-    let plan = lightloom_planner::convert::convert(bytes, &fabric, &file::sha256(&before))
+    let plan = lightloom_planner::convert::convert(bytes, &fabric, &provenance::sha256(&before))
         .with_context(|| arguments.file.display().to_string())?;
     let mut text = serde_json::to_vec(&plan)?;
     text.push(b'\n');

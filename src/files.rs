@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use anyhow::Context;
-use lightloom_emulator::scenario::Neighbour;
+use lightloom_emulator::scenario::file::Neighbour;
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;

@@ -67,16 +67,16 @@ pub const KINDS: &[Kind] = &[
         marks: &["on", "collectives", "traffic", "phases"],
         check: Some(|file, bytes| {
             let path = std::path::Path::new(file);
-            scenario::load(file, bytes, &mut |name| files::beside(path, name)).1
+            scenario::file::load(file, bytes, &mut |name| files::beside(path, name)).1
         }),
         schema: include_str!("../docs/schemas/scenario.json"),
-        codes: scenario::codes::ALL,
+        codes: scenario::file::codes::ALL,
     },
     Kind {
         name: "faults",
         about: "What breaks when, for any scenario that names the file",
         marks: &["faults"],
-        check: Some(scenario::check_faults),
+        check: Some(scenario::file::check_faults),
         schema: include_str!("../docs/schemas/faults.json"),
         codes: &[],
     },

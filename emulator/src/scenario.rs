@@ -27,7 +27,6 @@ pub use daemon::Daemon;
 pub use event::{FaultEvent, When};
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
 pub use fault::{Effect, Fault, PartName};
-pub use file::{FaultListFile, Neighbour, ReadNeighbour, ScenarioFile, check_faults, codes, load};
 pub use flow_sizes::{FlowSizes, SizeRow};
 pub use flow_table::{Await, ListedFlow, read_flows};
 pub use replay::{Replay, TraceDay};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
 use crate::dcn::{Dcn, FatTree, Order};
-use crate::file::StepFile;
+use crate::file::step::StepFile;
 use crate::hbd::Hbd;
 use crate::khop::KhopRing;
 use crate::plan::Searched;

@@ -25,7 +25,7 @@ mod lower;
 mod network;
 mod optics;
 mod raw;
-mod step;
+pub mod step;
 mod workload;
 
 pub use convert::{ConvertError, convert};
@@ -43,10 +43,9 @@ pub use step::{
 };
 pub use workload::*;
 
-use sha2::{Digest, Sha256};
-
 use crate::document::{self, Check, Diagnostic};
 use crate::fabric::Fabric;
+use crate::provenance;
 
 /// As [`load_with`], of version 1 too: for converting a file, and for a daemon whose plan in force names it.
 pub fn load_any_version(
@@ -87,15 +86,8 @@ fn load_after(
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FabricFile, check| {
         before(&raw, check);
-        let mut fabric = lower::lower(raw, sha256(bytes), read, check)?;
+        let mut fabric = lower::lower(raw, provenance::sha256(bytes), read, check)?;
         also(&mut fabric, check);
         Some(fabric)
     })
-}
-
-/// The SHA-256 of a file as results name it: 64 hexadecimal digits.
-#[must_use]
-pub fn sha256(bytes: &[u8]) -> String {
-    let digest: [u8; 32] = Sha256::digest(bytes).into();
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

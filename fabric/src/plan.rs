@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::canonical;
 use crate::fat_tree::CrossConnect;
 use crate::fault::Part;
 use crate::khop::{Path, Port};
-use crate::provenance::{Inputs, VERSION};
-use crate::{canonical, file};
+use crate::provenance::{self, Inputs, VERSION};
 use lightloom_units::id::{BundleId, GpuId, GroupId, LeafId, NodeId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Dollars, Picoseconds, Watts};
@@ -36,7 +36,7 @@ const NOT_IDENTITY: &[&[&str]] =
 #[must_use]
 pub fn digest(plan: &impl Serialize) -> String {
     // Only objects with keys that are no strings cannot be written, and no plan has one.
-    file::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
+    provenance::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
 }
 
 /// Whether these are the bytes of a plan of any version.

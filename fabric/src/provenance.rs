@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::file;
+use sha2::{Digest, Sha256};
 
 /// The version of lightloom.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -23,7 +23,7 @@ impl Input {
     /// A file of these bytes.
     #[must_use]
     pub fn of(file: impl Into<String>, bytes: &[u8]) -> Self {
-        Self { file: file.into(), sha256: file::sha256(bytes) }
+        Self { file: file.into(), sha256: sha256(bytes) }
     }
 }
 
@@ -47,4 +47,11 @@ impl Provenance {
     pub fn of(schema: &str, inputs: Inputs) -> Self {
         Self { schema: schema.to_owned(), version: VERSION.to_owned(), inputs }
     }
+}
+
+/// The SHA-256 of a file as results name it: 64 hexadecimal digits.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use lightloom::kinds::KINDS;
     use lightloom_daemon::config::DaemonFile;
-    use lightloom_emulator::scenario::{FaultListFile, ScenarioFile};
+    use lightloom_emulator::scenario::file::{FaultListFile, ScenarioFile};
     use lightloom_fabric::document::{codes, schema};
     use lightloom_fabric::file::FabricFile;
     use lightloom_training::cards::Accelerator;
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_code_has_one_meaning() {
         let of_kinds =
-            [lightloom_fabric::file::codes::ALL, lightloom_emulator::scenario::codes::ALL];
+            [lightloom_fabric::file::codes::ALL, lightloom_emulator::scenario::file::codes::ALL];
         let readers = READERS.iter().map(|reader| reader.codes);
         let mut codes: Vec<_> =
             of_kinds.into_iter().chain(readers).chain([codes::ALL]).flatten().collect();

@@ -74,7 +74,7 @@ impl Source {
             };
             let unwritten = format!("the step of {file}");
             let text = of_step(&last);
-            let (loaded, mistakes) = scenario::load(&unwritten, text.as_bytes(), &mut beside);
+            let (loaded, mistakes) = scenario::file::load(&unwritten, text.as_bytes(), &mut beside);
             let of_fabric = |mistake: Diagnostic| match mistake.file == unwritten {
                 true => without_place(mistake, &file),
                 false => mistake,
@@ -91,7 +91,7 @@ impl Source {
             files::note_input(inputs, kinds::role_of(&there.bytes), &there.name, &there.bytes);
             Ok(there)
         };
-        scenario::load(&file, bytes, &mut beside)
+        scenario::file::load(&file, bytes, &mut beside)
     }
 
     /// The scenario under one seed, which also decides which servers of a trace the nodes are.

@@ -149,7 +149,7 @@ fn a_plan_has_one_digest_wherever_it_is_named() {
             run(&["export", "plan.json", "--fabric", &fabric, "--to", "dot", "--format", "json"]);
         let export = json(&export);
         assert_eq!(export["plan"], digest);
-        assert_eq!(export["inputs"]["plan"]["sha256"], lightloom_fabric::file::sha256(&file));
+        assert_eq!(export["inputs"]["plan"]["sha256"], lightloom_fabric::provenance::sha256(&file));
         let page = run(&["report", &fabric, "plan.json", "--samples", "2", "--format", "markdown"]);
         let page = text(&page.stdout);
         assert!(page.contains(&format!("plan.json is plan {digest}.")), "{fabric}");
@@ -212,7 +212,7 @@ fn results_name_their_schema_their_version_and_their_inputs() {
         for input in inputs.values() {
             let file = input["file"].as_str().unwrap();
             let Ok(bytes) = std::fs::read(folder.path().join(file)) else { continue };
-            assert_eq!(input["sha256"], lightloom_fabric::file::sha256(&bytes), "{file}");
+            assert_eq!(input["sha256"], lightloom_fabric::provenance::sha256(&bytes), "{file}");
         }
     }
 }

@@ -39,7 +39,7 @@ mod route;
 mod routes;
 mod run;
 mod settings;
-mod shard;
+pub(crate) mod shard;
 mod sink;
 mod store;
 mod switch;
@@ -60,5 +60,5 @@ pub use route::{Choice, Route, RouteError};
 pub(crate) use route::{FlowName, Router};
 pub use run::{Awaits, Engine, PacketCount, SendingEnd};
 pub use settings::{EngineError, Settings};
-pub(crate) use shard::again;
+
 pub use switching::Switching;

@@ -228,7 +228,7 @@ pub fn load(
         return (None, vec![mistake.with_help(help.join("; "))]);
     }
     let mut beside = Vec::new();
-    let sha256 = lightloom_fabric::file::sha256(bytes);
+    let sha256 = lightloom_fabric::provenance::sha256(bytes);
     let (loaded, mut mistakes) = document::load(file, bytes, |raw: ScenarioFile, check| {
         lower(raw, sha256, check, &mut Neighbours { read, mistakes: &mut beside })
     });

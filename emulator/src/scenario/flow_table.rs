@@ -8,7 +8,7 @@ use lightloom_fabric::document::{Code, Diagnostic, Excerpt, Place};
 use lightloom_units::{Bytes, Picoseconds};
 
 use self::order::Order;
-use super::codes;
+use super::file::codes;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]

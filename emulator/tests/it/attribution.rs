@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::run::{Pass, Progress};
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_testkit::cases;
 use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
@@ -27,7 +28,7 @@ fn scenario_of(fabric: &str, train: &str, faults: &[String]) -> Scenario {
         "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
-    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
     loaded.unwrap_or_else(|| panic!("{text}: {mistakes:?}"))
 }
 
@@ -175,7 +176,7 @@ fn traffic(faults: &[String]) -> Outcome {
         faults.join(", ")
     );
     let none = &mut |_: &str| Err("no such file".to_owned());
-    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), none);
+    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), none);
     let scenario = loaded.unwrap_or_else(|| panic!("{text}: {mistakes:?}"));
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }

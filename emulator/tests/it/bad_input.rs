@@ -2,7 +2,8 @@
 //! Bad scenarios: sentences that name nothing are refused, and every mistake of a file is shown at once, at its
 //! place, once.
 
-use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_emulator::scenario;
+use lightloom_emulator::scenario::file::Neighbour;
 use lightloom_fabric::document::Diagnostic;
 
 const FABRIC: &str = "
@@ -28,11 +29,11 @@ fn read(name: &str) -> Result<Neighbour, String> {
 }
 
 fn on_fabric(more: &str) -> Vec<Diagnostic> {
-    scenario::load("s.yaml", format!("{ON_FABRIC}{more}").as_bytes(), &mut read).1
+    scenario::file::load("s.yaml", format!("{ON_FABRIC}{more}").as_bytes(), &mut read).1
 }
 
 fn of_traffic(more: &str) -> Vec<Diagnostic> {
-    scenario::load("t.yaml", format!("{OF_TRAFFIC}{more}").as_bytes(), &mut read).1
+    scenario::file::load("t.yaml", format!("{OF_TRAFFIC}{more}").as_bytes(), &mut read).1
 }
 
 fn lines(mistakes: &[Diagnostic]) -> Vec<String> {
@@ -117,7 +118,7 @@ fn a_sentence_about_traffic_that_no_run_could_fail_or_keep_is_refused() {
     require_idle(
         "ring",
         "crosses a switch",
-        &scenario::load("t.yaml", text.as_bytes(), &mut read).1,
+        &scenario::file::load("t.yaml", text.as_bytes(), &mut read).1,
     );
 }
 

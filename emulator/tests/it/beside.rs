@@ -5,7 +5,8 @@
 use crate::fabric;
 use fabric::FABRIC;
 use lightloom_emulator::outcome::{Outcome, WorkloadResult};
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::{Diagnostic, Style, render};
 use lightloom_units::SimTime;
 use lightloom_units::id::GroupId;
@@ -32,7 +33,7 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
         "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
-    scenario::load("scenario.yaml", text.as_bytes(), read)
+    scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
 fn run(text: &str) -> Outcome {

@@ -12,7 +12,7 @@ use lightloom_units::Picoseconds;
 
 fn loaded(text: &str) -> Scenario {
     let read = &mut |name: &str| Err(format!("cannot read {name}"));
-    let (scenario, mistakes) = scenario::load("s.yaml", text.as_bytes(), read);
+    let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     scenario.unwrap_or_else(|| panic!("{text}\n{mistakes:?}"))
 }
 

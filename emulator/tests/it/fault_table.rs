@@ -4,7 +4,8 @@
 use crate::fabric;
 use fabric::FABRIC;
 use lightloom_emulator::outcome::{FaultResult, Outcome};
-use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_emulator::scenario;
+use lightloom_emulator::scenario::file::Neighbour;
 
 fn read(name: &str) -> Result<Neighbour, String> {
     if name == "fabric.yaml" {
@@ -34,7 +35,7 @@ time_limit: 20ms
 {faults}
 "
     );
-    let (loaded, mistakes) = scenario::load("fabric scenario", text.as_bytes(), &mut read);
+    let (loaded, mistakes) = scenario::file::load("fabric scenario", text.as_bytes(), &mut read);
     let loaded = loaded.unwrap_or_else(|| panic!("{faults}: {mistakes:?}"));
     lightloom_emulator::emulate(&loaded, 1, &mut ()).unwrap()
 }
@@ -66,7 +67,7 @@ time_limit: 20ms
 {faults}
 "
     );
-    let (scenario, mistakes) = scenario::load("network scenario", text.as_bytes(), &mut read);
+    let (scenario, mistakes) = scenario::file::load("network scenario", text.as_bytes(), &mut read);
     let scenario = scenario.unwrap_or_else(|| panic!("{faults}: {mistakes:?}"));
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
@@ -83,7 +84,7 @@ phases: {{scale: 40, steps: 2}}
 faults: [{fault}]
 "
     );
-    let (scenario, mistakes) = scenario::load("phase scenario", text.as_bytes(), &mut read);
+    let (scenario, mistakes) = scenario::file::load("phase scenario", text.as_bytes(), &mut read);
     let scenario = scenario.unwrap_or_else(|| panic!("{fault}: {mistakes:?}"));
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
@@ -210,7 +211,7 @@ fn a_stuck_host_ends_its_exchange_when_it_is_repaired_and_a_replay_fits_its_trac
              replay: {{trace: {trace}, from_day: 1, to_day: 2, day_takes: 1us{more}}}\n"
         )
     };
-    let load = |text: &str| scenario::load("t.yaml", text.as_bytes(), &mut read);
+    let load = |text: &str| scenario::file::load("t.yaml", text.as_bytes(), &mut read);
     assert!(load(&text("")).0.is_some());
     let (scenario, mistakes) = load(&text(", gpus_per_host: 3"));
     let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use fabric::FABRIC;
 use lightloom_emulator::outcome::{Outcome, Stop};
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -17,7 +18,7 @@ fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
             .map(|bytes| Neighbour { name: path.to_owned(), bytes })
             .map_err(|error| error.to_string()),
     };
-    scenario::load("scenario.yaml", text.as_bytes(), read)
+    scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
 fn run_on(fabric: &str, text: &str) -> Outcome {

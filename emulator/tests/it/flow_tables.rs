@@ -3,7 +3,8 @@
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_units::{Picoseconds, SimTime};
 
 fn loaded(table: &str) -> Scenario {
@@ -12,7 +13,7 @@ fn loaded(table: &str) -> Scenario {
                 traffic: [{name: table, run: {flows: flows.csv}}]";
     let read =
         &mut |name: &str| Ok(Neighbour { name: name.to_owned(), bytes: table.as_bytes().to_vec() });
-    let (scenario, mistakes) = scenario::load("s.yaml", text.as_bytes(), read);
+    let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
 

@@ -3,7 +3,8 @@
 //! exchanges packet by packet, and what a dead node, cable or domain switch takes with it.
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
-use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_emulator::scenario;
+use lightloom_emulator::scenario::file::Neighbour;
 use lightloom_units::Picoseconds;
 
 fn run(fabric: &str, text: &str) -> Outcome {
@@ -11,7 +12,7 @@ fn run(fabric: &str, text: &str) -> Outcome {
         "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
-    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }

@@ -7,7 +7,7 @@ use lightloom_emulator::scenario;
 fn run(text: &str) -> Outcome {
     let text = format!("kind: scenario\nversion: 2\n{text}");
     let read = &mut |_: &str| Err("no such file".to_owned());
-    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }

@@ -2,7 +2,8 @@
 //! Availability, goodput and restoration where several kinds of work run beside each other: each counts, in one unit.
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
@@ -11,7 +12,7 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
         let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
         Ok(Neighbour { name: name.to_owned(), bytes })
     };
-    scenario::load("scenario.yaml", text.as_bytes(), read)
+    scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
 fn run(text: &str) -> Outcome {

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::{Outcome, PhaseResult, Waiting, WaitsFor};
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -61,7 +62,7 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
         "pod.yaml" => Ok(Neighbour { name: name.into(), bytes: pod.as_bytes().to_vec() }),
         _ => Err(format!("cannot read {name}")),
     };
-    scenario::load("s.yaml", text.as_bytes(), read)
+    scenario::file::load("s.yaml", text.as_bytes(), read)
 }
 
 fn loaded(text: &str) -> Scenario {
@@ -372,7 +373,7 @@ fn at_home(path: &str, bytes: &[u8]) -> Scenario {
         let bytes = std::fs::read(folder.join(name)).map_err(|error| error.to_string())?;
         Ok(Neighbour { name: name.to_owned(), bytes })
     };
-    let (scenario, mistakes) = scenario::load(path, bytes, read);
+    let (scenario, mistakes) = scenario::file::load(path, bytes, read);
     scenario.unwrap_or_else(|| panic!("{path}: {mistakes:?}"))
 }
 
@@ -463,7 +464,7 @@ fn of_two_faults_of_one_instant_the_one_whose_group_is_lost_is_restored_with_it(
              faults: [{{part: n{one}, at: 10us, lasts: 3ms}}, {{part: n{other}, at: 10us, lasts: 3ms}}]\n\
              expect: [restored within 20ms]\n"
         );
-        let (scenario, mistakes) = scenario::load("two.yaml", text.as_bytes(), read);
+        let (scenario, mistakes) = scenario::file::load("two.yaml", text.as_bytes(), read);
         let outcome = emulate(&scenario.unwrap_or_else(|| panic!("{mistakes:?}")), 1, &mut ());
         let outcome = outcome.unwrap();
         assert!(

@@ -2,7 +2,8 @@
 //! Phase sequences on reconfigurable circuits: packets against the models, and what faults do.
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::{self, Neighbour, Scenario, Start};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario, Start};
 use lightloom_emulator::{EmulateError, emulate};
 use lightloom_engine::steady::Stage;
 use lightloom_units::Picoseconds;
@@ -40,7 +41,7 @@ fn load(fabric: &str, phases: &str, faults: &str) -> Scenario {
     );
     let read =
         &mut |name: &str| Ok(Neighbour { name: name.into(), bytes: fabric.as_bytes().to_vec() });
-    let (scenario, mistakes) = scenario::load("s.yaml", text.as_bytes(), read);
+    let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
 

@@ -3,7 +3,8 @@
 //!
 //! The phase is that of the gradients, whose flows are of 16 MiB and more, under one transport ([`TRANSPORT`]).
 
-use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_emulator::scenario;
+use lightloom_emulator::scenario::file::Neighbour;
 use lightloom_planner::Options;
 use lightloom_testkit::cases;
 use lightloom_units::seed::{Seed, Stream};
@@ -100,7 +101,7 @@ fn times(case: &Case) -> [f64; 2] {
         let text = text_of(name).ok_or_else(|| "no such file".to_owned())?;
         Ok(Neighbour { name: name.to_owned(), bytes: text.as_bytes().to_vec() })
     };
-    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
     let scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", case.name));
     let scenario::On::Fabric(fabric) = &scenario.on else { panic!("{}: no fabric", case.name) };
     let faults = lightloom_fabric::fault::FaultSet::of(fabric, scenario.broken.iter().copied());

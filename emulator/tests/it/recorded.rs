@@ -3,7 +3,8 @@
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::{Outcome, WorkloadResult};
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_units::Picoseconds;
 
 /// Two ranks that send in turn, and compute between.
@@ -42,7 +43,7 @@ fn loaded(traffic: &str) -> Result<Scenario, String> {
         };
         Ok(Neighbour { name: name.to_owned(), bytes })
     };
-    let (scenario, mistakes) = scenario::load("s.yaml", text.as_bytes(), read);
+    let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     scenario.ok_or_else(|| mistakes.iter().map(|one| format!("{one:?}")).collect())
 }
 

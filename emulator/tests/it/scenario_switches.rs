@@ -3,7 +3,8 @@
 //! are named by priority, and sentences that would be true whatever happens are refused.
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::Picoseconds;
 
@@ -28,7 +29,7 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| {
         Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
     };
-    scenario::load("scenario.yaml", text.as_bytes(), read)
+    scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
 /// The scenario with these keys; a priority is written only where switches keep priorities apart.

@@ -15,7 +15,7 @@ fn run(switches: &str, series: Option<Picoseconds>) -> (Outcome, Series, Vec<Tot
          faults: [{{part: h5, at: 20us, lasts: 30us}}]\ncontrol: {{detection_delay: 10us}}\n"
     );
     let read = &mut |name: &str| Err(format!("cannot read {name}"));
-    let (loaded, mistakes) = scenario::load("s.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     let loaded = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&loaded).unwrap();
     let series = series.map(|every| Looks { every, ports: true, flows: true });

@@ -5,7 +5,8 @@ use crate::fabric;
 use fabric::FABRIC;
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_emulator::scenario;
+use lightloom_emulator::scenario::file::Neighbour;
 use lightloom_units::id::GroupId;
 
 const SCENARIO: &str = "
@@ -21,7 +22,7 @@ fn run(fabric: &str, scenario: &str, threads: usize) -> Outcome {
     let read = &mut |name: &str| {
         Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() })
     };
-    let (scenario, mistakes) = scenario::load("s.yaml", scenario.as_bytes(), read);
+    let (scenario, mistakes) = scenario::file::load("s.yaml", scenario.as_bytes(), read);
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
     emulate(&scenario, threads, &mut ()).unwrap()
 }

@@ -6,7 +6,8 @@ use fabric::FABRIC;
 use lightloom_collective::{Directions, Kind, Ring, Schedule};
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::{self, Neighbour};
+use lightloom_emulator::scenario;
+use lightloom_emulator::scenario::file::Neighbour;
 use lightloom_engine::capture::Watch;
 use lightloom_engine::collective::{Collective, Placement};
 use lightloom_engine::steady::{Islands, Stage};
@@ -452,7 +453,7 @@ control: {{detection_delay: 20us, planning_delay: 10us}}
     let read = &mut |name: &str| {
         Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
     };
-    let (loaded, mistakes) = scenario::load("scenario.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&scenario).unwrap();
     [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|sharing| {

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_emulator::outcome::{Outcome, Stop};
-use lightloom_emulator::scenario::{self, Neighbour, Scenario};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -15,7 +16,7 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
         "flows.csv" => Ok(Neighbour { name: name.to_owned(), bytes: table.clone() }),
         _ => Err(format!("cannot read {name}")),
     };
-    scenario::load("traffic.yaml", text.as_bytes(), read)
+    scenario::file::load("traffic.yaml", text.as_bytes(), read)
 }
 
 fn run_on(text: &str, threads: usize) -> Outcome {
@@ -463,7 +464,7 @@ fn every_shipped_scenario_of_traffic_does_what_it_says() {
             let bytes = std::fs::read(beside(name)).map_err(|error| error.to_string())?;
             Ok(Neighbour { name: name.to_owned(), bytes })
         };
-        let (scenario, mistakes) = scenario::load(&path.display().to_string(), &bytes, read);
+        let (scenario, mistakes) = scenario::file::load(&path.display().to_string(), &bytes, read);
         let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
         let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
         assert!(
@@ -533,7 +534,7 @@ expect: [restored within 30us, gpus_lost == 0]
             let bytes = std::fs::read(shapes).map_err(|error| error.to_string())?;
             Ok(Neighbour { name: name.to_owned(), bytes })
         };
-        scenario::load("traffic.yaml", text(phase).as_bytes(), &mut read)
+        scenario::file::load("traffic.yaml", text(phase).as_bytes(), &mut read)
     };
     let (scenario, mistakes) = load("experts");
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));

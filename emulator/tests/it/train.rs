@@ -4,7 +4,8 @@
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::{self, Neighbour, On, Scenario, TrainStep};
+use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::{self, On, Scenario, TrainStep};
 use lightloom_emulator::training::packets::{self, Prove};
 use lightloom_engine::capture::Watch;
 use lightloom_fabric::document::Diagnostic;
@@ -14,7 +15,7 @@ fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
         "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
-    scenario::load("scenario.yaml", text.as_bytes(), read)
+    scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
 fn run(fabric: &str, text: &str) -> Outcome {
@@ -301,7 +302,7 @@ fn shipped(name: &str, sharing: Sharing) -> Outcome {
         let bytes = std::fs::read(format!("{folder}{file}")).map_err(|error| error.to_string())?;
         Ok(Neighbour { name: file.to_owned(), bytes })
     };
-    let (loaded, mistakes) = scenario::load(name, &text, read);
+    let (loaded, mistakes) = scenario::file::load(name, &text, read);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&scenario).unwrap();
     let watch = Watch::default();

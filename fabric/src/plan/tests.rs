@@ -38,7 +38,7 @@ fn earlier() -> Plan {
 
 #[test]
 fn a_plan_has_the_digest_of_its_canonical_form_in_every_spelling() {
-    assert_eq!(file::sha256(CANONICAL.as_bytes()), DIGEST);
+    assert_eq!(provenance::sha256(CANONICAL.as_bytes()), DIGEST);
     let value: Value = serde_json::from_str(EARLIER).unwrap();
     assert_eq!(digest(&value), DIGEST, "as a document");
     assert_eq!(digest(&earlier()), DIGEST, "as a plan");
@@ -71,5 +71,5 @@ fn the_plan_of_a_fat_tree_has_the_same_identity_with_and_without_its_sensitivity
         |more: &str| digest(&serde_json::from_str::<Value>(&format!("{plan}{more}}}")).unwrap());
     assert_eq!(of(""), of(r#","sensitivity":[{"a":1}],"version":"9","inputs":{},"digest":"x""#));
     let canonical = r#"{"metrics":{"gpus_total":8},"phases":[],"schema":"lightloom.plan/v2"}"#;
-    assert_eq!(of(""), file::sha256(canonical.as_bytes()));
+    assert_eq!(of(""), provenance::sha256(canonical.as_bytes()));
 }

@@ -9,8 +9,8 @@ use anyhow::{Context, bail, ensure};
 use lightloom_emulator::sweep::SWEEP_SCHEMA;
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::file;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
+use lightloom_fabric::provenance;
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::file::RfabricInput;
@@ -152,7 +152,7 @@ impl Inputs {
             Kind::Plan | Kind::TreePlan => Some(digest(&json::<Value>(&name, &bytes, kind)?)),
             _ => None,
         };
-        let (sha256, size) = (file::sha256(&bytes), bytes.len() as u64);
+        let (sha256, size) = (provenance::sha256(&bytes), bytes.len() as u64);
         self.sources.push(Source { name, kind: kind.name(), sha256, bytes: size, plan });
         Ok(())
     }

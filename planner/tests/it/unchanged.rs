@@ -11,8 +11,8 @@ use std::path::Path;
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::file::sha256;
 use lightloom_fabric::plan::Plan;
+use lightloom_fabric::provenance::sha256;
 use lightloom_planner::check::check;
 use lightloom_planner::{Options, load, plan};
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A packet on its way: 16 bytes, plain, copied from queue to queue.
 
-use super::again::Pace;
 use super::queueing::CONTROL_PRIORITY;
+use super::shard::again::Pace;
 
 /// What a packet is and what happened to it, one bit each.
 pub(crate) mod flag {

@@ -2,8 +2,8 @@
 //! The receiving end of a flow: what has arrived, and what to tell the sender.
 
 use super::{Recovery, SequenceSet};
-use crate::engine::again::{End, Pace};
 use crate::engine::packet::{Contents, Packet, flag};
+use crate::engine::shard::again::{End, Pace};
 
 /// The receiving end of a flow.
 #[derive(Clone, Debug)]

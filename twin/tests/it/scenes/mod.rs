@@ -3,7 +3,8 @@
 
 use lightloom_emulator::outcome::{FaultResult, Outcome, StageName};
 use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::{Neighbour, Scenario, Start, load, plan};
+use lightloom_emulator::scenario::file::{Neighbour, load};
+use lightloom_emulator::scenario::{Scenario, Start, plan};
 use lightloom_emulator::{Settings, emulate_with};
 use lightloom_twin::Twin;
 use lightloom_units::Picoseconds;

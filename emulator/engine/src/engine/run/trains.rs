@@ -13,9 +13,9 @@
 //! by packet, and compares when it is there: so every run with such a probe tries the proof.
 
 use super::Engine;
-use crate::engine::again::Pace;
 use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
+use crate::engine::shard::again::Pace;
 
 /// The windows between two looks: at first, and at most.
 const FIRST_PAUSE: u64 = 8;

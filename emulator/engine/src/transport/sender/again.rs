@@ -2,7 +2,7 @@
 //! A sending end that does again what it did a packet before.
 
 use super::Sender;
-use crate::engine::again::{End, Pace};
+use crate::engine::shard::again::{End, Pace};
 
 impl Sender {
     /// Whether what it does depends on nothing but the order of what comes.
