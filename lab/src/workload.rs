@@ -7,7 +7,7 @@ use anyhow::Context;
 use lightloom_emulator::training::packets::machine;
 use lightloom_emulator::training::replay::{Reuse, replay};
 use lightloom_training::architecture::architecture;
-use lightloom_training::calibrated::H100_NEMO_25_02;
+use lightloom_training::cards;
 use lightloom_training::described::{self, Described, DescribedError, File};
 use lightloom_training::goal;
 use lightloom_training::graph::{TaskGraph, TaskId};
@@ -223,7 +223,8 @@ fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Reco
 }
 
 fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine> {
-    Ok(machine(network, &H100_NEMO_25_02.network, ranks, tensor)?)
+    let links = cards::accelerator("h100")?.calibration().network;
+    Ok(machine(network, &links, ranks, tensor)?)
 }
 
 /// The step with every time as recorded.

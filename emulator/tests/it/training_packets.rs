@@ -4,7 +4,6 @@ use lightloom_emulator::run::RunError;
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
 use lightloom_emulator::training::replay::{Reuse, ReuseError, Timeline, replay};
 use lightloom_training::architecture::architecture;
-use lightloom_training::calibrated::H100_NEMO_25_02;
 use lightloom_training::calibration::{Calibration, ContextExchange, Precision, Sharding};
 use lightloom_training::cards;
 use lightloom_training::machine::Cable;
@@ -44,7 +43,7 @@ fn network() -> Network {
 
 /// Constants without anything that packets do not show: nothing hidden, no stragglers, wires at full rate.
 fn bare() -> Calibration {
-    let mut calibration = H100_NEMO_25_02;
+    let mut calibration = cards::accelerator("h100").unwrap().calibration();
     calibration.software.sharding = Sharding::Replicated;
     calibration.software.data_overlap = false;
     calibration.software.layer_buckets = false;

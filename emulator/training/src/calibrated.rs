@@ -2,22 +2,36 @@
 //! The constants in use. What a chip's kernels and links reach ([`Chip`]) and what a framework's version makes of it
 //! ([`Framework`]) are fitted apart, so that a pair nobody measured can be composed of the two. docs/mfu.md says on what.
 
-mod bands;
-mod chips;
-mod frameworks;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use super::calibration::{Calibration, Name, Software};
 use super::network::Efficiency;
 
-pub use bands::BANDS;
-pub use chips::CHIPS;
-pub use frameworks::FRAMEWORKS;
+/// Every chip that constants were fitted on: `chips.csv`, written by the example `fit_training`.
+pub static CHIPS: LazyLock<Vec<Chip>> =
+    LazyLock::new(|| rows(include_str!("calibrated/chips.csv")));
+
+/// Every framework whose constants come with lightloom: `frameworks.csv`, written by the example `fit_training`.
+pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
+    LazyLock::new(|| rows(include_str!("calibrated/frameworks.csv")));
+
+/// Every class of which published runs were kept back from the fit: `bands.csv`, written by the test `published_runs`
+/// with `LIGHTLOOM_BLESS=1`.
+pub static BANDS: LazyLock<Vec<Band>> =
+    LazyLock::new(|| rows(include_str!("calibrated/bands.csv")));
 
 /// What the kernels and links of a chip reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chip {
     /// Name of its card.
+    #[serde(deserialize_with = "word")]
     pub name: &'static str,
+    /// The day of the fit.
+    #[serde(deserialize_with = "word")]
+    pub fitted: &'static str,
     /// Shares of peak of large matrix products in sixteen bits, eight, eight with block scales, and four.
     pub gemm: [f64; 4],
     /// Operations that a matrix product loses to its start and end.
@@ -34,12 +48,17 @@ pub struct Chip {
 }
 
 /// What the version of a framework makes of a chip.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Framework {
     /// Name and version: `nemo-25.02`.
+    #[serde(deserialize_with = "word")]
     pub name: &'static str,
     /// What its constants come from.
+    #[serde(deserialize_with = "word")]
     pub origin: &'static str,
+    /// The day of the fit.
+    #[serde(deserialize_with = "word")]
+    pub fitted: &'static str,
     /// Which tricks it uses.
     pub software: Software,
     /// Matrix products against the chip's.
@@ -75,11 +94,13 @@ pub struct Framework {
 }
 
 /// How far runs of one class that nothing was fitted on are from what is computed for them.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Band {
     /// The chip.
+    #[serde(deserialize_with = "word")]
     pub chip: &'static str,
     /// The software.
+    #[serde(deserialize_with = "word")]
     pub software: &'static str,
     /// Whether the models are mixtures of experts.
     pub is_mixture: bool,
@@ -91,7 +112,7 @@ pub struct Band {
 
 /// The constants of `framework` on `chip`.
 #[must_use]
-pub const fn compose(chip: &Chip, framework: &Framework) -> Calibration {
+pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
     let low = framework.gemm * framework.low;
     Calibration {
         name: Name { chip: chip.name, software: framework.name },
@@ -131,28 +152,34 @@ impl Chip {
     }
 }
 
-/// A100 with Megatron-DeepSpeed: no sequence parallelism, no fused attention, nothing overlapped.
-pub const A100_MEGATRON_DEEPSPEED: Calibration = compose(&CHIPS[0], &FRAMEWORKS[2]);
-/// A100 with Megatron-LM of 2022: sequence parallelism and selective recomputation.
-pub const A100_MEGATRON_LM_2022: Calibration = compose(&CHIPS[0], &FRAMEWORKS[3]);
-/// H100 with NeMo 25.02, as in NVIDIA's DGX Cloud recipes.
-pub const H100_NEMO_25_02: Calibration = compose(&CHIPS[1], &FRAMEWORKS[0]);
-/// H100 over RoCE with the software of the Llama 3 paper.
-pub const H100_LLAMA_3: Calibration = compose(&CHIPS[1], &FRAMEWORKS[1]);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constants_are_what_their_names_say() {
-        for (constants, name) in [
-            (A100_MEGATRON_DEEPSPEED, "a100/megatron-deepspeed"),
-            (A100_MEGATRON_LM_2022, "a100/megatron-lm-2022"),
-            (H100_NEMO_25_02, "h100/nemo-25.02"),
-            (H100_LLAMA_3, "h100/llama-3"),
-        ] {
-            assert_eq!(constants.name.to_string(), name);
+/// The rows of a table that comes with lightloom: `a.b` is field `b` of field `a`, blanks part the values of a list.
+fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
+    let mut reader = csv::Reader::from_reader(table.as_bytes());
+    let columns = reader.headers().expect("a shipped table has a head").clone();
+    let records = reader.records().map(|record| record.expect("a shipped table has whole rows"));
+    let row = |record: csv::StringRecord| {
+        let mut row = Map::new();
+        for (column, cell) in columns.iter().zip(&record) {
+            let (field, inner) = column.split_once('.').unwrap_or((column, ""));
+            if inner.is_empty() {
+                row.insert(field.to_owned(), value(cell));
+            } else {
+                row.entry(field).or_insert_with(|| Map::new().into())[inner] = value(cell);
+            }
         }
-    }
+        T::deserialize(Value::from(row)).expect("a shipped table has the columns of its type")
+    };
+    records.map(row).collect()
+}
+
+/// What a cell says: a number, `true`, a list of numbers, or words.
+fn value(cell: &str) -> Value {
+    let one = |part| serde_json::from_str::<Value>(part).ok();
+    let list = || cell.split(' ').map(one).collect::<Option<Vec<_>>>().map(Value::from);
+    one(cell).or_else(list).unwrap_or_else(|| cell.into())
+}
+
+/// Words of a table, which is read once and stays.
+fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+    String::deserialize(deserializer).map(|word| &*word.leak())
 }

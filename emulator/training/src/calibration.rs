@@ -6,7 +6,7 @@
 //! docs/mfu.md lists them with how they were fitted; the test of the validation tables recomputes the
 //! errors that they leave.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::calibrated::FRAMEWORKS;
 use super::network::Efficiency;
@@ -49,7 +49,7 @@ impl Precision {
 }
 
 /// What each replica holds of the training state (ZeRO stages).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharding {
     /// All of it (ZeRO-0).
@@ -63,7 +63,7 @@ pub enum Sharding {
 }
 
 /// How keys and values of other ranks come to a rank in context parallelism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextExchange {
     /// Block by block round a ring, while the previous block is worked on.
@@ -75,7 +75,7 @@ pub enum ContextExchange {
 }
 
 /// Which tricks the training software uses.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Software {
     /// TP splits the sequence outside the matrix products (all-gather and reduce-scatter instead of all-reduce).
     pub sequence_parallel: bool,

@@ -122,7 +122,7 @@ impl Accelerator {
 
     /// Its own chip, or H100 scaled.
     fn chip(&self) -> Chip {
-        self.chip_among(CHIPS)
+        self.chip_among(&CHIPS)
     }
 
     /// Its own of `chips`, or H100 with the shares of peak scaled by the chips' best-shape measurements.

@@ -174,7 +174,6 @@ pub fn memory(
 
 #[cfg(test)]
 mod tests {
-    use super::super::calibrated::A100_MEGATRON_LM_2022;
     use super::super::cards;
     use super::*;
 
@@ -190,7 +189,7 @@ mod tests {
             ..Mapping::ONE_GPU
         };
         let batch = Batch { sequences: 64, tokens: 2048 };
-        let software = &A100_MEGATRON_LM_2022.software;
+        let software = &cards::accelerator("a100").unwrap().calibration().software;
         let kept = activations_per_layer(&model, &mapping, batch, (software, Precision::Bf16), 0.0);
         assert!((kept / (34.0 * 2048.0 * 12288.0 / 8.0) - 1.0).abs() < 1e-12);
         // Calculon gives 54.1 GiB for the whole of it.

@@ -6,7 +6,7 @@
 //! collectives `(n−1)α + (n−1)/n · S/B`, hierarchical ones as ring inside and ring across with `1/g` of the
 //! bytes for each GPU.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
@@ -55,7 +55,7 @@ impl Leaf {
 }
 
 /// Shares of the data-sheet rates that large transfers reach, and what a step of a collective costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Efficiency {
     /// Share of the domain's rate.
     pub domain: f64,

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fits the constants that come with lightloom on the fitting part of tables of published runs, and prints them.
 //!
-//! `cargo run -p lightloom-training --example fit_training -- FOLDER ../shared/data/mfu_measured.csv …` writes
-//! `chips.rs` and `frameworks.rs` into the folder; they are `emulator/training/src/calibrated/` after `cargo fmt`.
+//! `cargo run -p lightloom-training --example fit_training -- FOLDER 2026-11-22 ../shared/data/mfu_measured.csv …`
+//! writes `chips.csv` and `frameworks.csv` into the folder: `emulator/training/src/calibrated/`.
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a tool of the maintainers
 
 mod start;
 
-use std::fmt::Write;
 use std::path::Path;
 
-use lightloom_training::calibrated::compose;
+use lightloom_training::calibrated::{Chip, Framework, compose};
 use lightloom_training::fit::{Constants, fit};
 use lightloom_training::runs::{Run, Runs};
+use serde::Serialize;
+use serde_json::Value;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().expect("a folder");
+    let day = arguments.next().expect("the day");
     let tables: Vec<String> =
         arguments.map(|path| std::fs::read_to_string(path).expect("a table")).collect();
     let (runs, _) = Runs::read(&tables.iter().map(String::as_str).collect::<Vec<_>>());
@@ -29,7 +31,7 @@ fn main() {
     let fitted = fit(&start, &fitting, &mut |round, mean| {
         println!("round {round}: {:.2} %", 100.0 * mean);
     });
-    write(Path::new(&folder), &fitted);
+    write(Path::new(&folder), &fitted, &day);
     for (name, runs) in [("fit", &fitting), ("test", &judging)] {
         for run in runs {
             let Some(error) = fitted.error(run) else { continue };
@@ -63,62 +65,49 @@ fn main() {
     }
 }
 
-/// Writes the constants as source, three digits each.
-fn write(folder: &Path, fitted: &Constants) {
-    let mut chips = String::from(
-        "// SPDX-License-Identifier: Apache-2.0\n//! Chips, written by the example `fit_training`; docs/mfu.md says on what.\n\n\
-         use super::Chip;\nuse crate::network::Efficiency;\n\n\
-         /// Every chip that constants were fitted on.\npub const CHIPS: &[Chip] = &[\n",
-    );
-    for chip in &fitted.chips {
-        let mut chip = *chip;
-        for value in chip.gemm.iter_mut().chain([
-            &mut chip.lost_flops,
-            &mut chip.attention,
-            &mut chip.memory,
-        ]) {
-            round(value);
-        }
-        writeln!(chips, "{chip:?},").expect("a string");
-    }
-    let mut frameworks = String::from(
-        "// SPDX-License-Identifier: Apache-2.0\n//! Frameworks, written by the example `fit_training`; docs/mfu.md says on what.\n\n\
-         use super::Framework;\nuse crate::calibration::ContextExchange::{AllGather, Ring};\n\
-         use crate::calibration::Sharding::{Everything, Gradients, Optimizer, Replicated};\n\
-         use crate::calibration::Software;\n\n\
-         /// Every framework whose constants come with lightloom.\npub const FRAMEWORKS: &[Framework] = &[\n",
-    );
-    for framework in &fitted.frameworks {
-        let mut framework = *framework;
-        let f = &mut framework;
-        for value in [
-            &mut f.gemm,
-            &mut f.low,
-            &mut f.attention,
-            &mut f.memory,
-            &mut f.expert,
-            &mut f.expert_low,
-            &mut f.launch,
-            &mut f.expert_launch,
-            &mut f.pipeline_exposed,
-            &mut f.data_exposed,
-            &mut f.gather_exposed,
-            &mut f.jitter,
-            &mut f.step_seconds,
-        ]
-        .into_iter()
-        .chain(f.tensor_exposed.iter_mut())
-        .chain(f.expert_exposed.iter_mut())
-        {
-            round(value);
-        }
-        writeln!(frameworks, "{framework:?},").expect("a string");
-    }
-    for (file, text) in [("chips.rs", chips), ("frameworks.rs", frameworks)] {
-        std::fs::write(folder.join(file), text + "];\n").expect("the folder can be written");
+/// Writes the constants, three digits each, as fitted on `day`.
+fn write(folder: &Path, fitted: &Constants, day: &str) {
+    let day: &'static str = String::leak(day.to_owned());
+    let chips = fitted.chips.iter().map(|chip| Chip { fitted: day, ..*chip });
+    let frameworks = fitted.frameworks.iter().map(|one| Framework { fitted: day, ..*one });
+    for (file, table) in [("chips.csv", table(chips)), ("frameworks.csv", table(frameworks))] {
+        std::fs::write(folder.join(file), table).expect("the folder can be written");
     }
 }
 
-fn round(value: &mut f64) {
-    *value = format!("{value:.2e}").parse().expect("a number");
+/// A row each, `a.b` for field `b` of field `a`, blanks between the values of a list.
+fn table(rows: impl Iterator<Item = impl Serialize>) -> String {
+    let mut lines = Vec::new();
+    for row in rows {
+        let row = serde_json::to_value(row).expect("plain values");
+        let mut cells: Vec<(String, String)> = Vec::new();
+        for (field, value) in row.as_object().expect("a row has fields") {
+            match value {
+                Value::Object(inner) => cells.extend(
+                    inner.iter().map(|(name, value)| (format!("{field}.{name}"), cell(value))),
+                ),
+                value => cells.push((field.clone(), cell(value))),
+            }
+        }
+        let (names, values): (Vec<_>, Vec<_>) = cells.into_iter().unzip();
+        if lines.is_empty() {
+            lines.push(names.join(","));
+        }
+        lines.push(values.join(","));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join(" "),
+        Value::Number(number) => {
+            let value: f64 =
+                format!("{:.2e}", number.as_f64().expect("finite")).parse().expect("a number");
+            format!("{value:?}")
+        }
+        Value::String(text) if text.contains(',') => format!("\"{text}\""),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }

@@ -21,6 +21,7 @@ const TPU_V6E: Chip = Chip { name: "tpuv6e", ..TPU_V4 };
 
 const A100: Chip = Chip {
     name: "a100",
+    fitted: "",
     gemm: [0.87, 0.75, 0.75, 0.75],
     lost_flops: 1.0e10,
     attention: 0.5,
@@ -36,6 +37,7 @@ const A100: Chip = Chip {
 
 const H100: Chip = Chip {
     name: "h100",
+    fitted: "",
     gemm: [0.753, 0.71, 0.71, 0.71],
     lost_flops: 1.71e9,
     attention: 0.534,
@@ -70,6 +72,7 @@ pub(crate) const FRAMEWORKS: &[Framework] = &[
 const NEMO_25_02: Framework = Framework {
     name: "nemo-25.02",
     origin: "NVIDIA DGX Cloud recipes v25.03 on H100",
+    fitted: "",
     software: Software {
         sequence_parallel: true,
         flash_attention: true,
@@ -119,6 +122,7 @@ const LLAMA_3: Framework = Framework {
 const MEGATRON_DEEPSPEED: Framework = Framework {
     name: "megatron-deepspeed",
     origin: "the vTrain repository's iterations on A100",
+    fitted: "",
     software: Software {
         sequence_parallel: false,
         flash_attention: false,
