@@ -14,11 +14,15 @@
 
 use lightloom_units::Bytes;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::schedule::{Await, Schedule};
 use super::{CollectiveError, Kind, part_of};
 
 /// In which order the pieces go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Exchange {
     /// One partner after the other.
     Pairwise,

@@ -14,7 +14,7 @@ mod sequence_set;
 use lightloom_units::{Bytes, Picoseconds};
 
 pub use balance::{Balance, Interfaces};
-pub use congestion::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
+pub use congestion::*;
 
 pub(crate) use balance::Balancer;
 pub(crate) use congestion::{Came, Controller, Path};

@@ -35,7 +35,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use collectives::{CollectiveFile, RingFile};
-pub use congestion::{CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile};
+pub use congestion::*;
 pub use control::{AssumedFile, ControlFile, DaemonFile};
 pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;

@@ -7,6 +7,8 @@ use lightloom_collective::{Directions, Exchange, Kind};
 use lightloom_engine::VertexId;
 use lightloom_training::described::Described;
 use lightloom_units::{Bytes, Picoseconds};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::flow_sizes::FlowSizes;
 use super::flow_table::ListedFlow;
@@ -90,7 +92,8 @@ pub enum Pattern {
 }
 
 /// How an all-reduce goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum AllReduceWay {
     /// Around the hosts in order of rank, both ways.
     Ring,
@@ -102,11 +105,8 @@ pub enum AllReduceWay {
     HalvingDoubling,
     /// Along all dimensions of a torus at once.
     Torus,
-    /// Inside groups of so many hosts, then between equal ranks of all groups, then inside again.
-    Hierarchical {
-        /// Hosts of a group.
-        of: u32,
-    },
+    /// Inside groups of so many hosts, in order of rank, then between groups, then inside again.
+    Hierarchical(u32),
 }
 
 impl Pattern {

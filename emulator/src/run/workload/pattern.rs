@@ -60,7 +60,7 @@ impl Traffic {
             Pattern::AllReduce(AllReduceWay::HalvingDoubling) => {
                 HalvingDoubling { ranks, size }.schedule()
             }
-            Pattern::AllReduce(AllReduceWay::Hierarchical { of }) => {
+            Pattern::AllReduce(AllReduceWay::Hierarchical(of)) => {
                 let groups = self.hosts.chunks(*of as usize).map(<[VertexId]>::len).collect();
                 Hierarchical { groups, size }.schedule()
             }

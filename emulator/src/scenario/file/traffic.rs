@@ -76,9 +76,9 @@ pub enum PatternFile {
     /// All other hosts send to this one.
     Incast(String),
     /// Everybody has a piece for everybody.
-    AllToAll(ExchangeOrder),
+    AllToAll(Exchange),
     /// Everybody ends with the sum of all.
-    AllReduce(AllReduceFile),
+    AllReduce(AllReduceWay),
     /// Everybody ends with its part of the sum, around a ring.
     ReduceScatter,
     /// Everybody ends with all parts, around a ring.
@@ -98,38 +98,6 @@ pub enum PatternFile {
     Recorded(Vec<String>),
     /// Nothing is sent for so long.
     Compute(Text<Picoseconds>),
-}
-
-/// The order of pieces in an all-to-all.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ExchangeOrder {
-    /// One partner after the other.
-    Pairwise,
-    /// Everything at once.
-    AtOnce,
-    /// Over powers of two.
-    Bruck,
-    /// Half of everything with the host whose number differs in one bit.
-    Binary,
-}
-
-/// How an all-reduce goes.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AllReduceFile {
-    /// Around the hosts in order of rank, both ways.
-    Ring,
-    /// Up and down a binary tree.
-    Tree,
-    /// Two trees at once.
-    DoubleTree,
-    /// Recursive halving and doubling.
-    HalvingDoubling,
-    /// Along all dimensions of a torus at once.
-    Torus,
-    /// Inside groups of so many hosts, in order of rank, then between groups, then inside again.
-    Hierarchical(u32),
 }
 
 /// Flows that begin at random: at every host by itself (Poisson), each to a host drawn from the others.
@@ -357,20 +325,8 @@ impl Lowering<'_, '_, '_, '_, '_> {
                 };
                 Pattern::Incast { into }
             }
-            PatternFile::AllToAll(order) => Pattern::AllToAll(match order {
-                ExchangeOrder::Pairwise => Exchange::Pairwise,
-                ExchangeOrder::AtOnce => Exchange::AtOnce,
-                ExchangeOrder::Bruck => Exchange::Bruck,
-                ExchangeOrder::Binary => Exchange::Binary,
-            }),
-            PatternFile::AllReduce(way) => Pattern::AllReduce(match way {
-                AllReduceFile::Ring => AllReduceWay::Ring,
-                AllReduceFile::Tree => AllReduceWay::Tree,
-                AllReduceFile::DoubleTree => AllReduceWay::DoubleTree,
-                AllReduceFile::HalvingDoubling => AllReduceWay::HalvingDoubling,
-                AllReduceFile::Torus => AllReduceWay::Torus,
-                AllReduceFile::Hierarchical(of) => AllReduceWay::Hierarchical { of: *of },
-            }),
+            PatternFile::AllToAll(exchange) => Pattern::AllToAll(*exchange),
+            PatternFile::AllReduce(way) => Pattern::AllReduce(*way),
             PatternFile::ReduceScatter => Pattern::ReduceScatter,
             PatternFile::AllGather => Pattern::AllGather,
             PatternFile::Broadcast(pieces) => {
@@ -501,7 +457,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             self.refuse("/directions", message, "leave it out, or write `{all_reduce: ring}`");
         }
         match run {
-            Pattern::AllReduce(AllReduceWay::Hierarchical { of })
+            Pattern::AllReduce(AllReduceWay::Hierarchical(of))
                 if *of < 2 || !ranks.is_multiple_of(*of as usize) || ranks < 2 * *of as usize =>
             {
                 let message = format!("{ranks} hosts do not make two or more groups of {of}");

@@ -9,9 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::codes;
-use super::congestion::{
-    CongestionFile, DcqcnFile, DctcpFile, NsccFile, SwiftFile, lower_congestion,
-};
+use super::congestion::*;
 
 /// How far packets of a flow that is spread may overtake each other before one counts as lost, if nothing is written.
 const REORDERING: Reordering = Reordering::WindowPercent(50);
