@@ -19,6 +19,7 @@
 
 pub mod device_ports;
 mod problems;
+mod reach;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 pub use problems::FatTreeProblem;
+use reach::Reaches;
 
 /// Two different leaves, the smaller id first: a circuit carries both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -174,7 +176,7 @@ impl FatTreeSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReconfigurableFatTree {
     spec: FatTreeSpec,
-    closed: BTreeSet<LeafPair>,
+    reaches: Reaches,
     /// Ports that cannot be used.
     dead: BTreeSet<OcsPortId>,
     /// Leaves that have lost uplinks, and how many.
@@ -191,12 +193,11 @@ impl ReconfigurableFatTree {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let closed = closed_pairs(&spec);
-        let pairs = u64::from(spec.leaves) * u64::from(spec.leaves - 1) / 2;
-        if closed.len() as u64 == pairs {
+        let reaches = Reaches::of(&spec);
+        if reaches.join_nothing() {
             return Err(vec![no_path_left(&spec)]);
         }
-        Ok(Self { spec, closed, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
+        Ok(Self { spec, reaches, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
     }
 
     /// What `faults` leave of it. Where a leaf has an odd number of ports left on a switch, some set of circuits that fits
@@ -281,10 +282,41 @@ impl ReconfigurableFatTree {
         self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
     }
 
-    /// Optical ports of `leaf` that other jobs leave to us.
+    /// How many different sets of pairs the loss budget admits, over all banks: the first is the largest, and each holds
+    /// the next.
+    #[must_use]
+    pub fn reaches(&self) -> usize {
+        self.reaches.count()
+    }
+
+    /// Which of the [`reaches`](Self::reaches) a switch has.
+    ///
+    /// # Panics
+    /// If there is no such switch.
+    #[must_use]
+    pub fn reach_of(&self, ocs: OcsId) -> usize {
+        let mut first = 0;
+        let bank = self.spec.banks.iter().position(|bank| {
+            first += bank.switches;
+            ocs.0 < first
+        });
+        self.reaches.of_bank(bank.expect("switch ids run below the number of switches"))
+    }
+
+    /// Optical ports of `leaf` that other jobs leave to us, on switches over which it can be joined to some other leaf.
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
-        let own = |held: &&CrossConnect| held.a == leaf || held.b == leaf;
+        (0..self.reaches()).map(|reach| self.free_ports_within(reach, leaf)).sum()
+    }
+
+    /// Those of [`free_ports`](Self::free_ports) on switches of one reach.
+    #[must_use]
+    pub fn free_ports_within(&self, reach: usize, leaf: LeafId) -> u32 {
+        if !self.reaches.joins(reach, leaf) {
+            return 0;
+        }
+        let is_own = |ocs: OcsId| self.reaches() == 1 || self.reach_of(ocs) == reach;
+        let own = |held: &&CrossConnect| (held.a == leaf || held.b == leaf) && is_own(held.ocs);
         // A port that is held and broken counts once.
         let works = |held: &&CrossConnect| {
             let port = if held.a == leaf { held.a_port } else { held.b_port };
@@ -294,10 +326,17 @@ impl ReconfigurableFatTree {
         let dead: u32 = match self.dead.is_empty() {
             true => 0,
             false => (0..self.switches())
-                .map(|ocs| self.dead_ports_of(OcsId::from_index(ocs), leaf))
+                .map(OcsId::from_index)
+                .filter(|ocs| is_own(*ocs))
+                .map(|ocs| self.dead_ports_of(ocs, leaf))
                 .sum(),
         };
-        self.optical_ports() - u32::try_from(held).unwrap_or(u32::MAX) - dead
+        let banks = self.spec.banks.iter().enumerate();
+        let all: u32 = banks
+            .filter(|(bank, _)| self.reaches.of_bank(*bank) == reach)
+            .map(|(_, bank)| bank.switches * bank.ports_per_leaf)
+            .sum();
+        all - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
     /// Uplinks of one leaf towards the electrical core, each as fast as a GPU's network card.
@@ -327,20 +366,29 @@ impl ReconfigurableFatTree {
         f64::from(self.spec.gpus_per_leaf) * self.spec.gpu_rate.0 as f64
     }
 
-    /// Whether a circuit may join the pair: neither forbidden nor beyond the loss budget.
+    /// Whether a circuit of some bank may join the pair: neither forbidden nor beyond the loss budget.
     #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
-        !self.closed.contains(&pair)
+        self.permits_within(0, pair)
+    }
+
+    /// Whether a circuit over switches of one reach may join the pair.
+    #[must_use]
+    pub fn permits_within(&self, reach: usize, pair: LeafPair) -> bool {
+        self.reaches.permits(reach, pair)
+    }
+
+    /// Banks over which no two leaves can be joined, by index: every path loses more than the budget.
+    #[must_use]
+    pub fn banks_without_circuits(&self) -> Vec<usize> {
+        (0..self.spec.banks.len()).filter(|bank| self.reaches.is_dark(*bank)).collect()
     }
 
     /// Leaves that no circuit can join to any other: every path loses too much or is forbidden.
     #[must_use]
     pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
-        let all = || (0..self.leaves()).map(LeafId::from_index);
-        let is_joined = |leaf: LeafId| {
-            all().any(|other| LeafPair::new(leaf, other).is_some_and(|pair| self.permits(pair)))
-        };
-        all().filter(|leaf| !is_joined(*leaf)).collect()
+        let all = (0..self.leaves()).map(LeafId::from_index);
+        all.filter(|leaf| !self.reaches.joins(0, *leaf)).collect()
     }
 
     /// The failure domain of a switch.
@@ -357,32 +405,9 @@ impl ReconfigurableFatTree {
     }
 }
 
-/// Forbidden pairs and pairs whose path loses more than the budget in the worst bank.
-fn closed_pairs(spec: &FatTreeSpec) -> BTreeSet<LeafPair> {
-    let mut closed: BTreeSet<LeafPair> =
-        spec.forbidden.iter().filter_map(|&(a, b)| LeafPair::new(a, b)).collect();
-    let mut extra_db = vec![0.0; spec.leaves as usize];
-    for &(leaf, db) in &spec.loss.extra_db {
-        extra_db[leaf.index()] += db;
-    }
-    let common_db = worst_bank_db(spec) + spec.loss.path_db;
-    for a in 0..spec.leaves {
-        for b in a + 1..spec.leaves {
-            let loss_db = common_db + extra_db[a as usize] + extra_db[b as usize];
-            if loss_db > spec.loss.budget_db {
-                closed.insert(LeafPair { a: LeafId(a), b: LeafId(b) });
-            }
-        }
-    }
-    closed
-}
-
-fn worst_bank_db(spec: &FatTreeSpec) -> f64 {
-    spec.banks.iter().map(|bank| bank.insertion_loss_db).fold(0.0, f64::max)
-}
-
 fn no_path_left(spec: &FatTreeSpec) -> FatTreeProblem {
-    let least_db = worst_bank_db(spec) + spec.loss.path_db;
+    let least_db = spec.banks.iter().map(|bank| bank.insertion_loss_db);
+    let least_db = least_db.fold(f64::INFINITY, f64::min) + spec.loss.path_db;
     FatTreeProblem {
         field: "loss.budget_db".into(),
         problem: format!(

@@ -66,8 +66,8 @@ fn realise_line(leaves: u32, ports: u32, ports_per_switch: u32, swapped_percent:
             let (x, y) = (stream.random_range(0..ends.len()), stream.random_range(0..ends.len()));
             let ((a, b), (c, d)) = (ends[x], ends[y]);
             if a != d && b != c && x != y {
-                topology.remove(a, b);
-                topology.remove(c, d);
+                topology.remove(0, a, b);
+                topology.remove(0, c, d);
                 topology.add(a, d);
                 topology.add(b, c);
                 ends[x] = (a, d);

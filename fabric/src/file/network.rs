@@ -187,6 +187,7 @@ pub(super) fn lower(
         })
         .ok();
     if let Some(fabric) = &fabric {
+        warn_of_dark_banks(fabric, check);
         warn_of_lonely_leaves(fabric, &extra, check);
     }
     fabric
@@ -211,6 +212,23 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
                 .warning(super::codes::IMPLAUSIBLE, &place, message)
                 .help("write the ports of a switch that can be bought, and more switches");
         }
+    }
+}
+
+/// A bank that no path admits is never lit, which is hardly meant.
+fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
+    let spec = fabric.spec();
+    for index in fabric.banks_without_circuits() {
+        let bank = &spec.banks[index];
+        let least_db = bank.insertion_loss_db + spec.loss.path_db;
+        let place = format!("{FAT_TREE}/banks/{index}/insertion_loss_db");
+        let message = format!(
+            "no circuit can go over bank `{}`: its paths lose {least_db:.1} dB and more, and {:.1} dB are allowed",
+            bank.name, spec.loss.budget_db
+        );
+        check
+            .warning(codes::BAD_VALUE, &place, message)
+            .help("its ports stay dark; remove it, or use optics with a larger budget");
     }
 }
 

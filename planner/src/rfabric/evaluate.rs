@@ -193,11 +193,12 @@ impl Evaluator {
 
 /// What one leaf sees of a demand when the other leaves set no limit.
 struct LeafView {
-    /// (bits sent, bits received) of each peer that a circuit may join.
-    open: Vec<[f64; 2]>,
+    /// (bits sent, bits received) of each peer that a circuit may join, and how many reaches may.
+    open: Vec<([f64; 2], usize)>,
     /// All bits sent and received.
     total: [f64; 2],
-    ports: u32,
+    /// By reach.
+    ports: Vec<u32>,
     circuit_rate: f64,
     electrical_rate: f64,
 }
@@ -212,17 +213,20 @@ impl LeafView {
             }
         }
         let total = [0, 1].map(|direction| peers.values().map(|bits| bits[direction]).sum());
-        let permits = |peer: usize| {
-            LeafPair::new(id, LeafId::from_index(peer)).is_some_and(|pair| fabric.permits(pair))
+        let reaches = |peer: usize| {
+            let pair = LeafPair::new(id, LeafId::from_index(peer));
+            let permits =
+                |reach: &usize| pair.is_some_and(|pair| fabric.permits_within(*reach, pair));
+            (0..fabric.reaches()).take_while(permits).count()
         };
         Self {
             open: peers
                 .into_iter()
-                .filter(|(peer, _)| permits(*peer))
-                .map(|(_, bits)| bits)
+                .map(|(peer, bits)| (bits, reaches(peer)))
+                .filter(|(_, reaches)| *reaches > 0)
                 .collect(),
             total,
-            ports: fabric.free_ports(id),
+            ports: (0..fabric.reaches()).map(|reach| fabric.free_ports_within(reach, id)).collect(),
             circuit_rate: evaluator.circuit_rate,
             electrical_rate: evaluator.electrical_rates[leaf],
         }
@@ -234,7 +238,8 @@ impl LeafView {
         if heaviest <= 0.0 {
             return f64::MAX;
         }
-        (f64::from(self.ports) * self.circuit_rate + self.electrical_rate) / heaviest
+        (f64::from(self.ports.iter().sum::<u32>()) * self.circuit_rate + self.electrical_rate)
+            / heaviest
     }
 
     /// Whether the ports can take enough off the core in every weighting of the two directions. A
@@ -247,24 +252,34 @@ impl LeafView {
         })
     }
 
-    /// The most that the ports take off the core: the gain of each further circuit to a peer never
-    /// exceeds the one before, so taking the largest gains first is best.
+    /// The most that the ports take off the core: the gain of each further circuit to a peer never exceeds the one
+    /// before, and each reach joins peers that those before it join, so taking the largest gains first is best.
     fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
         let mut gains = Vec::new();
-        for bits in &self.open {
+        for (bits, reaches) in &self.open {
             let mut rest = bits.map(|bits| lambda * bits);
-            for _ in 0..self.ports {
+            for _ in 0..self.ports.iter().take(*reaches).sum() {
                 let carried = rest.map(|rest| rest.min(self.circuit_rate));
                 let gain = weights[0] * carried[0] + weights[1] * carried[1];
                 if gain <= 0.0 {
                     break;
                 }
-                gains.push(gain);
+                gains.push((gain, *reaches));
                 rest = [rest[0] - carried[0], rest[1] - carried[1]];
             }
         }
-        gains.sort_unstable_by(|a, b| b.total_cmp(a));
-        gains.iter().take(self.ports as usize).sum()
+        gains.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        let mut left = self.ports.clone();
+        let mut relief = 0.0;
+        for (gain, reaches) in gains {
+            // The narrowest reach first: what it cannot join is left to the others.
+            let Some(free) = left[..reaches].iter_mut().rev().find(|free| **free > 0) else {
+                continue;
+            };
+            *free -= 1;
+            relief += gain;
+        }
+        relief
     }
 }
 

@@ -99,8 +99,8 @@ pub fn plan(
     let model = Model::new(fabric, demand, closed_form, Numbers::Whole);
     let solved = model.solve(solver, limits)?;
     let mut topology = Topology::dark(fabric.leaves());
-    for (&(a, b), count) in &solved.circuits {
-        topology.add_many(a, b, count.round() as u32);
+    for (&(reach, (a, b)), count) in &solved.circuits {
+        topology.add_within(reach, a, b, count.round() as u32);
     }
     let lambda = evaluator.lambda(&topology);
     let hit_time_limit = matches!(solved.status, SolutionStatus::TimeLimit);
@@ -137,7 +137,7 @@ pub fn relaxation_bound(
 /// The optimum where there is no electrical core, by binary search alone.
 ///
 /// At a given rate each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, whatever the others get;
-/// so a rate is feasible exactly when these fit every leaf's ports. (ATRO, arXiv 2507.13717, uses
+/// so a rate is feasible exactly when these fit every leaf's ports, where all banks have one reach. (ATRO, arXiv 2507.13717, uses
 /// the same fact.) The search runs over the rates at which some pair needs one circuit more.
 ///
 /// # Errors
@@ -212,13 +212,14 @@ struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,
     lambda: Variable,
-    circuits: BTreeMap<(usize, usize), Variable>,
+    /// By reach and pair.
+    circuits: BTreeMap<(usize, (usize, usize)), Variable>,
     scale: f64,
 }
 
 struct Solved {
     lambda: f64,
-    circuits: BTreeMap<(usize, usize), f64>,
+    circuits: BTreeMap<(usize, (usize, usize)), f64>,
     status: SolutionStatus,
 }
 
@@ -234,25 +235,27 @@ impl Model {
     }
 
     fn add_circuits(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand, numbers: Numbers) {
-        let mut degree = vec![Expression::default(); fabric.leaves()];
-        for &(a, b) in heaviest_directions(demand).keys() {
-            let (leaf_a, leaf_b) = (LeafId::from_index(a), LeafId::from_index(b));
-            if !LeafPair::new(leaf_a, leaf_b).is_some_and(|pair| fabric.permits(pair)) {
-                continue;
+        for reach in 0..fabric.reaches() {
+            let mut degree = vec![Expression::default(); fabric.leaves()];
+            let ports = |leaf| fabric.free_ports_within(reach, LeafId::from_index(leaf));
+            for &(a, b) in heaviest_directions(demand).keys() {
+                let pair = LeafPair::new(LeafId::from_index(a), LeafId::from_index(b));
+                if !pair.is_some_and(|pair| fabric.permits_within(reach, pair)) {
+                    continue;
+                }
+                let most = ports(a).min(ports(b));
+                let mut definition = variable().min(0.0).max(f64::from(most));
+                if numbers == Numbers::Whole {
+                    definition = definition.integer();
+                }
+                let circuits = self.variables.add(definition);
+                self.circuits.insert((reach, (a, b)), circuits);
+                degree[a] += circuits;
+                degree[b] += circuits;
             }
-            let most = fabric.free_ports(leaf_a).min(fabric.free_ports(leaf_b));
-            let mut definition = variable().min(0.0).max(f64::from(most));
-            if numbers == Numbers::Whole {
-                definition = definition.integer();
+            for (leaf, degree) in degree.into_iter().enumerate() {
+                self.constraints.push(constraint!(degree <= f64::from(ports(leaf))));
             }
-            let circuits = self.variables.add(definition);
-            self.circuits.insert((a, b), circuits);
-            degree[a] += circuits;
-            degree[b] += circuits;
-        }
-        for (leaf, degree) in degree.into_iter().enumerate() {
-            let ports = f64::from(fabric.free_ports(LeafId::from_index(leaf)));
-            self.constraints.push(constraint!(degree <= ports));
         }
     }
 
@@ -270,8 +273,9 @@ impl Model {
                 electrical[2 * to.index() + 1] += share;
                 over_core += share;
             }
-            let key = (from.min(to).index(), from.max(to).index());
-            let circuits = self.circuits.get(&key).map_or(Expression::default(), |n| (*n).into());
+            let pair = (from.min(to).index(), from.max(to).index());
+            let own = (0..fabric.reaches()).filter_map(|reach| self.circuits.get(&(reach, pair)));
+            let circuits: Expression = own.sum();
             self.constraints.push(constraint!(load * self.lambda <= circuits + over_core));
         }
         for (line, sum) in electrical.into_iter().enumerate() {
@@ -437,7 +441,7 @@ mod tests {
             if topology.degree(a) < ports && topology.degree(b) < ports {
                 topology.add(a, b);
                 best = best.max(extend(pairs, fabric, evaluator, topology));
-                topology.remove(a, b);
+                topology.remove(0, a, b);
             }
             best
         }

@@ -114,7 +114,7 @@ fn bisect(
 fn fill(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, topology: &mut Topology) {
     let mut ports = Ports::new(fabric, topology);
     for leaf in 0..fabric.leaves() {
-        while ports.free[leaf] > 0 {
+        while ports.free_at(leaf) > 0 {
             let hungriest = [2 * leaf, 2 * leaf + 1]
                 .iter()
                 .flat_map(|line| evaluator.traffic(*line))

@@ -161,7 +161,12 @@ impl<'a> Patch<'a> {
                     continue;
                 }
                 let mut add = vec![between(one.ocs, (a, a_port), (b, b_port))];
-                let rest = LeafPair::new(x, y).filter(|pair| self.fabric.permits(*pair));
+                let reach = self.fabric.reach_of(one.ocs);
+                let permits = |pair: &LeafPair| self.fabric.permits_within(reach, *pair);
+                if !permits(&LeafPair { a: a.min(b), b: a.max(b) }) {
+                    continue;
+                }
+                let rest = LeafPair::new(x, y).filter(permits);
                 add.extend(rest.map(|_| between(one.ocs, (x, x_port), (y, y_port))));
                 steps.push(Step { remove: vec![first, second], add });
             }
@@ -186,7 +191,7 @@ impl<'a> Patch<'a> {
     /// Puts the circuits `new` in the place of `old` in the topology, and rates the lines that they touch anew.
     fn rejoin(&mut self, old: &[CrossConnect], new: &[CrossConnect], touched: &BTreeSet<usize>) {
         for circuit in old {
-            self.topology.remove(circuit.a.index(), circuit.b.index());
+            self.topology.remove(0, circuit.a.index(), circuit.b.index());
         }
         for circuit in new {
             self.topology.add(circuit.a.index(), circuit.b.index());

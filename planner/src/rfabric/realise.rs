@@ -19,6 +19,7 @@
 mod orient;
 mod room;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
@@ -52,16 +53,25 @@ pub fn realise(
     topology: &Topology,
     existing: &[CrossConnect],
 ) -> Realisation {
-    for leaf in 0..fabric.leaves() {
-        let ports = fabric.free_ports(LeafId::from_index(leaf));
-        assert!(topology.degree(leaf) <= ports, "a topology fits the ports of every leaf");
+    let layers: Vec<Cow<'_, Topology>> = match fabric.reaches() {
+        1 => vec![Cow::Borrowed(topology)],
+        reaches => (0..reaches).map(|reach| Cow::Owned(topology.within(reach))).collect(),
+    };
+    for (reach, layer) in layers.iter().enumerate() {
+        for leaf in 0..fabric.leaves() {
+            let ports = fabric.free_ports_within(reach, LeafId::from_index(leaf));
+            assert!(layer.degree(leaf) <= ports, "a topology fits the ports of every leaf");
+        }
     }
     let odd: &[Odd] = if fabric.has_dead_ports() { &[Odd::Tail, Odd::Head] } else { &[Odd::Tail] };
     let tried = odd.iter().flat_map(|odd| {
-        let wiring = wiring(fabric, existing, *odd);
-        let oriented = orient::orient(topology, &wiring);
-        let backward: Vec<Switch> = wiring.iter().rev().cloned().collect();
-        [wiring, backward].map(|order| split(fabric, &oriented, &order, existing))
+        let wirings: Vec<Vec<Switch>> =
+            (0..layers.len()).map(|reach| wiring(fabric, existing, reach, *odd)).collect();
+        let oriented: Vec<Oriented> =
+            layers.iter().zip(&wirings).map(|(layer, own)| orient::orient(layer, own)).collect();
+        let backward: Vec<Vec<Switch>> =
+            wirings.iter().map(|own| own.iter().rev().cloned().collect()).collect();
+        [wirings, backward].map(|orders| split(fabric, &oriented, &orders, existing))
     });
     let fits = |one: &Realisation| (std::cmp::Reverse(one.unplaced.len()), one.kept);
     let mut realisation = tried
@@ -79,11 +89,17 @@ enum Odd {
     Head,
 }
 
-fn wiring(fabric: &ReconfigurableFatTree, existing: &[CrossConnect], odd: Odd) -> Vec<Switch> {
+fn wiring(
+    fabric: &ReconfigurableFatTree,
+    existing: &[CrossConnect],
+    reach: usize,
+    odd: Odd,
+) -> Vec<Switch> {
     let mut has_tail: Vec<Option<bool>> = vec![None; fabric.leaves()];
     let mut next_leaf = matches!(odd, Odd::Tail);
     (0..fabric.switches())
         .map(OcsId::from_index)
+        .filter(|ocs| fabric.reach_of(*ocs) == reach)
         .map(|ocs| Switch {
             ocs,
             sides: Sides::left_by_others(fabric, ocs, |leaf| {
@@ -107,24 +123,30 @@ struct Switch {
     present: Oriented,
 }
 
-/// Step 2, switch by switch in the given order, which matters for what is kept and for nothing else.
+/// Step 2, for each reach switch by switch in the given order, which matters for what is kept and for nothing else.
 fn split(
     fabric: &ReconfigurableFatTree,
-    oriented: &Oriented,
-    order: &[Switch],
+    oriented: &[Oriented],
+    orders: &[Vec<Switch>],
     existing: &[CrossConnect],
 ) -> Realisation {
-    let mut rest = oriented.clone();
-    let mut placed = Vec::with_capacity(order.len());
-    for at in 0..order.len() {
-        let taken = match_switch(&rest, &order[at..]);
-        for (&(tail, head), count) in &taken.0 {
-            rest.take(tail, head, *count);
+    let mut placed = Vec::new();
+    let mut left = Oriented::default();
+    for (own, order) in oriented.iter().zip(orders) {
+        let mut rest = own.clone();
+        for at in 0..order.len() {
+            let taken = match_switch(&rest, &order[at..]);
+            for (&(tail, head), count) in &taken.0 {
+                rest.take(tail, head, *count);
+            }
+            placed.push((order[at].ocs, taken));
         }
-        placed.push((order[at].ocs, taken));
+        for ((tail, head), count) in rest.0 {
+            left.put(tail, head, count);
+        }
     }
     let mut realisation = assign_ports(fabric, &placed, existing);
-    place_leftovers(fabric, &rest, &mut realisation, existing);
+    place_leftovers(fabric, &left, &mut realisation, existing);
     realisation
 }
 
@@ -563,8 +585,8 @@ mod tests {
             let y = pairs[stream.random_range(0..pairs.len())];
             let [a, b, c, d] = [x.a, x.b, y.a, y.b].map(LeafId::index);
             if a != d && b != c && x != y {
-                topology.remove(a, b);
-                topology.remove(c, d);
+                topology.remove(0, a, b);
+                topology.remove(0, c, d);
                 topology.add(a, d);
                 topology.add(b, c);
             }

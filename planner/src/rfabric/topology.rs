@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Circuits between leaves, counted per pair and not yet placed on switches.
+//!
+//! Where banks lose so differently that one joins pairs that another may not, circuits are of one *reach*: which pairs a
+//! circuit may join, and which ports it takes, follows from it.
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
@@ -10,13 +13,15 @@ pub struct Topology {
     leaves: usize,
     /// Both triangles are kept, so a row is one leaf's circuits.
     circuits: Vec<u32>,
+    /// Those of them that are not of the first reach: the second, the third, … Empty where there are none.
+    narrower: Vec<Vec<u32>>,
 }
 
 impl Topology {
     /// No circuits among `leaves` leaves.
     #[must_use]
     pub fn dark(leaves: usize) -> Self {
-        Self { leaves, circuits: vec![0; leaves * leaves] }
+        Self { leaves, circuits: vec![0; leaves * leaves], narrower: Vec::new() }
     }
 
     /// The same share of ports to every peer, as evenly as whole circuits allow: ring distance 1,
@@ -72,26 +77,72 @@ impl Topology {
         self.circuits.iter().map(|count| u64::from(*count)).sum::<u64>() / 2
     }
 
-    /// Adds one circuit.
+    /// Circuits of one reach that join two leaves, by index.
+    #[must_use]
+    pub fn between_within(&self, reach: usize, first: usize, second: usize) -> u32 {
+        let at = first * self.leaves + second;
+        match reach {
+            0 => self.circuits[at] - self.narrower.iter().map(|own| own[at]).sum::<u32>(),
+            _ => self.narrower.get(reach - 1).map_or(0, |own| own[at]),
+        }
+    }
+
+    /// Ports of one reach in use at one leaf.
+    #[must_use]
+    pub fn degree_within(&self, reach: usize, leaf: usize) -> u32 {
+        (0..self.leaves).map(|peer| self.between_within(reach, leaf, peer)).sum()
+    }
+
+    /// The circuits of one reach alone.
+    #[must_use]
+    pub fn within(&self, reach: usize) -> Self {
+        let mut own = Self::dark(self.leaves);
+        for a in 0..self.leaves {
+            for b in 0..self.leaves {
+                own.circuits[a * self.leaves + b] = self.between_within(reach, a, b);
+            }
+        }
+        own
+    }
+
+    /// Adds one circuit of the first reach.
     pub fn add(&mut self, first: usize, second: usize) {
         self.add_many(first, second, 1);
     }
 
-    /// Adds `count` circuits between one pair.
+    /// Adds `count` circuits of the first reach between one pair.
     pub fn add_many(&mut self, first: usize, second: usize, count: u32) {
-        assert_ne!(first, second, "a circuit joins two leaves");
-        self.circuits[first * self.leaves + second] += count;
-        self.circuits[second * self.leaves + first] += count;
+        self.add_within(0, first, second, count);
     }
 
-    /// Removes one circuit.
+    /// Adds `count` circuits of one reach between one pair.
+    pub fn add_within(&mut self, reach: usize, first: usize, second: usize, count: u32) {
+        assert_ne!(first, second, "a circuit joins two leaves");
+        for at in [first * self.leaves + second, second * self.leaves + first] {
+            self.circuits[at] += count;
+            if reach > 0 && count > 0 {
+                let none = vec![0; self.circuits.len()];
+                self.narrower.resize(self.narrower.len().max(reach), none);
+                self.narrower[reach - 1][at] += count;
+            }
+        }
+    }
+
+    /// Removes one circuit of one reach.
     ///
     /// # Panics
     /// If there is none.
-    pub fn remove(&mut self, first: usize, second: usize) {
-        assert!(self.between(first, second) > 0, "only a circuit that exists is removed");
-        self.circuits[first * self.leaves + second] -= 1;
-        self.circuits[second * self.leaves + first] -= 1;
+    pub fn remove(&mut self, reach: usize, first: usize, second: usize) {
+        assert!(
+            self.between_within(reach, first, second) > 0,
+            "only a circuit that exists is removed"
+        );
+        for at in [first * self.leaves + second, second * self.leaves + first] {
+            self.circuits[at] -= 1;
+            if reach > 0 {
+                self.narrower[reach - 1][at] -= 1;
+            }
+        }
     }
 
     /// Pairs with circuits and their number, the smaller leaf first, in order.
@@ -105,12 +156,12 @@ impl Topology {
         })
     }
 
-    /// Circuits that are in both.
+    /// Circuits that are in both, whatever their reach.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let circuits =
             self.circuits.iter().zip(&other.circuits).map(|(mine, theirs)| *mine.min(theirs));
-        Self { leaves: self.leaves, circuits: circuits.collect() }
+        Self { leaves: self.leaves, circuits: circuits.collect(), narrower: Vec::new() }
     }
 }
 
@@ -118,36 +169,93 @@ impl Topology {
 #[derive(Debug)]
 pub struct Ports<'a> {
     fabric: &'a ReconfigurableFatTree,
-    /// Free ports by leaf.
-    pub(crate) free: Vec<u32>,
+    /// Free ports by reach and leaf.
+    free: Vec<Vec<u32>>,
 }
 
 impl<'a> Ports<'a> {
     /// What `topology` leaves free.
     #[must_use]
     pub fn new(fabric: &'a ReconfigurableFatTree, topology: &Topology) -> Self {
-        let free = (0..fabric.leaves())
-            .map(|leaf| fabric.free_ports(LeafId::from_index(leaf)) - topology.degree(leaf))
-            .collect();
-        Self { fabric, free }
+        let free = |reach: usize| {
+            (0..fabric.leaves())
+                .map(|leaf| {
+                    fabric.free_ports_within(reach, LeafId::from_index(leaf))
+                        - topology.degree_within(reach, leaf)
+                })
+                .collect()
+        };
+        Self { fabric, free: (0..fabric.reaches()).map(free).collect() }
+    }
+
+    /// Free ports of one leaf, over all reaches.
+    pub(crate) fn free_at(&self, leaf: usize) -> u32 {
+        self.free.iter().map(|free| free[leaf]).sum()
+    }
+
+    /// Free ports of one leaf on switches of one reach.
+    pub(crate) fn free_within(&self, reach: usize, leaf: usize) -> u32 {
+        self.free[reach][leaf]
+    }
+
+    /// Notes that a circuit of `reach` gives a port of each of two leaves back.
+    pub(crate) fn release(&mut self, reach: usize, leaves: [usize; 2]) {
+        for leaf in leaves {
+            self.free[reach][leaf] += 1;
+        }
+    }
+
+    /// Notes that a circuit of `reach` takes a port of each of two leaves.
+    pub(crate) fn take(&mut self, reach: usize, leaves: [usize; 2]) {
+        for leaf in leaves {
+            self.free[reach][leaf] -= 1;
+        }
+    }
+
+    /// Reaches that may join the leaves, the narrowest first: what it cannot join is left to the others.
+    pub(crate) fn permitted(
+        &self,
+        first: usize,
+        second: usize,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let pair = LeafPair::new(LeafId::from_index(first), LeafId::from_index(second));
+        let fabric = self.fabric;
+        let permits =
+            move |reach: &usize| pair.is_some_and(|pair| fabric.permits_within(*reach, pair));
+        (0..fabric.reaches()).rev().filter(permits)
     }
 
     /// Whether one more circuit may join the leaves.
     #[must_use]
     pub fn allow(&self, first: usize, second: usize) -> bool {
-        self.free[first] > 0
-            && self.free[second] > 0
-            && LeafPair::new(LeafId::from_index(first), LeafId::from_index(second))
-                .is_some_and(|pair| self.fabric.permits(pair))
+        self.reach_for(first, second).is_some()
+    }
+
+    /// The narrowest reach of which one more circuit may join the leaves.
+    fn reach_for(&self, first: usize, second: usize) -> Option<usize> {
+        self.permitted(first, second)
+            .find(|reach| self.free[*reach][first] > 0 && self.free[*reach][second] > 0)
     }
 
     /// Adds a circuit if it is allowed; says whether it did.
     pub fn join(&mut self, topology: &mut Topology, first: usize, second: usize) -> bool {
-        let allowed = self.allow(first, second);
+        let reach = self.reach_for(first, second);
+        reach.is_some_and(|reach| self.join_within(reach, topology, first, second))
+    }
+
+    /// Adds a circuit of one reach if it is allowed; says whether it did.
+    pub(crate) fn join_within(
+        &mut self,
+        reach: usize,
+        topology: &mut Topology,
+        first: usize,
+        second: usize,
+    ) -> bool {
+        let is_free = self.free[reach][first] > 0 && self.free[reach][second] > 0;
+        let allowed = is_free && self.permitted(first, second).any(|own| own == reach);
         if allowed {
-            topology.add(first, second);
-            self.free[first] -= 1;
-            self.free[second] -= 1;
+            topology.add_within(reach, first, second, 1);
+            self.take(reach, [first, second]);
         }
         allowed
     }

@@ -198,7 +198,7 @@ impl<'a> Progress<'a> {
 
     fn darken(&mut self, circuits: &[CrossConnect]) {
         for circuit in circuits {
-            self.circuits.remove(circuit.a.index(), circuit.b.index());
+            self.circuits.remove(0, circuit.a.index(), circuit.b.index());
         }
         self.judge(circuits);
     }

@@ -8,10 +8,12 @@
     reason = "a test ends where its set-up fails, prints figures and reads shipped files"
 )]
 
+mod banks_of_different_loss;
 mod broken_ports;
 mod common;
 mod damaged_plans;
 mod direct_networks;
+mod flow_judge;
 mod idle_nodes;
 mod interfaces;
 mod joint;

@@ -74,13 +74,13 @@ impl<'a> Cover<'a> {
     }
 
     fn urgency(&self, line: usize) -> f64 {
-        self.excess[line].max(0.0) / f64::from(self.ports.free[line / 2])
+        self.excess[line].max(0.0) / f64::from(self.ports.free_at(line / 2))
     }
 
     /// What one more circuit is worth to a pair; nothing where it has no use or no port.
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
-        if self.ports.free[a] == 0 || self.ports.free[b] == 0 {
+        if !self.ports.allow(a, b) {
             return 0.0;
         }
         let there = pair.rest[0].min(self.circuit_rate);

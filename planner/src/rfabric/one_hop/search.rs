@@ -50,9 +50,10 @@ pub(super) fn improve(
     }
 }
 
-/// Add a circuit a–b; if `drop_a` is set, remove a–drop_a first, and likewise for b.
+/// Add a circuit a–b; if `drop_a` is set, remove a–drop_a first, and likewise for b. All are of one reach.
 #[derive(Clone, Copy)]
 struct Move {
+    reach: usize,
     a: usize,
     b: usize,
     drop_a: Option<usize>,
@@ -109,13 +110,19 @@ impl<'a> Search<'a> {
                 continue;
             }
             let (a, b) = (line / 2, peers[stream.random_range(0..peers.len())]);
-            let (of_a, of_b) = (self.victims(a, b), self.victims(b, a));
+            let reaches: Vec<usize> = self.ports.permitted(a, b).collect();
+            let reach = match reaches.len() {
+                0 => continue,
+                1 => reaches[0],
+                all => reaches[stream.random_range(0..all)],
+            };
+            let (of_a, of_b) = (self.victims(reach, a, b), self.victims(reach, b, a));
             if of_a.is_empty() || of_b.is_empty() {
                 continue;
             }
             let drop_a = of_a[stream.random_range(0..of_a.len())];
             let drop_b = of_b[stream.random_range(0..of_b.len())];
-            if self.make(Move { a, b, drop_a, drop_b }).is_some() {
+            if self.make(Move { reach, a, b, drop_a, drop_b }).is_some() {
                 for leaf in [Some(a), Some(b), drop_a, drop_b].into_iter().flatten() {
                     for line in [2 * leaf, 2 * leaf + 1] {
                         self.lambdas[line] = self.evaluator.line_lambda(line, &self.topology);
@@ -128,15 +135,18 @@ impl<'a> Search<'a> {
     fn relieve(&mut self, line: usize) -> bool {
         let leaf = line / 2;
         for peer in self.starved_peers(line) {
-            for drop_a in self.victims(leaf, peer) {
-                for drop_b in self.victims(peer, leaf) {
-                    let exchange = Move { a: leaf, b: peer, drop_a, drop_b };
-                    if self.exchanges_left == 0 {
-                        return false;
-                    }
-                    self.exchanges_left -= 1;
-                    if self.try_move(exchange) {
-                        return true;
+            let reaches: Vec<usize> = self.ports.permitted(leaf, peer).collect();
+            for reach in reaches {
+                for drop_a in self.victims(reach, leaf, peer) {
+                    for drop_b in self.victims(reach, peer, leaf) {
+                        let exchange = Move { reach, a: leaf, b: peer, drop_a, drop_b };
+                        if self.exchanges_left == 0 {
+                            return false;
+                        }
+                        self.exchanges_left -= 1;
+                        if self.try_move(exchange) {
+                            return true;
+                        }
                     }
                 }
             }
@@ -163,16 +173,17 @@ impl<'a> Search<'a> {
         starved.into_iter().map(|(_, peer)| peer).collect()
     }
 
-    /// Whom `leaf` could lose a circuit to make room for one to `keep`: nobody if a port is free,
+    /// Peers to which `leaf` could lose a circuit of `reach` to make room for one to `keep`: `None` if a port is free,
     /// else the peers whose loss costs least at the present minimum.
-    fn victims(&self, leaf: usize, keep: usize) -> Vec<Option<usize>> {
-        if self.ports.free[leaf] > 0 {
+    fn victims(&self, reach: usize, leaf: usize, keep: usize) -> Vec<Option<usize>> {
+        if self.ports.free_within(reach, leaf) > 0 {
             return vec![None];
         }
         let lambda = self.lambdas[2 * leaf].min(self.lambdas[2 * leaf + 1]);
         let row = self.topology.row(leaf);
         let mut loss: Vec<(f64, usize)> = (0..row.len())
             .filter(|peer| row[*peer] > 0 && *peer != keep)
+            .filter(|peer| self.topology.between_within(reach, leaf, *peer) > 0)
             .map(|peer| (-self.evaluator.circuit_rate() * f64::from(row[peer]), peer))
             .collect();
         for (cost, peer) in &mut loss {
@@ -223,43 +234,41 @@ impl<'a> Search<'a> {
     /// Applies the exchange; says whether the two victims could be joined. Nothing if it is not
     /// allowed at all.
     fn make(&mut self, exchange: Move) -> Option<bool> {
-        let Move { a, b, drop_a, drop_b } = exchange;
+        let Move { reach, a, b, drop_a, drop_b } = exchange;
         for (leaf, victim) in [(a, drop_a), (b, drop_b)] {
             if let Some(victim) = victim {
-                self.drop_circuit(leaf, victim);
+                self.drop_circuit(reach, leaf, victim);
             }
         }
-        if !self.ports.join(&mut self.topology, a, b) {
+        if !self.ports.join_within(reach, &mut self.topology, a, b) {
             self.restore(exchange);
             return None;
         }
         Some(match (drop_a, drop_b) {
-            (Some(x), Some(y)) if x != y => self.ports.join(&mut self.topology, x, y),
+            (Some(x), Some(y)) if x != y => self.ports.join_within(reach, &mut self.topology, x, y),
             _ => false,
         })
     }
 
     fn undo(&mut self, exchange: Move, joined: bool) {
         if let (true, Some(x), Some(y)) = (joined, exchange.drop_a, exchange.drop_b) {
-            self.drop_circuit(x, y);
+            self.drop_circuit(exchange.reach, x, y);
         }
-        self.drop_circuit(exchange.a, exchange.b);
+        self.drop_circuit(exchange.reach, exchange.a, exchange.b);
         self.restore(exchange);
     }
 
     fn restore(&mut self, exchange: Move) {
         for (leaf, victim) in [(exchange.a, exchange.drop_a), (exchange.b, exchange.drop_b)] {
             if let Some(victim) = victim {
-                self.topology.add(leaf, victim);
-                self.ports.free[leaf] -= 1;
-                self.ports.free[victim] -= 1;
+                self.topology.add_within(exchange.reach, leaf, victim, 1);
+                self.ports.take(exchange.reach, [leaf, victim]);
             }
         }
     }
 
-    fn drop_circuit(&mut self, first: usize, second: usize) {
-        self.topology.remove(first, second);
-        self.ports.free[first] += 1;
-        self.ports.free[second] += 1;
+    fn drop_circuit(&mut self, reach: usize, first: usize, second: usize) {
+        self.topology.remove(reach, first, second);
+        self.ports.release(reach, [first, second]);
     }
 }

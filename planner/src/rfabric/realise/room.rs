@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::{LeafId, OcsId};
 
 /// How many others are moved to make room for one circuit.
@@ -58,7 +58,10 @@ impl<'a> Room<'a> {
         let others: Vec<CrossConnect> = self.circuits.iter().filter(on_it).copied().collect();
         others.into_iter().any(|other| {
             self.take(other);
-            let here = self.books[at].connect(a, b).expect("a port was given up for it");
+            let Some(here) = self.books[at].connect(a, b) else {
+                self.put(other);
+                return false;
+            };
             self.circuits.insert(here);
             let is_placed = self.place(other.a.index(), other.b.index(), moves - 1);
             if !is_placed {
@@ -99,8 +102,11 @@ impl<'a> PortBook<'a> {
         self.taken.remove(&circuit.b_port);
     }
 
+    /// A circuit on the lowest free ports; `None` without such ports, or where the switch loses too much for the pair.
     pub(in crate::rfabric) fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
         let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
+        let reach = self.fabric.reach_of(self.ocs);
+        LeafPair::new(a, b).filter(|pair| self.fabric.permits_within(reach, *pair))?;
         let (a_port, b_port) = (self.lowest_free(a)?, self.lowest_free(b)?);
         let circuit = CrossConnect { ocs: self.ocs, a_port, b_port, a, b };
         self.occupy(circuit);

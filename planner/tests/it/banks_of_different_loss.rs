@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two banks of different loss: a circuit is of a bank, and each bank joins what its own loss admits.
+
+use crate::flow_judge::{Hops, best, drawn};
+use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
+use lightloom_planner::rfabric::check::check;
+use lightloom_planner::rfabric::one_hop::{self, Effort};
+use lightloom_planner::rfabric::phases::Phase;
+use lightloom_planner::rfabric::plan::{Options, plan};
+use lightloom_planner::rfabric::testing;
+use lightloom_units::Picoseconds;
+use lightloom_units::id::LeafId;
+
+/// A second bank that no path admits used to take the first one with it: no pair of leaves could be joined.
+#[test]
+fn a_bank_that_no_path_admits_takes_nothing_from_the_other() {
+    let one = testing::spec(4, 8);
+    let mut two = one.clone();
+    two.banks.push(two.banks[0].clone());
+    two.banks[1].insertion_loss_db = 3.5;
+    let [one, two] = [one, two].map(|spec| ReconfigurableFatTree::new(spec).expect("a fabric"));
+    assert_eq!((two.banks_without_circuits(), two.reaches()), (vec![1], 1));
+    let leaves = || (0..4).map(LeafId);
+    assert!(leaves().all(|leaf| one.free_ports(leaf) == two.free_ports(leaf)));
+    let pair = LeafPair { a: LeafId(0), b: LeafId(1) };
+    assert!(two.permits(pair));
+}
+
+/// Plans of drawn networks against the best circuits that an integer program finds, bank by bank.
+#[test]
+fn no_plan_is_refused_and_no_bound_is_false_where_banks_lose_differently() {
+    let count = 120;
+    let (mut planned, mut two_reaches, mut worst) = (0, 0, 1.0_f64);
+    for seed in 0..count {
+        let (network, demand) = drawn(seed);
+        two_reaches += u32::from(network.reaches() == 2);
+        let optimum = best(&network, &demand, Hops::One);
+        let routed = best(&network, &demand, Hops::Any);
+        assert!(routed >= optimum * (1.0 - 1e-6), "seed {seed}: more ways are never slower");
+        let found = one_hop::plan(&network, &demand, Effort::default());
+        let bound = found.lambda_upper_bound;
+        assert!(optimum <= bound * (1.0 + 1e-6), "seed {seed}: optimum {optimum} bound {bound}");
+        let phase =
+            Phase { name: "p".into(), job: None, demand: demand.clone(), slack: Picoseconds::ZERO };
+        match plan(&network, &[phase], &[], Options::default()) {
+            Ok(plan) => {
+                planned += 1;
+                let findings = check(&network, std::slice::from_ref(&demand), &plan);
+                assert_eq!(findings, Vec::<String>::new(), "seed {seed}");
+                worst = worst.min(plan.phases[0].lambda / optimum);
+            }
+            Err(error) => assert!(optimum < 1e-9, "seed {seed}: {optimum} and {error}"),
+        }
+    }
+    println!(
+        "{count} networks, {two_reaches} with two reaches, {planned} planned, worst {worst:.4} of the best"
+    );
+    assert!(two_reaches * 3 > count as u32 && worst > 0.6, "{two_reaches} {worst}");
+}

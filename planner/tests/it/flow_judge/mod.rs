@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An outside judge of small networks: the fastest rate by an integer program with a variable for every circuit of every
+//! bank, and flows by source. It shares nothing with the planner but the network and the demand.
+
+use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
+use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_planner::rfabric::testing;
+use lightloom_units::id::LeafId;
+use lightloom_units::seed::{Seed, Stream};
+use lightloom_units::{BitsPerSecond, Bytes};
+use rand::RngExt;
+
+/// How far traffic may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hops {
+    /// Over one circuit, or the core.
+    One,
+    /// Over any circuits and the core, in any order.
+    Any,
+}
+
+/// Whether a circuit over `bank` may join two leaves, from the specification.
+fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
+    let is = |pair: &(LeafId, LeafId), a, b| pair.0 == LeafId(a) && pair.1 == LeafId(b);
+    let own = spec.loss.extra_db.iter().filter(|(leaf, _)| leaf.0 == a || leaf.0 == b);
+    let loss = bank.insertion_loss_db + spec.loss.path_db + own.map(|(_, db)| db).sum::<f64>();
+    let forbidden = spec.forbidden.iter().any(|pair| is(pair, a, b) || is(pair, b, a));
+    loss <= spec.loss.budget_db && !forbidden
+}
+
+/// The best rate of `demand` over all circuits of `network` without faults.
+pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops) -> f64 {
+    let spec = network.spec();
+    let (leaves, rate) = (spec.leaves as usize, spec.circuit_rate.0 as f64);
+    let mut variables = ProblemVariables::new();
+    let mut constraints = Vec::new();
+    // One direction of one circuit a second is the unit of rates.
+    let bits = |from: usize, to: usize| {
+        demand.bits(demand.bytes(LeafId::from_index(from), LeafId::from_index(to)))
+    };
+    let most = (0..leaves)
+        .flat_map(|a| (0..leaves).map(move |b| (a, b)))
+        .map(|(a, b)| bits(a, b))
+        .fold(0.0, f64::max);
+    let lambda = variables.add(variable().min(0.0));
+    let mut capacity = vec![vec![Expression::default(); leaves]; leaves];
+    for bank in &spec.banks {
+        let ports = bank.switches * bank.ports_per_leaf;
+        let mut used = vec![Expression::default(); leaves];
+        for a in 0..leaves {
+            for b in a + 1..leaves {
+                if admits(spec, bank, a as u32, b as u32) {
+                    let circuits =
+                        variables.add(variable().integer().min(0.0).max(f64::from(ports)));
+                    used[a] += circuits;
+                    used[b] += circuits;
+                    capacity[a][b] += circuits;
+                    capacity[b][a] += circuits;
+                }
+            }
+        }
+        for used in used {
+            constraints.push(constraint!(used <= f64::from(ports)));
+        }
+    }
+    let core = network.electrical_rate() / rate;
+    let mut load = vec![vec![Expression::default(); leaves + 1]; leaves + 1];
+    for source in 0..leaves {
+        let arcs = (0..=leaves).flat_map(|a| (0..=leaves).map(move |b| (a, b)));
+        let is_arc = |&(a, b): &(usize, usize)| {
+            let is_core = a == leaves || b == leaves;
+            a != b && b != source && (!is_core || core > 0.0)
+        };
+        let mut kept = vec![Expression::default(); leaves + 1];
+        for (a, b) in arcs.filter(is_arc) {
+            // One hop: from the source, to where the traffic ends, or over the core.
+            if hops == Hops::One && a != source && a != leaves {
+                continue;
+            }
+            let flow = variables.add(variable().min(0.0));
+            load[a][b] += flow;
+            kept[b] += flow;
+            kept[a] -= flow;
+        }
+        for to in (0..=leaves).filter(|to| *to != source) {
+            let wanted = if to < leaves { bits(source, to) / most } else { 0.0 };
+            let kept = std::mem::take(&mut kept[to]);
+            constraints.push(constraint!(kept == wanted * lambda));
+        }
+    }
+    for a in 0..=leaves {
+        for b in 0..=leaves {
+            let most = match (a < leaves, b < leaves) {
+                (true, true) => std::mem::take(&mut capacity[a][b]),
+                _ => core.into(),
+            };
+            constraints.push(constraint!(load[a][b].clone() <= most));
+        }
+    }
+    let hosts = network.host_rate() / rate;
+    for leaf in 0..leaves {
+        let sent: f64 = (0..leaves).map(|peer| bits(leaf, peer) / most).sum();
+        let received: f64 = (0..leaves).map(|peer| bits(peer, leaf) / most).sum();
+        constraints.push(constraint!(sent.max(received) * lambda <= hosts));
+    }
+    let mut model = variables.maximise(lambda).using(good_lp::solvers::microlp::microlp);
+    for constraint in constraints {
+        model.add_constraint(constraint);
+    }
+    let solution = model.solve().expect("doing nothing is feasible");
+    solution.value(lambda) * rate / most
+}
+
+/// A network of two banks of different loss, and what a phase sends over it.
+pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
+    let mut stream = Seed(seed).stream("test.banks", 0);
+    loop {
+        let leaves = stream.random_range(3..=5);
+        let mut spec = testing::spec(leaves, 4);
+        spec.gpus_per_leaf = stream.random_range(2..=16);
+        let core = [0, 50, 100, 400][stream.random_range(0..4)];
+        spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(core);
+        spec.banks[0].name = "near".into();
+        spec.banks.push(spec.banks[0].clone());
+        spec.banks[1].name = "far".into();
+        for bank in &mut spec.banks {
+            bank.switches = stream.random_range(1..=2);
+            bank.ports_per_switch = 2 * leaves;
+        }
+        spec.banks[1].insertion_loss_db = f64::from(stream.random_range(1_u32..=8)) / 2.0;
+        spec.loss.extra_db = (0..leaves)
+            .map(|leaf| (LeafId(leaf), f64::from(stream.random_range(0_u32..=3)) / 2.0))
+            .collect();
+        if stream.random_range(0..2) == 0 {
+            spec.banks.reverse();
+        }
+        spec.failure_domains = 1;
+        let demand = drawn_demand(leaves, &mut stream);
+        if let Ok(network) = ReconfigurableFatTree::new(spec) {
+            return (network, demand);
+        }
+    }
+}
+
+fn drawn_demand(leaves: u32, stream: &mut Stream) -> Demand {
+    let mut demand = Demand::none(leaves as usize);
+    let kind = stream.random_range(0..3);
+    for from in 0..leaves {
+        for to in (0..leaves).filter(|to| *to != from) {
+            let is_sent = match kind {
+                // A ring one way, an exchange of all with all, and what comes.
+                0 => to == (from + 1) % leaves,
+                1 => true,
+                _ => stream.random_range(0..3) == 0,
+            };
+            if is_sent {
+                let bytes = stream.random_range(1..=20) * 1_000_000_000;
+                demand.add(LeafId(from), LeafId(to), Bytes(bytes));
+            }
+        }
+    }
+    if demand.total() == Bytes::ZERO {
+        demand.add(LeafId(0), LeafId(1), Bytes(1_000_000_000));
+    }
+    demand
+}
