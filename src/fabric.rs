@@ -13,7 +13,7 @@ use crate::{files, kinds};
 /// Reads a fabric file, showing its mistakes.
 ///
 /// # Errors
-/// [`Refused`](Refused) when it has mistakes.
+/// [`Refused`] when it has mistakes.
 pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
 }
@@ -59,7 +59,7 @@ pub fn quietly(
 /// The fabric in a file of version 1 or 2, for converting it.
 ///
 /// # Errors
-/// [`Refused`](Refused) when it has mistakes.
+/// [`Refused`] when it has mistakes.
 pub fn of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
     let mut text = |named: &str| files::text_beside(path, named);
     let (fabric, mistakes) =
