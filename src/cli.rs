@@ -78,11 +78,59 @@ pub fn run(verb: &Verb) -> anyhow::Result<Outcome> {
 
 /// The whole command, with a line for each verb of the second program.
 fn command() -> clap::Command {
-    Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command))
+    grouped(Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command)))
+}
+
+/// The verbs by what they are for, as `lightloom --help` lists them.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Plan", &["init", "plan", "replan", "export"]),
+    ("Run", &["emulate", "merge", "workload", "mfu", "calibrate", "report", "reproduce", "demo"]),
+    ("Buy", &["buy", "compare", "cost", "trace"]),
+    ("Drive", &["ctl", "device", "conform", "twin"]),
+    ("Files", &["validate", "schema", "convert", "completions", "man"]),
+];
+
+/// `command`, whose help lists its verbs in groups.
+#[must_use]
+pub fn grouped(command: clap::Command) -> clap::Command {
+    let header = command.get_styles().get_header();
+    let literal = command.get_styles().get_literal();
+    let width = command.get_subcommands().map(|verb| verb.get_name().len()).max().unwrap_or(0);
+    let mut template = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    for (group, verbs) in GROUPS {
+        template += &format!("{header}{group}:{header:#}\n");
+        for name in verbs {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            template += &format!("  {literal}{name:width$}{literal:#}  {about}\n");
+        }
+        template += "\n";
+    }
+    template += &format!("{header}Options:{header:#}\n{{options}}{{after-help}}");
+    command.help_template(template)
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn every_verb_stands_in_one_group_and_its_line_fits_80_columns() {
+        let command = super::command();
+        let mut grouped: Vec<&str> =
+            super::GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
+        let mut all: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+        let help = command.clone().render_help().to_string();
+        for verb in command.get_subcommands() {
+            let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+            let line =
+                help.lines().find(|line| line.contains(&about)).expect("a line of each verb");
+            assert!(line.trim_start().starts_with(verb.get_name()), "{line}");
+            assert!(line.len() <= 80, "{} columns: {line}", line.len());
+        }
+    }
+
     #[test]
     fn the_command_is_well_formed_and_every_verb_has_an_example() {
         let command = super::command();

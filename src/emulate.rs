@@ -34,7 +34,7 @@ pub use live::Live;
 pub use source::Source;
 pub use sweep::show as show_sweep;
 
-/// Runs a scenario packet by packet: what runs, what breaks, what was affected.
+/// Runs a scenario packet by packet: times, faults, what they touch.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom emulate topologies/scenarios/node-fault.yaml

@@ -12,7 +12,7 @@ use lightloom_fabric::preset::{Preset, Size};
 use crate::files;
 use crate::output::{self, Outcome, WrongUsage};
 
-/// Writes a commented fabric file of a kind and a size, or asks for them.
+/// Writes a commented fabric file; asks for what is not given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom init

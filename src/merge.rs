@@ -11,7 +11,7 @@ use crate::files;
 use crate::output::Outcome;
 use crate::result::ResultArguments;
 
-/// Puts the parts of a sweep together: one result, one JUnit file, the worst seed of all.
+/// Puts the parts of a sweep together: one result, its worst seed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom merge part-*.json

@@ -23,7 +23,7 @@ use crate::{files, kinds, plan};
 /// The version of the document that is printed.
 const SCHEMA: &str = "lightloom.replan/v1";
 
-/// Makes the next plan after faults and repairs, and prints what moves.
+/// Makes the next plan after faults and repairs: what has to move.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("change").args(["fault", "repair"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:

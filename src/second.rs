@@ -37,19 +37,15 @@ const fn verb(name: &'static str, about: &'static str, example: &'static str) ->
 
 /// Every verb of the second program, in the order of its help.
 pub const VERBS: &[Verb] = &[
-    verb(
-        "demo",
-        "Runs a first scenario and opens its report: plans 2,880 GPUs, lets a node die, and makes a page",
-        "lightloom demo",
-    ),
+    verb("demo", "Plans 2,880 GPUs, lets a node die, and opens the report of it", "lightloom demo"),
     verb(
         "report",
-        "Writes one page about a design: its plan, waste under faults, cost and power, published figures",
+        "Writes one page about a design: plan, waste, cost and power",
         "lightloom report topologies/ring-2880.yaml plan.json run.json mfu.json prices.yaml -o report.html",
     ),
     verb(
         "export",
-        "Writes a plan in the format of another program, and says what that format cannot hold",
+        "Writes a plan in another program's format, and names what is lost",
         "lightloom export --list",
     ),
     verb(
@@ -59,12 +55,12 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "cost",
-        "Costs and power of the interconnect, from bills of materials and a price file",
+        "Costs and power of the interconnect, from bills and a price file",
         "lightloom cost",
     ),
     verb(
         "buy",
-        "Which design to buy: jobs over months of faults on each, and the cost of a useful PFLOP-year",
+        "Which design to buy: jobs over months of faults, and their cost",
         "lightloom buy topologies/buy-pretraining.yaml",
     ),
     verb(
@@ -79,17 +75,17 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "calibrate",
-        "Refits the constants of `lightloom mfu` on measured steps of one accelerator and software",
+        "Refits the constants of `lightloom mfu` on measured steps",
         "lightloom calibrate runs.csv --out ours.json",
     ),
     verb(
         "workload",
-        "Runs training steps that other tools describe (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces)",
+        "Runs training steps that other tools described or recorded",
         "lightloom workload run topologies/workloads/simai-layer.txt --arch dgx",
     ),
     verb(
         "ctl",
-        "Talks to the daemon: looks, previews, applies, confirms, rolls back",
+        "Looks at the daemon, previews, applies, confirms, rolls back",
         "lightloom ctl status",
     ),
     verb(
@@ -99,12 +95,12 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "conform",
-        "Tests whether a device does what its protocol promises. Reads only, unless ports are given to move",
+        "Tests whether a device does what its protocol promises",
         "lightloom conform gnmi://127.0.0.1:9339 --plaintext --may-move in-2,in-3,out-2,out-3",
     ),
     verb(
         "twin",
-        "Real programs on emulated light: a namespace a node, and lightloomd that moves the links",
+        "Real programs on emulated light: a network namespace a node",
         "lightloom twin up topologies/ring-32.yaml --dir /tmp/twin",
     ),
     verb(

@@ -19,7 +19,7 @@ use crate::output::{self, Outcome, WrongUsage};
 use crate::replan;
 use crate::schema::KindName;
 
-/// Checks fabric and other files: every mistake at once, with its place and its fix.
+/// Checks files: every mistake at once, with its place and its fix.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom validate fabric.yaml

@@ -20,7 +20,7 @@ use lightloom::trace;
 /// The version of the result.
 const SCHEMA: &str = "lightloom.buy/v1";
 
-/// Which design to buy: jobs over months of faults on each, and the cost of a useful PFLOP-year.
+/// Which design to buy: jobs over months of faults, and their cost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom buy topologies/buy-pretraining.yaml

@@ -14,7 +14,7 @@ use lightloom::output::{self, Outcome};
 use lightloom::result::ResultArguments;
 use lightloom::table::Table;
 
-/// Refits the constants of `lightloom mfu` on measured steps of one accelerator and software.
+/// Refits the constants of `lightloom mfu` on measured steps.
 ///
 /// At most three constants are moved: those that explain the runs, with intervals. Part of the runs is kept back; both errors
 /// are printed.

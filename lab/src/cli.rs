@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use lightloom::output::{self, Colour, Outcome};
 use lightloom::{cli as first, emulate, plan, validate};
 use lightloom_twin::Twin;
@@ -57,7 +57,8 @@ enum Verb {
 
 /// The whole program, from its arguments to its exit status.
 pub(crate) fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments =
+        Arguments::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     output::set_colour(arguments.color);
     output::conclude(run(&arguments))
 }
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 
 /// The whole command as clap knows it, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
-    Arguments::command()
+    first::grouped(Arguments::command())
 }
 
 #[cfg(test)]

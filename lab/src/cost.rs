@@ -25,7 +25,7 @@ const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
 /// Snapshots for each of them.
 const SNAPSHOTS: u64 = 200;
 
-/// Costs and power of the interconnect, from bills of materials and a price file.
+/// Costs and power of the interconnect, from bills and a price file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom cost

@@ -30,7 +30,7 @@ use lightloom::output::{self, Format, Outcome};
 use show::{Done, Preview};
 use wanted::{Apply, Fault, Rollback, Wanted};
 
-/// Talks to the daemon: looks, previews, applies, confirms, rolls back.
+/// Looks at the daemon, previews, applies, confirms, rolls back.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom ctl status

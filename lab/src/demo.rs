@@ -13,7 +13,7 @@ use crate::cli;
 use lightloom::output::{self, Outcome};
 use lightloom::shipped;
 
-/// Runs a first scenario and opens its report: plans 2,880 GPUs, lets a node die, and makes a page.
+/// Plans 2,880 GPUs, lets a node die, and opens the report of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom demo

@@ -19,7 +19,7 @@ use lightloom::{files, plan, replan};
 /// The version of the document that is printed.
 const SCHEMA: &str = "lightloom.export/v1";
 
-/// Writes a plan in the format of another program, and says what that format cannot hold.
+/// Writes a plan in another program's format, and names what is lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom export --list

@@ -29,7 +29,7 @@ use lightloom::output::{self, Outcome, WrongUsage};
 use lightloom::{files, plan};
 use study::Question;
 
-/// Writes one page about a design: its plan, waste under faults, cost and power, published figures.
+/// Writes one page about a design: plan, waste, cost and power.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json -o report.html

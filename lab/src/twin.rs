@@ -15,7 +15,7 @@ use lightloom::output::{self, Format, FormatArgument, Outcome, WrongUsage};
 mod inside;
 mod job;
 
-/// Real programs on emulated light: a namespace a node, and lightloomd that moves the links.
+/// Real programs on emulated light: a network namespace a node.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin up topologies/ring-32.yaml --dir /tmp/twin

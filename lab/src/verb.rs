@@ -15,7 +15,9 @@ use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
 use lightloom::output::{self, Outcome, WrongUsage};
 
-/// Tests whether a device does what its protocol promises. Reads only, unless ports are given to move.
+/// Tests whether a device does what its protocol promises.
+///
+/// Reads only, unless ports are given that may move.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom conform gnmi://ocs0.example:9339 --ca site.pem

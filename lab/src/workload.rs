@@ -25,7 +25,9 @@ use lightloom::output::{self, Outcome, WrongUsage};
 use lightloom::result::ResultArguments;
 use lightloom::table::Table;
 
-/// Runs training steps that other tools describe (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces).
+/// Runs training steps that other tools described or recorded.
+///
+/// Described: Chakra, SimAI, GOAL. Recorded: Kineto and other Chrome traces.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom workload run topologies/workloads/simai-layer.txt --arch dgx
