@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Applying, confirming, rolling back, repairing: shown before they are made.
+
+use super::*;
+
+#[test]
+fn an_apply_that_waits_for_its_confirm_says_until_when_and_what_to_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "devices": [{"device": "ocs0", "verdict": "applied", "detail": ""}],
+        "state": "confirm-pending", "confirm_until_unix_ms": now_ms() + 299_900,
+    });
+    let daemon = Daemon::plays(
+        folder.path(),
+        &[
+            ("/v1/apply", 202, json!({"answer": "accepted", "txn": 3})),
+            ("/v1/transactions/3", 200, past),
+        ],
+    );
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, "{\"target\": {\"ocs0\": {\"1\": 25}}}").unwrap();
+    let plan = plan.display().to_string();
+    let (code, shown, _) = run(&daemon, &["apply", &plan, "--confirm-within", "5m"]);
+    assert_eq!(code, 0);
+    let (first, second) = shown.split_once('\n').unwrap();
+    assert_eq!(first, "transaction 3: committed, 1 device");
+    assert!(second.starts_with("confirm 3 before "), "{shown}");
+    let end = " (in 5 min) with `lightloom ctl confirm 3`, or it is undone\n";
+    assert!(second.ends_with(end), "{shown}");
+}
+
+#[test]
+fn a_transaction_that_did_not_commit_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let past = json!({
+        "txn": 9, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "aborted", "devices": [
+            {"device": "n3/b0", "verdict": "refused", "detail": "switch element stuck"},
+            {"device": "n4/b0", "verdict": "untouched", "detail": ""},
+        ],
+    });
+    let accepted = json!({"answer": "accepted", "txn": 9});
+    let answers = [("/v1/rollback", 202, accepted), ("/v1/transactions/9", 200, past)];
+    let daemon = Daemon::plays(folder.path(), &answers);
+    let (code, shown, _) = run(&daemon, &["rollback", "2"]);
+    let expected = "transaction 9: aborted, 2 devices\n\
+        device  verdict  why\nn3/b0   refused  switch element stuck\n\
+        untouched: n4/b0\n\
+        nothing moved: mend what is named, then apply again\n";
+    assert_eq!((code, shown.as_str()), (1, expected));
+}
+
+#[test]
+fn an_apply_that_cuts_light_is_refused_until_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = |circuit: &str, cuts_light: bool| json!({"device": "ocs0", "slot": 1, "from": 9, "to": 10, "goes_dark": circuit, "cuts_light": cuts_light});
+    let moves = json!([cut("ocs0 1-9", true), cut("ocs0 1-9", true), cut("ocs0 2-10", false)]);
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "state": "committed", "devices": [],
+    });
+    let answers = [
+        ("/v1/diff", 200, preview(moves)),
+        ("/v1/apply", 202, json!({"answer": "accepted", "txn": 3})),
+        ("/v1/transactions/3", 200, past),
+    ];
+    let daemon = Daemon::plays(folder.path(), &answers);
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, "{\"target\": {\"ocs0\": {\"1\": 10}}}").unwrap();
+    let plan = plan.display().to_string();
+    let (code, _, said) = run(&daemon, &["apply", &plan]);
+    let refused = "refused: this cuts 1 circuit with light: ocs0 1-9; with --dry-run it shows what moves, with \
+                   --cut-light it is done\n";
+    assert_eq!((code, said.as_str()), (1, refused));
+    assert_eq!(run(&daemon, &["apply", &plan, "--cut-light"]).0, 0);
+}
+
+/// A preview of nothing but what is known to be broken.
+fn preview(moves: Value) -> Value {
+    let told = json!({"part": "n9", "since_unix_ms": 0, "why": "told by uid:0", "bypassed": true});
+    json!({
+        "version": 7, "confirmation": "", "moves": moves, "waves": 1, "dark_links_max": 1,
+        "broken": [told], "forgets": [{"part": "n5", "since_unix_ms": null, "why": "", "bypassed": true}],
+        "bytes": [{"device": "n1/b0", "requests": ["00 01"], "trouble": null}],
+    })
+}
+
+#[test]
+fn parts_are_named_with_commas_or_spaces_and_a_bypass_is_shown_before_it_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::plays(folder.path(), &[("/v1/faults/diff", 200, preview(json!([])))]);
+    for parts in [
+        &["n9,n10"][..],
+        &["n9", "n10"],
+        &["n9,", "n10"],
+        &["n9,,n10,"],
+        &["--repaired", "n9,n10"],
+        &["--repaired", "n9", "n10"],
+    ] {
+        let arguments = [&["fault", "--dry-run"], parts].concat();
+        let (code, shown, _) = run(&daemon, &arguments);
+        assert!(code == 0 && shown.starts_with("nothing has to move"), "{shown}");
+        let heard = daemon.heard();
+        let key = if parts[0] == "--repaired" { "repaired" } else { "broken" };
+        assert_eq!(heard[key], json!(["n9", "n10"]), "{heard}");
+    }
+    let (code, _, said) = run(&daemon, &["fault", "n7", "--repaired", "n7"]);
+    assert!(code == 2 && said.contains("n7 cannot be broken and work again at once"), "{said}");
+    let (code, _, said) = run(&daemon, &["fault", ","]);
+    assert!(code == 2 && said.contains("name a part"), "{said}");
+}
+
+#[test]
+fn a_rollback_is_shown_before_it_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = json!({
+        "device": "n1/b0", "slot": 0, "from": 15, "to": 1, "wave": 1, "domain": "n1",
+        "goes_dark": null, "comes_up": "n1/b0.1 - n2/b1.1", "answer_within_ps": 2_000_000_000_000u64,
+    });
+    let path = "/v1/rollback/diff";
+    let daemon = Daemon::plays(folder.path(), &[(path, 200, preview(json!([one])))]);
+    let (code, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
+    let expected = "1 move on 1 device in 1 wave, against version 7\n\
+        at most 1 link dark at a time\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        TAKEN TO WORK AGAIN: n5\n\n\
+        wave  device  part     from      to          goes dark  comes up           failure domain\n   \
+        1  n1/b0   group 0  loopback  external-1          -  n1/b0.1 - n2/b1.1  n1\n\n\
+        no circuit goes dark\n\nbytes to 1 device: n1/b0\n  00 01\n";
+    assert_eq!((code, shown.as_str()), (0, expected));
+
+    let mut last = preview(json!([]));
+    let undone = [(3, "bypass of n9", "policy:fault"), (1, "apply of plan 0123456789ab", "uid:0")];
+    let undone = undone.map(|(txn, what, who)| json!({"txn": txn, "summary": what, "actor": who}));
+    last["undoes"] = json!(undone);
+    last["restores"] = json!([]);
+    last["plan_sha256"] = json!("");
+    last["no_plan_after"] = json!(true);
+    last["circuits"] = json!({"before": 24, "after": 0});
+    last["crossed"] = json!([{"end": "n1/b0.1", "lit_by": "n6/b1.1", "should_be": "n5/b1.1"}]);
+    daemon.says(path, 200, last);
+    let (_, shown, _) = run(&daemon, &["rollback", "1", "--dry-run"]);
+    let expected = "nothing has to move: every device stands there already\n\
+        undoes: 3 (bypass of n9, by policy:fault); 1 (apply of plan 0123456789ab, by uid:0)\n\
+        NO PLAN remains after it: what breaks is not bypassed until one is applied\n\
+        circuits that stand at both ends: 24 now, 0 after it\n\
+        CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1\n  \
+        look where the cables lead; or go around: lightloom ctl fault n1/b0.1\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        TAKEN TO WORK AGAIN: n5\n";
+    assert_eq!(shown, expected);
+
+    daemon.says(path, 200, preview(json!([])));
+    let (_, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
+    let expected = "nothing has to move: every device stands there already\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        TAKEN TO WORK AGAIN: n5\n";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_plan_that_was_let_through_says_which_broken_parts_it_forgot() {
+    let folder = tempfile::tempdir().unwrap();
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "state": "committed", "devices": [], "repaired": ["n9", "n20/b0"],
+    });
+    let accepted = json!({"answer": "accepted", "txn": 3});
+    let answers = [("/v1/apply", 202, accepted), ("/v1/transactions/3", 200, past)];
+    let daemon = Daemon::plays(folder.path(), &answers);
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, "{\"target\": {}}").unwrap();
+    let plan = plan.display().to_string();
+    let (_, shown, _) = run(&daemon, &["apply", &plan, "--mode", "update"]);
+    let expected = "transaction 3: committed, 0 devices\n\
+        n9, n20/b0 taken to work again, as this plan has it; if not: lightloom ctl fault n9 n20/b0\n";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn one_dead_node_is_repaired_with_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |name: &str, bypassed: bool| json!({"part": name, "why": "", "bypassed": bypassed});
+    let told = |parts: &[&str], bypassed: bool| {
+        let parts: Vec<Value> = parts.iter().map(|name| part(name, bypassed)).collect();
+        status(json!({ "broken_parts": parts }))
+    };
+    let daemon = Daemon::plays(folder.path(), &[]);
+    let next = |status: Value| {
+        daemon.says("/v1/status", 200, status);
+        let (_, shown, _) = run(&daemon, &["status"]);
+        shown.split("\n\n").next().unwrap().split_once("\n  ").unwrap().1.to_owned()
+    };
+    let node = "when it works again: lightloom ctl fault --repaired n17";
+    assert_eq!(next(told(&["n17", "n17/b0", "n17/b1"], true)), node);
+    assert_eq!(next(told(&["n17/b0", "n17/b1"], true)), node);
+    assert_eq!(
+        next(told(&["n17/b0", "n17/b1", "n17/b0.2", "n1/b0"], true)),
+        "when it works again:\n    lightloom ctl fault --repaired n1/b0\n    \
+         lightloom ctl fault --repaired n17"
+    );
+    // A node is not told to be broken that is known by its modules alone.
+    let bypass = |parts| next(told(parts, false));
+    assert_eq!(bypass(&["n17", "n17/b0"]), "bypass it: lightloom ctl fault n17");
+    assert_eq!(bypass(&["n17/b0", "n17/b1"]), "bypass it: lightloom ctl fault n17/b0 n17/b1");
+}
+
+/// Plays a daemon that has no place for the first connections, no room for the next, and then answers.
+#[test]
+fn a_request_that_finds_no_place_or_no_room_is_sent_again_under_its_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("lightloomd.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let (heard, answers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    answers.lock().unwrap().push(("/v1/confirm".to_owned(), 200, json!({"answer": "done"})));
+    let (kept, bodies) = (Arc::clone(&heard), Arc::clone(&heard));
+    std::thread::spawn(move || {
+        for (count, client) in listener.incoming().enumerate() {
+            let client = client.unwrap();
+            match count {
+                // Closed with the request unread: the client sees a reset.
+                0 | 1 => drop(client),
+                2 => {
+                    let all = Mutex::new(Vec::new());
+                    let busy = Mutex::new(vec![(
+                        "/v1/confirm".to_owned(),
+                        429,
+                        json!({"answer": "refused", "reasons": ["no room"]}),
+                    )]);
+                    answer(&client, &busy, &all);
+                    kept.lock().unwrap().push(all.into_inner().unwrap());
+                }
+                _ => {
+                    let all = Mutex::new(Vec::new());
+                    answer(&client, &answers, &all);
+                    kept.lock().unwrap().push(all.into_inner().unwrap());
+                }
+            }
+        }
+    });
+    let daemon = Daemon { socket, heard: Arc::default(), answers: Arc::default() };
+    let (code, shown, noted) = run(&daemon, &["confirm", "7"]);
+    assert_eq!((code, shown.as_str()), (0, "transaction 7 is confirmed: it stays\n"), "{noted}");
+    assert!(noted.contains("refused: no room; asking again in "), "{noted}");
+    let bodies = bodies.lock().unwrap();
+    assert!(bodies.len() == 2 && bodies[0] == bodies[1], "the same request, id and all");
+}

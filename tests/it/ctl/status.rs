@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `lightloom ctl status` says first, and what it tells the reader to type.
+
+use super::*;
+
+#[test]
+fn a_status_says_what_is_wrong_first_and_what_to_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    let (code, shown, _) = run(&daemon, &["status"]);
+    let calm = "ALL IS WELL\n\nversion 7, plan 0123456789ab, 12 journal records\n\
+        circuits that stand at both ends: 1 of 1\n1 of 1 device as wanted\n\
+        device  state      stands at   identity or trouble\n\
+        n1/b0   as-wanted  external-1  maker,module\n\nno transactions yet\n";
+    assert_eq!((code, shown.as_str()), (0, calm));
+
+    let silent = device("n3/b0", "unseen", Some("no answer within 2 s"));
+    let wrong = status(json!({
+        "attention": {"n2/b0": "slot 0 was read at 15"},
+        "attention_next": {"n2/b0": "take it as it stands: lightloom ctl adopt n2/b0; or apply again"},
+        "pending": {"txn": 7, "seconds_left": 299.0, "until_unix_ms": 3_600_000},
+        "broken_parts": [
+            {"part": "n17", "since_unix_ms": 0, "why": "reported by uid:0"},
+            {"part": "n4/b1", "since_unix_ms": null, "why": ""},
+        ],
+        "dark_fibres": [{"near": "n3/b0.1", "far": "n4/b1.1", "power_dbm": -99.0}],
+        "bypass_budget": {"used": 10, "per_hour": 10},
+        "devices": [silent, device("n1/b0", "drifted", None)],
+        "drifted_next": "take what is lit as ours: lightloom ctl adopt n1/b0; it can be put back when n3/b0 answers again",
+        "transactions": [{
+            "txn": 7, "actor": "uid:0", "summary": "apply of plan 0123456789ab", "unix_ms": 0,
+            "result": "committed", "state": "confirm-pending", "confirm_until_unix_ms": 3_600_000,
+            "devices": [{"device": "n1/b0", "verdict": "applied", "detail": ""}],
+        }],
+    }));
+    daemon.says("/v1/status", 200, wrong);
+    let (code, shown, _) = run(&daemon, &["status"]);
+    assert_eq!(code, 0, "{shown}");
+    let lines = [
+        "NO BYPASS LEFT, what breaks now is only reported: the daemon changed something automatically 10 times within an hour",
+        "  find out why, then: lightloom ctl resume; or",
+        "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
+         then it is undone",
+        "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
+        "n2/b0 NEEDS A PERSON: slot 0 was read at 15",
+        "lightloom ctl adopt n2/b0; or apply",
+        "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
+        "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
+        "  see where: lightloom ctl drift; take what is lit as ours: lightloom ctl adopt n1/b0; it can be put \
+         back when n3/b0 answers again\n",
+        "NO LIGHT in 1 fibre: n3/b0.1 sees -99.0 dBm of n4/b1.1",
+        "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
+        "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
+        "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
+        "changes by the daemon itself within the last hour: 10 of 10",
+        "0 of 2 devices as wanted",
+        "who    what                        result",
+        "  7  1970-01-01 00:00:00  uid:0  apply of plan 0123456789ab  committed, to confirm before 01:00:00  n1/b0",
+    ];
+    let places: Vec<usize> =
+        lines.iter().map(|l| shown.find(l).unwrap_or_else(|| panic!("no {l}\n{shown}"))).collect();
+    assert!(places.is_sorted(), "{shown}");
+    assert!(!shown.contains("ALL IS WELL"));
+
+    daemon.says("/v1/status", 200, status(json!({"journal_failure": "disk full"})));
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let first = "JOURNAL CANNOT BE WRITTEN, changes are refused: disk full\n";
+    let next = "  the light stays as it is and devices are read on: free space or repair the disk, and lightloomd \
+                goes on automatically\n";
+    assert!(shown.starts_with(&format!("{first}{next}")), "{shown}");
+    assert!(shown.contains("as wanted"), "devices are read on: {shown}");
+}
+
+#[test]
+fn no_drift_is_said_only_of_what_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = json!({"slots": [], "complete": true, "unseen": [], "journal_damage": null});
+    let daemon = Daemon::plays(folder.path(), &[("/v1/drift", 200, report)]);
+    let calm = "no drift: every device was read and stands as the journal says\n";
+    assert_eq!(run(&daemon, &["drift"]), (0, calm.to_owned(), String::new()));
+
+    let damage = json!({
+        "file": "/state/journal.log", "line": 3, "byte": 714, "readable": 2,
+        "reason": "it does not match its hash", "what_to_do": "move it away",
+    });
+    let report = json!({
+        "slots": [], "complete": false, "unseen": ["ocs0"], "journal_damage": damage,
+    });
+    daemon.says("/v1/drift", 200, report);
+    let (code, shown, _) = run(&daemon, &["drift"]);
+    let unknown = "no drift where it can be seen, but that is not everywhere:\n\
+        JOURNAL DAMAGED, what should stand where is not known: /state/journal.log line 3 (byte 714): \
+        it does not match its hash; 2 records before it can be read\n  move it away\n\
+        UNSEEN, 1 device: ocs0\n  why: lightloom ctl status\n";
+    assert_eq!((code, shown.as_str()), (1, unknown));
+    let (code, shown, _) = run(&daemon, &["drift", "--format", "json"]);
+    assert!(code == 1 && shown.contains("\"complete\": false"), "{shown}");
+
+    let moved = json!({"device": "n3/b0", "slot": 0, "ledger": 1, "device_says": 15});
+    let report = json!({"slots": [moved], "complete": true, "unseen": []});
+    daemon.says("/v1/drift", 200, report);
+    let (code, shown, _) = run(&daemon, &["drift"]);
+    let table = "device  part     journal says  device says\n\
+        n3/b0   group 0  external-1    loopback\n";
+    assert_eq!((code, shown.as_str()), (1, table));
+}
+
+#[test]
+fn another_controller_is_never_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let contended = json!([{
+        "device": "ocs0", "times": 3, "first_unix_ms": 1, "last_unix_ms": 3_600_000, "stopped": true,
+        "evidence": "port 1 was restored to port 9 and changed to port 10 again, 3 times within 20 s",
+        "next": "stop the other controller; or keep what it sets: lightloom ctl adopt ocs0",
+    }]);
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    daemon.says("/v1/status", 200, status(json!({"contended": contended})));
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let said = "ANOTHER CONTROLLER changes ocs0: port 1 was restored to port 9 and changed to port 10 again, \
+        3 times within 20 s, last at 01:00:00; nothing is restored on it now\n  stop the other controller; or \
+        keep what it sets: lightloom ctl adopt ocs0\n";
+    assert!(shown.starts_with(said), "{shown}");
+    assert_eq!(run(&daemon, &["status", "--check"]).0, 1);
+}
+
+#[test]
+fn crossed_cables_are_never_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = |end: &str, lit_by: &str, should_be: &str| json!({"end": end, "lit_by": lit_by, "should_be": should_be});
+    let crossed =
+        json!([end("n1/b0.1", "n6/b1.1", "n5/b1.1"), end("n2/b0.1", "n5/b1.1", "n6/b1.1"),]);
+    let told = "CROSSED CABLES? 2 ends: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is lit by \
+        n5/b1.1 and should be by n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; or go around: \
+        lightloom ctl fault n1/b0.1 n2/b0.1\n";
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    assert_eq!(run(&daemon, &["status", "--check"]).0, 0);
+    daemon.says("/v1/status", 200, status(json!({"crossed": crossed})));
+    let (code, shown, _) = run(&daemon, &["status"]);
+    assert!(code == 0 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+    assert_eq!(run(&daemon, &["status", "--check"]).0, 1);
+
+    let report = json!({"slots": [], "crossed": crossed, "complete": true, "unseen": []});
+    daemon.says("/v1/drift", 200, report);
+    let (code, shown, _) = run(&daemon, &["drift"]);
+    assert!(code == 1 && shown.ends_with(told), "{shown}");
+
+    let past = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
+        "result": "committed", "state": "committed", "devices": [], "crossed": crossed,
+    });
+    daemon.says("/v1/confirm", 202, json!({"answer": "accepted", "txn": 3}));
+    daemon.says("/v1/transactions/3", 200, past);
+    let (code, shown, _) = run(&daemon, &["confirm", "3"]);
+    assert_eq!((code, shown), (1, format!("transaction 3: committed, 0 devices, but {told}")));
+}
+
+#[test]
+fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let fewer = |explained: bool| {
+        let applied = json!({"plan_sha256": "fedc", "circuits": 2, "explained": explained});
+        status(json!({ "applied": applied }))
+    };
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let told = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
+        get the rest: lightloom ctl apply --again --cut-light\n";
+    assert!(shown.starts_with(told), "{shown}");
+    let line = "circuits that stand at both ends: 1 of 1; the applied plan has 2\n";
+    assert!(shown.contains(line), "{shown}");
+    daemon.says("/v1/status", 200, fewer(true));
+    let (_, shown, _) = run(&daemon, &["status"]);
+    assert!(shown.starts_with("ALL IS WELL") && shown.contains(line), "{shown}");
+    let (code, _, said) = run(&daemon, &["apply"]);
+    assert!(code == 2 && said.contains("<PLAN>"), "{said}");
+}
+
+#[test]
+fn a_broken_part_that_no_plan_goes_around_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let lit =
+        json!({"part": "n9", "since_unix_ms": null, "why": "told by uid:0", "bypassed": false});
+    let told = |plan: &str| status(json!({"plan_sha256": plan, "broken_parts": [lit]}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, told("0123456789abcdef"))]);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let expected = "BROKEN, and no plan goes around 1 part: n9 (told by uid:0)\n  \
+        bypass it: lightloom ctl fault n9\n";
+    assert!(shown.starts_with(expected), "{shown}");
+    let mut unplanned = told("");
+    unplanned["circuits"] = json!([]);
+    daemon.says("/v1/status", 200, unplanned);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let next = "  apply a plan made with --fault n9; when it works again: lightloom ctl fault --repaired n9\n";
+    assert!(shown.contains(next), "{shown}");
+    assert!(
+        shown.contains("plan none, 12 journal records\ncircuits that stand at both ends: none")
+    );
+}
+
+#[test]
+fn circuits_of_the_plan_that_do_not_stand_are_never_well_and_neither_is_no_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let dark = json!({
+        "standing": 23, "circuits": 24, "ends": ["n3/b0.1"],
+        "next": "light them again: lightloom ctl apply --again",
+    });
+    let unlit = status(json!({ "dark_circuits": dark }));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, unlit)]);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told = "DARK CIRCUITS: 23 of 24 circuits of the plan stand at both ends: not n3/b0.1\n  \
+        light them again: lightloom ctl apply --again\n";
+    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+
+    let none = json!({"next": "light it: lightloom ctl apply PLAN"});
+    let none = status(json!({"plan_sha256": "", "circuits": [], "no_plan": none}));
+    daemon.says("/v1/status", 200, none);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told = "NO PLAN is applied: no circuit is lit\n  light it: lightloom ctl apply PLAN\n";
+    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+
+    daemon.says(
+        "/v1/status",
+        200,
+        status(json!({"other_fabric": "plan it again: lightloom plan ring.yaml"})),
+    );
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told = "ANOTHER FABRIC: the plan on the devices was made from another file than lightloomd has read: \
+        nothing that breaks can be bypassed\n  plan it again: lightloom plan ring.yaml\n";
+    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+}
+
+#[test]
+fn without_a_journal_nothing_is_offered_that_would_be_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = json!({
+        "txn": 3, "actor": "uid:0", "cause": "apply", "summary": "apply of plan 4a28", "undoes": null,
+        "going_back": false, "devices": 4, "waits_for_ps": {},
+    });
+    let broken =
+        json!([{"part": "n6/b0", "bypassed": false, "since_unix_ms": null, "why": "silent"}]);
+    let failed = json!({
+        "journal_failure": "No space left on device", "transaction": open, "broken_parts": broken,
+        "devices": [device("n6/b0", "unseen", Some("no answer"))],
+    });
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, status(failed))]);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    assert!(code == 1 && shown.starts_with("JOURNAL CANNOT BE WRITTEN, changes"), "{shown}");
+    assert!(!shown.contains("ON ITS WAY") && !shown.contains("ctl fault"), "{shown}");
+}
+
+#[test]
+fn an_audit_log_that_cannot_be_written_is_not_all_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = status(json!({"audit_failure": "No space left on device"}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, full)]);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let first = "AUDIT LOG CANNOT BE WRITTEN, changes are refused: No space left on device\n";
+    assert!(code == 1 && shown.starts_with(first), "{shown}");
+    assert!(!shown.contains("ALL IS WELL"), "{shown}");
+}
+
+#[test]
+fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = json!({
+        "txn": 3, "actor": "policy:confirm-timeout", "cause": "2 was not confirmed in time", "kind": "confirm-timeout", "undoes": 2,
+        "going_back": false, "devices": 4, "waits_for_ps": {"n24/b0": 3_000_000_000_000_u64},
+    });
+    let silent = device("n24/b0", "unseen", Some("no answer"));
+    let undone = status(json!({"transaction": open, "devices": [silent]}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, undone)]);
+    let (_, shown, _) = run(&daemon, &["status"]);
+    let told = "transaction 3 ON ITS WAY: undoes 2, which was not confirmed in time \
+        (policy:confirm-timeout), 4 devices, going forward; waits for n24/b0, 3 s at most\n";
+    assert!(shown.starts_with(told), "{shown}");
+    assert_eq!(shown.matches("ON ITS WAY").count(), 1, "{shown}");
+
+    let owed = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "look at its line"});
+    let silent = device("n24/b0", "unseen", Some("no answer"));
+    let waits = status(json!({"owed": {"n24/b0": owed}, "devices": [silent]}));
+    daemon.says("/v1/status", 200, waits);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let told =
+        "n24/b0 IS OWED its part of the undoing of 2: it does not answer\n  look at its line\n";
+    assert!(code == 1 && shown.starts_with(told), "{shown}");
+    assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS A PERSON"), "{shown}");
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Verbs that wait or watch, and sockets that do not answer.
+
+use super::*;
+
+#[test]
+fn a_socket_of_somebody_else_is_told_at_once_with_what_to_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("other");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let told = |how: &str| {
+        let began = Instant::now();
+        let output = ctl(&socket, &["status"]).output().unwrap();
+        assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let other =
+            format!("is not the socket of lightloomd: {how}. Name lightloomd's with --socket");
+        assert!(output.status.code() == Some(1) && said.contains(&other), "{said}");
+    };
+    told("it does not answer");
+    std::thread::spawn(move || {
+        let mut clients = Vec::new();
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let _ = client.write_all(b"error: `GET` is no device\n");
+            clients.push(client);
+        }
+    });
+    told("its answers are not HTTP");
+
+    let daemon = Daemon::plays(folder.path(), &[]);
+    let control = daemon.socket.display().to_string();
+    let fault = ["device", "fault", "--control", &control, "n1/b0", "lie"];
+    let output = Command::new(programs::lightloom()).args(fault).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("is the socket of lightloomd, not of the devices: name the one"),
+        "{said}"
+    );
+}
+
+#[test]
+fn no_usage_line_shows_the_socket_as_if_it_had_to_be_typed() {
+    let typed = |words: &[&str]| {
+        let mut command = Command::new(programs::lightloom());
+        command.arg("ctl").args(words).env("LIGHTLOOM_SOCKET", "/nowhere/lightloomd.sock");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    for words in [&["apply"][..], &["confirm"], &["adopt"], &["fault", "--what"]] {
+        let (code, said) = typed(words);
+        assert!(code == Some(2) && said.contains("Usage: lightloom ctl "), "{said}");
+        assert!(!said.contains("--socket"), "{said}");
+    }
+    let (_, help) = typed(&["confirm", "--help"]);
+    assert!(help.contains("Usage: lightloom ctl confirm [OPTIONS] <TXN>\n"), "{help}");
+    let default = "[default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock]";
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&format!("--socket <PATH> The daemon's socket {default}")), "{help}");
+    // The environment names it all the same.
+    let (_, said) = typed(&["status"]);
+    assert!(said.contains("/nowhere/lightloomd.sock"), "{said}");
+}
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_watch_outlives_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
+    let file = |name: &str| folder.path().join(name);
+    let shown = |name: &str| std::fs::read_to_string(file(name)).unwrap();
+    let mut command = ctl(&daemon.socket, &["watch"]);
+    command.stdout(std::fs::File::create(file("out")).unwrap());
+    command.stderr(std::fs::File::create(file("err")).unwrap());
+    let mut watch = Running(command.stdin(Stdio::null()).spawn().unwrap());
+    until("the first page", || shown("out").contains("version 7"));
+
+    daemon.goes_away();
+    until("that it is away", || shown("err").contains("DAEMON AWAY since "));
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(watch.0.try_wait().unwrap().is_none(), "it goes on: {}", shown("err"));
+    assert_eq!(shown("err").matches("DAEMON AWAY").count(), 1, "said once: {}", shown("err"));
+
+    let back = status(json!({"version": 8}));
+    let _daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, back)]);
+    until("the page after it", || shown("out").contains("version 8"));
+    assert!(shown("err").ends_with("lightloomd is back\n"), "{}", shown("err"));
+}
+
+#[test]
+fn a_wait_says_what_it_waits_for_and_ends_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("nobody.sock");
+    let output = ctl(&nowhere, &["wait", "--for", "1500ms"]).output().unwrap();
+    let noted = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let (first, last) = noted.split_once('\n').unwrap();
+    assert!(first.starts_with("waiting, ") && first.contains("is it running?"), "{noted}");
+    assert!(last.starts_with("error: cannot reach lightloomd"), "{noted}");
+
+    let silent = device("n3/b0", "unseen", Some("no answer within 2 s"));
+    let unread = status(json!({"devices": [silent]}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, unread)]);
+    let (code, _, noted) = run(&daemon, &["wait", "--for", "1500ms"]);
+    assert_eq!(code, 1);
+    assert!(noted.contains(" left: not read yet: n3/b0 (no answer within 2 s)\n"), "{noted}");
+    assert!(noted.ends_with("not read within 2 s: n3/b0 (no answer within 2 s)\n"), "{noted}");
+
+    // What is dead and gone around is not waited for; what is only dead is.
+    let dead = |bypassed: bool| {
+        let silent = ["n3/b0", "n3/b1"].map(|name| device(name, "unseen", Some("no answer")));
+        let part = json!({"part": "n3", "why": "told by uid:0", "bypassed": bypassed});
+        let mut devices = silent.to_vec();
+        devices.push(device("n1/b0", "as-wanted", None));
+        status(json!({"devices": devices, "broken_parts": [part]}))
+    };
+    daemon.says("/v1/status", 200, dead(true));
+    let told = "1 device read; n3/b0, n3/b1 cannot be read, and the plan goes around them\n";
+    assert_eq!(run(&daemon, &["wait", "--for", "1s"]), (0, told.to_owned(), String::new()));
+    daemon.says("/v1/status", 200, dead(false));
+    let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
+    let told = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
+    assert!(code == 1 && noted.ends_with(told), "{noted}");
+    // Who is named is waited for all the same, and nobody waits for a device that there is not.
+    daemon.says("/v1/status", 200, dead(true));
+    let (code, _, noted) = run(&daemon, &["wait", "n3", "--for", "500ms"]);
+    assert!(code == 1 && noted.ends_with(told), "{noted}");
+    let read = (0, "read: n1, n1/b0\n".to_owned(), String::new());
+    assert_eq!(run(&daemon, &["wait", "n1,n1/b0"]), read);
+    let (code, _, noted) = run(&daemon, &["wait", "n99"]);
+    assert!(
+        code == 1 && noted.contains("n99: no such device or node is configured here"),
+        "{noted}"
+    );
+    // One that was not even tried yet may be alive.
+    let mut young = dead(true);
+    young["devices"][0]["trouble"] = Value::Null;
+    daemon.says("/v1/status", 200, young);
+    let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
+    assert!(code == 1 && noted.ends_with("not read within 1 s: n3/b0\n"), "{noted}");
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Crossed cables, noise on a line, hands of others: found out, and blamed on the right part.
+
+use super::*;
+
+/// Two cables plugged in the wrong way round: there is light everywhere, and it is somebody else's.
+#[test]
+fn crossed_cables_fail_qualification_and_name_both_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let (one, other) = (plan.circuits[1], plan.circuits[3]);
+        let dark = Fabric::from_iter([one.a, one.b, other.a, other.b].map(|port| {
+            (
+                DeviceName::from(port.bundle.to_string().as_str()),
+                [(Slot(0), Position::LOOPBACK)].into(),
+            )
+        }));
+        let answer =
+            rig.ask(Request::Apply(Apply { target: dark, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+        let cross = format!("{} cross {} {}", one.a.bundle, one.a.path, other.a);
+        modules.fault(&cross);
+
+        let target = desired::paths(&plan, &rig.config.bundles).unwrap();
+        let apply = |mode| Apply { target: target.clone(), mode, ..Apply::default() };
+        let Answer::Accepted { txn } = rig.ask(Request::Apply(apply(Mode::Safe)), None).await
+        else {
+            panic!("not accepted")
+        };
+        let past = move |runtime: &Runtime| {
+            let mut history = runtime.control.controller().ledger().history.iter();
+            history.find(|past| past.txn == txn).cloned()
+        };
+        let past = rig.find("the end", past).await;
+        assert_eq!(past.result, TxnResult::RolledBack, "{:?}", past.parts);
+        let device = DeviceName::from(one.a.bundle.to_string().as_str());
+        let said = &past.parts[&device].detail;
+        let expected = format!("group 0 is lit by {} and should be by {}", other.b, one.b);
+        assert!(said.contains(&expected), "{said}");
+        println!("{device}: {said}");
+
+        modules.fault(&cross);
+        let answer = rig.ask(Request::Apply(apply(Mode::Safe)), None).await;
+        rig.committed(&answer).await;
+    });
+}
+
+/// Somebody swaps two cables of a ring at rest: nothing moves, there is light everywhere, and all four ends
+/// say that it is somebody else's.
+#[test]
+fn cables_crossed_at_rest_are_told_and_nothing_is_blamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let (one, other) = (plan.circuits[1], plan.circuits[3]);
+        let cross = format!("{} cross {} {}", one.a.bundle, one.a.path, other.a);
+        assert!(rig.look(view::drift).await.crossed.is_empty());
+        modules.fault(&cross);
+        let four = |runtime: &Runtime| {
+            let crossed = view::status(runtime).crossed;
+            (crossed.len() == 4).then_some(crossed)
+        };
+        let crossed = rig.find("all four ends to be told", four).await;
+        let end = crossed.iter().find(|end| end.end == one.a.to_string()).unwrap();
+        assert_eq!((&*end.lit_by, &*end.should_be), (&*other.b.to_string(), &*one.b.to_string()));
+        let status = rig.look(view::status).await;
+        let device = status.devices.iter().find(|d| d.name == one.a.bundle.to_string()).unwrap();
+        assert_eq!(device.state, DeviceState::Crossed);
+        assert_eq!(rig.look(view::drift).await.crossed, crossed);
+        let metric = rig.shared.metrics.crossed_ends.with_label_values(&[&device.name]);
+        assert!((metric.get() - 1.0).abs() < f64::EPSILON);
+
+        // The same plan once more moves nothing, and does not pass over it.
+        rig.apply_plan(&plan).await;
+        let last = |runtime: &Runtime| {
+            let past = runtime.control.controller().ledger().history.back().unwrap();
+            view::transaction(runtime, past)
+        };
+        assert_eq!(rig.look(last).await.crossed, crossed);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(rig.look(faults).await.is_empty(), "no fibre is taken for dark");
+
+        modules.fault(&cross);
+        let none = |runtime: &Runtime| view::status(runtime).crossed.is_empty().then_some(());
+        rig.find("it to be right again", none).await;
+    });
+}
+
+/// Crossed with a fibre that only one end looks into: one end is dark, and the other says whose light it
+/// sees instead. That is not a dark fibre.
+#[test]
+fn an_end_that_is_dark_for_crossed_cables_is_told_with_that_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let plan = first_plan(&installed(NODES));
+        let (one, other) = (plan.circuits[1], plan.circuits[3]);
+        let aside = other.b.bundle.to_string();
+        let target =
+            Fabric::from([(aside.as_str().into(), [(Slot(0), Position::LOOPBACK)].into())]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+        modules.fault(&format!("{} cross {} {}", one.a.bundle, one.a.path, other.a));
+        let dark = |runtime: &Runtime| view::status(runtime).dark_fibres.pop();
+        let dark = rig.find("the dark end", dark).await;
+        assert_eq!((&*dark.near, &*dark.far), (&*one.a.to_string(), &*one.b.to_string()));
+        assert_eq!(dark.far_lit_by, Some(other.a.to_string()), "never as a fibre without light");
+        // The other end that is lit by another is seen with its own next read.
+        let both = [one.b.to_string(), other.a.to_string()];
+        let crossed = move |runtime: &Runtime| {
+            let crossed = view::status(runtime).crossed;
+            let seen = |end: &String| crossed.iter().any(|crossed| crossed.end == *end);
+            both.iter().all(seen).then_some(())
+        };
+        rig.find("both ends to name who lights them", crossed).await;
+    });
+}
+
+#[test]
+fn garbage_on_a_line_is_counted_and_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        modules.fault("n3/b0 garble 3%");
+        let down = |runtime: &Runtime| {
+            let up = |d: &str| runtime.control.controller().devices()[&DeviceName::from(d)].up;
+            (!up("n3/b0") && up("n4/b0")).then_some(())
+        };
+        rig.find("the garbled module to be given up, and no other", down).await;
+        let noise = rig.shared.metrics.device_noise.with_label_values(&["n3/b0"]);
+        rig.find("the garbage to be counted", move |_| (noise.get() > 0.0).then_some(())).await;
+        modules.fault("n3/b0 clear");
+        let back = |runtime: &Runtime| {
+            let seen = &runtime.control.controller().devices()[&DeviceName::from("n3/b0")];
+            (seen.up && seen.observed.is_some() && seen.drift.is_empty()).then_some(())
+        };
+        rig.find("it to be seen again, as it stood", back).await;
+        let target = Fabric::from([("n3/b0".into(), [(Slot(0), Position(2))].into())]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+    });
+}
+
+#[test]
+fn a_circuit_that_somebody_else_makes_is_seen_within_one_poll() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', \
+                tl1: '127.0.0.1:0', switching: 5ms}\n";
+    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    on_a_runtime(async {
+        let file = format!(
+            "policies: {{poll_every: 300ms}}\ndevices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{}\"}}}}}}\n",
+            at[0]
+        );
+        let mut rig = Rig::of_devices(&file, folder.path(), None).await;
+        let circuits = [(Slot(1), Position(9)), (Slot(2), Position(10))].into();
+        let target = Fabric::from([("ocs0".into(), circuits)]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        rig.committed(&answer).await;
+
+        let stream = TcpStream::connect(&at[1]).unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        for line in ["ACT-USER::root:1::root;", "ENT-PATCH::3,11:2:;"] {
+            (&stream).write_all(line.as_bytes()).unwrap();
+            // Messages that nobody asked for may come first.
+            let mut reply = Vec::new();
+            while !String::from_utf8_lossy(&reply).contains("COMPLD") {
+                assert!(reader.read_until(b';', &mut reply).unwrap() > 0);
+                assert!(reply.len() < 4096, "{}", String::from_utf8_lossy(&reply));
+            }
+        }
+        let moved = Instant::now();
+        let drift = |runtime: &Runtime| {
+            let drift = &runtime.control.controller().devices()[&DeviceName::from("ocs0")].drift;
+            (!drift.is_empty()).then(|| drift.clone())
+        };
+        let drift = rig.find("the drift", drift).await;
+        println!("drift seen {:.0?} after the move, polled every 300 ms", moved.elapsed());
+        assert_eq!((drift[0].slot, drift[0].observed), (Slot(3), Position(11)));
+        assert!(moved.elapsed() < Duration::from_secs(3), "one poll, and a busy machine");
+    });
+}
+
+#[test]
+fn who_waits_for_a_change_does_not_wake_himself_by_looking() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0'}\n";
+    let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
+    on_a_runtime(async {
+        let file = format!(
+            "policies: {{poll_every: 10s}}\ndevices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{}\"}}}}}}\n",
+            at[0]
+        );
+        let rig = Rig::of_devices(&file, folder.path(), None).await;
+        let before = *rig.shared.changes.borrow();
+        for _ in 0..1000 {
+            rig.look(|_| ()).await;
+        }
+        let changes = *rig.shared.changes.borrow() - before;
+        assert!(changes < 20, "{changes} changes by 1,000 looks");
+    });
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Dead nodes and dark fibres are gone around, once, and stay so.
+
+use super::*;
+
+#[test]
+fn a_node_without_power_is_bypassed_without_being_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let node = node_in_use();
+        let died = Instant::now();
+        modules.fault(&format!("n{node} dead"));
+        let past = rig.bypass_of_its_own().await;
+        println!("n{node} lost its power; bypassed after {:.1?}", died.elapsed());
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert!(died.elapsed() < Duration::from_secs(15), "long before the heartbeat");
+        let broken = rig.look(faults).await;
+        let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
+        assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
+        // Its neighbours go on without drift: nobody looks at it any more.
+        let drifted = |runtime: &Runtime| {
+            runtime
+                .control
+                .controller()
+                .devices()
+                .values()
+                .filter(|d| d.up && !d.drift.is_empty())
+                .count()
+        };
+        assert_eq!(rig.look(drifted).await, 0);
+        // It does not work again before it answers, whoever says so.
+        let Answer::Refused { reasons } = rig.fault(&[], &broken).await else { panic!("repaired") };
+        let wait =
+            format!("lightloom ctl wait {0} && lightloom ctl fault --repaired {0}", broken[0]);
+        assert!(
+            reasons[0].contains("cannot be talked to") && reasons[0].contains(&wait),
+            "{reasons:?}"
+        );
+        assert_eq!(rig.look(faults).await, broken);
+    });
+}
+
+/// What is down on one node is judged and moved as one: whichever neighbour is read first, it takes one change.
+#[test]
+fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon(folder.path()).await;
+        for kill in 1..=3 {
+            // Of the first one module is in loopback, at the end of its ring: nobody misses its light.
+            let used = move |runtime: &Runtime| {
+                let plan = runtime.control.plan().unwrap();
+                plan.circuits[kill - 1].a.bundle.node
+            };
+            let node = rig.look(used).await;
+            let died = Instant::now();
+            modules.fault(&format!("{node} dead"));
+            let both = move |runtime: &Runtime| {
+                let of_node = faults(runtime).into_iter().filter(|part| match part {
+                    Part::Bundle(bundle) => bundle.node == node,
+                    _ => false,
+                });
+                (of_node.count() == 2 && !runtime.control.controller().is_busy()).then_some(())
+            };
+            rig.find("both bundles to be bypassed", both).await;
+            println!("{node}: both bundles bypassed after {:.0?}", died.elapsed());
+            let own = |runtime: &Runtime| {
+                let history = runtime.control.controller().ledger().history.iter();
+                history.filter(|past| past.actor == "policy:fault").count()
+            };
+            assert_eq!(rig.look(own).await, kill, "one change for each dead node");
+        }
+    });
+}
+
+#[test]
+fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon(folder.path()).await;
+        let port = first_plan(&installed(NODES)).circuits[1].a;
+        modules.fault(&format!("{} unplug {}", port.bundle, port.path));
+        let past = rig.bypass_of_its_own().await;
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        let broken = rig.look(faults).await;
+        assert!(matches!(broken[..], [Part::Fibre(_)]), "{broken:?}");
+    });
+}
+
+#[test]
+fn with_the_policy_to_report_a_dark_fibre_is_told_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon_that("report", folder.path()).await;
+        let circuit = first_plan(&installed(NODES)).circuits[1];
+        modules.fault(&format!("{} unplug {}", circuit.a.bundle, circuit.a.path));
+        let both = |runtime: &Runtime| {
+            let dark = view::status(runtime).dark_fibres;
+            (dark.len() == 2).then_some(dark)
+        };
+        let dark = rig.find("the fibre to be missed at both ends", both).await;
+        let ends = [circuit.a.to_string(), circuit.b.to_string()];
+        assert!(dark.iter().all(|dark| ends.contains(&dark.near) && ends.contains(&dark.far)));
+        assert!(dark.iter().all(|dark| !dark.far_is_down && dark.power_dbm < -14.0), "{dark:?}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(rig.look(faults).await.is_empty(), "nothing was done about it");
+    });
+}
+
+/// A module dies, is told to be broken and gone around: what misses its light is explained by that.
+#[test]
+fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_told_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon_that("report", folder.path()).await;
+        let circuit = first_plan(&installed(NODES)).circuits[1];
+        let (dead, near) = (circuit.a.bundle, circuit.b);
+        modules.fault(&format!("{dead} dead"));
+        let missed = |runtime: &Runtime| view::status(runtime).dark_fibres.into_iter().next();
+        let dark = rig.find("its light to be missed", missed).await;
+        assert!(dark.far_is_down, "{dark:?}");
+        rig.fault(&[Part::Bundle(dead)], &[]).await;
+        // One that a busy machine aborts is tried again automatically.
+        let bypassed = move |runtime: &Runtime| {
+            let around = faults(runtime).contains(&Part::Bundle(dead));
+            (around && !runtime.control.controller().is_busy()).then_some(())
+        };
+        rig.find("the bypass of what was reported", bypassed).await;
+        // Somebody turns the near end back to it: it is dark there, and everybody knows why.
+        let to = Position(u32::from(near.path));
+        let near = DeviceName::from(&*near.bundle.to_string());
+        let target = Fabric::from([(near, [(Slot(0), to)].into())]);
+        rig.commit(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        let seen = |runtime: &Runtime| {
+            let dark = !runtime.control.controller().dark_fibres().is_empty();
+            dark.then(|| view::status(runtime))
+        };
+        let status = rig.find("the near end to miss it again", seen).await;
+        assert!(status.dark_fibres.is_empty(), "{:?}", status.dark_fibres);
+        assert!(status.broken.contains(&dead.to_string()), "{:?}", status.broken);
+    });
+}
+
+/// A node dies while a plan waits for its confirm, and nobody confirms.
+#[test]
+fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let (first, node) = (first_plan(&installed(NODES)), node_in_use());
+        let named = Part::Node(lightloom_units::id::NodeId((node + 5) % 12));
+        let plan = bypass::next_plan(&installed(NODES), &first, &[named], &[]).unwrap();
+        let apply = Apply {
+            target: desired::paths(&plan, &rig.config.bundles).unwrap(),
+            plan_sha256: bypass::sha256_of(&plan),
+            confirm_within: Some(Micros::from_secs(15)),
+            ..Apply::default()
+        };
+        let answer = rig.ask(Request::Apply(apply), Some(plan)).await;
+        rig.committed(&answer).await;
+        modules.fault(&format!("n{node} dead"));
+        let past = rig.bypass_of_its_own().await;
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        let pending = |runtime: &Runtime| runtime.control.controller().ledger().pending.is_some();
+        assert!(rig.look(pending).await, "the plan goes on to wait");
+        let undone = |runtime: &Runtime| {
+            let mut history = runtime.control.controller().ledger().history.iter();
+            history.find(|past| past.actor == "policy:confirm-timeout").cloned()
+        };
+        let undone = rig.find("it to be undone", undone).await;
+        assert_eq!(undone.result, TxnResult::Committed, "{:?}", undone.parts);
+        let broken = rig.look(faults).await;
+        let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
+        assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
+        // Every circuit of the plan around it stands: the ring is closed.
+        let closed = |runtime: &Runtime| {
+            let circuits = view::status(runtime).circuits;
+            (!circuits.is_empty() && circuits.iter().all(|circuit| circuit.stands)).then_some(())
+        };
+        rig.find("the ring to be closed around it", closed).await;
+    });
+}
+
+/// A node dies, and a module that its bypass has to move says done and does nothing.
+#[test]
+fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let rig = daemon(folder.path()).await;
+        let (first, node) = (first_plan(&installed(NODES)), node_in_use());
+        let dead = Part::Node(lightloom_units::id::NodeId(node));
+        let around = bypass::next_plan(&installed(NODES), &first, &[dead], &[]).unwrap();
+        let moved = around.transceivers.iter().find(|now| {
+            first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
+        });
+        let liar = moved.unwrap().bundle;
+        modules.fault(&format!("{liar} lie"));
+        modules.fault(&format!("n{node} dead"));
+        let of_node = move |part: &BrokenPart| part.part.starts_with(&format!("n{node}/"));
+        let waits = move |runtime: &Runtime| {
+            let broken = view::status(runtime).broken_parts;
+            broken.into_iter().find(of_node)
+        };
+        // Its neighbours may have missed its light, and been led around it, before its silence was told.
+        let waits = rig.find("the dead node to be told", waits).await;
+        assert!(waits.bypassed || waits.why.contains("not yet bypassed: "), "{waits:?}");
+        println!("{}: {}", waits.part, waits.why);
+
+        let suspected = move |runtime: &Runtime| {
+            let broken = view::status(runtime).broken_parts;
+            broken.into_iter().find(|part| part.part == liar.to_string() && part.bypassed)
+        };
+        let suspect = rig.find("the liar to be gone around", suspected).await;
+        assert!(suspect.why.starts_with("suspect: ") && suspect.why.contains("it said done"));
+        println!("{liar}: {}", suspect.why);
+        let closed = move |runtime: &Runtime| {
+            let status = view::status(runtime);
+            let dead = |part: &BrokenPart| part.part.starts_with(&format!("n{node}/"));
+            let around = status.broken_parts.iter().all(|part| part.bypassed)
+                && status.broken_parts.iter().filter(|part| dead(part)).count() == 2;
+            let stand = status.circuits.iter().all(|circuit| circuit.stands);
+            (around && stand).then_some((status.bypass_budget.used, status.circuits.len()))
+        };
+        let (used, circuits) = rig.find("the ring to be closed around both", closed).await;
+        assert!(circuits > 0 && used <= 4, "{used} changes of its own");
+        println!("{circuits} circuits stand around both, {used} changes of its own counted");
+    });
+}
+
+/// A plan made without the node that the daemon went around: mode safe names it and says what to do.
+#[test]
+fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
+    let folder = tempfile::tempdir().unwrap();
+    let _modules = ring(&folder.path().join("links"));
+    on_a_runtime(async {
+        let mut rig = daemon(folder.path()).await;
+        let part = Part::Node(lightloom_units::id::NodeId(node_in_use()));
+        let answer = rig.fault(&[part], &[]).await;
+        rig.committed(&answer).await;
+        let known = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
+        let broken = &known[&part.to_string()];
+        assert!(broken.why == "told by test" && broken.wall_ms > 0, "{known:?}");
+        assert!(matches!(rig.fault(&[part], &[]).await, Answer::NothingToDo { .. }));
+
+        let plan = first_plan(&installed(NODES));
+        let target = desired::paths(&plan, &rig.config.bundles).unwrap();
+        let apply = |mode| Apply {
+            target: target.clone(),
+            plan_sha256: bypass::sha256_of(&plan),
+            mode,
+            ..Apply::default()
+        };
+        let answer = rig.ask(Request::Apply(apply(Mode::Safe)), Some(plan.clone())).await;
+        let Answer::Refused { reasons } = &answer else { panic!("{answer:?}") };
+        assert!(reasons[0].starts_with(&format!("{part} is known to be broken: told by test")));
+        assert!(reasons[1].contains(&format!("`--fault {part}`")), "{reasons:?}");
+        let answer = rig.ask(Request::Apply(apply(Mode::Update)), Some(plan.clone())).await;
+        rig.committed(&answer).await;
+        assert!(
+            rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty(),
+            "forgotten, as asked"
+        );
+        let never = rig.fault(&[], &[part]).await;
+        let said = format!("{part} is not known to be broken");
+        assert_eq!(never, Answer::Refused { reasons: vec![said] });
+
+        // What was undone is known again.
+        let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
+        let answer = rig.ask(undo, None).await;
+        rig.committed(&answer).await;
+        assert_eq!(rig.look(|runtime: &Runtime| runtime.control.broken()).await, known);
+    });
+}
