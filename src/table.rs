@@ -3,11 +3,10 @@
 
 use std::fmt;
 
+use comfy_table::{CellAlignment, TableStyle};
+
 /// A table with a heading a column.
-pub struct Table {
-    headings: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
+pub struct Table(comfy_table::Table);
 
 impl Table {
     /// An empty table with these columns.
@@ -17,49 +16,35 @@ impl Table {
 
     /// An empty table with as many columns as there are headings.
     pub fn with_headings(headings: impl IntoIterator<Item = String>) -> Self {
-        Self { headings: headings.into_iter().collect(), rows: Vec::new() }
+        let mut table = comfy_table::Table::new();
+        table.load_style(TableStyle::new()).set_header(headings);
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        Self(table)
     }
 
-    /// Adds a row.
-    ///
-    /// # Panics
-    /// If it has not one cell a column.
+    /// Adds a row, of one cell a column.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells: Vec<String> = cells.into_iter().collect();
-        assert_eq!(cells.len(), self.headings.len(), "a row has one cell a column");
-        self.rows.push(cells);
+        self.0.add_row(cells);
     }
+}
 
-    fn width(&self, column: usize) -> usize {
-        let cells = self.rows.iter().map(|row| &row[column]).chain([&self.headings[column]]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    }
-
-    /// A column is numeric when every cell begins like a number or is a lone dash.
-    fn is_numeric(&self, column: usize) -> bool {
-        let numeric = |cell: &str| {
-            cell == "-"
-                || cell.trim_start_matches(['-', '$']).starts_with(|c: char| c.is_ascii_digit())
-        };
-        !self.rows.is_empty() && self.rows.iter().all(|row| numeric(&row[column]))
-    }
+/// Whether a cell begins like a number or is a lone dash.
+fn is_numeric(cell: &str) -> bool {
+    cell == "-" || cell.trim_start_matches(['-', '$']).starts_with(|c: char| c.is_ascii_digit())
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<(usize, bool)> =
-            (0..self.headings.len()).map(|c| (self.width(c), self.is_numeric(c))).collect();
-        for row in std::iter::once(&self.headings).chain(&self.rows) {
-            let mut line = String::new();
-            for (cell, &(width, numeric)) in row.iter().zip(&columns) {
-                let padding = " ".repeat(width - cell.chars().count());
-                let (before, after) =
-                    if numeric { (padding, String::new()) } else { (String::new(), padding) };
-                line.push_str(&format!("{before}{cell}{after}  "));
+        let mut table = self.0.clone();
+        for column in table.column_iter_mut() {
+            let cells = || self.0.column_cells_iter(column.index).flatten();
+            if cells().count() > 0 && cells().all(|cell| is_numeric(&cell.content())) {
+                column.set_cell_alignment(CellAlignment::Right);
             }
-            writeln!(f, "{}", line.trim_end())?;
         }
-        Ok(())
+        writeln!(f, "{}", table.trim_fmt())
     }
 }
 

@@ -3,11 +3,10 @@
 //! nothing and changes nothing.
 
 use std::fmt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use crate::audit::key;
-use crate::config::{Config, DriverFile};
+use crate::config::Config;
+use crate::protocol::private;
 use crate::start;
 
 /// Something that is wrong.
@@ -54,16 +53,7 @@ pub fn check(config: &Config) -> Checked {
         Err(error) => found("audit log", &error),
     }
     for (name, (file, _)) in &config.drivers {
-        let (place, checked) = match file {
-            DriverFile::Tl1(file) => ("tl1/password_file", start::tl1_password(file).map(drop)),
-            DriverFile::Sonic(file) => {
-                let password = file.password_file.as_deref().map(start::secret);
-                ("sonic/password_file", password.transpose().map(drop))
-            }
-            DriverFile::Gnmi(file) => ("gnmi", start::gnmi::address(file).map(drop)),
-            DriverFile::Ocstrx(_) | DriverFile::Scpi(_) | DriverFile::Linux(_) => continue,
-        };
-        if let Err(error) = checked {
+        if let Err((place, error)) = file.protocol().check() {
             found(&format!("device {name}, {place}"), &error);
         }
     }
@@ -73,18 +63,4 @@ pub fn check(config: &Config) -> Checked {
         found("tls/key", &error);
     }
     checked
-}
-
-/// Whether a private file is so.
-fn private(path: &Path) -> anyhow::Result<()> {
-    let shown = path.display();
-    let metadata = std::fs::metadata(path).map_err(|error| {
-        anyhow::anyhow!("cannot read {shown} ({error}): name the file that holds it")
-    })?;
-    let mode = metadata.permissions().mode() & 0o777;
-    anyhow::ensure!(
-        mode & 0o007 == 0,
-        "{shown} can be read by everybody (mode {mode:04o}): chmod o= {shown}"
-    );
-    Ok(())
 }

@@ -30,10 +30,11 @@ use lightloom_control::management::Management;
 use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
+use crate::protocol::transceiver::SerialFile;
+use crate::protocol::{DriverFile, Kind};
 pub use file::{
-    Chances, ClientFile, DaemonFile, DeviceFile, DriverFile, GnmiFile, GnmiTlsFile, HookFile,
-    HooksFile, LeverFile, LimitsFile, ManagementFile, ModulesFile, PathPolicy, PoliciesFile, Role,
-    ScpiFile, SerialFile, SonicFile, Tl1File, TlsFile,
+    Chances, ClientFile, DaemonFile, DeviceFile, HookFile, HooksFile, LeverFile, LimitsFile,
+    ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
 };
 
 /// What can be wrong with a daemon file beyond its shape.
@@ -194,34 +195,30 @@ impl Config {
 
     fn add(&mut self, path: &str, file: DeviceFile, check: &mut Check<'_>) {
         let name = DeviceName::from(file.name.as_str());
-        let sharing = match file.driver {
-            DriverFile::Scpi(_)
-            | DriverFile::Tl1(_)
-            | DriverFile::Sonic(_)
-            | DriverFile::Gnmi(_) => Sharing::Exclusive,
-            DriverFile::Ocstrx(_) | DriverFile::Linux(_) => Sharing::Independent,
-        };
-        let mut device = Device::new(sharing);
-        device.limits = limits(&file.limits, sharing);
-        if let DriverFile::Sonic(sonic) = &file.driver
-            && !sonic.read_config
-        {
-            device.limits.settle_poll = AGENT_POLL;
-            if file.limits.settle_within.is_none() {
-                device.limits.settle_within = AGENT_WITHIN;
+        let kind = file.driver.protocol().kind();
+        let mut device = Device::new(kind.sharing());
+        device.limits = limits(&file.limits, kind.sharing());
+        match kind {
+            Kind::Transceiver { bits_per_second } => {
+                device.follows = Some(Follows {
+                    bits_per_second,
+                    reply_written: file.limits.reply_within.is_some(),
+                    settle_written: file.limits.settle_within.is_some(),
+                });
             }
-        }
-        if let DriverFile::Ocstrx(line) = &file.driver {
-            device.follows = Some(Follows {
-                bits_per_second: line.bits_per_second,
-                reply_written: file.limits.reply_within.is_some(),
-                settle_written: file.limits.settle_within.is_some(),
-            });
-        }
-        device.is_lever = matches!(file.driver, DriverFile::Linux(_));
-        if let DriverFile::Linux(linux) = &file.driver {
-            for node in linux.links.iter().filter_map(|link| link.node) {
-                self.inventory.hosts.entry(node).or_default().insert(name.clone());
+            Kind::OpticalSwitch { agent, .. } => {
+                if let Some(agent) = agent {
+                    device.limits.settle_poll = agent.poll;
+                    if file.limits.settle_within.is_none() {
+                        device.limits.settle_within = agent.within;
+                    }
+                }
+            }
+            Kind::LinuxSwitch { nodes } => {
+                device.is_lever = true;
+                for node in nodes {
+                    self.inventory.hosts.entry(node).or_default().insert(name.clone());
+                }
             }
         }
         for lever in &file.levers {
@@ -311,12 +308,6 @@ impl Config {
         }
     }
 }
-
-/// How long the agent of a SONiC switch may take to carry out what CONFIG_DB says and to say so: a public image
-/// writes STATE_DB once a second.
-const AGENT_WITHIN: Micros = Micros::from_secs(5);
-/// The wait between two reads of its tables.
-const AGENT_POLL: Micros = Micros::from_millis(50);
 
 /// How long after its session was given up an optical switch may still carry out a command.
 const LATE_WITHIN: Micros = Micros::from_secs(2);

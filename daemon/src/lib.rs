@@ -34,8 +34,7 @@ pub mod file_storage;
 pub mod hooks;
 #[cfg(feature = "edges")]
 pub mod metrics;
-#[cfg(feature = "edges")]
-pub mod notify;
+pub mod protocol;
 pub mod rate;
 #[cfg(feature = "edges")]
 pub mod runtime;

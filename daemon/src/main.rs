@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use lightloom_daemon::config::Config;
-use lightloom_daemon::{api, audit, check, notify, serve, start};
+use lightloom_daemon::{api, audit, check, serve, start};
+use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -72,12 +73,12 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let config = serve::tls_config(&tls)?;
         tokio::spawn(serve::tls(listener, tls, config, router));
     }
-    notify::tell("READY=1\nSTATUS=serving");
-    if let Some(every) = notify::watchdog_every() {
+    notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
+    if let Some(within) = watchdog_enabled() {
         tokio::spawn(async move {
             loop {
-                notify::tell("WATCHDOG=1");
-                tokio::time::sleep(every).await;
+                notify(&[NotifyState::Watchdog]);
+                tokio::time::sleep(within / 2).await;
             }
         });
     }
@@ -88,8 +89,15 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         _ = tokio::signal::ctrl_c() => {}
     }
     // Nothing is undone on the way out: what is lit stays lit.
-    notify::tell("STOPPING=1");
+    notify(&[NotifyState::Stopping]);
     Ok(())
+}
+
+/// Says it to systemd, where that started this program.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("systemd cannot be notified: {error}");
+    }
 }
 
 fn check_all(config: &Config) -> anyhow::Result<()> {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Puts the daemon together: file, journal, controller, device tasks, runtime.
 
-pub mod gnmi;
-
 use std::collections::BTreeMap;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -12,7 +10,6 @@ use std::{fs, io};
 use anyhow::{Context, bail};
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_firmware_api::path::Policy;
 use lightloom_planner::rfabric::file::{self as rfabric, RfabricInput};
 use lightloom_units::seed::Seed;
 use tokio::sync::{mpsc, watch};
@@ -20,16 +17,15 @@ use tokio::sync::{mpsc, watch};
 use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
-use crate::config::{self, Chances, Config, DriverFile, Named, PathPolicy, Tl1File};
+use crate::config::{self, Chances, Config, Named};
 use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
-use crate::driver::linux::Linux;
-use crate::driver::stream::Address;
 use crate::earlier_state::{Earlier, lost_plans};
 use crate::file_storage::FileStorage;
 use crate::hooks::Hooks;
 use crate::journal::{Journal, Storage, read_all};
 use crate::metrics::Metrics;
+use crate::protocol::Place;
 use crate::runtime::{Parts, Runtime};
 use crate::tend::tend;
 use lightloom_control::desired::fat_tree::FatTree;
@@ -38,18 +34,11 @@ use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::status::LostState;
-use lightloom_drivers::gnmi::Gnmi;
-use lightloom_drivers::ocstrx::OcsTrx;
-use lightloom_drivers::scpi::Scpi;
-use lightloom_drivers::sonic::{ReadFrom, Sonic};
-use lightloom_drivers::tl1::Tl1;
 
 /// The most bytes of a daemon or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The journal in the daemon's folder.
 pub const JOURNAL_FILE: &str = "journal.log";
-/// Passwords that vendors ship.
-const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
 
 /// What the daemon's file says is installed.
 #[derive(Debug, Default)]
@@ -361,8 +350,11 @@ fn open_audit(
 
 fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {
     let mut drivers = BTreeMap::new();
+    let (claimant, wall_ms) = (claimant(config), Clock::new().now().wall_ms);
     for (index, (name, (file, chances))) in config.drivers.iter().enumerate() {
-        let driver = driver(config, name, file).with_context(|| format!("device {name}"))?;
+        let ports = config.ports.get(name).copied();
+        let place = Place { device: name.as_str(), ports, claimant: &claimant, wall_ms };
+        let driver = file.protocol().endpoint(&place).with_context(|| format!("device {name}"))?;
         drivers.insert(name.clone(), with_chaos(driver, *chances, index as u64));
     }
     Ok(drivers)
@@ -385,88 +377,6 @@ fn claimant(config: &Config) -> String {
     let folder = std::path::absolute(&config.file.state_dir);
     let folder = folder.unwrap_or_else(|_| config.file.state_dir.clone());
     format!("lightloomd@{}:{}", host.trim(), folder.display()).replace(' ', "_")
-}
-
-fn driver(config: &Config, name: &DeviceName, file: &DriverFile) -> anyhow::Result<Endpoint> {
-    let ports = config.ports.get(name).copied();
-    Ok(match file {
-        DriverFile::Ocstrx(line) => {
-            let policy = match line.policy {
-                PathPolicy::Deactivated => Policy::RequireDeactivated,
-                PathPolicy::Mute => Policy::MuteTransmit,
-                PathPolicy::Hot => Policy::Hot,
-            };
-            let path = line.serial.clone();
-            let address = Address::Serial { path, bits_per_second: line.bits_per_second };
-            let dialect = OcsTrx::new(policy, fresh_sequence()).called(name.as_str());
-            Endpoint::speaking(address, dialect)
-        }
-        DriverFile::Scpi(file) => {
-            let address = match (&file.tcp, &file.serial) {
-                (Some(tcp), None) => Address::Tcp(tcp.clone()),
-                (None, Some(path)) => {
-                    Address::Serial { path: path.clone(), bits_per_second: 38_400 }
-                }
-                _ => bail!("scpi: give either `tcp` or `serial`"),
-            };
-            Endpoint::speaking(address, Scpi::new(file.power_monitor).wired_as(ports))
-        }
-        DriverFile::Tl1(file) => {
-            let password = tl1_password(file)?;
-            let dialect = Tl1::new(&file.user, &password, file.power_monitor).wired_as(ports);
-            Endpoint::speaking(Address::Tcp(file.tcp.clone()), dialect)
-        }
-        DriverFile::Sonic(file) => {
-            let password = file.password_file.as_deref().map(secret).transpose()?;
-            let read = if file.read_config { ReadFrom::Config } else { ReadFrom::State };
-            let life = Clock::new().now().wall_ms;
-            let dialect = Sonic::new(read, password).claiming(&claimant(config), life);
-            Endpoint::speaking(Address::Tcp(file.tcp.clone()), dialect)
-        }
-        DriverFile::Gnmi(file) => {
-            let dialect = Gnmi::new(gnmi::settings(file)?).wired_as(ports);
-            Endpoint::speaking(gnmi::address(file)?, dialect)
-        }
-        DriverFile::Linux(file) => Endpoint::local(Linux::new(file.clone())),
-    })
-}
-
-/// A start of numbering that a former life of the daemon is unlikely to have used last.
-fn fresh_sequence() -> u16 {
-    let now = Clock::new().now();
-    (now.wall_ms.wrapping_mul(257) & 0xffff) as u16
-}
-
-/// The password of a TL1 account.
-///
-/// # Errors
-/// A file that cannot be read or that everybody can read; a vendor's default password, where the file does not
-/// allow it.
-pub fn tl1_password(file: &Tl1File) -> anyhow::Result<String> {
-    let password = secret(&file.password_file)?;
-    if DEFAULT_PASSWORDS.contains(&password.as_str()) && !file.allow_default_password {
-        let shown = file.password_file.display();
-        bail!(
-            "{shown} holds a vendor's default password: change it on the device, then in the file; for an emulated \
-             device write `allow_default_password: true`"
-        );
-    }
-    Ok(password)
-}
-
-/// What a file that holds a secret says.
-///
-/// # Errors
-/// A file that cannot be read, or that everybody can read.
-pub fn secret(path: &Path) -> anyhow::Result<String> {
-    let shown = path.display();
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {shown}"))?;
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o007 != 0 {
-        bail!("{shown} can be read by everybody (mode {mode:04o}): chmod o= {shown}");
-    }
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// Where the API's Unix socket is.

@@ -170,8 +170,7 @@ fn a_switch_is_reached_with_tls_or_with_leave_to_do_without() {
         let (config, mistakes) = lightloom_daemon::config::load("daemon.yaml", file.as_bytes());
         let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
         let (_, (driver, _)) = config.drivers.iter().next().unwrap();
-        let lightloom_daemon::config::DriverFile::Gnmi(file) = driver else { panic!() };
-        lightloom_daemon::start::gnmi::address(file).map(drop).map_err(|error| error.to_string())
+        driver.protocol().check().map_err(|(_, error)| error.to_string())
     };
     assert!(file("").unwrap_err().contains("anybody between could move light"));
     assert!(file(", plaintext: true").is_ok());

@@ -3,10 +3,10 @@
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_units::id::{BundleId, OcsId};
 
-use super::{Config, DriverFile, codes};
+use super::{Config, codes};
+use crate::protocol::Kind;
 use lightloom_control::desired::circuits::Switches;
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::DeviceName;
@@ -70,12 +70,9 @@ impl Config {
                 continue;
             }
             let ingress = network.bank(ocs).ports_per_switch;
-            let ports = match device.driver {
-                DriverFile::Scpi(_) | DriverFile::Tl1(_) | DriverFile::Gnmi(_) => {
-                    DevicePorts::IngressThenEgress { ingress }
-                }
-                DriverFile::Sonic(_) => DevicePorts::Sides,
-                DriverFile::Ocstrx(_) | DriverFile::Linux(_) => {
+            let ports = match device.driver.protocol().kind() {
+                Kind::OpticalSwitch { ports, .. } => ports(ingress),
+                Kind::Transceiver { .. } | Kind::LinuxSwitch { .. } => {
                     let message = format!("{ocs} is an optical switch, and its driver is not");
                     check
                         .error(codes::NOT_INSTALLED, &format!("/devices/{index}/driver"), message)

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use lightloom_firmware_api::frame::BITS_PER_SECOND;
 use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::linux;
+use crate::protocol::DriverFile;
+use crate::protocol::transceiver::{self, PathPolicy};
 use lightloom_control::inventory::{OnDrift, Recovery};
 use lightloom_control::management::DomainKind;
 use lightloom_control::policy::OnFault;
@@ -293,149 +293,6 @@ pub struct LimitsFile {
     pub power_samples: Option<u32>,
 }
 
-/// How to talk to a device.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum DriverFile {
-    /// A transceiver with a switch inside, over a serial line.
-    Ocstrx(SerialFile),
-    /// An optical switch that speaks SCPI.
-    Scpi(ScpiFile),
-    /// An optical switch that speaks TL1.
-    Tl1(Tl1File),
-    /// A SONiC optical switch, through its database.
-    Sonic(SonicFile),
-    /// An optical switch with the OCP model, over gNMI.
-    Gnmi(GnmiFile),
-    /// This machine's kernel: links, addresses, nexthop groups, rates.
-    Linux(linux::LinuxFile),
-}
-
-/// A serial line.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SerialFile {
-    /// The line or pty.
-    pub serial: String,
-    /// Its rate [default: 921600].
-    #[serde(default = "usual_rate")]
-    pub bits_per_second: u32,
-    /// What must hold of the data paths when light moves [default: hot].
-    #[serde(default)]
-    pub policy: PathPolicy,
-}
-
-fn usual_rate() -> u32 {
-    BITS_PER_SECOND
-}
-
-/// What must hold of a module's data paths when its light moves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathPolicy {
-    /// All deactivated.
-    Deactivated,
-    /// Transmitters muted by the module.
-    Mute,
-    /// Nothing: light moves with the transmitters on.
-    #[default]
-    Hot,
-}
-
-/// SCPI, over TCP or a serial line.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ScpiFile {
-    /// `host:port`.
-    #[serde(default)]
-    pub tcp: Option<String>,
-    /// Or a serial line, 38400 8N1.
-    #[serde(default)]
-    pub serial: Option<String>,
-    /// Whether it has power monitors [default: yes].
-    #[serde(default = "yes")]
-    pub power_monitor: bool,
-}
-
-/// TL1 over TCP.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tl1File {
-    /// `host:port`.
-    pub tcp: String,
-    /// The account.
-    pub user: String,
-    /// The file its password is in.
-    pub password_file: PathBuf,
-    /// Take a vendor's default password all the same: for emulated devices.
-    #[serde(default)]
-    pub allow_default_password: bool,
-    /// Whether it has power monitors [default: yes].
-    #[serde(default = "yes")]
-    pub power_monitor: bool,
-}
-
-/// The SONiC database.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SonicFile {
-    /// `host:port` of its Redis server.
-    pub tcp: String,
-    /// The file its password is in.
-    #[serde(default)]
-    pub password_file: Option<PathBuf>,
-    /// Read back from CONFIG_DB: for a database without a switch behind it.
-    #[serde(default)]
-    pub read_config: bool,
-}
-
-/// The OCP model over gNMI.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GnmiFile {
-    /// `host:port`.
-    pub tcp: String,
-    /// Who it must be, and who this is.
-    #[serde(default)]
-    pub tls: Option<GnmiTlsFile>,
-    /// Speak to it in plain text: for emulated devices.
-    #[serde(default)]
-    pub plaintext: bool,
-    /// Whether it has power monitors [default: yes].
-    #[serde(default = "yes")]
-    pub power_monitor: bool,
-    /// The port group of the plan's ingress ports, where several may be it.
-    #[serde(default)]
-    pub input_group: Option<String>,
-    /// The port group of the plan's egress ports, where several may be it.
-    #[serde(default)]
-    pub output_group: Option<String>,
-    /// The version of the model that it has [default: 0.8.0].
-    #[serde(default)]
-    pub model_version: Option<String>,
-}
-
-/// TLS to a device.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GnmiTlsFile {
-    /// The authority that signs its certificate, PEM.
-    pub ca: PathBuf,
-    /// The name in its certificate [default: the host of `tcp`].
-    #[serde(default)]
-    pub name: Option<String>,
-    /// The daemon's certificate chain, PEM, where the device asks for one.
-    #[serde(default)]
-    pub certificate: Option<PathBuf>,
-    /// Its private key, PEM.
-    #[serde(default)]
-    pub key: Option<PathBuf>,
-}
-
-fn yes() -> bool {
-    true
-}
-
 /// Transceivers by pattern.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -447,7 +304,7 @@ pub struct ModulesFile {
     /// The line, with `{node}` and `{bundle}` for the numbers.
     pub serial: String,
     /// Its rate [default: 921600].
-    #[serde(default = "usual_rate")]
+    #[serde(default = "transceiver::usual_rate")]
     pub bits_per_second: u32,
     /// What must hold of the data paths when light moves [default: hot].
     #[serde(default)]

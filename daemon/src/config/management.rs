@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use lightloom_fabric::document::Check;
 use lightloom_units::id::NodeId;
 
-use super::{Config, DriverFile, codes};
+use super::{Config, codes};
 use lightloom_control::management::{Domain, DomainKind};
 use lightloom_control::state::DeviceName;
 
@@ -14,7 +14,7 @@ impl Config {
     /// Takes in which devices fall silent together.
     pub(super) fn manage(&mut self, check: &mut Check<'_>) {
         let hosts = self.drivers.iter().filter_map(|(name, (driver, _))| {
-            let host = host(driver)?;
+            let host = driver.protocol().host()?;
             Some((name.clone(), Domain { kind: DomainKind::Server, name: host.into() }))
         });
         let hosts: Vec<_> = hosts.collect();
@@ -61,16 +61,4 @@ impl Config {
         let of_node = self.bundles.iter().filter(|(bundle, _)| bundle.node == node);
         of_node.map(|(_, device)| device.clone()).collect()
     }
-}
-
-/// The host of a device that is reached at `host:port`.
-fn host(driver: &DriverFile) -> Option<&str> {
-    let address = match driver {
-        DriverFile::Scpi(file) => file.tcp.as_deref()?,
-        DriverFile::Tl1(file) => &file.tcp,
-        DriverFile::Sonic(file) => &file.tcp,
-        DriverFile::Gnmi(file) => &file.tcp,
-        DriverFile::Ocstrx(_) | DriverFile::Linux(_) => return None,
-    };
-    address.rsplit_once(':').map(|(host, _)| host)
 }

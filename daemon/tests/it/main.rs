@@ -32,5 +32,6 @@ mod simulation;
 mod sonic_agent;
 mod sonic_redis;
 mod storm_with_replans;
+mod systemd;
 mod two_things_broken;
 mod world;

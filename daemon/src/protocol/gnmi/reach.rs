@@ -4,19 +4,24 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use lightloom_drivers::gnmi::Settings;
+use lightloom_drivers::gnmi::{Gnmi, Settings};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-use crate::config::{GnmiFile, GnmiTlsFile};
-use crate::driver::stream::Address;
+use super::{GnmiFile, GnmiTlsFile};
+use crate::driver::{Endpoint, stream::Address};
+use crate::protocol::{Place, secret};
+
+pub(super) fn endpoint(file: &GnmiFile, place: &Place<'_>) -> anyhow::Result<Endpoint> {
+    Ok(Endpoint::speaking(address(file)?, Gnmi::new(settings(file)?).wired_as(place.ports)))
+}
 
 /// What the dialect has to know.
 ///
 /// # Errors
 /// A file that says half of it.
-pub fn settings(file: &GnmiFile) -> anyhow::Result<Settings> {
+fn settings(file: &GnmiFile) -> anyhow::Result<Settings> {
     let groups = match (&file.input_group, &file.output_group) {
         (Some(input), Some(output)) => Some((input.clone(), output.clone())),
         (None, None) => None,
@@ -34,7 +39,7 @@ pub fn settings(file: &GnmiFile) -> anyhow::Result<Settings> {
 ///
 /// # Errors
 /// Neither or both of `tls` and `plaintext`; a certificate or key that cannot be read.
-pub fn address(file: &GnmiFile) -> anyhow::Result<Address> {
+pub(super) fn address(file: &GnmiFile) -> anyhow::Result<Address> {
     match (&file.tls, file.plaintext) {
         (None, true) => Ok(Address::Tcp(file.tcp.clone())),
         (Some(tls), false) => secured(file, tls),
@@ -57,7 +62,7 @@ fn secured(file: &GnmiFile, tls: &GnmiTlsFile) -> anyhow::Result<Address> {
     let mut config = match (&tls.certificate, &tls.key) {
         (Some(certificate), Some(key)) => {
             // Read as a secret, so that a key which everybody can read is refused.
-            let pem = super::secret(key)?;
+            let pem = secret(key)?;
             let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
                 .with_context(|| format!("{} has no private key", key.display()))?;
             builder.with_client_auth_cert(certificates(certificate)?, key)?

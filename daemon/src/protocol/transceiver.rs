@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Transceivers with a switch inside, over a serial line.
+
+use lightloom_firmware_api::frame::BITS_PER_SECOND;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+#[cfg(feature = "edges")]
+use lightloom_drivers::ocstrx::OcsTrx;
+#[cfg(feature = "edges")]
+use lightloom_firmware_api::path::Policy;
+
+#[cfg(feature = "edges")]
+use super::Place;
+use super::{Kind, Protocol};
+#[cfg(feature = "edges")]
+use crate::driver::{Endpoint, stream::Address};
+
+/// A serial line.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SerialFile {
+    /// The line or pty.
+    pub serial: String,
+    /// Its rate [default: 921600].
+    #[serde(default = "usual_rate")]
+    pub bits_per_second: u32,
+    /// What must hold of the data paths when light moves [default: hot].
+    #[serde(default)]
+    pub policy: PathPolicy,
+}
+
+pub(crate) fn usual_rate() -> u32 {
+    BITS_PER_SECOND
+}
+
+/// What must hold of a module's data paths when its light moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathPolicy {
+    /// All deactivated.
+    Deactivated,
+    /// Transmitters muted by the module.
+    Mute,
+    /// Nothing: light moves with the transmitters on.
+    #[default]
+    Hot,
+}
+
+impl Protocol for SerialFile {
+    fn kind(&self) -> Kind {
+        Kind::Transceiver { bits_per_second: self.bits_per_second }
+    }
+
+    #[cfg(feature = "edges")]
+    fn endpoint(&self, place: &Place<'_>) -> anyhow::Result<Endpoint> {
+        let policy = match self.policy {
+            PathPolicy::Deactivated => Policy::RequireDeactivated,
+            PathPolicy::Mute => Policy::MuteTransmit,
+            PathPolicy::Hot => Policy::Hot,
+        };
+        let path = self.serial.clone();
+        let address = Address::Serial { path, bits_per_second: self.bits_per_second };
+        let dialect = OcsTrx::new(policy, fresh_sequence(place.wall_ms)).called(place.device);
+        Ok(Endpoint::speaking(address, dialect))
+    }
+}
+
+/// A start of numbering that a former life of the daemon is unlikely to have used last.
+#[cfg(feature = "edges")]
+fn fresh_sequence(wall_ms: u64) -> u16 {
+    (wall_ms.wrapping_mul(257) & 0xffff) as u16
+}
