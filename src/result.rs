@@ -66,7 +66,10 @@ impl ResultArguments {
 
 /// The rows of a table of the document: a column for each value that any row has, in the order of the document.
 /// Tables within rows have no place: they are left out, and named.
-fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
+///
+/// # Errors
+/// If the document cannot be written as text.
+pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
     let rows = match document.field(rows) {
         Some(Tree::List(rows)) => rows.iter().map(Row::of).collect(),

@@ -18,8 +18,9 @@ use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_units::seed::Seed;
 
 use crate::cost::prices;
-use crate::mfu::study::{self, Shown};
+use crate::mfu::study;
 use lightloom::output::{self, Outcome};
+use lightloom::result::{ResultFormat, csv_of};
 use lightloom::shipped;
 use lightloom::table::Table;
 use lightloom::trace;
@@ -29,6 +30,7 @@ use lightloom::trace;
 #[command(after_help = "Examples:
   lightloom reproduce infinitehbd --faults fault_trace.json
   lightloom reproduce infinitehbd --faults fault_trace.json --format markdown > docs/validation.md
+  lightloom reproduce infinitehbd --faults fault_trace.json --format csv > docs/validation.csv
   lightloom reproduce mixnet
   lightloom reproduce rfabric --why
   lightloom reproduce mfu
@@ -40,7 +42,7 @@ pub(crate) struct Arguments {
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Tables of published runs (CSV); with them `mfu` holds the step against each, and with `--format markdown` writes docs/validation-mfu.md.
+    /// Tables of published runs (CSV); with them `mfu` holds the step against each, and with `--format markdown` and `--format csv` writes docs/validation-mfu.md and docs/validation-mfu.csv.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     runs: Vec<PathBuf>,
     /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
@@ -56,9 +58,9 @@ pub(crate) struct Arguments {
     /// Where the randomness comes from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How to show the result.
+    /// How to show the result; `markdown` is a page with what matters, `csv` every row.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: Format,
+    format: ResultFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,17 +86,6 @@ impl Study {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Format {
-    /// Aligned tables, for people.
-    #[default]
-    Text,
-    /// One JSON document, for programs.
-    Json,
-    /// A Markdown page, for the documentation.
-    Markdown,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     anyhow::ensure!(
         arguments.runs.is_empty() || arguments.study == Study::Mfu,
@@ -110,16 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Study::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
         Study::Mixnet => mixnet(&prices)?,
         Study::Rfabric => rfabric(&shipped_rfabric()?, &prices),
-        Study::Mfu if !arguments.runs.is_empty() => {
-            return study::published(&arguments.runs, matches!(arguments.format, Format::Json));
-        }
-        Study::Mfu => {
-            return study::reproduce(match arguments.format {
-                Format::Text => Shown::Text,
-                Format::Json => Shown::Json,
-                Format::Markdown => Shown::Markdown,
-            });
-        }
+        Study::Mfu if arguments.runs.is_empty() => return study::reproduce(arguments.format),
+        Study::Mfu => return study::published(&arguments.runs, arguments.format),
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
     let why = match arguments.why {
@@ -136,9 +119,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         claims,
     };
     match arguments.format {
-        Format::Text => output::print(&text(&document))?,
-        Format::Json => output::print_json(&document)?,
-        Format::Markdown => {
+        ResultFormat::Text => output::print(&text(&document))?,
+        ResultFormat::Json => output::print_json(&document)?,
+        ResultFormat::Csv => output::print(&csv_of(&document, "claims")?)?,
+        ResultFormat::Markdown => {
             output::print(&markdown(&document, arguments.faults.as_deref()))?;
         }
     }
@@ -256,15 +240,16 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
+/// A page: in full what stands for a published sentence or does not agree, of the rest a line for each section.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
-    // The name alone: where the file lies on this machine is nobody's business.
+    // The name alone: the page must not say where the file lies on this machine.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(
         "# Published figures and ours: {study}\n\n\
          Generated: `lightloom reproduce {study}{trace} --samples {} --seed {} --format markdown`. \
-         Do not edit.\n\n\
+         Do not edit. `--format csv` writes every row; those of `infinitehbd` are [validation.csv](validation.csv).\n\n\
          Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md). \
          The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{}\n{LABELS}",
         document.samples,
@@ -272,23 +257,39 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
         summary(&document.claims),
         document.sentences.iter().map(|one| format!("- {one}\n")).collect::<String>()
     );
-    for section in sections(&document.claims) {
-        let _ = writeln!(text, "\n## {}\n", section[0].section);
-        text.push_str("| claim | label | published | tolerance | ours | verdict |\n");
-        text.push_str("| --- | --- | ---: | ---: | ---: | --- |\n");
-        for claim in section {
-            let [published, tolerance, ours, verdict] = cells(claim);
-            let label = claim.label.name();
-            let _ = writeln!(
-                text,
-                "| {} | {label} | {published} | {tolerance} | {ours} | {verdict} |",
-                claim.claim
-            );
-        }
-        for (index, (claim, note)) in notes(section).enumerate() {
-            let lead = if index == 0 { "\n" } else { "" };
-            let _ = writeln!(text, "{lead}- {claim}: {note}");
-        }
+    let is_in_full = |claim: &&Claim| claim.sentence.is_some() || claim.verdict == Verdict::Differs;
+    text.push_str(
+        "\n## What stands for a published sentence, and what differs\n\n\
+         | claim | label | published | tolerance | ours | verdict |\n\
+         | --- | --- | ---: | ---: | ---: | --- |\n",
+    );
+    for claim in document.claims.iter().filter(is_in_full) {
+        let [published, tolerance, ours, verdict] = cells(claim);
+        let (label, claim) = (claim.label.name(), &claim.claim);
+        let _ = writeln!(
+            text,
+            "| {claim} | {label} | {published} | {tolerance} | {ours} | {verdict} |"
+        );
+    }
+    let in_full = document.claims.iter().filter(is_in_full);
+    let noted = in_full.filter_map(|claim| Some((&claim.claim, claim.note.as_ref()?)));
+    for (index, (claim, note)) in noted.enumerate() {
+        let lead = if index == 0 { "\n" } else { "" };
+        let _ = writeln!(text, "{lead}- {claim}: {note}");
+    }
+    text.push_str(
+        "\n## Every other row, by section\n\n\
+         | section | label | rows | agree | furthest from published, of the tolerance |\n\
+         | --- | --- | ---: | ---: | ---: |\n",
+    );
+    let others: Vec<&Claim> = document.claims.iter().filter(|one| one.sentence.is_none()).collect();
+    for same in others.chunk_by(|a, b| (a.section, a.label) == (b.section, b.label)) {
+        let agree = same.iter().filter(|claim| claim.verdict == Verdict::Reproduced).count();
+        let furthest = same.iter().filter_map(|claim| claim.share_of_tolerance());
+        let furthest = furthest.reduce(f64::max);
+        let furthest = furthest.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
+        let (section, label) = (same[0].section, same[0].label.name());
+        let _ = writeln!(text, "| {section} | {label} | {} | {agree} | {furthest} |", same.len());
     }
     text
 }

@@ -17,7 +17,8 @@ fn page(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
 }
 
-fn agrees(name: &str, generated: &str) {
+/// The file in `docs` is what was generated, which `LIGHTLOOM_BLESS` writes.
+pub(crate) fn agrees(name: &str, generated: &str) {
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
         let page = page(name);
         std::fs::create_dir_all(page.parent().expect("a page is in a folder"))
@@ -49,18 +50,15 @@ fn the_table_of_codes_is_that_of_the_program() {
     let log = lightloom(&["validate", "no/such.yaml", "--format", "sarif"]);
     let log: Value = serde_json::from_str(&log).expect("SARIF is JSON");
     let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().expect("rules are declared");
-    let mut text = String::from(
-        "# What the codes mean\n\n\
-         Every mistake in a file has a code that never changes its meaning. `lightloom validate` shows\n\
-         it with the place, the cause and the fix; `--format json` and `--format sarif` are for programs.\n\n\
-         | code | means |\n| --- | --- |\n",
-    );
+    let mut table = csv::Writer::from_writer(Vec::new());
+    table.write_record(["code", "means"]).unwrap();
     for rule in rules {
         let title = rule["shortDescription"]["text"].as_str().expect("a rule has a description");
         let id = rule["id"].as_str().expect("a rule has a name");
-        text.push_str(&format!("| {id} | {title} |\n"));
+        table.write_record([id, title]).unwrap();
     }
-    agrees("diagnostics.md", &text);
+    let table = String::from_utf8(table.into_inner().unwrap()).unwrap();
+    agrees("diagnostics.csv", &table);
 }
 
 /// Every fabric file shown in the documentation is one.
@@ -79,6 +77,37 @@ fn the_fabric_files_in_the_documentation_are_good() {
             lightloom_fabric::file::load("docs/fabric-file.md", block.as_bytes());
         assert!(fabric.is_some(), "{mistakes:?}");
     }
+}
+
+/// The tables of faults and of rules name tests that exist, no fault has a violation, and the page counts its rows.
+#[test]
+fn the_tables_of_reliability_name_tests_that_exist() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let sources: String = crate::house::sources()
+        .iter()
+        .map(|name| name.clone() + "\n" + &std::fs::read_to_string(root.join(name)).unwrap())
+        .collect();
+    let records = |name: &str| -> Vec<csv::StringRecord> {
+        let reader = csv::Reader::from_path(page(name)).unwrap();
+        reader.into_records().map(Result::unwrap).collect()
+    };
+    let (faults, rules) = (records("reliability.csv"), records("reliability-rules.csv"));
+    let speed = records("reliability-speed.csv");
+    // Names of several words: those of one are ordinary words, too.
+    let is_name = |word: &&str| word.contains('_') && !word.contains(char::is_uppercase);
+    let tests = faults.iter().chain(&rules).map(|row| &row[2]);
+    let tests = tests.chain(speed.iter().map(|row| &row[1]));
+    let named = tests.flat_map(|cell| cell.split([' ', ':', ',', ';', '(', ')']));
+    let missing: Vec<&str> = named.filter(is_name).filter(|word| !sources.contains(word)).collect();
+    assert!(missing.is_empty(), "no test or source is called {missing:?}");
+    let text = std::fs::read_to_string(page("reliability.md")).unwrap();
+    for class in faults.iter().map(|row| &row[0]) {
+        let rows = faults.iter().filter(|row| &row[0] == class).count();
+        let line = text.lines().find(|line| line.starts_with(&format!("| {class} |")));
+        let line = line.unwrap_or_else(|| panic!("docs/reliability.md has no {class}"));
+        assert!(line.ends_with(&format!("| {rows} |")), "{class} has {rows} rows: {line}");
+    }
+    assert!(faults.iter().all(|row| matches!(&row[4], "0" | "")), "the page says: no violation");
 }
 
 /// The defaults in the table are those of the code.

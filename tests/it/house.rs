@@ -129,7 +129,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
 }
 
 /// Every source file of ours, relative to the root.
-fn sources() -> Vec<String> {
+pub(crate) fn sources() -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
             let path = entry.path();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom reproduce mfu`: the training part of the InfiniteHBD study, recomputed.
+//! `lightloom reproduce mfu`: the training part of the InfiniteHBD study, and published runs, recomputed.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,14 @@ use anyhow::Context;
 use lightloom_fabric::provenance::{Input, Inputs, Provenance};
 use lightloom_training::claims::{Claim, Verdict, claims};
 use lightloom_training::runs::Runs;
-use lightloom_training::runs::judge::{CLASSES, Errors};
-use lightloom_training::runs::page::page;
+use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
+use lightloom_training::runs::page::{ComparedRun, page};
 use serde::Serialize;
 
 use lightloom::files;
 use lightloom::output::{self, Outcome};
+use lightloom::result::{ResultFormat, csv_of};
 use lightloom::table::Table;
-
-/// How the result is shown.
-#[derive(Clone, Copy)]
-pub(crate) enum Shown {
-    Text,
-    Json,
-    Markdown,
-}
 
 #[derive(Serialize)]
 struct Document {
@@ -33,20 +26,21 @@ struct Document {
 }
 
 /// Prints every claim with its verdict; good if all that were published come out.
-pub(crate) fn reproduce(shown: Shown) -> anyhow::Result<Outcome> {
+pub(crate) fn reproduce(format: ResultFormat) -> anyhow::Result<Outcome> {
     let made = Provenance::of("lightloom.reproduce-mfu/v1", Inputs::new());
     let document = Document { made, study: "mfu", claims: claims() };
-    match shown {
-        Shown::Json => output::print_json(&document)?,
-        Shown::Text => output::print(&text(&document.claims))?,
-        Shown::Markdown => output::print(&markdown(&document.claims))?,
+    match format {
+        ResultFormat::Json => output::print_json(&document)?,
+        ResultFormat::Text => output::print(&text(&document.claims))?,
+        ResultFormat::Csv => output::print(&csv_of(&document, "claims")?)?,
+        ResultFormat::Markdown => output::print(&markdown(&document.claims))?,
     }
     let agree = |claim: &Claim| matches!(claim.verdict, Verdict::Reproduced | Verdict::Added);
     Ok(if document.claims.iter().all(agree) { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Errors of published runs by class, as JSON; or the whole page of validation.
-pub(crate) fn published(tables: &[PathBuf], as_json: bool) -> anyhow::Result<Outcome> {
+/// Published runs beside what is computed for them: the page of validation, or its rows.
+pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<Outcome> {
     let mut inputs = Inputs::new();
     let texts: Vec<String> = tables
         .iter()
@@ -54,10 +48,12 @@ pub(crate) fn published(tables: &[PathBuf], as_json: bool) -> anyhow::Result<Out
         .map(|(place, path)| read(path, place, &mut inputs))
         .collect::<Result<_, _>>()?;
     let (runs, mistakes) = Runs::read(&texts.iter().map(String::as_str).collect::<Vec<_>>());
-    if as_json {
-        output::print_json(&PublishedErrors::of(&runs, mistakes.len(), inputs))?;
-    } else {
-        output::print(&page(&runs, &mistakes))?;
+    let judged = runs.judge();
+    let document = || PublishedErrors::of(&judged, mistakes.len(), inputs);
+    match format {
+        ResultFormat::Json => output::print_json(&document())?,
+        ResultFormat::Csv => output::print(&csv_of(&document(), "runs")?)?,
+        ResultFormat::Text | ResultFormat::Markdown => output::print(&page(&judged, &mistakes))?,
     }
     Ok(Outcome::Good)
 }
@@ -75,6 +71,7 @@ struct PublishedErrors {
     made: Provenance,
     rows_without_figure: usize,
     classes: Vec<ClassErrors>,
+    runs: Vec<ComparedRun>,
 }
 
 #[derive(Serialize)]
@@ -85,8 +82,7 @@ struct ClassErrors {
 }
 
 impl PublishedErrors {
-    fn of(runs: &Runs, not_read: usize, inputs: Inputs) -> Self {
-        let judged = runs.judge();
+    fn of(judged: &[Judged<'_>], not_read: usize, inputs: Inputs) -> Self {
         let of = |class: &str, tests: bool| {
             Errors::of(judged.iter().filter(|j| j.tests == tests && j.classes().contains(&class)))
         };
@@ -98,6 +94,7 @@ impl PublishedErrors {
                 .iter()
                 .map(|class| ClassErrors { class, test: of(class, true), fit: of(class, false) })
                 .collect(),
+            runs: ComparedRun::of(judged),
         }
     }
 }

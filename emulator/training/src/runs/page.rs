@@ -1,35 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page of validation, written from the tables of published runs by the command line's own path.
+//! The page of validation and the rows beside it, written from the tables of published runs by the command line's own path.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde::Serialize;
+
+use super::RowError;
 use super::judge::{CLASSES, Errors, Judged};
-use super::{RowError, Runs};
 use crate::claims::{Claim, claims};
 
 const HEAD: &str = "\
 # How far the training step is from published measurements
 
-Written by `lightloom reproduce mfu --runs mfu_measured.csv,mfu_measured_2.csv --format markdown`; not by hand. Every row goes the way of
-`lightloom mfu`: same options, same checks, same memory check, `--constants` the software that ran. What a row does not print is left to
-the search (recomputation, micro-batch). Seconds come from the row, or from its tokens a second.
+Written by `lightloom reproduce mfu --runs mfu_measured.csv,mfu_measured_2.csv --format markdown`; `--format csv` writes
+[validation-mfu.csv](validation-mfu.csv), every run beside what is computed for it. Each row goes the way of `lightloom mfu`: same options,
+checks and memory limit, with the `--constants` of the software that ran. What a row does not print (recomputation, micro-batch) is left to
+the search. Seconds come from the row, or from its tokens a second.
 
-Which rows fit constants and which only test them follows from names alone: of each software on each accelerator the models, in the order
-of their names, fit and test in turn; the first fits. Constants belong to a chip and to a software version ([mfu.md](mfu.md)). The *form* of the
-model was settled with all rows in view, so the test is of constants and not of the form.
+Which runs fit constants and which only test them follows from names alone: of each software on each accelerator the models, in the order
+of their names, fit and test in turn; the first fits. Constants belong to a chip and to a software version ([mfu.md](mfu.md)). The *form* of
+the model was settled with all runs in view, so the test is of constants and not of the form.
+";
+
+const CONCLUSIONS: &str = "
+## What a reader may conclude
+
+* `lightloom mfu` prints beside a step the error of the test runs of its class: chip, software, dense or mixture. Two mappings or designs
+  that differ by less count as equal. Where fewer than five runs test a class it prints *not validated*.
+* For dense models on the chips and software below, the computed step may stand in for a measured one within that error. For mixtures of
+  experts it gives an order of magnitude: one framework's versions differ by up to a factor of two at the same mapping.
+* Not validated: other chips and software, larger jobs and groups than those of the rows, state-space layers, offload of activations, and
+  refitted constants other than by the runs that were kept back. [mfu.md](mfu.md#constants) lists what the constants do not explain.
 ";
 
 /// The whole page.
 #[must_use]
-pub fn page(runs: &Runs, mistakes: &[RowError]) -> String {
-    let judged = runs.judge();
+pub fn page(judged: &[Judged<'_>], mistakes: &[RowError]) -> String {
     let mut page = String::from(HEAD);
-    summary(&mut page, &judged, mistakes.len());
-    by_software(&mut page, &judged);
-    refusals(&mut page, &judged, mistakes);
+    summary(&mut page, judged, mistakes.len());
+    page.push_str(CONCLUSIONS);
+    by_software(&mut page, judged);
+    refusals(&mut page, judged, mistakes);
     study(&mut page);
-    rows(&mut page, &judged);
     page
 }
 
@@ -133,34 +146,65 @@ fn study(page: &mut String) {
     }
 }
 
-fn rows(page: &mut String, judged: &[Judged<'_>]) {
-    line(
-        page,
-        format_args!(
-            "\n## Every row\n\n| row | constants | accelerator | model | format | GPUs | mapping | sequences × tokens | measured s | ours s | error | used to |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-        ),
-    );
-    for one in judged {
-        let (Ok(found), Some(error)) = (&one.outcome, one.error()) else { continue };
-        let (run, request) = (one.run, &one.run.request);
-        line(
-            page,
-            format_args!(
-                "| {} | {} | {} | {} | {} | {} | {} | {} × {} | {:.3} | {:.3} | {:+.1} % | {} |",
-                run.id,
-                run.software,
-                run.accelerator,
-                run.model,
-                request.precision.label(),
-                run.gpus,
-                found.mapping,
-                request.batch.sequences,
-                request.batch.tokens,
-                run.measured_seconds,
-                found.step.step_seconds,
-                100.0 * error,
-                if one.tests { "test" } else { "fit" },
-            ),
-        );
+/// A run beside what is computed for it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ComparedRun {
+    /// Row id in the tables.
+    pub row: String,
+    /// Whose constants.
+    pub constants: String,
+    /// The accelerator as the table calls it.
+    pub accelerator: String,
+    /// The model as the table calls it.
+    pub model: String,
+    /// Number format of the linear layers.
+    pub format: &'static str,
+    /// GPUs.
+    pub gpus: u64,
+    /// The mapping that was computed.
+    pub mapping: String,
+    /// Sequences of a step.
+    pub sequences: u64,
+    /// Tokens of a sequence.
+    pub tokens: u64,
+    /// Seconds of a step as measured, to the millisecond.
+    pub measured_s: f64,
+    /// Seconds of a step as computed, to the millisecond.
+    pub computed_s: f64,
+    /// By how much the computed step is longer.
+    pub error_percent: f64,
+    /// `fit` or `test`.
+    pub used_to: &'static str,
+}
+
+impl ComparedRun {
+    /// Every run that has a figure, in the order of the tables.
+    #[must_use]
+    pub fn of(judged: &[Judged<'_>]) -> Vec<Self> {
+        let of = |one: &Judged<'_>| {
+            let (found, error) = (one.outcome.as_ref().ok()?, one.error()?);
+            let (run, request) = (one.run, &one.run.request);
+            Some(Self {
+                row: run.id.clone(),
+                constants: run.software.clone(),
+                accelerator: run.accelerator.clone(),
+                model: run.model.clone(),
+                format: request.precision.label(),
+                gpus: run.gpus,
+                mapping: found.mapping.to_string(),
+                sequences: request.batch.sequences,
+                tokens: request.batch.tokens,
+                measured_s: rounded(run.measured_seconds, 1e3),
+                computed_s: rounded(found.step.step_seconds, 1e3),
+                error_percent: rounded(100.0 * error, 10.0),
+                used_to: if one.tests { "test" } else { "fit" },
+            })
+        };
+        judged.iter().filter_map(of).collect()
     }
+}
+
+/// To a whole number of parts, without a negative zero.
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts + 0.0
 }

@@ -181,6 +181,20 @@ pub struct Claim {
     pub note: Option<String>,
 }
 
+impl Claim {
+    /// How much of the tolerance our figure takes up; `None` for a bound, and where none is allowed or nothing was
+    /// computed.
+    #[must_use]
+    pub fn share_of_tolerance(&self) -> Option<f64> {
+        match self.published {
+            Published::Near { value, tolerance } if tolerance > 0.0 => {
+                Some((self.ours? - value).abs() / tolerance)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Claims of one section, as they are put together.
 pub(super) struct Section {
     pub(super) name: &'static str,
