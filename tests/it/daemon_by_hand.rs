@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands of docs/first-hour.md and of docs/operations.md, typed as they stand into one shell: emulated
+//! The commands of docs/first-hour.md and of the pages on operations, typed as they stand into one shell: emulated
 //! transceivers and an optical switch, the real daemon, a plan, a dead node, a killed daemon. Only
 //! `/tmp/lightloom` is another folder here, so that a demonstration on the same machine goes on.
 
@@ -235,7 +235,7 @@ const SECOND_NIGHT: &str = "A night of a reconfigurable network";
 #[test]
 fn the_commands_of_the_second_night_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
-    let mut script = commands("docs/operations.md", SECOND_NIGHT);
+    let mut script = commands("docs/operations-phases.md", SECOND_NIGHT);
     script += "lightloom ctl journal --format json\nkill $DAEMON\n";
     let started = Instant::now();
     let shown = typed(&script, folder.path(), Duration::from_secs(180));
@@ -245,7 +245,7 @@ fn the_commands_of_the_second_night_do_what_they_say() {
         ends.iter().filter(|(why, _)| why == "phase").map(|(_, end)| end.as_str()).collect();
     assert_eq!(&phases[..4], ["committed", "committed", "rolled-back", "committed"], "{ends:?}");
     assert!(ends.contains(&("bypass".into(), "committed".into())), "{ends:?}");
-    says_what_is_seen("docs/operations.md", SECOND_NIGHT, &shown, measureless);
+    says_what_is_seen("docs/operations-phases.md", SECOND_NIGHT, &shown, measureless);
     // A hook ran after each change, with what came of it.
     let moves = std::fs::read_to_string(folder.path().join("lightloom/moves")).unwrap();
     assert!(moves.lines().all(|line| line.starts_with("{\"hook\":\"after\"")), "{moves}");
@@ -435,7 +435,7 @@ fn the_commands_for_lost_power_and_a_full_disk_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
     let readme = commands("docs/first-hour.md", FIRST_STEPS);
     let (start, _) = readme.split_once("lightloom device fault").expect("first a plan is applied");
-    let night = commands("docs/operations.md", "When power or disk fails");
+    let night = commands("docs/operations-setup.md", "When power or disk fails");
     let small =
         "mkdir -p /tmp/lightloom/state\nmount -t tmpfs -o size=24m none /tmp/lightloom/state\n";
     let inner = format!("{small}{start}{night}kill $DAEMON; wait $DAEMON || true\n");

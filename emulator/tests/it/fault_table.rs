@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of faults in docs/scenarios.md: every cell is written into a scenario of its kind, run, and felt.
+//! The table of faults in docs/scenario-faults.csv: every cell is written into a scenario of its kind, run, and felt.
 
 use crate::fabric;
 use fabric::FABRIC;
@@ -91,16 +91,11 @@ faults: [{fault}]
 
 /// The table: what breaks, and how that is written for each kind of file; nothing where it is not.
 fn table() -> Vec<(String, Vec<Option<String>>)> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scenarios.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let table = page.split("<!-- faults:").nth(1).unwrap().split("<!-- end -->").next().unwrap();
-    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
-    let cell = |cell: &str| cell.split('`').nth(1).map(str::to_owned);
-    rows.map(|row| {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
-        (cells[0].trim().to_owned(), cells[1..].iter().map(|text| cell(text)).collect())
-    })
-    .collect()
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scenario-faults.csv");
+    let reader = csv::Reader::from_path(table).unwrap();
+    let cell = |cell: &str| (!cell.is_empty()).then(|| cell.to_owned());
+    let row = |row: csv::StringRecord| (row[0].to_owned(), row.iter().skip(1).map(cell).collect());
+    reader.into_records().map(|record| row(record.unwrap())).collect()
 }
 
 /// A cell as the faults of a file. Only what leads around faults needs one to be felt.
