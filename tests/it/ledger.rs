@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 /// What `.ci/run` holds together with what takes minutes to count is held by every run of the tests, too.
 #[test]
-fn lines_types_circles_words_and_stated_figures_are_no_worse_than_in_the_ledger() {
+fn lines_types_circles_words_pages_and_stated_figures_are_no_worse_than_in_the_ledger() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if !root.join(".git").exists() || Command::new("python3").arg("-V").output().is_err() {
         println!("skipped: no git checkout or no python3");
         return;
     }
-    let counted = ["lines", "types", "circle", "words", "programs", "mfu-error"];
+    let counted = ["lines", "types", "circle", "words", "programs", "docs", "pages", "mfu-error"];
     let done = Command::new("python3")
         .args(["ci/ledger", "--check"])
         .args(counted)
@@ -172,12 +172,12 @@ fn a_figure_that_cannot_be_read_stops_the_build() {
 
 /// What `ci/count` says of a small checkout, against counts by hand. Refused words are escaped here: this file is counted, too.
 #[test]
-fn lines_types_circles_and_words_are_counted_as_by_hand() {
+fn lines_types_circles_words_and_pages_are_counted_as_by_hand() {
     let checkout = Checkout::with_best(1);
     let root = checkout.0.path();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("ci/count");
     fs::copy(program, root.join("ci/count")).expect("the program is there");
-    for folder in ["a/src", "a/tests"] {
+    for folder in ["a/src", "a/tests", "docs/more"] {
         fs::create_dir_all(root.join(folder)).expect("a new folder");
     }
     let lib = "mod one;\nmod two;\npub use two::Two;\n\n#[cfg(test)]\nmod tests {\n    struct Inside;\n\n    fn f() {\n    }\n}\n";
@@ -192,9 +192,12 @@ fn lines_types_circles_and_words_are_counted_as_by_hand() {
     );
     checkout.writes("a/tests/three.rs", "pub struct Two; // a spot price\n");
     checkout.writes("words.md", "A Sto\u{72}y of nob\u{6f}dy and of the user nob\u{6f}dy.\n");
+    checkout.writes("docs/more/page.md", "Two words\n\nand two.\n");
     let counted = |what| checkout.run("python3", &["ci/count", what]).1.trim().to_owned();
     assert_eq!(counted("lines"), "lines: 10");
     assert_eq!(counted("types"), "types: 50.00 % (1 of 2)");
     assert_eq!(counted("circle"), "circle: 2");
     assert_eq!(counted("words"), "words: 4");
+    assert_eq!(counted("docs"), "docs: 7");
+    assert_eq!(counted("pages"), "pages: 3");
 }

@@ -90,6 +90,34 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
+/// A file or folder of the checkout that a page names from the root, in code: `emulator/src/run.rs`.
+#[test]
+fn every_file_that_is_named_is_there() {
+    let folders: Vec<String> = std::fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_dir() && entry.file_name() != "target")
+        .map(|entry| entry.file_name().into_string().unwrap() + "/")
+        .collect();
+    let (mut gone, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        let text = read(&page);
+        for named in prose(&text).split('`').skip(1).step_by(2) {
+            let is_path = named
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
+            if is_path && folders.iter().any(|folder| named.starts_with(folder)) {
+                seen += 1;
+                if !root().join(named).exists() {
+                    gone.push(format!("{}: {named}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} files were named");
+    assert!(gone.is_empty(), "files that are not there:\n{}", gone.join("\n"));
+}
+
 #[test]
 fn every_page_is_in_the_summary_once() {
     let summary = read(&root().join("docs/SUMMARY.md"));
