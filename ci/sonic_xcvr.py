@@ -6,7 +6,7 @@
 
 SOURCE is a checkout of sonic-platform-common (or SONIC_PLATFORM_COMMON in the environment). Nothing of it is
 copied. The memory is read and written over the module's serial line, by a client in this file that is written from
-docs/firmware-api.md alone. Ends with 1 if a check fails, with 0 and `skipped: …` where there is no SOURCE.
+docs/firmware-api.md and docs/firmware-registers.md alone. Ends with 1 if a check fails, with 0 and `skipped: …` where there is no SOURCE.
 """
 
 import argparse
