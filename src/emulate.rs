@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments, control: Option<&dyn MakeControl>) -> anyhow::
     }
 }
 
-/// One run of many: on one thread, and nobody looks into it.
+/// One run of many: on one thread, without recordings.
 fn of_a_sweep(
     scenario: &Scenario,
     control: &dyn MakeControl,

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_apart_by_their_marks() {
+    fn kinds_are_distinguished_by_their_marks() {
         let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
         let name = |kind: Option<&Kind>| kind.map(|kind| kind.name);
         assert_eq!(name(of_keys(&keys(&["name", "hbd"]))), Some("fabric"));

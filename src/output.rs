@@ -121,7 +121,7 @@ pub fn diagnostics(diagnostics: &[Diagnostic]) {
     let _ = io::stderr().lock().write_all(document::render(diagnostics, style).as_bytes());
 }
 
-/// Tells the user something that is not the result. Failures to do so are nobody's concern.
+/// A note to the user on standard error, beside the result. A failure to write it is ignored.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The second program, `lightloom-lab`: found beside the first, it runs what needs prices, pages, the daemon, devices or
-//! servers. Nobody who plans and emulates should have to compile those.
+//! servers, so that who plans and emulates need not compile those.
 //!
 //! The first program knows its verbs by name, and hands over whole commands: all of [`VERBS`], and a command of its own
 //! that turns out to need more ([`Needed`]).

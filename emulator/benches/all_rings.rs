@@ -8,8 +8,8 @@
 //! transceivers switch after another and 60 to 80 µs, and it begins again; without spare nodes it is lost.
 //! No other ring may move by a picosecond.
 //!
-//! Times are those of the simulation; making the plan and the network is told beside them. Memory is the most
-//! that the process has ever held until then.
+//! Times are those of the simulation; what making the plan and the network took is printed beside them. Memory is
+//! the most that the process has held until then.
 //!
 //! `cargo bench -p lightloom-emulator --bench all_rings -- [both] [threads] [MiB] [rings]`; with `both`, the same
 //! both ways round, where acknowledgements cost what the last column says. With `prove`, one engine is

@@ -35,7 +35,7 @@ pub struct Settings {
     pub watch: Watch,
     /// Whether equal parts are simulated once; the result does not depend on it.
     pub sharing: Sharing,
-    /// What is looked at over time. `None` if nobody wants to see it.
+    /// What is sampled over time. `None` if no series is asked for.
     pub series: Option<Looks>,
 }
 
@@ -510,7 +510,7 @@ fn require_groups(scenario: &Scenario, start: &Start) -> Result<(), EmulateError
 }
 
 /// Why nothing can be shared, if so: rings of groups can, while nothing is drawn by the name of a link and
-/// nobody looks at single packets.
+/// no single packet is recorded.
 fn whole_because(scenario: &Scenario, start: &Start, settings: &Settings) -> Option<&'static str> {
     let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
     if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {

@@ -336,7 +336,7 @@ pub struct PhaseResult {
     pub packets_lost: u64,
     /// Bytes that never found a way.
     pub held_bytes: Bytes,
-    /// Whether nobody was there to command the change before it.
+    /// Whether the change before it was missed, for there was no control plane to command it.
     pub change_missed: bool,
 }
 

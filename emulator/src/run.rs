@@ -63,7 +63,7 @@ pub trait Progress {
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
 }
 
-/// For runs nobody watches.
+/// For runs without a progress display.
 impl Progress for () {
     fn report(&mut self, _: SimTime, _: u64, _: f64) {}
 }
@@ -138,7 +138,7 @@ pub(crate) struct Order<'a> {
     pub(crate) sharing: Sharing,
     /// Whether much of it happens again and again, and is to be remembered.
     pub(crate) remembers: bool,
-    /// How often ports are looked at. `None` if nobody wants to see them over time.
+    /// How often ports are sampled. `None` if no series is asked for.
     pub(crate) series: Option<Looks>,
     /// The run is stopped here.
     pub(crate) time_limit: SimTime,

@@ -119,7 +119,7 @@ pub struct PhaseRun {
     pub scale: Option<u64>,
 }
 
-/// Data packets in a run whose scale nobody chose.
+/// Data packets at most in a run whose scale the file leaves out.
 pub const PACKETS_MAX: u64 = 12_000_000;
 
 /// What becomes of packets on a circuit that a change removes.

@@ -7,7 +7,7 @@
 //!   network in place ──▶ lay ──┘
 //! ```
 //!
-//! Whoever breaks a part asks which links it is; nobody asks what kind of fabric it belongs to.
+//! A fault names a part and asks which links it is, whatever kind of fabric the part belongs to.
 
 mod circuits;
 mod machine;
@@ -50,7 +50,7 @@ pub struct Substrate {
     pub hosts_per_server: usize,
     /// The ways that flows of workloads take.
     pub route: Route,
-    /// By optical switch that nobody commands: the cables through it.
+    /// By optical switch that is never commanded: the cables through it.
     pub patched: Vec<Vec<LinkId>>,
     /// The grid of the hosts. `None` if they stand in none.
     pub grid: Option<Grid>,

@@ -17,7 +17,7 @@ use crc::{CRC_32_ISO_HDLC, Crc};
 
 use crate::wire::{Reader, Writer};
 
-/// The usual rate of a serial line, 8N1: both ends open it at this rate unless they are told another.
+/// The usual rate of a serial line, 8N1: both ends open it at this rate unless another is configured.
 pub const BITS_PER_SECOND: u32 = 921_600;
 
 /// The version of the serial protocol that this crate speaks.

@@ -148,7 +148,7 @@ struct Devices {
     devices: Vec<String>,
 }
 
-/// Where the daemon listens unless somebody says otherwise.
+/// Where the daemon listens by default.
 const SOCKET: &str = "/run/lightloom/lightloomd.sock";
 
 fn socket(arguments: &Arguments) -> PathBuf {

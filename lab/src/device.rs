@@ -143,7 +143,7 @@ fn show(addresses: &[Address], format: Format) -> anyhow::Result<()> {
 
 fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
     let socket = UnixStream::connect(&arguments.control).with_context(|| {
-        format!("nobody serves devices with the control socket {}", arguments.control.display())
+        format!("no server of devices has the control socket {}", arguments.control.display())
     })?;
     let mut socket = BufReader::new(socket);
     let (device, fault) = (&arguments.device, arguments.fault.join(" "));

@@ -7,7 +7,7 @@
 //!
 //! To add a format: a file in this folder that makes a [`Format`], and its line in [`FORMATS`].
 //! What is written is the same byte for byte for the same plan. What a format cannot hold it says,
-//! so that nobody takes a lossy picture for the plan.
+//! so that a lossy picture is not taken for the plan.
 
 mod astra_sim;
 mod containerlab;

@@ -73,7 +73,7 @@ impl Look {
             || self.flow_series_out.is_some()
     }
 
-    /// Refuses a distance between looks where nobody looks.
+    /// Refuses an interval of samples if nothing is sampled.
     ///
     /// # Errors
     /// If so.
@@ -102,7 +102,7 @@ impl Look {
         Err(WrongUsage(message.into()).into())
     }
 
-    /// What is looked at over time. `None` if nobody asks.
+    /// What is sampled over time. `None` if no series is asked for.
     pub(super) fn series(&self) -> Option<Looks> {
         let draws = self.timeline.is_some() && self.series_every.is_some();
         let (ports, flows) = (self.series_out.is_some(), self.flow_series_out.is_some());

@@ -26,7 +26,7 @@ fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
 
-/// A mistake of a scenario that nobody wrote, as one of the fabric that it was made for.
+/// A mistake of a generated scenario, as one of the fabric that it was made for.
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once over planned circuits; \
                         for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";

@@ -136,7 +136,7 @@ fn queues(result: &Run) -> String {
     )
 }
 
-/// Why a run that nobody bounded was stopped.
+/// Why a run without a limit was stopped.
 pub(crate) fn never_ended(result: &Run) -> String {
     let stop = result.stop.as_ref().map(ToString::to_string).unwrap_or_default();
     if let Some(Stop::Deadlock { .. }) = &result.stop {

@@ -49,7 +49,7 @@ fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
     assert!(page.contains("| waste_ratio &lt; 0.5 |"), "a table stays a table: {page}");
     assert!(page.contains("`lightloom emulate run.yaml --seed 0`"), "{page}");
 
-    // Nobody asked: nothing is written, whatever the environment says.
+    // Not asked for: nothing is written, whatever the environment says.
     let mut command = Command::new(crate::programs::lightloom());
     command.args(["emulate", "run.yaml"]).current_dir(folder.path());
     command.env("GITHUB_STEP_SUMMARY", "other.md").output().unwrap();
@@ -247,20 +247,20 @@ fn a_file_of_faults_is_held_against_a_scenario_that_does_not_name_it() {
     };
     let absent = "faults:\n  - {part: n23, at: 1us}\n  - {part: n99, at: 1us}\n";
     assert_eq!(check(absent, &[]).0, Some(0), "of some fabric that may be right");
-    let (code, told) = check(absent, &["--scenario", "run.yaml"]);
+    let (code, printed) = check(absent, &["--scenario", "run.yaml"]);
     assert!(
-        code == Some(1) && told.contains("faults.yaml:3:12") && !told.contains(":2:"),
-        "{told}"
+        code == Some(1) && printed.contains("faults.yaml:3:12") && !printed.contains(":2:"),
+        "{printed}"
     );
     let storm = "faults: [{part: n3, at: 1us, effect: {pause_storm: 3}}]\n";
     assert_eq!(check(storm, &[]).0, Some(0));
-    let (code, told) = check(storm, &["--scenario", "run.yaml"]);
-    assert!(code == Some(1) && told.contains("no priorities to pause"), "{told}");
+    let (code, printed) = check(storm, &["--scenario", "run.yaml"]);
+    assert!(code == Some(1) && printed.contains("no priorities to pause"), "{printed}");
 
     let network = "faults: [{part: h3, at: 1us}, {part: h8, at: 1us}]\n";
     assert_eq!(check(network, &[]).0, Some(0));
-    let (code, told) = check(network, &["--scenario", "net.yaml"]);
-    assert!(code == Some(1) && told.contains("faults.yaml:1:38"), "{told}");
+    let (code, printed) = check(network, &["--scenario", "net.yaml"]);
+    assert!(code == Some(1) && printed.contains("faults.yaml:1:38"), "{printed}");
     assert_eq!(check(network, &["--scenario", "run.yaml"]).0, Some(1), "hosts are of no fabric");
     assert_eq!(check("faults: [{part: h7, at: 1us}]\n", &["--scenario", "net.yaml"]).0, Some(0));
     let run = lightloom(folder.path(), &["validate", "run.yaml", "--scenario", "run.yaml"]);
@@ -297,27 +297,30 @@ fn a_proof_of_what_is_spared_is_refused_where_nothing_is() {
         let output = lightloom(folder.path(), &all);
         (output.status.code(), text(&output.stderr).to_owned())
     };
-    let (code, told) = run(&[]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, printed) = run(&[]);
+    assert_eq!(code, Some(0), "{printed}");
     for (arguments, wanted) in [
         (["--seed", "0..1"].as_slice(), "one seed"),
         (&["--links-out", "links.csv"], "everything is simulated"),
     ] {
-        let (code, told) = run(arguments);
-        assert_eq!(code, Some(2), "{told}");
-        assert!(told.contains(wanted), "{told}");
+        let (code, printed) = run(arguments);
+        assert_eq!(code, Some(2), "{printed}");
+        assert!(printed.contains(wanted), "{printed}");
     }
     let scenario = read(folder.path(), "run.yaml");
     let between = scenario.replace("all_reduce: {", "data_parallel_all_reduce: {");
     std::fs::write(folder.path().join("run.yaml"), between).unwrap();
-    let (code, told) = run(&[]);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("nothing to prove: collectives between groups share links"), "{told}");
+    let (code, printed) = run(&[]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(
+        printed.contains("nothing to prove: collectives between groups share links"),
+        "{printed}"
+    );
     let traffic =
         "name: x\non: {ring: {hosts: 4}}\ntraffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
     std::fs::write(folder.path().join("run.yaml"), traffic).unwrap();
-    let (code, told) = run(&[]);
-    assert!(code == Some(1) && told.contains("nothing to prove"), "{told}");
+    let (code, printed) = run(&[]);
+    assert!(code == Some(1) && printed.contains("nothing to prove"), "{printed}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn says_what_is_seen(page: &str, section: &str, shown: &str, alike: fn(&str) -> 
         let place = seen[from..].iter().position(|seen| seen.contains(&said));
         let before = seen.iter().any(|seen| seen.contains(&said));
         let place = place.unwrap_or_else(|| {
-            panic!("{page}: nobody sees `{line}` there (elsewhere: {before})\n{shown}")
+            panic!("{page}: `{line}` is not shown there (elsewhere: {before})\n{shown}")
         });
         from += place;
     }

@@ -27,7 +27,7 @@ fn processor_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Breaks and repairs nodes of a ring, and times each from the moment the daemon is told to the moment
+/// Breaks and repairs nodes of a ring, and times each from the report to the daemon to the moment
 /// it sends the first module the command to move its light.
 fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
     let folder = state_folder();
@@ -48,7 +48,7 @@ fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
                 let parts = vec![part];
                 let (broken, repaired) = if repaired { (vec![], parts) } else { (parts, vec![]) };
                 let asked = rig.asked();
-                let broken = broken.into_iter().map(|part| (part, "told".into())).collect();
+                let broken = broken.into_iter().map(|part| (part, "reported".into())).collect();
                 let call = Call::Fault { asked, broken, repaired, answer };
                 rig.shared.calls.send(call).await.ok().unwrap();
                 let answer = receiver.await.unwrap();

@@ -210,7 +210,7 @@ fn a_refusal_says_that_a_silent_module_is_not_taken_for_dead() {
 }
 
 #[test]
-fn a_part_that_there_is_not_and_one_that_never_broke_are_told_apart() {
+fn a_part_that_does_not_exist_and_one_that_never_broke_get_different_answers() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
@@ -259,12 +259,12 @@ fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
         let group = format!("group 0: external-{}; when power comes back: loopback\n", port.path);
         has(&shown, &[&format!("{module}: "), "firmware ", "CMIS 5.", "ready, ", &group]);
         let (_, shown) = house.ctl(&format!("module {module} --format json")).await;
-        let told: serde_json::Value = serde_json::from_str(&shown).unwrap();
-        let page = told["registers"]["page b0h 128"].as_str().unwrap();
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let page = shown["registers"]["page b0h 128"].as_str().unwrap();
         // The magic of page B0h stands at 192 (docs/firmware-api.md).
         assert_eq!(page.split(' ').skip(192 - 128).take(4).collect::<String>(), "4f435331");
 
-        // The look stands in nobody's way, and one that gets no answer says when to ask again.
+        // The query disturbs no other, and one that gets no answer says when to ask again.
         let (code, shown) = house.ctl("drift").await;
         assert_eq!(code, 0, "{shown}");
         house.modules.fault(&format!("{module} dead"));

@@ -37,7 +37,7 @@ struct Took {
     moved: Times,
     /// All of it.
     all: Times,
-    /// Changes that nobody asked for.
+    /// Changes that the daemon made on its own.
     changes: usize,
 }
 

@@ -56,7 +56,7 @@ fn a_size_that_a_preset_cannot_have_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn init_asks_nobody_where_there_is_no_terminal_and_overwrites_nothing() {
+fn init_asks_nothing_where_there_is_no_terminal_and_overwrites_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = lightloom(folder.path(), &["init"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -133,10 +133,10 @@ fn what_cannot_be_carried_is_said_before_anything_is_made() {
     assert!(said.contains("the twin takes fabrics with"), "{said}");
     assert!(!Path::new(&twin).exists(), "nothing was made");
     std::fs::create_dir(&twin).unwrap();
-    std::fs::write(at("twin/state"), "of somebody").unwrap();
+    std::fs::write(at("twin/state"), "of another program").unwrap();
     let said = up(&[&ring]);
     assert!(said.contains("name an empty folder with --dir"), "{said}");
-    assert_eq!(std::fs::read_to_string(at("twin/state")).unwrap(), "of somebody");
+    assert_eq!(std::fs::read_to_string(at("twin/state")).unwrap(), "of another program");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu` from the outside: what scripts rely on, and what users are told.
+//! `lightloom mfu` from the outside: what scripts rely on, and what users read.
 
 use std::process::{Command, Output};
 

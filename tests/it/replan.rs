@@ -47,7 +47,7 @@ fn every_unknown_part_is_named_at_once() {
 }
 
 #[test]
-fn swapped_files_are_told_apart() {
+fn swapped_files_are_recognised() {
     let folder = planned();
     let output =
         lightloom(folder.path(), &["replan", FABRIC, "--fabric", "plan.json", "--fault", "n1"]);

@@ -279,7 +279,7 @@ fn runs_and_training_steps_are_shown() {
     assert_eq!((fastest.len(), bound.len()), (2, 2), "groups of 32 and of 16 have a bound each");
     assert!(
         fastest.iter().zip(&bound).all(|(fastest, bound)| fastest >= bound),
-        "nobody beats the bound"
+        "no design beats the bound"
     );
     let html = page(&[RING, TRACE, &file("run.json"), &file("mfu.json")]);
     let required = [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a person told the daemon to be broken: it is kept until a bypass of it is made, over restarts of the
-//! daemon and the rollback of plans, and tried again without being asked.
+//! Faults that an operator reports: the daemon keeps each until its bypass is made, over restarts and the rollback of
+//! plans, and tries the bypass again automatically.
 
 use crate::daemon_rig;
 use std::collections::BTreeMap;
@@ -24,13 +24,13 @@ use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{BundleId, NodeId};
 
 /// A node of the ring.
-fn told() -> Part {
+fn reported() -> Part {
     Part::Node(NodeId(node_in_use()))
 }
 
 /// A module of another node that the bypass of it moves.
 fn moved() -> BundleId {
-    let (first, next) = (first_plan(&installed(NODES)), plan_around(&[told()]));
+    let (first, next) = (first_plan(&installed(NODES)), plan_around(&[reported()]));
     let mut moved = next.transceivers.iter().filter(|now| {
         first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
     });
@@ -50,7 +50,7 @@ async fn end(rig: &Rig, answer: &Answer) -> Past {
 /// Tells of the node while a module that its bypass would move does not answer: nothing moves.
 async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     modules.fault(&format!("{} half-open", moved()));
-    let answer = rig.fault(&[told()], &[]).await;
+    let answer = rig.fault(&[reported()], &[]).await;
     let past = end(rig, &answer).await;
     assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
 }
@@ -60,7 +60,7 @@ async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
     rig.look(|runtime: &Runtime| runtime.control.controller().ledger().reported.clone()).await
 }
 
-/// Somebody tells what broke while a neighbour is dead that nobody has found yet.
+/// A fault is reported while a neighbour is dead that has not been detected yet.
 #[test]
 fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,8 +69,8 @@ fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
         let mut rig = daemon_that("report", folder.path()).await;
         // A node that the bypass of another has to move.
         let first = first_plan(&installed(NODES));
-        let told = Part::Node(NodeId(node_in_use()));
-        let next = plan_around(&[told]);
+        let part = Part::Node(NodeId(node_in_use()));
+        let next = plan_around(&[part]);
         let moves = |node: u32| {
             let paths = |plan: &Plan| -> Vec<_> {
                 let of_node = plan.transceivers.iter().filter(|t| t.bundle.node == NodeId(node));
@@ -80,7 +80,7 @@ fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
         };
         let dead = (0..NODES).find(|node| moves(*node)).unwrap();
         modules.fault(&format!("n{dead} dead"));
-        let answer = rig.fault(&[told], &[]).await;
+        let answer = rig.fault(&[part], &[]).await;
         let Answer::Accepted { txn } = answer else { panic!("{answer:?}") };
         let over = move |runtime: &Runtime| {
             let mut history = runtime.control.controller().ledger().history.iter();
@@ -89,7 +89,7 @@ fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
         let past = rig.find("its end", over).await;
         assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
         let status = rig.look(view::status).await;
-        let kept = status.broken_parts.iter().find(|broken| broken.part == told.to_string());
+        let kept = status.broken_parts.iter().find(|broken| broken.part == part.to_string());
         assert!(kept.is_some_and(|kept| !kept.bypassed), "{:?}", status.broken_parts);
         // Who tells of the other one, too, need not tell of the first again.
         let answer = rig.fault(&[Part::Node(NodeId(dead))], &[]).await;
@@ -100,7 +100,7 @@ fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
     });
 }
 
-/// What cannot be bypassed when it is told is bypassed by the daemon itself as soon as it can be.
+/// What cannot be bypassed when it is reported is bypassed automatically as soon as it can be.
 #[test]
 fn reported_faults_is_tried_again_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,22 +111,22 @@ fn reported_faults_is_tried_again_without_being_asked() {
         tell_in_vain(&mut rig, &modules).await;
         let reason = |runtime: &Runtime| {
             let parts = view::status(runtime).broken_parts;
-            parts.into_iter().find(|broken| broken.part == told().to_string())
+            parts.into_iter().find(|broken| broken.part == reported().to_string())
         };
         let kept = rig.look(reason).await.unwrap();
-        assert!(!kept.bypassed && kept.why.starts_with("told by test; not yet bypassed: "));
+        assert!(!kept.bypassed && kept.why.starts_with("reported by test; not yet bypassed: "));
         println!("{}: {}", kept.part, kept.why);
         modules.fault(&format!("{} clear", moved()));
         let past = rig.bypass_of_its_own().await;
         assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
-        assert_eq!(rig.look(faults).await, [told()], "and nothing else");
+        assert_eq!(rig.look(faults).await, [reported()], "and nothing else");
         let kept = rig.look(reason).await.unwrap();
-        assert!(kept.bypassed && kept.why == "told by test", "{kept:?}");
+        assert!(kept.bypassed && kept.why == "reported by test", "{kept:?}");
         assert!(written(&rig).await.is_empty(), "its bypass keeps it from now on");
     });
 }
 
-/// What was told and is not bypassed yet survives the daemon, and what is told again is bypassed.
+/// A report that is not bypassed yet survives the daemon, and what is reported again is bypassed.
 #[test]
 fn reported_faults_survive_the_daemon() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,74 +137,76 @@ fn reported_faults_survive_the_daemon() {
         modules.fault(&format!("{} clear", moved()));
         let mut rig = restarted(rig, "report", folder.path()).await;
         let broken = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
-        assert_eq!(broken[&told().to_string()].why, "told by test", "{broken:?}");
-        assert!(!rig.look(|runtime: &Runtime| runtime.control.goes_around(told())).await);
-        let answer = rig.fault(&[told()], &[]).await;
+        assert_eq!(broken[&reported().to_string()].why, "reported by test", "{broken:?}");
+        assert!(!rig.look(|runtime: &Runtime| runtime.control.goes_around(reported())).await);
+        let answer = rig.fault(&[reported()], &[]).await;
         rig.committed(&answer).await;
         let rig = restarted(rig, "report", folder.path()).await;
-        assert_eq!(rig.look(faults).await, [told()]);
+        assert_eq!(rig.look(faults).await, [reported()]);
         let status = rig.look(view::status).await;
-        assert!(status.broken_parts.iter().all(|part| part.bypassed && part.why == "told by test"));
+        assert!(
+            status.broken_parts.iter().all(|part| part.bypassed && part.why == "reported by test")
+        );
     });
 }
 
-/// A plan goes around a node, and then somebody says that it is broken: with the plan undone it is still.
+/// A plan bypasses a node, then an operator reports the node: it stays broken when the plan is undone.
 #[test]
-fn what_a_plan_named_and_a_person_told_stays_broken_when_the_plan_is_undone() {
+fn what_a_plan_named_and_an_operator_reported_stays_broken_when_the_plan_is_undone() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon_that("report", folder.path()).await;
         let other = Part::Node(first_plan(&installed(NODES)).circuits[8].a.bundle.node);
-        assert_ne!(other, told());
-        rig.apply_plan(&plan_around(&[told(), other])).await;
-        let known = rig.fault(&[told()], &[]).await;
+        assert_ne!(other, reported());
+        rig.apply_plan(&plan_around(&[reported(), other])).await;
+        let known = rig.fault(&[reported()], &[]).await;
         assert!(matches!(known, Answer::NothingToDo { .. }), "{known:?}");
-        assert_eq!(written(&rig).await[&told().to_string()].why, "told by test");
+        assert_eq!(written(&rig).await[&reported().to_string()].why, "reported by test");
         let mut rig = restarted(rig, "report", folder.path()).await;
 
         let undo = Request::Rollback(Rollback { txn: Txn(2), ..Rollback::default() });
         let answer = rig.ask(undo.clone(), None).await;
         rig.committed(&answer).await;
-        assert_eq!(rig.look(faults).await, [told()], "what only the plan named works again");
+        assert_eq!(rig.look(faults).await, [reported()], "what only the plan named works again");
         let status = rig.look(view::status).await;
         let [broken] = &status.broken_parts[..] else { panic!("{:?}", status.broken_parts) };
-        assert!(broken.bypassed && broken.why == "told by test", "{broken:?}");
+        assert!(broken.bypassed && broken.why == "reported by test", "{broken:?}");
 
         let again = rig.ask(undo, None).await;
         let said = "transaction 2 was undone by 3 already".to_owned();
         assert_eq!(again, Answer::Refused { reasons: vec![said] });
 
         // It works again, and nothing remembers otherwise.
-        let answer = rig.fault(&[], &[told()]).await;
+        let answer = rig.fault(&[], &[reported()]).await;
         rig.committed(&answer).await;
         assert!(rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty());
         assert!(written(&rig).await.is_empty());
     });
 }
 
-/// A plan that goes around a node waits for its confirm, a person says that the node is broken, and nobody
-/// confirms.
+/// A plan that bypasses a node waits for its confirm, an operator reports the node, and the confirm does not
+/// come.
 #[test]
-fn an_undoing_at_the_deadline_goes_around_what_a_person_told_meanwhile() {
+fn an_undoing_at_the_deadline_goes_around_what_was_reported_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon_that("report", folder.path()).await;
         let other = Part::Node(first_plan(&installed(NODES)).circuits[8].a.bundle.node);
-        rig.apply_plan_within(&plan_around(&[told(), other]), Duration::from_secs(2)).await;
-        let known = rig.fault(&[told()], &[]).await;
+        rig.apply_plan_within(&plan_around(&[reported(), other]), Duration::from_secs(2)).await;
+        let known = rig.fault(&[reported()], &[]).await;
         assert!(matches!(known, Answer::NothingToDo { .. }), "{known:?}");
         let undone = |runtime: &Runtime| {
             let past = runtime.control.controller().ledger().history.back()?;
             (past.actor == "policy:confirm-timeout").then_some(past.result)
         };
         assert_eq!(rig.find("it to be undone", undone).await, TxnResult::Committed);
-        assert_eq!(rig.look(faults).await, [told()]);
+        assert_eq!(rig.look(faults).await, [reported()]);
     });
 }
 
-/// Who goes around crossed cables reads in the status why, though nobody sees the wrong light any more.
+/// The status keeps the cause of a bypass of crossed cables, though the wrong light is not seen any more.
 #[test]
 fn a_bypass_of_crossed_cables_keeps_the_cause() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,16 +217,16 @@ fn a_bypass_of_crossed_cables_keeps_the_cause() {
         let (one, other) = (plan.circuits[1], plan.circuits[3]);
         modules.fault(&format!("{} cross {} {}", one.a.bundle, one.a.path, other.a));
         let four = |runtime: &Runtime| (view::status(runtime).crossed.len() == 4).then_some(());
-        rig.find("all four ends to be told", four).await;
+        rig.find("all four ends to be reported", four).await;
         let answer = rig.fault(&[Part::Fibre(one.b), Part::Fibre(other.a)], &[]).await;
         rig.committed(&answer).await;
         let status = rig.look(view::status).await;
-        assert!(status.crossed.is_empty(), "nobody looks there any more");
+        assert!(status.crossed.is_empty(), "that light is not read any more");
         let broken: BTreeMap<String, String> =
             status.broken_parts.into_iter().map(|broken| (broken.part, broken.why)).collect();
         let seen = |end, lit_by, should_be| {
             format!(
-                "told by test; {end} was lit by {lit_by} and should be by {should_be}: crossed cables?"
+                "reported by test; {end} was lit by {lit_by} and should be by {should_be}: crossed cables?"
             )
         };
         let ends = [(one.b, other.a, one.a), (other.a, one.b, other.b)];
@@ -266,14 +268,17 @@ fn an_aborted_bypass_says_what_to_type_and_that_works() {
 
         let silent = moved();
         modules.fault(&format!("{silent} half-open"));
-        let (code, said) = ctl(&socket, &format!("fault {}", told())).await;
-        let hint = "nothing moved; what was told is kept; around what does not answer, too: lightloom ctl ";
+        let (code, said) = ctl(&socket, &format!("fault {}", reported())).await;
+        let hint = "nothing moved; the report is kept; to bypass what does not answer, too: lightloom ctl ";
         assert!(code == 1 && said.contains("aborted"), "{said}");
         let (_, words) = said.split_once(hint).unwrap_or_else(|| panic!("no hint: {said}"));
         assert_eq!(words, format!("fault {silent}\n"));
         let (code, said) = ctl(&socket, words.trim_end()).await;
         assert!(code == 0 && said.contains("committed"), "{said}");
         let broken = rig.look(faults).await;
-        assert!(broken.contains(&told()) && broken.contains(&Part::Bundle(silent)), "{broken:?}");
+        assert!(
+            broken.contains(&reported()) && broken.contains(&Part::Bundle(silent)),
+            "{broken:?}"
+        );
     });
 }

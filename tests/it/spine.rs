@@ -326,16 +326,16 @@ fn where_changing_circuits_does_not_pay_the_plan_says_from_where_it_would() {
         text(&output.stdout).to_owned() + text(&output.stderr)
     };
     let slow = shipped("rfabric-slow-links.yaml");
-    let told = plan(&slow);
-    assert!(told.contains("break even when each keeps traffic waiting for"), "{told}");
+    let printed = plan(&slow);
+    assert!(printed.contains("break even when each keeps traffic waiting for"), "{printed}");
     assert!(!plan(&shipped("rfabric-shapes.yaml")).contains("break even"));
     let lonely = std::fs::read_to_string(&slow).unwrap().replace(
         "loss: {budget_db: 4.0, path_db: 1.0}",
         "loss: {budget_db: 4.0, path_db: 1.0, extra_db: [{leaf: leaf3, db: 3.0}]}",
     );
     std::fs::write(folder.path().join("lonely.yaml"), lonely).unwrap();
-    let told = plan("lonely.yaml");
-    assert!(told.contains("no circuit can join leaf3 to any other leaf"), "{told}");
+    let printed = plan("lonely.yaml");
+    assert!(printed.contains("no circuit can join leaf3 to any other leaf"), "{printed}");
 }
 
 #[test]

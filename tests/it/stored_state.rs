@@ -50,8 +50,8 @@ fn plans_and_reports_of_a_state_folder_of_0_1_0_are_taken_into_the_journal_once(
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state");
     copy_state(&state);
-    let told = r#"{"n7":{"wall_ms":5,"why":"told by uid:0"}}"#;
-    std::fs::write(state.join("told.json"), told).expect("a report");
+    let reports = r#"{"n7":{"wall_ms":5,"why":"reported by uid:0"}}"#;
+    std::fs::write(state.join("told.json"), reports).expect("a report");
     std::fs::write(state.join("journal.log.reserve"), [0; 100]).expect("a reserve");
     on_a_runtime(async {
         for life in 0..2 {
@@ -65,14 +65,14 @@ fn plans_and_reports_of_a_state_folder_of_0_1_0_are_taken_into_the_journal_once(
                 .await;
             assert_eq!(kept.len(), NAMES.len(), "life {life}: {kept:?}");
             assert!(NAMES.iter().all(|name| kept.contains(&(*name).to_owned())), "{kept:?}");
-            assert_eq!(reported["n7"].why, "told by uid:0");
+            assert_eq!(reported["n7"].why, "reported by uid:0");
             assert!(lost.is_empty(), "{lost:?}");
             let left: Vec<String> = std::fs::read_dir(&state)
                 .expect("the folder")
                 .flatten()
                 .filter_map(|file| file.file_name().into_string().ok())
                 .filter(|name| {
-                    name.contains("plan-") || name.contains("told") || name.contains("reserve")
+                    name.contains("plan-") || name.contains("told.json") || name.contains("reserve")
                 })
                 .collect();
             assert!(left.is_empty(), "{left:?}");

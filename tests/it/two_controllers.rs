@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two daemons on one optical switch, each told to restore drift and each with another circuit in its journal.
+//! Two daemons on one optical switch, each configured to restore drift and each with another circuit in its journal.
 //! A raw TL1 session, which is neither of them, counts how often the light moves.
 
 use crate::daemon_rig;
@@ -37,7 +37,7 @@ async fn set(rig: &mut Rig, egress: u32) {
     rig.committed(&answer).await;
 }
 
-/// A session of its own, that is told of each circuit that anybody makes.
+/// A session of its own, that gets an autonomous message for each circuit that any client makes.
 fn listen(at: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.write_all(b"ACT-USER::root:1::root;").unwrap();

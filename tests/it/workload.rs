@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload` from the outside: the shipped samples, both ways with Chakra, and what users are told.
+//! `lightloom workload` from the outside: the shipped samples, both ways with Chakra, and what users read.
 
 use std::path::Path;
 use std::process::{Command, Output};

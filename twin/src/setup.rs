@@ -19,7 +19,7 @@ use lightloom_units::Picoseconds;
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::Seed;
 
-/// Dark links at once that the daemon may make: as its file has it if nobody writes it.
+/// Dark links at once that the daemon may make: the default of its file.
 const DARK_LINKS_MAX: usize = 1024;
 
 pub(crate) fn micros(time: Picoseconds) -> Micros {

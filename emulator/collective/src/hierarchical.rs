@@ -8,7 +8,7 @@
 //!             (fast domain)                                   equal rank
 //!                                                             (data-centre network)
 //! ```
-//! A rank goes on as soon as it has what it needs; nobody waits for a whole phase of all.
+//! A rank goes on as soon as it has what it needs; there is no barrier between the phases.
 
 use lightloom_units::Bytes;
 

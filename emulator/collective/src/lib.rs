@@ -4,7 +4,7 @@
 //! ```text
 //!   Ring, Tree, AllToAll … ──schedule()──▶ Schedule ──▶ an engine sends it packet by packet
 //!                                             │
-//!                                             └─ideal()─▶ the time nobody can beat
+//!                                             └─ideal()─▶ a lower bound of its time
 //! ```
 //!
 //! Ranks are numbers from 0. A [`Schedule`] lists what each rank sends to which other one, and what it
@@ -80,7 +80,7 @@ impl Kind {
 /// Why a collective cannot be laid out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
-    /// One rank has nobody to talk to.
+    /// One rank has no peer.
     #[error("a collective of {ranks} ranks: at least 2 are needed")]
     TooFewRanks {
         /// How many there are.

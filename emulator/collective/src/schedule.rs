@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A collective laid out: messages between ranks, each after those it waits for, and the time they take
-//! when nobody else is in their way.
+//! when no other traffic is in their way.
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -129,8 +129,8 @@ impl Schedule {
         self.sendings.len() - 1
     }
 
-    /// What the collective takes when no message waits for one of another sending: nobody can be faster
-    /// where its messages take so long.
+    /// What the collective takes when no message waits for one of another sending: a lower bound
+    /// while its messages take so long.
     ///
     /// # Panics
     /// If `times` does not have one time for each of [`Schedule::sendings`], in their order.
@@ -173,7 +173,7 @@ impl Around {
     }
 }
 
-/// When the last message would arrive if messages met nobody but those of their own sending:
+/// When the last message would arrive if messages met none but those of their own sending:
 /// message `k` arrives at the later of (what it waits for) + its time over the path, and (message
 /// `k-1` of the sending, with several ways one as many places before) + its time on the slowest link.
 fn longest_chain(sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {

@@ -165,7 +165,7 @@ impl GnmiSwitch {
         locked(&self.shared.0).matrix.set_input_dbm(ingress, dbm);
     }
 
-    /// Goes on until nobody has anything to do at `now`.
+    /// Runs until no task is ready at `now`.
     fn run(&mut self, now: SimTime, out: &mut Vec<Output>) {
         loop {
             locked(&self.shared.0).on_time(now);

@@ -15,8 +15,8 @@
 //! A [`Rack`] holds many devices under one clock; [`load`] builds one from a YAML file; `serve` is
 //! the edge that puts it on ptys and ports, the only part of this crate that touches the system.
 //!
-//! A device is a state machine without I/O: it is told what arrives and what time it is, and
-//! says what to send. Whoever drives it owns the clock: the deterministic simulation hands in
+//! A device is a state machine without I/O: bytes and the time go in, and what to send comes
+//! out. Whoever drives it owns the clock: the deterministic simulation hands in
 //! virtual time, the serving loop the time since it started. One seed and one sequence of calls
 //! give one sequence of outputs.
 

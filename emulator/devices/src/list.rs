@@ -163,7 +163,7 @@ pub struct SwitchFile {
     /// Whether it has power monitors; some models have none.
     #[serde(default)]
     pub power_monitors: Option<bool>,
-    /// Whether TL1 clients are told of changes they did not ask about.
+    /// Whether TL1 clients get autonomous messages about changes.
     #[serde(default)]
     pub autonomous: Option<bool>,
     /// How it speaks gNMI instead, with the OCP model.

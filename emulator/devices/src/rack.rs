@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A rack of emulated devices under one clock: who is called when, and which fault strikes when.
+//! A rack of emulated devices under one clock: who is called when, and which fault happens when.
 //!
 //! The rack is still pure: lines are opened, fed and closed from outside, and time is handed in.
 
@@ -78,7 +78,7 @@ pub struct Rack {
     faults: BTreeMap<SimTime, Vec<(Slot, Fault)>>,
     /// Both directions of every fibre between two transceivers: external path to external path.
     pub(super) fibres: BTreeMap<(Slot, u8), (Slot, u8)>,
-    /// Devices that were called since the light was last asked for; `None` where nobody asks.
+    /// Devices that were called since the light was last read. `None` if it is not watched.
     pub(super) watched: Option<Watched>,
 }
 
@@ -156,12 +156,12 @@ impl Rack {
         changed
     }
 
-    /// Lets a fault strike later.
+    /// Schedules a fault.
     pub fn schedule(&mut self, at: SimTime, slot: Slot, fault: Fault) {
         self.faults.entry(at).or_default().push((slot, fault));
     }
 
-    /// Why `fault` cannot strike the device in `slot`.
+    /// Why `fault` cannot be applied to the device in `slot`.
     #[must_use]
     pub fn objection(&self, slot: Slot, fault: Fault) -> Option<String> {
         let (name, device) = &self.devices[slot.0];
@@ -197,8 +197,8 @@ impl Rack {
         Some((self.slot(&port.bundle.to_string())?, port.path))
     }
 
-    /// Swaps the far ends of two fibres, as somebody does who plugs two cables the wrong way round. Done
-    /// again, it is undone. Nothing where [`Rack::objection`] has one.
+    /// Swaps the far ends of two fibres, as if two cables were plugged in crossed. A second call undoes
+    /// it. No effect if [`Rack::objection`] has one.
     fn cross(
         &mut self,
         now: SimTime,
@@ -219,7 +219,7 @@ impl Rack {
         }
     }
 
-    /// Lets a fault strike now.
+    /// Applies a fault now.
     pub fn apply(&mut self, now: SimTime, slot: Slot, fault: Fault, out: &mut Vec<Output>) {
         if let Fault::Cross(number, other) = fault {
             return self.cross(now, slot, (number, other), out);
@@ -261,7 +261,7 @@ impl Rack {
         self.plan_wakeup(slot);
     }
 
-    /// Time has come to `now`: faults strike and devices do what is due.
+    /// Time has come to `now`: faults happen and devices do what is due.
     pub fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
         while let Some(entry) = self.faults.first_entry().filter(|entry| *entry.key() <= now) {
             for (slot, fault) in entry.remove() {

@@ -93,7 +93,7 @@ pub struct Stopper(Arc<OwnedFd>);
 impl Stopper {
     /// Lets [`Server::run`] return.
     pub fn stop(&self) {
-        let _full_means_already_told = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        let _full_means_already_woken = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
@@ -361,7 +361,7 @@ impl Server {
         for line in lines {
             let answer = self.obey(&line);
             if let Some(Channel::ControlClient { socket, .. }) = self.channels.get(&id) {
-                let _a_deaf_client_is_told_nothing =
+                let _a_deaf_client_gets_no_answer =
                     rustix::io::write(socket, format!("{answer}\n").as_bytes());
             }
         }
@@ -411,7 +411,7 @@ impl Server {
         }
     }
 
-    /// Writes what waits for a client, and asks to be told when the rest can be written.
+    /// Writes what waits for a client, and registers for when the rest can be written.
     fn flush(&mut self, id: u32) {
         let (pending, written, is_pty) = match self.channels.get_mut(&id) {
             Some(Channel::Pty { master, pending, .. }) => {

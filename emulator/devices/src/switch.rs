@@ -55,7 +55,7 @@ pub struct SwitchSpec {
     pub login: (String, String),
     /// The model has power monitors.
     pub has_power_monitors: bool,
-    /// TL1 clients are told of changes they did not ask about.
+    /// TL1 clients get autonomous messages about changes.
     pub is_autonomous: bool,
     /// TL1 commands that take long are acknowledged first.
     pub acknowledges: bool,
@@ -156,7 +156,7 @@ impl OpticalSwitch {
         self.matrix.pairs()
     }
 
-    /// Somebody moves a circuit by hand, behind every client's back.
+    /// Moves a circuit by hand at the device; no client is involved.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         self.matrix.disconnect(now, &[(ingress, None)]);
         self.matrix.connect(now, &[(ingress, egress)]);

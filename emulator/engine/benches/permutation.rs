@@ -154,7 +154,7 @@ fn measure(radix: u32, kib: u64, threads: usize, fabric: Fabric) -> Measured {
     }
 }
 
-/// To whom each host sends: a random cycle through all, so nobody sends to itself.
+/// To whom each host sends: a random cycle through all, so none sends to itself.
 fn permutation(hosts: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..hosts).collect();
     let mut draw = Seed(1).stream("permutation", 0);

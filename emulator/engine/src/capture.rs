@@ -62,7 +62,7 @@ impl Probe for Tap {
 pub struct Watch {
     tap: Option<Tap>,
     queues: Queues,
-    /// By link: a sum over its arrivals; empty where nobody wants to compare runs.
+    /// By link: a sum over its arrivals; empty if runs are not compared.
     sums: Vec<u64>,
 }
 

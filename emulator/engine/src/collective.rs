@@ -32,11 +32,11 @@ pub struct Collective {
     /// When it may begin.
     pub start: SimTime,
     /// What it takes when no packet waits for one of another flow, and no acknowledgement takes a
-    /// link from data: nobody can be faster on these paths.
+    /// link from data: a lower bound on these paths.
     pub ideal: Picoseconds,
-    /// What the link next to a host takes that has the most to carry: nobody can be faster, and that may be longer.
+    /// What the link next to a host takes that has the most to carry: a lower bound too, which may be the higher one.
     pub interface: Picoseconds,
-    /// Its flows, and nobody else's, are in this batch.
+    /// Its flows alone are in this batch.
     pub batch: BatchId,
     /// Its flows.
     pub flows: Vec<FlowId>,
@@ -148,7 +148,7 @@ impl Placement {
             let flow = stage.add_flow(self.flow(sending, gates, batch))?;
             flows.push(flow);
         }
-        // What waits for a later sending: round a ring, everybody waits for somebody.
+        // Gates on a later sending: round a ring, each flow waits for another.
         for (place, sending) in schedule.sendings.iter().enumerate() {
             for awaits in sending.awaits.iter().filter(|awaits| awaits.sending >= place) {
                 stage.add_gate(flows[place], gate(&flows, awaits))?;
@@ -219,7 +219,7 @@ fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<Mes
     flows.iter().zip(sendings).map(time).collect()
 }
 
-/// How long a message of a flow takes at least while nobody else sends: exactly that where it has one path.
+/// How long a message of a flow takes at least on an idle network: exact if it has one path.
 fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {
     let (network, settings) = (stage.network(), stage.settings());
     if stage.takes_one_path(flow) {

@@ -64,7 +64,7 @@ impl Reordering {
 pub enum Window {
     /// So many, always.
     Packets(u32),
-    /// What fills the path when nobody else uses it, in percent: round-trip time of one packet and
+    /// What fills the path when no other flow uses it, in percent: round-trip time of one packet and
     /// its acknowledgement times the slowest rate, rounded up to whole packets.
     BandwidthDelay {
         /// 100 just fills the path.

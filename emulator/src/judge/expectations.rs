@@ -172,7 +172,7 @@ impl Verdict<'_> {
     }
 
     /// Faults that there is something to restore of: not those of the control plane itself, nor those that
-    /// nobody has noticed because they did nothing yet.
+    /// have had no effect yet.
     fn restorable(&self) -> Vec<Restorable> {
         let is_one = |(_, (event, log)): &(usize, (&FaultEvent, &FaultLog))| {
             log.mattered.is_some() && !event.is_of_control() && !event.from_start

@@ -96,7 +96,7 @@ impl Counted {
 pub struct PhaseImpact {
     /// Circuits that lost their light or their test because of it, over the whole run.
     pub circuits_lost: usize,
-    /// Changes that nobody was there to command.
+    /// Changes that were missed, for there was no control plane to command them.
     pub changes_missed: u32,
     /// Leaves at the ends of these circuits.
     pub leaves_affected: Vec<LeafId>,

@@ -54,7 +54,7 @@ pub(crate) enum Notice {
     ChangeBegan,
     /// It is over.
     ChangeEnded { began: SimTime, ended: SimTime },
-    /// Nobody was there to command a change.
+    /// A change was missed: there was no control plane to command it.
     ChangeMissed,
     /// Something is done that others may wait for.
     Done(Prior),
@@ -153,7 +153,7 @@ impl<'a> Context<'a> {
         self.owners.insert(batch, owner);
     }
 
-    /// Nobody waits for a batch any more.
+    /// A batch that no workload waits for any more.
     pub(crate) fn disown(&mut self, batch: BatchId) {
         self.owners.remove(&batch);
     }

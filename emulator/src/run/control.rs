@@ -53,7 +53,7 @@ pub(crate) trait ControlPlane {
     }
     /// A timer that it has set runs out.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// Somebody has changed something.
+    /// A fault or a workload has changed something.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }

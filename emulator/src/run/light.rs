@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which links carry packets: those that somebody has selected and no fault keeps dark.
+//! Which links carry packets: those that the plan selects and no fault keeps dark.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkChange, LinkId};

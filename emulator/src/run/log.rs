@@ -121,7 +121,7 @@ pub(crate) struct FaultLog {
     pub(crate) circuits: BTreeSet<CrossConnect>,
     /// Leaves at the ends of these circuits, or of flows over them.
     pub(crate) leaves: BTreeSet<LeafId>,
-    /// Changes that nobody was there to command.
+    /// Changes that were missed, for there was no control plane to command them.
     pub(crate) changes_missed: u32,
 }
 
@@ -181,7 +181,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Whether nobody asked for it: the run would never have ended.
+    /// Whether the scenario did not ask for it: the run would never have ended.
     pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
         match self {
             Self::Time { .. } => !ends_at_limit,

@@ -38,7 +38,7 @@ pub enum WaitsFor {
     DarkLink {
         /// Which.
         link: String,
-        /// Whether nobody plans around it, for the control plane is gone.
+        /// Whether it is not bypassed because the control plane is gone.
         control_is_gone: bool,
     },
     /// Light on the ring of a group.

@@ -40,7 +40,7 @@ pub(crate) trait Workload {
         batch: BatchId,
         at: SimTime,
     ) -> Result<(), RunError>;
-    /// Somebody has changed something.
+    /// The control plane, a fault or another workload has changed something.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }

@@ -62,15 +62,15 @@ pub enum Effect {
         /// How often.
         times: u32,
     },
-    /// It ignores every command and keeps the path or circuit it holds. Nobody knows until it is commanded.
+    /// It ignores every command and keeps the path or circuit it holds. It is noticed at the next command.
     Stuck,
     /// Links over it do not pass their test after a change of circuits: they stay drained.
     FailsTest,
-    /// Its links send at this rate. Nobody plans around it.
+    /// Its links send at this rate. No plan bypasses it.
     Rate(BitsPerSecond),
-    /// Its links send at this share of their rate, in per cent. Nobody plans around it.
+    /// Its links send at this share of their rate, in per cent. No plan bypasses it.
     RatePercent(u32),
-    /// Its links lose packets: this share of bits is wrong after error correction. Nobody plans around it.
+    /// Its links lose packets: this share of bits is wrong after error correction. No plan bypasses it.
     BitErrors(f64),
     /// The control plane takes so many times as long.
     Slower(u32),
@@ -85,7 +85,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Whether nobody plans around it: links go on, and worse.
+    /// Whether no plan bypasses it: its links stay up, degraded.
     #[must_use]
     pub const fn is_grey(&self) -> bool {
         matches!(

@@ -60,7 +60,7 @@ fn a_sentence_about_a_fabric_that_no_run_could_fail_or_keep_is_refused() {
         ("expect: [drops == 0]".to_owned(), "crosses a switch"),
         (
             format!("{between}switches: {{schedule: strict}}\nexpect: [no drops on priority 5]"),
-            "nobody sends on priority 5",
+            "no data is sent on priority 5",
         ),
         (format!("{fault}expect: [availability >= 0]"), "true whatever happens"),
         (format!("{fault}expect: [availability > 1]"), "never true"),
@@ -110,7 +110,8 @@ fn a_sentence_about_traffic_that_no_run_could_fail_or_keep_is_refused() {
         ),
     ] {
         let mistakes = of_traffic(&more);
-        let wanted = if wanted == "data crosses" { "nobody sends on priority 5" } else { wanted };
+        let wanted =
+            if wanted == "data crosses" { "no data is sent on priority 5" } else { wanted };
         require_idle(&more, wanted, &mistakes);
     }
     let ring = "name: bad\non: {ring: {hosts: 8}}\n";
@@ -123,7 +124,7 @@ fn a_sentence_about_traffic_that_no_run_could_fail_or_keep_is_refused() {
 }
 
 #[test]
-fn what_names_nothing_is_told_together_with_all_other_mistakes() {
+fn what_names_nothing_is_reported_together_with_all_other_mistakes() {
     let mistakes = of_traffic(
         "links: {delay: 0ns}
 switches: {queue: 1KiB, pause: [9]}
@@ -171,7 +172,7 @@ expect: [no drops on priority 3, all is well, workload q unaffected]
 }
 
 #[test]
-fn what_a_fabric_has_not_is_told_together_with_all_other_mistakes() {
+fn what_a_fabric_has_not_is_reported_together_with_all_other_mistakes() {
     let mistakes = on_fabric(
         "broken: [n3, n99]
 faults:

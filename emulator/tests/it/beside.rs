@@ -85,9 +85,9 @@ fn expectations_are_about_groups_and_workloads_and_each_can_fail() {
     // The interface was repaired: what it sent waited, and what waited for that came later, too.
     let [node, interface] = &outcome.faults[..] else { panic!("two faults") };
     assert!(node.groups_affected.len() == 1 && node.traffic.as_ref().unwrap().flows_hit == 0);
-    let felt = interface.traffic.as_ref().unwrap();
-    assert_eq!((felt.flows_hit, felt.flows_given_up), (1, 0), "{felt:?}");
-    assert!(felt.flows_moved > 1, "{felt:?}");
+    let traffic = interface.traffic.as_ref().unwrap();
+    assert_eq!((traffic.flows_hit, traffic.flows_given_up), (1, 0), "{traffic:?}");
+    assert!(traffic.flows_moved > 1, "{traffic:?}");
     // The node that a broken interface spares the job moves other bundles: what it affects is what runs otherwise without it.
     let without = run(&text.replace(", {part: n17/nic1, at: 60us, lasts: 2ms}", ""));
     let otherwise = |group: &GroupId| {
@@ -100,8 +100,8 @@ fn expectations_are_about_groups_and_workloads_and_each_can_fail() {
     let groups = outcome.groups.iter().map(|result| result.group);
     let truth: Vec<GroupId> = groups.filter(otherwise).collect();
     assert_eq!(interface.groups_affected, truth);
-    assert_eq!(felt.workloads, ["incast", "apart"]);
-    assert!(felt.hosts.contains(&"n17/g1".to_owned()));
+    assert_eq!(traffic.workloads, ["incast", "apart"]);
+    assert!(traffic.hosts.contains(&"n17/g1".to_owned()));
     assert!(interface.delay.unwrap().0 > 0 && outcome.workloads.iter().all(|c| c.end.is_some()));
     assert!(interface.to_string().contains("1 flow on its links"), "{interface}");
 }
@@ -112,8 +112,8 @@ fn flows_of_a_node_that_stays_dead_are_given_up_and_the_run_ends() {
     let expect = "expect: [workload incast completes within 10ms, completes within 10ms]\n";
     let outcome = run(&format!("{RINGS}{INCAST}{faults}{expect}"));
     assert!(!outcome.never_ended && outcome.stop.is_none(), "{:?}", outcome.waiting);
-    let felt = outcome.faults[0].traffic.as_ref().unwrap();
-    assert_eq!((felt.flows_hit, felt.flows_given_up), (4, 4), "{felt:?}");
+    let traffic = outcome.faults[0].traffic.as_ref().unwrap();
+    assert_eq!((traffic.flows_hit, traffic.flows_given_up), (4, 4), "{traffic:?}");
     for expectation in &outcome.expectations {
         let found = "4 flows of `incast` were given up";
         assert_eq!((expectation.passed, expectation.value.as_str()), (false, found));
@@ -123,13 +123,13 @@ fn flows_of_a_node_that_stays_dead_are_given_up_and_the_run_ends() {
     let outcome = run(&format!("{RINGS}{INCAST}{broken}"));
     assert!(outcome.passed(), "{:?}", outcome.expectations);
     assert_eq!(named(&outcome, "incast")[0].ranks, 29);
-    let nobody = "
+    let lone = "
 broken: [n17]
-traffic: [{name: nobody, run: {random: {sizes: hadoop, load: 0.1, lasts: 1us}}, hosts: [n17/g0, n17/g1]}]
-expect: [workload nobody completes within 10ms]
+traffic: [{name: lone, run: {random: {sizes: hadoop, load: 0.1, lasts: 1us}}, hosts: [n17/g0, n17/g1]}]
+expect: [workload lone completes within 10ms]
 ";
-    let outcome = run(&format!("{RINGS}{nobody}"));
-    assert_eq!(outcome.expectations[0].value, "`nobody` never ended");
+    let outcome = run(&format!("{RINGS}{lone}"));
+    assert_eq!(outcome.expectations[0].value, "`lone` never ended");
 }
 
 #[test]

@@ -66,10 +66,10 @@ faults: [{part: any switch, at: 5us}, {part: any cable, at: 10us, lasts: 100us}]
 control: {reroute_delay: 20us}
 ";
     let outcome = run("valiant", "per_flow", "permutation", faults);
-    let felt = outcome.faults[0].traffic.as_ref().unwrap();
+    let traffic = outcome.faults[0].traffic.as_ref().unwrap();
     // The two hosts of the router are out of service; every other flow finds a way.
-    assert_eq!(outcome.faults[0].gpus_lost, 2, "{felt:?}");
-    assert_eq!(felt.flows_given_up, 4, "{felt:?}");
+    assert_eq!(outcome.faults[0].gpus_lost, 2, "{traffic:?}");
+    assert_eq!(traffic.flows_given_up, 4, "{traffic:?}");
     let (count, given_up) = (outcome.flows.count, outcome.flows.cancelled);
     assert_eq!((count, given_up), (68, 4));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of faults in docs/scenario-faults.csv: every cell is written into a scenario of its kind, run, and felt.
+//! The table of faults in docs/scenario-faults.csv: every cell is written into a scenario of its kind and run, and has
+//! an effect.
 
 use crate::fabric;
 use fabric::FABRIC;
@@ -98,7 +99,7 @@ fn table() -> Vec<(String, Vec<Option<String>>)> {
     reader.into_records().map(|record| row(record.unwrap())).collect()
 }
 
-/// A cell as the faults of a file. Only what leads around faults needs one to be felt.
+/// A cell as the faults of a file. Only what bypasses faults needs one to have an effect.
 fn faults(cell: &str, more: &str) -> String {
     if cell == "replay" {
         let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
@@ -136,7 +137,7 @@ fn every_fault_of_the_table_affects_something_on_a_fabric() {
             continue;
         }
         if cell.contains("stuck") {
-            // Nobody knows until it is commanded: the healing of some neighbour does that.
+            // It is noticed at the next command: the bypass of some neighbour sends one.
             let found = (1..12).any(|node| {
                 let both = format!(
                     "{}, {{part: n{node}, at: 40us}}]",

@@ -106,7 +106,7 @@ fn two_faults_at_one_instant_are_each_put_down_to_what_they_hit() {
 }
 
 #[test]
-fn nobody_plans_around_a_grey_link_and_its_ring_is_late_by_what_it_costs() {
+fn a_grey_link_is_not_bypassed_and_its_ring_is_late_by_what_it_costs() {
     let slow = with("{part: n4/b0.1, at: 50us, effect: {rate: 100Gbps}, lasts: 100us}");
     let [fault] = slow.faults.as_slice() else { panic!("one fault") };
     assert_eq!((fault.detected, fault.replanned, fault.bundles_switched), (None, None, 0));

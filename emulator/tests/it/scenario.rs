@@ -167,7 +167,7 @@ fn a_job_without_spare_nodes_loses_the_group_and_says_so() {
 }
 
 #[test]
-fn a_part_that_recovers_before_the_next_plan_hangs_nobody() {
+fn a_part_that_recovers_before_the_next_plan_hangs_no_group() {
     for part in ["n4", "n4/b0", "n4/b0.1"] {
         let text = FAULT.replace(
             "{part: n4, at: 50us}",

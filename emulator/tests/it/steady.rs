@@ -371,7 +371,7 @@ fn of_rings_that_are_alike_one_is_simulated() {
 }
 
 #[test]
-fn a_ring_that_is_struck_goes_its_own_way_from_there() {
+fn a_ring_with_a_fault_is_simulated_on_its_own_from_there() {
     let mut deeds: Vec<_> = (0..6).map(begin).collect();
     deeds.push((30_000_000, Deed::Change(8, LinkChange::Down)));
     deeds.push((60_000_000, Deed::GiveUp(0)));

@@ -197,7 +197,7 @@ fn a_fault_moves_the_workload_it_hits_and_no_other() {
 }
 
 #[test]
-fn a_dead_host_takes_its_flows_with_it_and_nobody_waits_for_ever() {
+fn a_dead_host_ends_its_flows_and_no_flow_waits_for_ever() {
     let outcome = with("{part: rack s1, at: 10us}");
     let [affected] = outcome.faults.as_slice() else { panic!("one fault") };
     let traffic = affected.traffic.as_ref().unwrap();
@@ -323,7 +323,7 @@ traffic:
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     let good = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
     for (more, wanted) in [
         ("traffic: [{name: a, run: permutation}]", "LL0322"),

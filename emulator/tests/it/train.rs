@@ -310,7 +310,7 @@ fn shipped(name: &str, sharing: Sharing) -> Outcome {
     lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap().outcome
 }
 
-/// A node dies, groups begin again, an optical switch dies, circuits change: exchanges that meet nobody take the time
+/// A node dies, groups begin again, an optical switch dies, circuits change: exchanges that share no link take the time
 /// of an equal one, what a fault touches is run by itself, and nothing comes out otherwise.
 #[test]
 fn steps_come_out_the_same_with_reuse_and_without() {

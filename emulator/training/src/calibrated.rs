@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The constants in use. What a chip's kernels and links reach ([`Chip`]) and what a framework's version makes of it
-//! ([`Framework`]) are fitted apart, so that a pair nobody measured can be composed of the two. docs/mfu.md says on what.
+//! ([`Framework`]) are fitted apart, so that a pair that was never measured can be composed of the two. docs/mfu.md says on what.
 
 use std::sync::LazyLock;
 

@@ -229,7 +229,7 @@ impl Described {
         self.graph.tasks().iter().find(|task| !is_there(task))
     }
 
-    /// The highest rank that takes part in something. `None` if it is on a ring that is not there, or of nobody.
+    /// The highest rank that takes part in something. `None` if it is on a ring that is not there, or of no rank.
     fn highest_rank(&self, work: &Work) -> Option<u32> {
         match work {
             Work::Compute { rank, .. } => Some(*rank),

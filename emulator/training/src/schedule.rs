@@ -108,7 +108,7 @@ pub enum PassKind {
     Backward,
     /// The gradient of the inputs alone: what the stage before waits for.
     InputGradient,
-    /// The gradient of the weights alone: nobody waits for it.
+    /// The gradient of the weights alone: no other stage waits for it.
     WeightGradient,
 }
 

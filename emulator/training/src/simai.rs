@@ -184,7 +184,7 @@ fn graph(
             last = add(&mut tasks, name.clone(), last, Work::Compute { rank: 0, took: part.took });
             let Some((kind, bytes)) = part.exchange else { continue };
             if what == "weight gradient" {
-                // Nobody waits for it but the end of the step.
+                // Only the end of the step waits for it.
                 if pass + 1 == passes && peers.len() > 1 {
                     let work = Work::Across { kind, ranks: peers.clone(), bytes };
                     add(&mut tasks, name, last, work);

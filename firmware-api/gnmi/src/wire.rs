@@ -122,7 +122,7 @@ pub struct Spawner(Arc<Mutex<Vec<Task>>>);
 impl Spawner {
     /// Takes in a task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // Within a runtime a task would be made to pause, which nobody here would wake it from.
+        // Within a runtime a task would be made to pause, and nothing here would wake it.
         locked(&self.0).push(Box::pin(tokio::task::unconstrained(task)));
     }
 }

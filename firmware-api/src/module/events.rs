@@ -163,7 +163,7 @@ impl Watch {
 }
 
 impl Group {
-    /// Takes in what the comparator says now; how many changes nobody will hear of.
+    /// Takes in what the comparator says now; how many changes will not be reported.
     fn look(&mut self, light: Light, debounce: Micros, now: Micros) -> u16 {
         // The first look after a move is no change.
         if self.shown == Light::Unknown {

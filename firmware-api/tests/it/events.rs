@@ -222,7 +222,7 @@ fn light_that_flaps_for_a_minute_sends_ten_events_a_second() {
         rig.light(flap % 2 == 1);
         rig.run_for(2_000);
     }
-    assert!(rig.events.len() < 70, "nobody acknowledges: {} repeats", rig.events.len());
+    assert!(rig.events.len() < 70, "without acknowledgement: {} repeats", rig.events.len());
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn dwell_is_enforced() {
 }
 
 #[test]
-fn every_way_a_switch_can_fail_is_told_apart() {
+fn every_way_a_switch_can_fail_has_its_own_error() {
     type Fault = fn(&mut Bench);
     let cases: [(Fault, Outcome, u64, u32); 4] = [
         (|optics| optics.stuck = true, Outcome::HardwareFault, 70, 0),
@@ -399,7 +399,7 @@ mod registers {
         let (mut module, now) = ready();
         write(&mut module, now, 233, &0x0001_0203_u32.to_be_bytes());
         assert_eq!(module.links(now).name, LinkName(0x0001_0203));
-        assert_eq!(module.links(now).neighbours, [Neighbour::default(); 8], "nobody sends one");
+        assert_eq!(module.links(now).neighbours, [Neighbour::default(); 8], "no peer sends one");
         let mut seen = [1; 5];
         module.read(now, Address::page(0xb0, 248), &mut seen).unwrap();
         assert_eq!(seen, [0; 5]);

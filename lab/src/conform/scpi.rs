@@ -237,7 +237,7 @@ impl Scpi {
     fn put_back(&mut self, before: Option<Pairs>, results: &mut Results) {
         self.link.shield();
         if self.is_waiting {
-            // What it would say: the answer to a question that nobody waits for any more.
+            // A late answer to a query that has timed out.
             let _ = self.line(REST_WITHIN);
         }
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));

@@ -120,7 +120,7 @@ pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Resul
         );
         let rest = rest.iter().chain(cases::MOVING);
         rest.for_each(|(case, _)| results.skip(*case, &*why));
-        return Ok("it lets nobody in who could ask".into());
+        return Ok("it refuses the log-in".into());
     }
     run_all(&mut session, rest, results);
     // The device says who it is behind the log-in; who is not let in is in the findings.

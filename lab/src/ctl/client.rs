@@ -163,7 +163,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Whether somebody at the socket gives what the daemon gives without having to think.
+    /// Whether the server at the socket answers as the daemon does.
     fn is_lightloomd(&self) -> bool {
         let ask = || -> std::io::Result<bool> {
             let mut stream = UnixStream::connect(&self.socket)?;

@@ -61,8 +61,8 @@ fn answer(client: &Client, mut browser: &TcpStream, address: SocketAddr) -> anyh
     Ok(())
 }
 
-/// The path a browser asks for, or why it gets nothing. A page from elsewhere that has this
-/// address by another name is told apart by its `Host`.
+/// The path a browser asks for, or why it gets nothing. A page of another site that resolves to this
+/// address is recognised by its `Host`.
 fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<String, &'static str>> {
     let mut lines = BufReader::new(browser.take(HEAD_BYTES_MAX)).lines();
     let first = lines.next().context("no request")??;

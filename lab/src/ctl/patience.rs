@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What waits: for a daemon that is away, for devices that are not read yet, for the end of a
-//! transaction. Nobody waits in silence, and each line says what is waited for.
+//! transaction. No wait is silent: each line says what is waited for.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

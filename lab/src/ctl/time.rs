@@ -34,7 +34,7 @@ const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
-        return Err("nobody can confirm within no time".into());
+        return Err("a confirm needs time".into());
     }
     if time > CONFIRM_WITHIN_MAX {
         return Err("it is longer than 168h (a week), the most that a confirm is waited for".into());

@@ -75,7 +75,7 @@ pub(crate) fn ring(arguments: &Ring) -> anyhow::Result<Outcome> {
     let show = |step: &ring::Step| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
-        // Nobody may read it any more; the ring goes on for the others.
+        // The reader may be gone; the ring goes on for the others.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;

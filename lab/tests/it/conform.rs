@@ -153,7 +153,7 @@ fn switch() -> OpticalSwitch {
         Seed(1),
         0,
     );
-    // Circuits of an operator, which nobody may touch.
+    // Circuits of an operator, which must stay.
     switch.connect_by_hand(SimTime::START, 1, 9);
     switch.connect_by_hand(SimTime::START, 5, 13);
     switch

@@ -69,7 +69,7 @@ impl Case {
             .collect()
     }
 
-    /// What every working host should be told about itself.
+    /// What every working host should get about itself.
     fn hosts(&self) -> BTreeMap<String, Host> {
         let (dcn, hbd) = (&self.fabric.dcn, &self.fabric.hbd);
         let ring_of: BTreeMap<String, String> = self

@@ -128,7 +128,7 @@ pub(crate) struct TopographBlock {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// What a host is told about itself: the switches above it, the nearest first, and its ring.
+/// What a host gets about itself: the switches above it, the nearest first, and its ring.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Host {
     pub(crate) above: Vec<String>,

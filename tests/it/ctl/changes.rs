@@ -78,10 +78,11 @@ fn an_apply_that_cuts_light_is_refused_until_that_is_said() {
 
 /// A preview of nothing but what is known to be broken.
 fn preview(moves: Value) -> Value {
-    let told = json!({"part": "n9", "since_unix_ms": 0, "why": "told by uid:0", "bypassed": true});
+    let broken =
+        json!({"part": "n9", "since_unix_ms": 0, "why": "reported by uid:0", "bypassed": true});
     json!({
         "version": 7, "confirmation": "", "moves": moves, "waves": 1, "dark_links_max": 1,
-        "broken": [told], "forgets": [{"part": "n5", "since_unix_ms": null, "why": "", "bypassed": true}],
+        "broken": [broken], "forgets": [{"part": "n5", "since_unix_ms": null, "why": "", "bypassed": true}],
         "bytes": [{"device": "n1/b0", "requests": ["00 01"], "trouble": null}],
     })
 }
@@ -123,7 +124,7 @@ fn a_rollback_is_shown_before_it_is_made() {
     let (code, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
     let expected = "1 move on 1 device in 1 wave, against version 7\n\
         at most 1 link dark at a time\n\
-        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TAKEN TO WORK AGAIN: n5\n\n\
         wave  device  part     from      to          goes dark  comes up           failure domain\n   \
         1  n1/b0   group 0  loopback  external-1          -  n1/b0.1 - n2/b1.1  n1\n\n\
@@ -147,14 +148,14 @@ fn a_rollback_is_shown_before_it_is_made() {
         circuits that stand at both ends: 24 now, 0 after it\n\
         CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1\n  \
         look where the cables lead; or go around: lightloom ctl fault n1/b0.1\n\
-        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TAKEN TO WORK AGAIN: n5\n";
     assert_eq!(shown, expected);
 
     daemon.says(path, 200, preview(json!([])));
     let (_, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
     let expected = "nothing has to move: every device stands there already\n\
-        around what is known to be broken: n9 (since 1970-01-01 00:00:00: told by uid:0)\n\
+        around what is known to be broken: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TAKEN TO WORK AGAIN: n5\n";
     assert_eq!(shown, expected);
 }
@@ -182,7 +183,7 @@ fn a_plan_that_was_let_through_says_which_broken_parts_it_forgot() {
 fn one_dead_node_is_repaired_with_one_command() {
     let folder = tempfile::tempdir().unwrap();
     let part = |name: &str, bypassed: bool| json!({"part": name, "why": "", "bypassed": bypassed});
-    let told = |parts: &[&str], bypassed: bool| {
+    let broken = |parts: &[&str], bypassed: bool| {
         let parts: Vec<Value> = parts.iter().map(|name| part(name, bypassed)).collect();
         status(json!({ "broken_parts": parts }))
     };
@@ -193,15 +194,15 @@ fn one_dead_node_is_repaired_with_one_command() {
         shown.split("\n\n").next().unwrap().split_once("\n  ").unwrap().1.to_owned()
     };
     let node = "when it works again: lightloom ctl fault --repaired n17";
-    assert_eq!(next(told(&["n17", "n17/b0", "n17/b1"], true)), node);
-    assert_eq!(next(told(&["n17/b0", "n17/b1"], true)), node);
+    assert_eq!(next(broken(&["n17", "n17/b0", "n17/b1"], true)), node);
+    assert_eq!(next(broken(&["n17/b0", "n17/b1"], true)), node);
     assert_eq!(
-        next(told(&["n17/b0", "n17/b1", "n17/b0.2", "n1/b0"], true)),
+        next(broken(&["n17/b0", "n17/b1", "n17/b0.2", "n1/b0"], true)),
         "when it works again:\n    lightloom ctl fault --repaired n1/b0\n    \
          lightloom ctl fault --repaired n17"
     );
-    // A node is not told to be broken that is known by its modules alone.
-    let bypass = |parts| next(told(parts, false));
+    // A node that is known by its modules alone is not named as broken.
+    let bypass = |parts| next(broken(parts, false));
     assert_eq!(bypass(&["n17", "n17/b0"]), "bypass it: lightloom ctl fault n17");
     assert_eq!(bypass(&["n17/b0", "n17/b1"]), "bypass it: lightloom ctl fault n17/b0 n17/b1");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl` against a daemon that is played by the test: what people are told, and what scripts see.
+//! `lightloom ctl` against a daemon that is played by the test: what operators read, and what scripts see.
 
 mod changes;
 mod status;
@@ -52,7 +52,7 @@ impl Daemon {
         answers.push((path.to_owned(), code, body));
     }
 
-    /// Nobody listens any more at its socket.
+    /// Its socket has no listener any more.
     fn goes_away(&self) {
         std::fs::remove_file(&self.socket).unwrap();
     }

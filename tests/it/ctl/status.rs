@@ -42,7 +42,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
         "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
          then it is undone",
         "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
-        "n2/b0 NEEDS A PERSON: slot 0 was read at 15",
+        "n2/b0 NEEDS ACTION: slot 0 was read at 15",
         "lightloom ctl adopt n2/b0; or apply",
         "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
         "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
@@ -129,20 +129,20 @@ fn crossed_cables_are_never_well() {
     let end = |end: &str, lit_by: &str, should_be: &str| json!({"end": end, "lit_by": lit_by, "should_be": should_be});
     let crossed =
         json!([end("n1/b0.1", "n6/b1.1", "n5/b1.1"), end("n2/b0.1", "n5/b1.1", "n6/b1.1"),]);
-    let told = "CROSSED CABLES? 2 ends: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is lit by \
+    let expected = "CROSSED CABLES? 2 ends: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is lit by \
         n5/b1.1 and should be by n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; or go around: \
         lightloom ctl fault n1/b0.1 n2/b0.1\n";
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     assert_eq!(run(&daemon, &["status", "--check"]).0, 0);
     daemon.says("/v1/status", 200, status(json!({"crossed": crossed})));
     let (code, shown, _) = run(&daemon, &["status"]);
-    assert!(code == 0 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+    assert!(code == 0 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
     assert_eq!(run(&daemon, &["status", "--check"]).0, 1);
 
     let report = json!({"slots": [], "crossed": crossed, "complete": true, "unseen": []});
     daemon.says("/v1/drift", 200, report);
     let (code, shown, _) = run(&daemon, &["drift"]);
-    assert!(code == 1 && shown.ends_with(told), "{shown}");
+    assert!(code == 1 && shown.ends_with(expected), "{shown}");
 
     let past = json!({
         "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
@@ -151,11 +151,11 @@ fn crossed_cables_are_never_well() {
     daemon.says("/v1/confirm", 202, json!({"answer": "accepted", "txn": 3}));
     daemon.says("/v1/transactions/3", 200, past);
     let (code, shown, _) = run(&daemon, &["confirm", "3"]);
-    assert_eq!((code, shown), (1, format!("transaction 3: committed, 0 devices, but {told}")));
+    assert_eq!((code, shown), (1, format!("transaction 3: committed, 0 devices, but {expected}")));
 }
 
 #[test]
-fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
+fn fewer_circuits_than_were_applied_are_shown_with_the_command_for_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let fewer = |explained: bool| {
         let applied = json!({"plan_sha256": "fedc", "circuits": 2, "explained": explained});
@@ -163,9 +163,9 @@ fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
     };
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let told = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
+    let expected = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
         get the rest: lightloom ctl apply --again --cut-light\n";
-    assert!(shown.starts_with(told), "{shown}");
+    assert!(shown.starts_with(expected), "{shown}");
     let line = "circuits that stand at both ends: 1 of 1; the applied plan has 2\n";
     assert!(shown.contains(line), "{shown}");
     daemon.says("/v1/status", 200, fewer(true));
@@ -176,17 +176,17 @@ fn fewer_circuits_than_were_applied_are_told_with_the_way_to_the_rest() {
 }
 
 #[test]
-fn a_broken_part_that_no_plan_goes_around_is_told_apart() {
+fn a_broken_part_that_no_plan_goes_around_is_shown_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let lit =
-        json!({"part": "n9", "since_unix_ms": null, "why": "told by uid:0", "bypassed": false});
-    let told = |plan: &str| status(json!({"plan_sha256": plan, "broken_parts": [lit]}));
-    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, told("0123456789abcdef"))]);
+        json!({"part": "n9", "since_unix_ms": null, "why": "reported by uid:0", "bypassed": false});
+    let of = |plan: &str| status(json!({"plan_sha256": plan, "broken_parts": [lit]}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, of("0123456789abcdef"))]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let expected = "BROKEN, and no plan goes around 1 part: n9 (told by uid:0)\n  \
+    let expected = "BROKEN, and no plan goes around 1 part: n9 (reported by uid:0)\n  \
         bypass it: lightloom ctl fault n9\n";
     assert!(shown.starts_with(expected), "{shown}");
-    let mut unplanned = told("");
+    let mut unplanned = of("");
     unplanned["circuits"] = json!([]);
     daemon.says("/v1/status", 200, unplanned);
     let (_, shown, _) = run(&daemon, &["status"]);
@@ -207,16 +207,16 @@ fn circuits_of_the_plan_that_do_not_stand_are_never_well_and_neither_is_no_plan(
     let unlit = status(json!({ "dark_circuits": dark }));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, unlit)]);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let told = "DARK CIRCUITS: 23 of 24 circuits of the plan stand at both ends: not n3/b0.1\n  \
+    let expected = "DARK CIRCUITS: 23 of 24 circuits of the plan stand at both ends: not n3/b0.1\n  \
         light them again: lightloom ctl apply --again\n";
-    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+    assert!(code == 1 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
 
     let none = json!({"next": "light it: lightloom ctl apply PLAN"});
     let none = status(json!({"plan_sha256": "", "circuits": [], "no_plan": none}));
     daemon.says("/v1/status", 200, none);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let told = "NO PLAN is applied: no circuit is lit\n  light it: lightloom ctl apply PLAN\n";
-    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+    let expected = "NO PLAN is applied: no circuit is lit\n  light it: lightloom ctl apply PLAN\n";
+    assert!(code == 1 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
 
     daemon.says(
         "/v1/status",
@@ -224,9 +224,9 @@ fn circuits_of_the_plan_that_do_not_stand_are_never_well_and_neither_is_no_plan(
         status(json!({"other_fabric": "plan it again: lightloom plan ring.yaml"})),
     );
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let told = "ANOTHER FABRIC: the plan on the devices was made from another file than lightloomd has read: \
+    let expected = "ANOTHER FABRIC: the plan on the devices was made from another file than lightloomd has read: \
         nothing that breaks can be bypassed\n  plan it again: lightloom plan ring.yaml\n";
-    assert!(code == 1 && shown.starts_with(told) && !shown.contains("ALL IS WELL"), "{shown}");
+    assert!(code == 1 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
 }
 
 #[test]
@@ -270,18 +270,18 @@ fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for(
     let undone = status(json!({"transaction": open, "devices": [silent]}));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, undone)]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let told = "transaction 3 ON ITS WAY: undoes 2, which was not confirmed in time \
+    let expected = "transaction 3 ON ITS WAY: undoes 2, which was not confirmed in time \
         (policy:confirm-timeout), 4 devices, going forward; waits for n24/b0, 3 s at most\n";
-    assert!(shown.starts_with(told), "{shown}");
+    assert!(shown.starts_with(expected), "{shown}");
     assert_eq!(shown.matches("ON ITS WAY").count(), 1, "{shown}");
 
-    let owed = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "look at its line"});
+    let deferred = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "look at its line"});
     let silent = device("n24/b0", "unseen", Some("no answer"));
-    let waits = status(json!({"owed": {"n24/b0": owed}, "devices": [silent]}));
+    let waits = status(json!({"owed": {"n24/b0": deferred}, "devices": [silent]}));
     daemon.says("/v1/status", 200, waits);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let told =
-        "n24/b0 IS OWED its part of the undoing of 2: it does not answer\n  look at its line\n";
-    assert!(code == 1 && shown.starts_with(told), "{shown}");
-    assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS A PERSON"), "{shown}");
+    let expected =
+        "n24/b0 DEFERRED its part of the undoing of 2: it does not answer\n  look at its line\n";
+    assert!(code == 1 && shown.starts_with(expected), "{shown}");
+    assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS ACTION"), "{shown}");
 }

@@ -4,11 +4,11 @@
 use super::*;
 
 #[test]
-fn a_socket_of_somebody_else_is_told_at_once_with_what_to_type() {
+fn a_socket_of_another_program_is_named_at_once_with_what_to_type() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("other");
     let listener = UnixListener::bind(&socket).unwrap();
-    let told = |how: &str| {
+    let refuses = |how: &str| {
         let began = Instant::now();
         let output = ctl(&socket, &["status"]).output().unwrap();
         assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
@@ -17,7 +17,7 @@ fn a_socket_of_somebody_else_is_told_at_once_with_what_to_type() {
             format!("is not the socket of lightloomd: {how}. Name lightloomd's with --socket");
         assert!(output.status.code() == Some(1) && said.contains(&other), "{said}");
     };
-    told("it does not answer");
+    refuses("it does not answer");
     std::thread::spawn(move || {
         let mut clients = Vec::new();
         for client in listener.incoming() {
@@ -26,7 +26,7 @@ fn a_socket_of_somebody_else_is_told_at_once_with_what_to_type() {
             clients.push(client);
         }
     });
-    told("its answers are not HTTP");
+    refuses("its answers are not HTTP");
 
     let daemon = Daemon::plays(folder.path(), &[]);
     let control = daemon.socket.display().to_string();
@@ -107,7 +107,7 @@ fn a_watch_outlives_the_daemon() {
 #[test]
 fn a_wait_says_what_it_waits_for_and_ends_in_time() {
     let folder = tempfile::tempdir().unwrap();
-    let nowhere = folder.path().join("nobody.sock");
+    let nowhere = folder.path().join("absent.sock");
     let output = ctl(&nowhere, &["wait", "--for", "1500ms"]).output().unwrap();
     let noted = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -126,22 +126,22 @@ fn a_wait_says_what_it_waits_for_and_ends_in_time() {
     // What is dead and gone around is not waited for; what is only dead is.
     let dead = |bypassed: bool| {
         let silent = ["n3/b0", "n3/b1"].map(|name| device(name, "unseen", Some("no answer")));
-        let part = json!({"part": "n3", "why": "told by uid:0", "bypassed": bypassed});
+        let part = json!({"part": "n3", "why": "reported by uid:0", "bypassed": bypassed});
         let mut devices = silent.to_vec();
         devices.push(device("n1/b0", "as-wanted", None));
         status(json!({"devices": devices, "broken_parts": [part]}))
     };
     daemon.says("/v1/status", 200, dead(true));
-    let told = "1 device read; n3/b0, n3/b1 cannot be read, and the plan goes around them\n";
-    assert_eq!(run(&daemon, &["wait", "--for", "1s"]), (0, told.to_owned(), String::new()));
+    let expected = "1 device read; n3/b0, n3/b1 cannot be read, and the plan goes around them\n";
+    assert_eq!(run(&daemon, &["wait", "--for", "1s"]), (0, expected.to_owned(), String::new()));
     daemon.says("/v1/status", 200, dead(false));
     let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
-    let told = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
-    assert!(code == 1 && noted.ends_with(told), "{noted}");
-    // Who is named is waited for all the same, and nobody waits for a device that there is not.
+    let expected = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
+    assert!(code == 1 && noted.ends_with(expected), "{noted}");
+    // A device that is named is waited for all the same, unless it does not exist.
     daemon.says("/v1/status", 200, dead(true));
     let (code, _, noted) = run(&daemon, &["wait", "n3", "--for", "500ms"]);
-    assert!(code == 1 && noted.ends_with(told), "{noted}");
+    assert!(code == 1 && noted.ends_with(expected), "{noted}");
     let read = (0, "read: n1, n1/b0\n".to_owned(), String::new());
     assert_eq!(run(&daemon, &["wait", "n1,n1/b0"]), read);
     let (code, _, noted) = run(&daemon, &["wait", "n99"]);

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// Two cables plugged in the wrong way round: there is light everywhere, and it is somebody else's.
+/// Two cables plugged in the wrong way round: there is light everywhere, from the wrong end.
 #[test]
 fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     let folder = tempfile::tempdir().unwrap();
@@ -48,10 +48,10 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     });
 }
 
-/// Somebody swaps two cables of a ring at rest: nothing moves, there is light everywhere, and all four ends
-/// say that it is somebody else's.
+/// Two cables of a ring at rest are swapped: nothing moves, there is light everywhere, and all four ends
+/// report that it comes from the wrong end.
 #[test]
-fn cables_crossed_at_rest_are_told_and_nothing_is_blamed() {
+fn cables_crossed_at_rest_are_reported_and_no_part_is_blamed() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -65,7 +65,7 @@ fn cables_crossed_at_rest_are_told_and_nothing_is_blamed() {
             let crossed = view::status(runtime).crossed;
             (crossed.len() == 4).then_some(crossed)
         };
-        let crossed = rig.find("all four ends to be told", four).await;
+        let crossed = rig.find("all four ends to be reported", four).await;
         let end = crossed.iter().find(|end| end.end == one.a.to_string()).unwrap();
         assert_eq!((&*end.lit_by, &*end.should_be), (&*other.b.to_string(), &*one.b.to_string()));
         let status = rig.look(view::status).await;
@@ -94,7 +94,7 @@ fn cables_crossed_at_rest_are_told_and_nothing_is_blamed() {
 /// Crossed with a fibre that only one end looks into: one end is dark, and the other says whose light it
 /// sees instead. That is not a dark fibre.
 #[test]
-fn an_end_that_is_dark_for_crossed_cables_is_told_with_that_cause() {
+fn an_end_that_is_dark_for_crossed_cables_is_reported_with_that_cause() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -149,7 +149,7 @@ fn garbage_on_a_line_is_counted_and_survived() {
 }
 
 #[test]
-fn a_circuit_that_somebody_else_makes_is_seen_within_one_poll() {
+fn a_circuit_that_another_client_makes_is_seen_within_one_poll() {
     let folder = tempfile::tempdir().unwrap();
     let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', \
                 tl1: '127.0.0.1:0', switching: 5ms}\n";
@@ -169,7 +169,7 @@ fn a_circuit_that_somebody_else_makes_is_seen_within_one_poll() {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         for line in ["ACT-USER::root:1::root;", "ENT-PATCH::3,11:2:;"] {
             (&stream).write_all(line.as_bytes()).unwrap();
-            // Messages that nobody asked for may come first.
+            // Autonomous messages may come first.
             let mut reply = Vec::new();
             while !String::from_utf8_lossy(&reply).contains("COMPLD") {
                 assert!(reader.read_until(b';', &mut reply).unwrap() > 0);

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn a_node_without_power_is_bypassed_without_being_told() {
+fn a_node_without_power_is_bypassed_without_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -19,7 +19,7 @@ fn a_node_without_power_is_bypassed_without_being_told() {
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // Its neighbours go on without drift: nobody looks at it any more.
+        // Its neighbours go on without drift: their light from it is not read any more.
         let drifted = |runtime: &Runtime| {
             runtime
                 .control
@@ -50,7 +50,7 @@ fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
     on_a_runtime(async {
         let rig = daemon(folder.path()).await;
         for kill in 1..=3 {
-            // Of the first one module is in loopback, at the end of its ring: nobody misses its light.
+            // Of the first one module is in loopback, at the end of its ring: its light is not missed.
             let used = move |runtime: &Runtime| {
                 let plan = runtime.control.plan().unwrap();
                 plan.circuits[kill - 1].a.bundle.node
@@ -92,7 +92,7 @@ fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
 }
 
 #[test]
-fn with_the_policy_to_report_a_dark_fibre_is_told_and_stays() {
+fn with_the_policy_to_report_a_dark_fibre_is_shown_and_stays() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -112,9 +112,9 @@ fn with_the_policy_to_report_a_dark_fibre_is_told_and_stays() {
     });
 }
 
-/// A module dies, is told to be broken and gone around: what misses its light is explained by that.
+/// A module dies, is reported and bypassed: that explains the ends that miss its light.
 #[test]
-fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_told_again() {
+fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_reported_again() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -132,7 +132,7 @@ fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_told_again() {
             (around && !runtime.control.controller().is_busy()).then_some(())
         };
         rig.find("the bypass of what was reported", bypassed).await;
-        // Somebody turns the near end back to it: it is dark there, and everybody knows why.
+        // An operator turns the near end back to it: it is dark there, for a known reason.
         let to = Position(u32::from(near.path));
         let near = DeviceName::from(&*near.bundle.to_string());
         let target = Fabric::from([(near, [(Slot(0), to)].into())]);
@@ -147,7 +147,7 @@ fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_told_again() {
     });
 }
 
-/// A node dies while a plan waits for its confirm, and nobody confirms.
+/// A node dies while a plan waits for its confirm, which does not come.
 #[test]
 fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_undone() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,8 +209,8 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
             let broken = view::status(runtime).broken_parts;
             broken.into_iter().find(of_node)
         };
-        // Its neighbours may have missed its light, and been led around it, before its silence was told.
-        let waits = rig.find("the dead node to be told", waits).await;
+        // Its neighbours may have missed its light, and bypassed it, before its silence was reported.
+        let waits = rig.find("the dead node to be reported", waits).await;
         assert!(waits.bypassed || waits.why.contains("not yet bypassed: "), "{waits:?}");
         println!("{}: {}", waits.part, waits.why);
 
@@ -247,7 +247,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         rig.committed(&answer).await;
         let known = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
         let broken = &known[&part.to_string()];
-        assert!(broken.why == "told by test" && broken.wall_ms > 0, "{known:?}");
+        assert!(broken.why == "reported by test" && broken.wall_ms > 0, "{known:?}");
         assert!(matches!(rig.fault(&[part], &[]).await, Answer::NothingToDo { .. }));
 
         let plan = first_plan(&installed(NODES));
@@ -260,7 +260,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         };
         let answer = rig.ask(Request::Apply(apply(Mode::Safe)), Some(plan.clone())).await;
         let Answer::Refused { reasons } = &answer else { panic!("{answer:?}") };
-        assert!(reasons[0].starts_with(&format!("{part} is known to be broken: told by test")));
+        assert!(reasons[0].starts_with(&format!("{part} is known to be broken: reported by test")));
         assert!(reasons[1].contains(&format!("`--fault {part}`")), "{reasons:?}");
         let answer = rig.ask(Request::Apply(apply(Mode::Update)), Some(plan.clone())).await;
         rig.committed(&answer).await;

@@ -5,7 +5,7 @@ use super::*;
 
 /// Repairs move no ring of a job: where faults have led these apart, fewer circuits are lit than were applied.
 #[test]
-fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_told() {
+fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = Modules::serve(32, 2, &folder.path().join("links"));
     on_a_runtime(async {
@@ -45,7 +45,7 @@ fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_told() 
 
 /// A module that lost its place and was adopted so: nothing drifts, but a circuit of the plan is dark.
 #[test]
-fn a_circuit_of_the_plan_that_was_adopted_away_is_told_and_lit_again() {
+fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -92,7 +92,7 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_told_and_lit_again() {
 
 /// Past its deadline a change is undone, and a module of it is silent: no confirm is asked for any more.
 #[test]
-fn an_undo_that_waits_for_a_silent_module_is_told_instead_of_the_confirm() {
+fn an_undo_that_waits_for_a_silent_module_is_shown_instead_of_the_confirm() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -126,16 +126,16 @@ fn an_undo_that_waits_for_a_silent_module_is_told_instead_of_the_confirm() {
         };
         let status = rig.find("the undo", open).await;
         assert!(status.pending.is_none(), "a confirm would be refused: {:?}", status.pending);
-        let owed = |runtime: &Runtime| {
+        let over = |runtime: &Runtime| {
             let status = view::status(runtime);
             status.transaction.is_none().then_some(status)
         };
-        let status = rig.find("its end", owed).await;
+        let status = rig.find("its end", over).await;
         let name = silent.to_string();
         assert!(!status.attention.contains_key(&name), "{:?}", status.attention);
-        let owed = status.owed.get(&name).unwrap_or_else(|| panic!("{:?}", status.owed));
-        assert_eq!(owed.what, "the undoing of 2");
-        assert!(owed.why.contains("brought back when it answers again"), "{owed:?}");
+        let deferred = status.owed.get(&name).unwrap_or_else(|| panic!("{:?}", status.owed));
+        assert_eq!(deferred.what, "the undoing of 2");
+        assert!(deferred.why.contains("brought back when it answers again"), "{deferred:?}");
     });
 }
 
@@ -188,7 +188,7 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
     });
 }
 
-/// What was told to be broken after a change is still broken when the change is undone.
+/// What was reported after a change is still broken when the change is undone.
 #[test]
 fn a_rollback_goes_around_what_was_found_broken_since() {
     let folder = tempfile::tempdir().unwrap();
@@ -217,7 +217,7 @@ fn a_rollback_goes_around_what_was_found_broken_since() {
         let status = rig.look(view::status).await;
         assert_eq!(status.plan_sha256, apply.plan_sha256);
         let [broken] = &status.broken_parts[..] else { panic!("{:?}", status.broken_parts) };
-        assert!(broken.why == "told by test" && broken.bypassed, "{broken:?}");
+        assert!(broken.why == "reported by test" && broken.bypassed, "{broken:?}");
         let of_node = |end: &str| end.starts_with(&format!("{node}/"));
         let circuits = &status.circuits;
         assert!(!circuits.is_empty() && circuits.iter().all(|c| c.stands), "{circuits:?}");
@@ -259,7 +259,7 @@ fn a_rollback_that_would_light_a_broken_part_is_refused() {
         let back = Rollback { txn: Txn(4), ..Rollback::default() };
         let answer = rig.ask(Request::Rollback(back), None).await;
         let Answer::Refused { reasons } = &answer else { panic!("{answer:?}") };
-        let first = format!("{part} is known to be broken: told by test, and ");
+        let first = format!("{part} is known to be broken: reported by test, and ");
         assert!(reasons[0].starts_with(&first), "{reasons:?}");
         assert!(reasons[1].contains("--repaired PART"), "{reasons:?}");
 

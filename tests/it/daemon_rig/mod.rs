@@ -220,7 +220,7 @@ impl Rig {
     /// Says that parts broke or work again.
     pub(crate) async fn fault(&mut self, broken: &[Part], repaired: &[Part]) -> Answer {
         let (answer, receiver) = oneshot::channel();
-        let broken = broken.iter().map(|part| (*part, "told by test".into())).collect();
+        let broken = broken.iter().map(|part| (*part, "reported by test".into())).collect();
         let (asked, repaired) = (self.asked(), repaired.to_vec());
         let call = Call::Fault { asked, broken, repaired, answer };
         self.shared.calls.send(call).await.ok().unwrap();

@@ -104,7 +104,7 @@ pub fn probe() -> Result<(), Error> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
         Error::Refused(format!(
-            "this system lets nobody without privileges make namespaces ({error}): set \
+            "this system does not let unprivileged users make namespaces ({error}): set \
              user.max_user_namespaces above 0 (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0) with \
              sysctl; in a container start it with --security-opt seccomp=unconfined"
         ))

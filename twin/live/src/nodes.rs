@@ -91,7 +91,7 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
         .map_err(|error| Error::system(format!("make the network namespace of {name}"), error))?;
     let namespace = File::open("/proc/thread-self/ns/net")
         .map_err(|error| Error::system(format!("open the namespace of {name}"), error))?;
-    // Saves what the kernel would spend on addresses that nobody uses.
+    // Saves what the kernel would spend on unused addresses.
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     let mut kernel = Kernel::open()?;

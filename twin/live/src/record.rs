@@ -196,7 +196,7 @@ impl Record {
     }
 }
 
-/// A process, known by its number and when it started, so that nobody else's is taken for it.
+/// A process, known by its number and when it started, so that no other process is taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.

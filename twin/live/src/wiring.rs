@@ -78,7 +78,7 @@ impl Wiring {
     fn run(mut self, receiver: &Receiver<Heard>) {
         while let Ok(first) = receiver.recv() {
             if let Err(error) = self.round(first, receiver) {
-                let _nobody_reads =
+                let _receiver_is_gone =
                     self.folder.add_line(FILE, &serde_json::json!({ "error": error.to_string() }));
             }
         }

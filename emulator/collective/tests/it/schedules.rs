@@ -89,7 +89,7 @@ fn closed_forms_are_what_happens_message_by_message_where_all_messages_take_the_
 }
 
 #[test]
-fn nobody_waits_for_what_comes_elsewhere() {
+fn no_rank_waits_for_what_another_receives() {
     for (name, schedule) in every_kind() {
         let ranks: BTreeSet<usize> = schedule.sendings.iter().map(|sending| sending.to).collect();
         assert!(ranks.into_iter().max() < Some(schedule.ranks), "{name}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The place of a gNMI switch in a program that reads device lists and serves none: it takes faults and answers
-//! nothing. Without the feature `gnmi` nobody has to compile HTTP/2.
+//! nothing. Without the feature `gnmi` HTTP/2 is not compiled.
 
 pub(crate) mod file;
 

@@ -122,7 +122,7 @@ impl State {
         let (reply, receiver) = oneshot::channel();
         if self.jobs.len() >= JOBS_MAX {
             let why = format!("{JOBS_MAX} changes wait already; nothing was changed");
-            // Nobody waits where it cannot be sent.
+            // If it cannot be sent, the caller has stopped waiting.
             let _ = reply.send(Err(Status::resource_exhausted(why)));
             return receiver;
         }

@@ -33,7 +33,7 @@ pub(crate) enum Refusal {
     NotConnected(u16),
 }
 
-/// How far a list of changes got: not all or nothing, as nobody promises.
+/// How far a list of changes got: lists are not atomic, as no vendor promises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Pairs done, in order.

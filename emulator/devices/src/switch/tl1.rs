@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TL1 as Polatis optical switches speak it: commands that end with `;`, replies that name their
-//! tag, and messages that nobody asked for in between.
+//! tag, and autonomous messages in between.
 //!
 //! ```text
 //! > ENT-PATCH::1&2,25&26:124:;
@@ -102,7 +102,7 @@ impl Tl1 {
         Executed { reply: Some(reply), waits_for_light: waits && word != "DENY" }
     }
 
-    /// A message nobody asked for. `grade` is `A ` for events, `*C` for critical alarms.
+    /// An autonomous message. `grade` is `A ` for events, `*C` for critical alarms.
     pub(crate) fn autonomous(&mut self, now: SimTime, grade: &str, text: &str) -> String {
         self.autonomous_count += 1;
         let tag = self.autonomous_count;

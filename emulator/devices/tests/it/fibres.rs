@@ -28,7 +28,7 @@ fn light_arrives_where_both_ends_look_at_one_fibre_until_one_dies() {
     let mut rack = rack();
     // +1 of n1 is path 1 of b0; -1 of n2 is path 1 of b1.
     assert!(light(&mut rack, "n1/b0", 1) > 0 && light(&mut rack, "n2/b1", 1) > 0);
-    assert_eq!(light(&mut rack, "n1/b0", 2), 0, "nobody sends over +2");
+    assert_eq!(light(&mut rack, "n1/b0", 2), 0, "no light over +2");
     let now = SimTime::START + Picoseconds::from_millis(10);
     for slot in rack.slots_of("n2") {
         rack.apply(now, slot, Fault::Dead, &mut Vec::new());

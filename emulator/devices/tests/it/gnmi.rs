@@ -272,7 +272,7 @@ fn ports_of_any_direction_are_joined_whichever_is_named_first() {
     assert_eq!(groups["connection-groups"], json!([{"peer-name": "b"}]));
 }
 
-/// Found by the random Sets below: the light of `b` was nobody's when `a` was gone.
+/// Found by the random Sets below: the light of `b` was lost when `a` was gone.
 #[test]
 fn a_name_that_passes_to_another_connection_keeps_its_light() {
     let mut bench = Bench::new(small());

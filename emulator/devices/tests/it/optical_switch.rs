@@ -363,7 +363,7 @@ mod tl1 {
         let (before, after) = reply.split_once(event).unwrap();
         assert!(before.starts_with("\r\n\n   POLATIS 24-09-01 "), "{before}");
         assert!(after.ends_with("M  8 COMPLD\r\n;"), "{after}");
-        // Changes of others are told too, and alarms.
+        // Changes of other clients are reported too, and alarms.
         let mut out = Vec::new();
         rig.device.on_bytes(rig.now, SCPI, b":oxc:swit:conn:sub (@1),(@25)\n", &mut out);
         while let Some(at) = rig.device.next_wakeup() {

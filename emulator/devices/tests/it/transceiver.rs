@@ -160,7 +160,7 @@ fn a_liar_is_found_out_by_reading_back() {
 }
 
 #[test]
-fn a_slow_module_times_out_and_is_told_from_a_stuck_one() {
+fn a_slow_module_times_out_and_is_distinguished_from_a_stuck_one() {
     let mut rig = Rig::new("slow 100");
     let report = rig.switch_to(external(1)).unwrap();
     assert_eq!(report.outcomes[0], Outcome::SettleTimeout);
@@ -238,7 +238,7 @@ fn a_noisy_line_never_makes_a_wrong_circuit() {
             noisy_replies += rig.noise + rig.device.device().counters().errors;
         }
     }
-    assert!(noisy_replies > 50, "the faults were felt: {noisy_replies}");
+    assert!(noisy_replies > 50, "the faults had an effect: {noisy_replies}");
 }
 
 /// Every byte of an arm and a fire lost, doubled, or with each of its bits flipped: the light stays

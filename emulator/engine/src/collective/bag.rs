@@ -20,8 +20,8 @@ pub struct Wait {
     pub acknowledged: bool,
 }
 
-/// Adds `flows` as one batch, with the time that nobody can beat on these paths from the start of the
-/// first: the longest flow alone, or the link before or after a host that has the most to carry.
+/// Adds `flows` as one batch, with a lower bound of its time on these paths from the start of the first:
+/// the longest flow alone, or the link before or after a host that has the most to carry.
 ///
 /// # Errors
 /// Flows that the engine refuses.

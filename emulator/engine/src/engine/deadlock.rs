@@ -3,7 +3,7 @@
 //!
 //! A port that is paused waits until the far end has passed on enough of what came from it. If what
 //! is left there waits for ports that are themselves paused, and those wait for it in the end,
-//! nobody moves again: the circular buffer dependency of Hu et al. ("Deadlocks in datacenter networks:
+//! no packet moves again: the circular buffer dependency of Hu et al. ("Deadlocks in datacenter networks:
 //! why do they form, and how to avoid them", HotNets 2016).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -15,7 +15,7 @@ dense_index! {
     FlowId
 }
 dense_index! {
-    /// Some flows whose common end somebody waits for.
+    /// Flows whose end is reported once, when the last of them is done.
     BatchId
 }
 

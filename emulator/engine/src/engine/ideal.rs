@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a message takes when nobody is in its way: the closed form beside every measured time.
+//! How long a message takes on an idle network: the closed form beside every measured time.
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -75,7 +75,7 @@ pub fn soonest(
 }
 
 /// What the fastest of some interfaces carries at least of a message that is sent by all of them: `ways` are paths
-/// by each of them. Somebody carries no less than its share of the packets.
+/// by each of them. At least one carries no less than its share of the packets.
 #[must_use]
 pub fn share_of(
     network: &Network,

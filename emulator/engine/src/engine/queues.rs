@@ -19,7 +19,7 @@ struct Class {
     deficit: u64,
 }
 
-/// The queues of one port. Only what is used is touched: an idle class lies in nobody's cache.
+/// The queues of one port. Only what is used is touched: an idle class takes no cache line.
 #[derive(Clone, Debug)]
 pub(super) struct Queues {
     /// By class, one bit: something waits.

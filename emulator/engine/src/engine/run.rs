@@ -182,8 +182,8 @@ impl<P: Probe> Engine<P> {
         (due != u64::MAX).then_some(SimTime(due))
     }
 
-    /// Whether nothing will happen any more unless somebody adds something: no packet is on its way,
-    /// and every flow is done and knows it, or was cancelled.
+    /// Whether nothing will happen any more unless flows or changes are added: no packet is on its way,
+    /// and the sender of every flow has its last acknowledgement, or the flow was cancelled.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)

@@ -199,7 +199,7 @@ pub(crate) struct Shard<P> {
     pub(crate) outboxes: Vec<Outbox>,
     /// By shard: what it has sent in the window before.
     pub(crate) inboxes: Vec<Outbox>,
-    /// Arrivals handled since somebody last looked: how much there is to do.
+    /// Arrivals handled since the load was last read.
     pub(crate) worked: u64,
     pub(crate) completions: Vec<Completion>,
     pub(crate) ends: EndCount,

@@ -147,7 +147,7 @@ impl Switch {
     }
 
     /// Whether what one port does in a window that begins at `start`, and in which no more than
-    /// `came` bytes arrive by each place, cannot matter to another one: whatever the order, nobody is asked to pause or to go on, and
+    /// `came` bytes arrive by each place, cannot matter to another one: whatever the order, no sender is paused or resumed, and
     /// nothing is dropped for lack of shared room.
     pub(crate) fn ports_are_apart(&self, start: u64, came: &mut [u64]) -> bool {
         if self.asked > 0 {
@@ -207,7 +207,7 @@ impl Switch {
         self.ports[place as usize].packets()
     }
 
-    /// When the port at `place` next does something of its own, while nobody has been asked to pause;
+    /// When the port at `place` next does something of its own, while no sender is paused;
     /// [`u64::MAX`]: not before something arrives.
     #[inline(always)]
     pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {

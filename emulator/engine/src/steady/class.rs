@@ -121,8 +121,8 @@ impl<P: Probe> Class<P> {
         }
     }
 
-    /// Notes what it has come to, if nothing happens any more. The timeout of a flow that was given up may be due yet: nobody
-    /// is there to hear it.
+    /// Notes what it has come to, if nothing happens any more. The timeout of a flow that was given up may be due yet: it
+    /// has no receiver.
     pub(super) fn note_end(&mut self) {
         if self.ended.is_some() || !self.engine.is_quiet() {
             return;

@@ -143,7 +143,7 @@ fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
 
 impl Description {
     /// The network of the island. News of a batch comes after the shortest delay of the whole network:
-    /// where the island has no link that short, a cable that nobody uses is added beside it.
+    /// where the island has no link that short, an unused cable is added beside it.
     pub(super) fn network(&self, shortest: Picoseconds) -> Network {
         let mut builder = NetworkBuilder::new();
         for role in &self.roles {

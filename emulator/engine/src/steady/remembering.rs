@@ -38,7 +38,7 @@ impl<P: LocalProbe> Apart<P> {
         quiet.is_some_and(|from| from + island.shift <= self.present())
     }
 
-    /// Whether somebody has to hear of it: a link that nobody sends over changes unheard.
+    /// Whether it has an effect: the change of a link that no flow uses has none.
     pub(super) fn matters(&mut self, asked: Asked) -> bool {
         let Asked::Change(link, _) = asked else { return true };
         let Some(copy) = self.copy_of(link) else { return false };

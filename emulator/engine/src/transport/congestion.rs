@@ -62,7 +62,7 @@ pub(crate) struct Feedback {
     pub(crate) round_trip: u64,
 }
 
-/// What a flow's path is like when nobody uses it.
+/// A flow's path when it is idle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     /// A packet and its acknowledgement, in picoseconds.

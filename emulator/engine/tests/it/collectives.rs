@@ -197,7 +197,7 @@ fn two_trees_reduce_faster_than_one() {
     assert!(two as f64 <= 0.85 * one as f64, "{two} {one}");
 }
 
-/// Groups of GPUs in rings, all under one switch, where nobody meets anybody.
+/// Groups of GPUs in rings, all under one switch, where no two flows share a link.
 fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
     let mut builder = NetworkBuilder::new();
     let gpus: Vec<_> = (0..groups * ranks).map(|_| builder.add(Role::Host)).collect();
@@ -302,7 +302,7 @@ proptest! {
 
 #[test]
 fn bruck_and_binary_exchanges_take_their_closed_form_between_equal_hosts() {
-    // One switch: a host sends to one other a step, and nobody waits.
+    // One switch: a host sends to one other a step, and none waits.
     for (exchange, ranks) in [(Exchange::Bruck, 16), (Exchange::Binary, 16), (Exchange::Bruck, 12)]
     {
         let mut builder = NetworkBuilder::new();

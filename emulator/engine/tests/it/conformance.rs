@@ -134,7 +134,7 @@ fn every_transport_keeps_to_its_share_of_the_bound() {
     }
 }
 
-/// One of the sixteen cables between a pod and the cores is dark, both ways, and nobody leads flows around it: what
+/// One of the sixteen cables between a pod and the cores is dark, both ways, and no flow is rerouted: what
 /// leaves alone a value that loses packets may take a fifth longer than the sixteenth of the pod's rate that is lost.
 /// It took four times as long when all acknowledgements of a flow went one way back, and for ever when that was dark.
 #[test]

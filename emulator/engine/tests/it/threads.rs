@@ -64,7 +64,7 @@ fn the_number_of_threads_changes_nothing() {
 /// Flows within two pods, with and without a third pod's traffic and faults: the others feel nothing,
 /// to the picosecond. That is what lets a run with a fault be held against one without.
 #[test]
-fn what_happens_elsewhere_moves_nobody() {
+fn what_happens_elsewhere_moves_no_completion() {
     let run = |disturbed: bool| {
         let (mut engine, hosts) = fat_tree(1, 5, Transport::default());
         let mut watched = Vec::new();

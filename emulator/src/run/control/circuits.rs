@@ -111,7 +111,7 @@ impl<'a> CircuitChanges<'a> {
         }
     }
 
-    /// Begins the change to the circuits of a phase, if somebody is there to command it.
+    /// Begins the change to the circuits of a phase, unless the control plane is gone.
     fn begin_change(&mut self, context: &mut Context<'_>, phase: usize) {
         let wanted = &self.order.plan.phases[phase].circuits;
         let now = self.switches.commanded();

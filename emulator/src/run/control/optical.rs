@@ -51,7 +51,7 @@ impl Switches {
         self.states.iter().filter(|(_, state)| **state == CircuitState::Up).map(|(c, _)| c)
     }
 
-    /// What a circuit is doing; dark where nobody asked for it.
+    /// What a circuit is doing; dark if it was never commanded.
     pub(super) fn state(&self, circuit: &CrossConnect) -> CircuitState {
         self.states.get(circuit).copied().unwrap_or(CircuitState::Dark)
     }

@@ -65,7 +65,7 @@ impl ControlPlane for Rerouter {
     }
 
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
-        // Who commands circuits moves what is on them: nobody has to notice first.
+        // Who commands circuits also moves the flows on them, without a delay for detection.
         if matches!(notice, Notice::Circuits) && !context.control_is_gone() {
             reroute(context, false);
         }

@@ -26,7 +26,7 @@ use crate::shipped::{ControlSide, Daemon, Happened};
 use crate::stages::StageName;
 use crate::substrate::{HBD, Members};
 
-/// Nothing more is waited for so long after a fault that nobody bypassed.
+/// How long after a fault a bypass of it is waited for.
 const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 
 /// What a timer is for.

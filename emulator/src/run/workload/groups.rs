@@ -250,7 +250,7 @@ impl<'a> Groups<'a> {
         self.advance_between(context, self.groups[index].log.job as usize)
     }
 
-    /// A group that nobody moved goes on when everything it needs is lit again.
+    /// A group that no plan moved goes on when every link it needs has light again.
     fn wake(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         let is_lit = group.links.iter().all(|link| context.carries(*link));

@@ -140,7 +140,7 @@ impl Ground<'_> {
                 "declare a fault that is, such as a part that is `down`, or leave the sentence out",
             ),
             Expectation::RestoredWithin(_) if self.breaks.forever => says(
-                "a fault of this scenario lasts for ever and nobody plans around it, so this is never true",
+                "a fault of this scenario lasts for ever and no plan bypasses it, so this is never true",
                 "write `lasts: 5ms` at the fault whose effect is a lower rate, bit errors or pauses, or leave the sentence out",
             ),
             Expectation::NoDrops { priority: Some(_) } if !self.switches.have_priorities() => says(
@@ -172,7 +172,7 @@ impl Ground<'_> {
         }
         let used: Vec<String> = self.priorities.iter().map(u8::to_string).collect();
         let message =
-            format!("nobody sends on priority {priority}, so this is true whatever happens");
+            format!("no data is sent on priority {priority}, so this is true whatever happens");
         let help = format!("data crosses switches on priority {}", used.join(" and "));
         Some((message, help))
     }

@@ -240,7 +240,7 @@ fn require(
     }
 }
 
-/// Refuses a pause storm where nobody listens to pauses.
+/// Refuses a pause storm where no switch has priorities to pause.
 fn require_priorities(_: &Part, switches: &Switches, path: &str, check: &mut Check<'_>) {
     if !switches.have_priorities() {
         let message = "these switches have no priorities to pause";

@@ -442,7 +442,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
     fn require(&mut self, run: &Pattern) {
         let (ranks, all) = (self.hosts.len(), self.substrate.hosts.len());
         if ranks < 2 && !matches!(run, Pattern::Compute(_)) {
-            self.refuse("/hosts", "one host has nobody to talk to", "name two or more");
+            self.refuse("/hosts", "one host has no peer", "name two or more");
         }
         let halves = matches!(
             run,

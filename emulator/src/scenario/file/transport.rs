@@ -28,7 +28,7 @@ pub struct TransportFile {
     pub header: Text<Bytes>,
     /// What an acknowledgement occupies on a link.
     pub acknowledgement: Text<Bytes>,
-    /// Data in flight at most, in percent of what fills the path when nobody else uses it.
+    /// Data in flight at most, in percent of what fills the path when no other flow uses it.
     #[schemars(range(min = 1, max = 1000))]
     pub window_percent: u32,
     /// Data in flight at most, in packets, instead of `window_percent`.

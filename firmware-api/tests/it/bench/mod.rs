@@ -97,7 +97,7 @@ pub(crate) fn module() -> Module<Bench> {
     Module::new(PROFILE, Bench::default(), Micros::ZERO)
 }
 
-/// When a module that nobody disturbs carries traffic: boot, power up, init, transmit.
+/// When an undisturbed module carries traffic: boot, power up, init, transmit.
 pub(crate) fn activated_at() -> Micros {
     let timing = PROFILE.timing;
     let spans =

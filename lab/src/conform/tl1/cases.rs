@@ -73,7 +73,7 @@ fn log_in(tl1: &mut Tl1) -> Judged {
     let user = &tl1.login.0;
     holds(reply.completed(), || {
         format!(
-            "ACT-USER of `{user}` ended in {} {}: the account or its password is wrong, or nobody is let in",
+            "ACT-USER of `{user}` ended in {} {}: the account or its password is wrong, or log-ins are disabled",
             reply.word,
             reply.code()
         )

@@ -160,8 +160,8 @@ fn forgotten(past: &Transaction) -> Option<String> {
     ))
 }
 
-/// That a change, the last one, did not take, and why. A partial one is spoken of by the devices that
-/// need a person, until somebody has seen to them.
+/// That a change, the last one, did not take, and why. A partial one is shown by the devices that
+/// need action, until an operator has seen to them.
 pub(super) fn did_not_take(past: &Transaction) -> Option<Alarm> {
     if past.result == TransactionResult::Partial {
         return None;
@@ -175,14 +175,14 @@ pub(super) fn did_not_take(past: &Transaction) -> Option<Alarm> {
     Some((format!("transaction {txn} DID NOT TAKE"), about, next))
 }
 
-/// What to do after an end that nobody wished for.
+/// What to do after a change that did not take.
 fn next(past: &Transaction) -> Option<String> {
     let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
     let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
     let next = match past.result {
         TransactionResult::Aborted if is_a(past, Kind::Bypass) && !silent.is_empty() => {
             return Some(format!(
-                "nothing moved; what was told is kept; around what does not answer, too: \
+                "nothing moved; the report is kept; to bypass what does not answer, too: \
                  lightloom ctl fault {}",
                 silent.join(",")
             ));

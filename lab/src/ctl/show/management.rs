@@ -36,7 +36,7 @@ pub(super) fn alarm(lost: &ManagementLostView) -> Alarm {
     )
 }
 
-/// Nodes that are silent and whose light nobody could miss.
+/// Nodes that are silent and whose light no peer would miss.
 pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
     let first = view.silent.first()?;
     let about = format!(

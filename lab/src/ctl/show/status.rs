@@ -31,7 +31,7 @@ const REPAIRS_MAX: usize = 16;
 /// How many past transactions a status shows.
 const TRANSACTIONS_SHOWN: usize = 5;
 
-/// Whether nobody has to know or do anything.
+/// Whether an operator has nothing to know or do.
 pub(in crate::ctl) fn all_is_well(status: &Status) -> bool {
     alarms(status).is_empty()
 }
@@ -109,11 +109,11 @@ fn alarms(status: &Status) -> String {
     }
     for (device, why) in &status.attention {
         let next = or_dash(status.attention_next.get(device));
-        alarm(&format!("{device} NEEDS A PERSON"), why.clone(), next);
+        alarm(&format!("{device} NEEDS ACTION"), why.clone(), next);
     }
-    for (device, owed) in &status.owed {
-        let what = format!("{device} IS OWED its part of {}", owed.what);
-        alarm(&what, owed.why.clone(), owed.next.clone());
+    for (device, deferred) in &status.owed {
+        let what = format!("{device} DEFERRED its part of {}", deferred.what);
+        alarm(&what, deferred.why.clone(), deferred.next.clone());
     }
     // Those of lost management are named there.
     let lost: BTreeSet<&String> =

@@ -110,7 +110,7 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
         } else if keeps_reserve(plan) {
             format!("bound {bound}; keeping ranks under one ToR makes the rest a reserve")
         } else {
-            format!("nobody can go below {bound}")
+            format!("lower bound {bound}")
         },
         "waste_ratio",
     );

@@ -38,7 +38,7 @@ impl Bench {
         self.exchange(out);
     }
 
-    /// Carries bytes until nobody has any.
+    /// Carries bytes until neither side has any.
     pub(crate) fn exchange(&mut self, mut out: Vec<Output>) {
         loop {
             for output in std::mem::take(&mut out) {

@@ -75,7 +75,7 @@ impl<P: Probe> Engine<P> {
         self.trains.as_ref().is_some_and(|trains| trains.is_wrong)
     }
 
-    /// Somebody may change something: what was seen says nothing any more.
+    /// The caller may change something: what was seen is not valid any more.
     pub(super) fn look_away(&mut self) {
         if let Some(trains) = &mut self.trains {
             trains.look = None;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A receiving host gives credit: a packet each, at the pace of its interfaces, flows in turn.
 //!
-//! While nobody waits, a credit goes with the acknowledgement of the packet that earned it, so that a flow alone costs
+//! While no flow waits, a credit goes with the acknowledgement of the packet that earned it, so that a flow alone costs
 //! no packet more. Otherwise it waits for its turn and goes as a packet of its own.
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ impl Pacer {
         if self.queue.is_empty() { u64::MAX } else { self.next.max(now) }
     }
 
-    /// A packet came marked: as long as somebody waits, the queue before it is let run down by a sixteenth of a packet.
+    /// A packet came marked: as long as a flow waits, the queue before it is let run down by a sixteenth of a packet.
     fn slow_down(&mut self) {
         if !self.queue.is_empty() {
             self.next += self.gap / 16;
@@ -58,7 +58,7 @@ impl<P> Shard<P> {
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// The acknowledgement of a packet that came for this end, with the credit that it earned if nobody waits.
+    /// The acknowledgement of a packet that came for this end, with the credit that it earned if no flow waits.
     pub(super) fn with_credit(
         &mut self,
         end: u32,

@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    /// Does what the timers would have done since they last ran: nobody saw the rate meanwhile.
+    /// Does what the timers would have done since they last ran: the rate was not read meanwhile.
     #[inline]
     fn run_timers(&mut self, now: u64) {
         if now >= self.timers_due {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Switches with real queues, modelled plainly: nothing is counted along, everything is added up anew
-//! whenever somebody asks.
+//! at each query.
 
 use std::collections::{BTreeSet, VecDeque};
 
