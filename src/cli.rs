@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::output::{self, Colour, Outcome};
+use crate::output::{self, Colour, VerbOutcome};
 use crate::{convert, emulate, init, merge, plan, replan, schema, second, trace, validate};
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -62,10 +62,10 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// Whatever kept the verb from giving a result, to be printed to standard error, exit status 1;
 /// [`Needed`](second::Needed) before anything is written or printed where the second program has to run the command.
-pub fn run(verb: &Verb) -> anyhow::Result<Outcome> {
+pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Init(arguments) => init::run(arguments),
-        Verb::Plan(arguments) => plan::run(arguments, &plan::pricing::Elsewhere),
+        Verb::Plan(arguments) => plan::run(arguments, &plan::pricing::LabPrices),
         Verb::Replan(arguments) => replan::run(arguments),
         Verb::Emulate(arguments) => emulate::run(arguments, None),
         Verb::Merge(arguments) => merge::run(arguments),

@@ -9,7 +9,7 @@ use lightloom_fabric::plan;
 use lightloom_fabric::provenance;
 
 use crate::files;
-use crate::output::{self, Outcome};
+use crate::output::{self, VerbOutcome};
 
 /// Rewrites a fabric file or a plan of version 1 as one of version 2.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// If it cannot be read, has mistakes or would not mean the same.
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let bytes = read(&arguments.file)?;
     let converted = if plan::is_plan(&bytes) {
         of_plan(arguments, &bytes)?
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Some(path) => files::write(path, &converted)?,
         None => output::print(std::str::from_utf8(&converted)?)?,
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

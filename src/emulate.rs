@@ -18,20 +18,20 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use lightloom_emulator::outcome::{FlowRow, Outcome as RunOutcome};
-use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::{self, On, Scenario, Start};
+use lightloom_emulator::run::IslandReuse;
+use lightloom_emulator::scenario::{self, On, RunStart, Scenario};
 use lightloom_emulator::shipped::{MakeControl, NoDaemon};
-use lightloom_emulator::sweep::{SeedRange, Shard};
-use lightloom_emulator::{Settings, emulate_with};
+use lightloom_emulator::sweep::{SeedRange, SweepShard};
+use lightloom_emulator::{RunSettings, emulate_with};
 use lightloom_units::seed::Seed;
 
-use crate::output::{self, Outcome, WrongUsage};
+use crate::output::{self, VerbOutcome, WrongUsage};
 use crate::result::{ResultArguments, ResultFormat};
 use crate::second::Needed;
 use crate::{files, plan};
 pub use ci::Reports;
 pub use live::Live;
-pub use source::Source;
+pub use source::ScenarioSource;
 pub use sweep::show as show_sweep;
 
 /// Runs a scenario packet by packet: times, faults, what they touch.
@@ -55,7 +55,7 @@ pub struct Arguments {
     /// Of the seeds, run only part `i` of `n`, counted from 0; `lightloom merge` puts the parts
     /// together.
     #[arg(long, value_name = "I/N", requires = "seed")]
-    shard: Option<Shard>,
+    shard: Option<SweepShard>,
     /// Threads; the result does not depend on it.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
@@ -69,7 +69,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "no_reuse")]
     prove_reuse: bool,
     #[command(flatten)]
-    look: look::Look,
+    look: look::Recordings,
     #[command(flatten)]
     reports: Reports,
     #[command(flatten)]
@@ -80,21 +80,24 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Whatever kept it from a result, [`Needed`] where the scenario has the daemon run and there is no `control`.
-pub fn run(arguments: &Arguments, control: Option<&dyn MakeControl>) -> anyhow::Result<Outcome> {
+pub fn run(
+    arguments: &Arguments,
+    control: Option<&dyn MakeControl>,
+) -> anyhow::Result<VerbOutcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
         let message = "--prove-reuse has nothing to prove with --timeline, --pcap, --links-out or series, for which \
                        everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
-    let (source, mistakes) = Source::read_quietly(&arguments.scenario);
+    let (source, mistakes) = ScenarioSource::read_quietly(&arguments.scenario);
     let runs_daemon =
         source.as_ref().is_some_and(|source| source.scenario.control.lightloomd.is_some());
     if runs_daemon && control.is_none() {
         return Err(Needed.into());
     }
     output::diagnostics(&mistakes);
-    let source = source.ok_or(output::Refused)?;
+    let source = source.ok_or(output::InputRefused)?;
     let control = control.unwrap_or(&NoDaemon);
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
@@ -115,17 +118,17 @@ fn of_a_sweep(
     control: &dyn MakeControl,
 ) -> anyhow::Result<lightloom_emulator::outcome::Outcome> {
     let start = scenario::plan(scenario)?;
-    let (watch, sharing) = (Default::default(), Sharing::Reuse);
-    let settings = Settings { threads: 1, watch, sharing, series: None };
+    let (watch, sharing) = (Default::default(), IslandReuse::Reuse);
+    let settings = RunSettings { threads: 1, watch, sharing, series: None };
     Ok(emulate_with(scenario, &start, settings, control, &mut ())?.outcome)
 }
 
 fn run_once(
     arguments: &Arguments,
-    source: &Source,
+    source: &ScenarioSource,
     scenario: &Scenario,
     control: &dyn MakeControl,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<VerbOutcome> {
     let begun = Instant::now();
     let start = scenario::plan(scenario)?;
     let took = plan::Took { planned: begun.elapsed(), proven: None };
@@ -136,7 +139,7 @@ fn run_once(
     let watch = arguments.look.watch(&start.substrate)?;
     let threads = usize::from(arguments.threads);
     let (sharing, series) = (arguments.sharing(), arguments.look.series());
-    let settings = Settings { threads, watch, sharing, series };
+    let settings = RunSettings { threads, watch, sharing, series };
     let begun = Instant::now();
     let mut live = Live::default();
     let finished = emulate_with(scenario, &start, settings, control, &mut live)?;
@@ -151,7 +154,7 @@ fn run_once(
 }
 
 /// What is run on: the plan of a fabric, or the size of a network.
-fn heading(scenario: &Scenario, start: &Start, took: plan::Took) -> String {
+fn heading(scenario: &Scenario, start: &RunStart, took: plan::Took) -> String {
     match (&scenario.on, &start.plan) {
         (On::Fabric(fabric), Some((plan, verdict))) => plan::describe(fabric, plan, verdict, took),
         _ => text::network(&start.substrate),
@@ -161,9 +164,9 @@ fn heading(scenario: &Scenario, start: &Start, took: plan::Took) -> String {
 /// Writes and shows the result of one run.
 fn conclude(
     arguments: &Arguments,
-    source: &Source,
+    source: &ScenarioSource,
     result: &RunOutcome,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<VerbOutcome> {
     if let Some(path) = &arguments.flows_out {
         files::write(path, flows_csv(&result.flow_records).as_bytes())?;
     }
@@ -172,18 +175,18 @@ fn conclude(
         output::note(&text::never_ended(result));
     }
     arguments.result.show(result, "workloads", || text::describe(result))?;
-    Ok(if result.passed() { Outcome::Good } else { Outcome::Bad })
+    Ok(if result.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 impl Arguments {
     /// Looking at packets and links takes the engine that has them all.
-    fn sharing(&self) -> Sharing {
+    fn sharing(&self) -> IslandReuse {
         if self.no_reuse || self.look.is_asked_for() {
-            Sharing::Whole
+            IslandReuse::Whole
         } else if self.prove_reuse {
-            Sharing::Proven
+            IslandReuse::Proven
         } else {
-            Sharing::Reuse
+            IslandReuse::Reuse
         }
     }
 }

@@ -7,13 +7,13 @@ use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan;
 
-use crate::output::{self, Refused};
+use crate::output::{self, InputRefused};
 use crate::{files, kinds};
 
 /// Reads a fabric file, showing its mistakes.
 ///
 /// # Errors
-/// [`Refused`] when it has mistakes.
+/// [`InputRefused`] when it has mistakes.
 pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
 }
@@ -28,7 +28,7 @@ pub fn of_document(
 ) -> anyhow::Result<Fabric> {
     let (fabric, mistakes) = quietly(path, document)?;
     output::diagnostics(&mistakes);
-    fabric.ok_or(Refused.into())
+    fabric.ok_or(InputRefused.into())
 }
 
 /// The fabric in a file that has been read, unless there is a mistake; and every mistake, which is not shown.
@@ -59,11 +59,11 @@ pub fn quietly(
 /// The fabric in a file of version 1 or 2, for converting it.
 ///
 /// # Errors
-/// [`Refused`] when it has mistakes.
+/// [`InputRefused`] when it has mistakes.
 pub fn of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
     let mut text = |named: &str| files::text_beside(path, named);
     let (fabric, mistakes) =
         lightloom_planner::load_any_version(&files::name(path), bytes, &mut text);
     output::diagnostics(&mistakes);
-    fabric.ok_or(Refused.into())
+    fabric.ok_or(InputRefused.into())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use anyhow::Context;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
@@ -132,7 +132,7 @@ pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
 ///
 /// # Errors
 /// Why it cannot be read, in a sentence.
-pub fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
+pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
     let name = name(&beside);
@@ -141,7 +141,7 @@ pub fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
     note_read(&beside);
     let mut bytes = Vec::new();
     file.take(MAX_TRACE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(message)?;
-    Ok(Neighbour { name, bytes })
+    Ok(NamedFile { name, bytes })
 }
 
 /// The text of a file that stands beside `path`, as that file names it.
@@ -149,7 +149,7 @@ pub fn beside(path: &Path, named: &str) -> Result<Neighbour, String> {
 /// # Errors
 /// Why it cannot be read, in a sentence.
 pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
-    let Neighbour { name, bytes } = beside(path, named)?;
+    let NamedFile { name, bytes } = beside(path, named)?;
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
 }
 

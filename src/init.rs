@@ -10,7 +10,7 @@ use clap::builder::PossibleValue;
 use lightloom_fabric::preset::{Preset, Size};
 
 use crate::files;
-use crate::output::{self, Outcome, WrongUsage};
+use crate::output::{self, VerbOutcome, WrongUsage};
 
 /// Writes a commented fabric file; asks for what is not given.
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ impl ValueEnum for Named {
 ///
 /// # Errors
 /// If there is no terminal to ask on, the size does not fit, or the file cannot be written.
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let preset = match arguments.preset {
         Some(Named(preset)) => preset,
         None => ask_for_preset()?,
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             output::note(&format!("wrote {shown}: plan it with `lightloom plan {shown}`"));
         }
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 fn ask_for_preset() -> anyhow::Result<Preset> {

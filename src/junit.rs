@@ -25,7 +25,7 @@ pub struct Suite {
     name: String,
     time: Option<Duration>,
     properties: Vec<(String, String)>,
-    cases: Vec<Case>,
+    cases: Vec<JunitCase>,
 }
 
 impl Suite {
@@ -46,7 +46,7 @@ impl Suite {
     }
 
     /// Adds a case.
-    pub fn add(&mut self, case: Case) {
+    pub fn add(&mut self, case: JunitCase) {
         self.cases.push(case);
     }
 
@@ -71,7 +71,7 @@ impl Suite {
 
 /// How a case ended; the message is empty where there is nothing to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum JunitEnd {
     /// Well.
     Well,
     /// What was tested is wrong: message, and what is known besides.
@@ -84,18 +84,18 @@ pub enum Ended {
 
 /// One thing that was tested.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct JunitCase {
     name: String,
     class: String,
     time: Option<Duration>,
-    ended: Ended,
+    ended: JunitEnd,
     output: String,
 }
 
-impl Case {
+impl JunitCase {
     /// A case of `class`.
     #[must_use]
-    pub fn new(name: impl Into<String>, class: impl Into<String>, ended: Ended) -> Self {
+    pub fn new(name: impl Into<String>, class: impl Into<String>, ended: JunitEnd) -> Self {
         let (name, class, output) = (name.into(), class.into(), String::new());
         Self { name, class, time: None, ended, output }
     }
@@ -117,10 +117,10 @@ impl Case {
         let time = self.time.map_or(String::new(), |time| format!(" time=\"{}\"", seconds(time)));
         let _ = write!(xml, "        <testcase name=\"{name}\" classname=\"{class}\"{time}");
         let (element, message, detail) = match &self.ended {
-            Ended::Well => ("", "", ""),
-            Ended::Failed(message, detail) => ("failure", message.as_str(), detail.as_str()),
-            Ended::Error(message) => ("error", message.as_str(), ""),
-            Ended::Skipped(message) => ("skipped", message.as_str(), ""),
+            JunitEnd::Well => ("", "", ""),
+            JunitEnd::Failed(message, detail) => ("failure", message.as_str(), detail.as_str()),
+            JunitEnd::Error(message) => ("error", message.as_str(), ""),
+            JunitEnd::Skipped(message) => ("skipped", message.as_str(), ""),
         };
         xml.push_str(">\n");
         if !element.is_empty() {
@@ -145,15 +145,15 @@ impl Case {
 }
 
 /// The counts of `cases`, as attributes.
-fn counts<'c>(cases: impl Iterator<Item = &'c Case>, names_skipped: bool) -> String {
+fn counts<'c>(cases: impl Iterator<Item = &'c JunitCase>, names_skipped: bool) -> String {
     let (mut tests, mut skipped, mut errors, mut failures) = (0, 0, 0, 0);
     for case in cases {
         tests += 1;
         match case.ended {
-            Ended::Well => {}
-            Ended::Failed(..) => failures += 1,
-            Ended::Error(_) => errors += 1,
-            Ended::Skipped(_) => skipped += 1,
+            JunitEnd::Well => {}
+            JunitEnd::Failed(..) => failures += 1,
+            JunitEnd::Error(_) => errors += 1,
+            JunitEnd::Skipped(_) => skipped += 1,
         }
     }
     if names_skipped {
@@ -196,10 +196,10 @@ mod tests {
         let mut suite = Suite::new("a \"b\" (seed 1)");
         suite.took(Duration::from_millis(1_500));
         suite.property("replay", "lightloom emulate 'a & b.yaml'");
-        let failed = Ended::Failed("1 < 2".to_owned(), "1 < 2\nseed: 1\n".to_owned());
-        suite.add(Case::new("expect x", "c", failed).printed("x\u{1b}"));
-        suite.add(Case::new("fault 0", "c", Ended::Well).took(Duration::ZERO));
-        suite.add(Case::new("z", "c", Ended::Skipped(String::new())));
+        let failed = JunitEnd::Failed("1 < 2".to_owned(), "1 < 2\nseed: 1\n".to_owned());
+        suite.add(JunitCase::new("expect x", "c", failed).printed("x\u{1b}"));
+        suite.add(JunitCase::new("fault 0", "c", JunitEnd::Well).took(Duration::ZERO));
+        suite.add(JunitCase::new("z", "c", JunitEnd::Skipped(String::new())));
         let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
 <testsuites name=\"lightloom\" tests=\"3\" failures=\"1\" errors=\"0\">
     <testsuite name=\"a &quot;b&quot; (seed 1)\" tests=\"3\" disabled=\"1\" errors=\"0\" failures=\"1\" time=\"1.500\">

@@ -14,10 +14,10 @@ use crate::files;
 use crate::second::Needed;
 
 /// Every mistake of a file, by what the user calls it and its bytes.
-pub type Check = fn(&str, &[u8]) -> Vec<Diagnostic>;
+pub type FileCheck = fn(&str, &[u8]) -> Vec<Diagnostic>;
 
 /// A kind of file.
-pub struct Kind {
+pub struct FileKind {
     /// What users call it: `lightloom schema NAME`.
     pub name: &'static str,
     /// What it describes, in one sentence.
@@ -25,7 +25,7 @@ pub struct Kind {
     /// Top keys that files of this kind have and few others do.
     marks: &'static [&'static str],
     /// Every mistake of a file of this kind; `None` where the second program reads it.
-    check: Option<Check>,
+    check: Option<FileCheck>,
     /// Its JSON Schema, as it is kept in `docs/schemas`.
     pub schema: &'static str,
     /// The mistakes that only it can have.
@@ -37,7 +37,7 @@ pub struct Reader {
     /// The name of the kind.
     pub kind: &'static str,
     /// Every mistake of such a file.
-    pub check: Check,
+    pub check: FileCheck,
     /// The mistakes that only it can have.
     pub codes: &'static [Code],
 }
@@ -48,8 +48,8 @@ pub fn role_of(bytes: &[u8]) -> &'static str {
 }
 
 /// Every kind, in the order in which they are listed.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[FileKind] = &[
+    FileKind {
         name: "fabric",
         about: "A cluster: what is installed, how it is cabled and what shall run on it",
         marks: &["hbd", "links", "step", "dcn", "jobs"],
@@ -61,7 +61,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/fabric.json"),
         codes: file::codes::ALL,
     },
-    Kind {
+    FileKind {
         name: "scenario",
         about: "A run of the emulator: on what, what runs, what breaks when, what is expected",
         marks: &["on", "collectives", "traffic", "phases"],
@@ -72,7 +72,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/scenario.json"),
         codes: scenario::file::codes::ALL,
     },
-    Kind {
+    FileKind {
         name: "faults",
         about: "What breaks when, for any scenario that names the file",
         marks: &["faults"],
@@ -80,7 +80,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/faults.json"),
         codes: &[],
     },
-    Kind {
+    FileKind {
         name: "prices",
         about: "What parts cost and draw, who says so and how sure that is",
         marks: &["quotes"],
@@ -88,7 +88,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/prices.json"),
         codes: &[],
     },
-    Kind {
+    FileKind {
         name: "buy",
         about: "What to buy: workload, size, budget, faults, and the designs to choose from",
         marks: &["designs", "workload", "running", "checkpoint"],
@@ -96,7 +96,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/buy.json"),
         codes: &[],
     },
-    Kind {
+    FileKind {
         name: "devices",
         about: "Emulated transceivers and optical switches, and what goes wrong with them",
         marks: &["transceivers", "fabric", "switches"],
@@ -104,7 +104,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/devices.json"),
         codes: &[],
     },
-    Kind {
+    FileKind {
         name: "daemon",
         about: "The daemon: its devices and how to reach them, its policies, who may do what",
         marks: &["state_dir", "socket", "tls", "policies", "devices", "modules"],
@@ -112,7 +112,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/daemon.json"),
         codes: &[],
     },
-    Kind {
+    FileKind {
         name: "model",
         about: "The dimensions of a model to train",
         marks: &["vocabulary", "feed_forward"],
@@ -120,7 +120,7 @@ pub const KINDS: &[Kind] = &[
         schema: include_str!("../docs/schemas/model.json"),
         codes: &[],
     },
-    Kind {
+    FileKind {
         name: "accelerator",
         about: "What an accelerator computes, holds and sends",
         marks: &["peak_tflops", "best_gemm_efficiency"],
@@ -131,13 +131,13 @@ pub const KINDS: &[Kind] = &[
 ];
 
 /// The kind of this name.
-pub fn named(name: &str) -> Option<&'static Kind> {
+pub fn named(name: &str) -> Option<&'static FileKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
 /// The kind that has the most of its marks among `keys`, which are allowed a slip of spelling; of
 /// several, the one that knows the most of the keys.
-pub fn of_keys(keys: &[String]) -> Option<&'static Kind> {
+pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
     let exact = |mark: &str| keys.iter().any(|key| key == mark);
     let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
     most(keys, |kind| kind.marks.iter().filter(|mark| exact(mark)).count())
@@ -148,7 +148,8 @@ pub fn of_keys(keys: &[String]) -> Option<&'static Kind> {
 pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
     let keys = document::top_keys(bytes);
     let found = of_keys(&keys).filter(|kind| kind.name != wanted)?;
-    let is_marked = |kind: &Kind| kind.marks.iter().any(|mark| keys.iter().any(|key| key == mark));
+    let is_marked =
+        |kind: &FileKind| kind.marks.iter().any(|mark| keys.iter().any(|key| key == mark));
     if !is_marked(found) || named(wanted).is_some_and(is_marked) {
         return None;
     }
@@ -164,9 +165,9 @@ pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic
 }
 
 /// The kind for which `count` is greatest, if it is one.
-fn most(keys: &[String], count: impl Fn(&Kind) -> usize) -> Option<&'static Kind> {
+fn most(keys: &[String], count: impl Fn(&FileKind) -> usize) -> Option<&'static FileKind> {
     let most = KINDS.iter().map(&count).max().filter(|most| *most > 0)?;
-    let kinds: Vec<&Kind> = KINDS.iter().filter(|kind| count(kind) == most).collect();
+    let kinds: Vec<&FileKind> = KINDS.iter().filter(|kind| count(kind) == most).collect();
     match kinds[..] {
         [kind] => Some(kind),
         _ => {
@@ -179,7 +180,7 @@ fn most(keys: &[String], count: impl Fn(&Kind) -> usize) -> Option<&'static Kind
     }
 }
 
-impl Kind {
+impl FileKind {
     /// Every mistake of a file of this kind.
     ///
     /// # Errors
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn kinds_are_distinguished_by_their_marks() {
         let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
-        let name = |kind: Option<&Kind>| kind.map(|kind| kind.name);
+        let name = |kind: Option<&FileKind>| kind.map(|kind| kind.name);
         assert_eq!(name(of_keys(&keys(&["name", "hbd"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name", "hdb"]))), Some("fabric"));
         assert_eq!(name(of_keys(&keys(&["name"]))), None);

@@ -8,7 +8,7 @@ use lightloom_emulator::sweep::{SWEEP_SCHEMA, Sweep};
 
 use crate::emulate::{Reports, show_sweep};
 use crate::files;
-use crate::output::Outcome;
+use crate::output::VerbOutcome;
 use crate::result::ResultArguments;
 
 /// Puts the parts of a sweep together: one result, its worst seed.
@@ -30,7 +30,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// If one is no part of the same sweep, or a seed is missing.
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let parts: Vec<Sweep> =
         arguments.results.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
     let sweep = Sweep::merge(parts)?;

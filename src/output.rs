@@ -13,7 +13,7 @@ use serde::Serialize;
 
 /// What a verb found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum VerbOutcome {
     /// The input and the result are good: exit status 0.
     Good,
     /// The input or the result is bad, and the verb has said why: exit status 1.
@@ -30,7 +30,7 @@ pub struct WrongUsage(pub String);
 /// The input was refused and its mistakes have been shown: exit status 1, nothing more to say.
 #[derive(Debug, thiserror::Error)]
 #[error("the input is refused")]
-pub struct Refused;
+pub struct InputRefused;
 
 /// How a verb shows its result. Flatten it into a verb's arguments.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -127,12 +127,12 @@ pub fn note(text: &str) {
 }
 
 /// Turns the end of a verb into the exit status of the program.
-pub fn conclude(end: anyhow::Result<Outcome>) -> ExitCode {
+pub fn conclude(end: anyhow::Result<VerbOutcome>) -> ExitCode {
     match end {
-        Ok(Outcome::Good) => ExitCode::SUCCESS,
-        Ok(Outcome::Bad) => ExitCode::from(1),
-        Ok(Outcome::Status(status)) => ExitCode::from(status),
-        Err(error) if error.is::<Refused>() => ExitCode::from(1),
+        Ok(VerbOutcome::Good) => ExitCode::SUCCESS,
+        Ok(VerbOutcome::Bad) => ExitCode::from(1),
+        Ok(VerbOutcome::Status(status)) => ExitCode::from(status),
+        Err(error) if error.is::<InputRefused>() => ExitCode::from(1),
         Err(error) if reader_went_away(&error) => ExitCode::SUCCESS,
         Err(error) => {
             note(&format!("{} {error:#}", error_label()));

@@ -26,9 +26,9 @@ use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
-use crate::output::{self, Format, FormatArgument, Outcome};
+use crate::output::{self, Format, FormatArgument, VerbOutcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{fabric, files, trace};
 use pricing::Pricing;
 
@@ -80,7 +80,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Whatever kept it from a proven plan.
-pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Outcome> {
+pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<VerbOutcome> {
     let document = files::read_document(&arguments.fabric);
     let (fabric, mistakes) = fabric::quietly(&arguments.fabric, document)?;
     let mut inputs = Inputs::new();
@@ -88,7 +88,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Out
     let prices =
         prices.map(|_| pricing.read(arguments.prices.as_deref(), &mut inputs)).transpose()?;
     output::diagnostics(&mistakes);
-    let fabric = fabric.ok_or(output::Refused)?;
+    let fabric = fabric.ok_or(output::InputRefused)?;
     let network = fabric.dcn.circuits();
     if (arguments.sensitivity || arguments.prices.is_some()) && network.is_none() {
         let message = "`--sensitivity` and `--prices` are for networks with optical switches; see `lightloom cost`";
@@ -150,7 +150,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Out
             }
         }
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// The fabric file among the inputs of a result.
@@ -291,11 +291,11 @@ pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> 
 
 fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
     let metrics = &plan.metrics;
-    let mut jobs = Table::new(["job", "TP", "GPUs", "wanted", "cross-ToR", "lower bound"]);
+    let mut jobs = TextTable::new(["job", "TP", "GPUs", "wanted", "cross-ToR", "lower bound"]);
     for job in &plan.jobs {
         jobs.row(job_row(job));
     }
-    let mut gpus = Table::new(["GPUs", "count", "share", "lower bound"]);
+    let mut gpus = TextTable::new(["GPUs", "count", "share", "lower bound"]);
     let total = metrics.gpus_total;
     let mut line = |what: &str, count: u64, bound: String| {
         gpus.row([what.to_owned(), count.to_string(), percent(count as f64 / total as f64), bound]);
@@ -352,7 +352,7 @@ fn ring_proof(job: &JobPlan) -> Option<String> {
 
 /// Where the ranks of every job with a step are: which dimensions stay below a leaf.
 fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "ranks of",
         "TP",
         "PP",

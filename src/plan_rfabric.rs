@@ -15,8 +15,8 @@ use lightloom_planner::rfabric::{self, Options};
 use lightloom_units::Picoseconds;
 
 use crate::files;
-use crate::output::{self, Refused};
-use crate::table::Table;
+use crate::output::{self, InputRefused};
+use crate::table::TextTable;
 
 /// Whether the file describes a reconfigurable fat-tree.
 pub fn is_kind(bytes: &[u8]) -> bool {
@@ -39,7 +39,7 @@ pub fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<Rf
     };
     let (input, mistakes) = file::load(&path.display().to_string(), bytes, &mut read);
     output::diagnostics(&mistakes);
-    input.ok_or(Refused.into())
+    input.ok_or(InputRefused.into())
 }
 
 /// The phases and the changes between them, for people.
@@ -74,8 +74,8 @@ fn solver_lines(plan: &Plan) -> String {
     lines
 }
 
-fn phase_table(plan: &Plan) -> Table {
-    let mut table = Table::new([
+fn phase_table(plan: &Plan) -> TextTable {
+    let mut table = TextTable::new([
         "phase",
         "circuits",
         "on rings",
@@ -118,7 +118,7 @@ fn transition_table(plan: &Plan) -> String {
     if plan.transitions.is_empty() {
         return "No transitions: one topology serves all phases.\n".into();
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "from", "to", "stages", "kept", "removed", "added", "dark", "exposed", "floor",
     ]);
     for change in &plan.transitions {

@@ -16,8 +16,8 @@ use lightloom_planner::khop::{self, Change, GroupChange};
 use lightloom_units::id::NodeId;
 use serde_json::json;
 
-use crate::output::{self, Format, FormatArgument, Outcome};
-use crate::table::Table;
+use crate::output::{self, Format, FormatArgument, VerbOutcome};
+use crate::table::TextTable;
 use crate::{files, kinds, plan};
 
 /// The version of the document that is printed.
@@ -52,7 +52,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Whatever kept it from a proven plan.
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let fabric = crate::fabric::read(&arguments.fabric)?;
     let mut inputs = Inputs::new();
     inputs.insert("fabric".to_owned(), plan::fabric_input(&arguments.fabric, &fabric));
@@ -114,7 +114,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             output::print(&fresh.map_or(String::new(), |fresh| beside_fresh(&next, &fresh)))?;
         }
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// Breaks and repairs what the arguments name. Returns what was so already.
@@ -257,7 +257,7 @@ fn describe(before: &Plan, change: &Change, k: u8) -> String {
     if change.bundles.is_empty() && change.groups.is_empty() {
         return "nothing moves: the plan in force is right for these faults\n\n".to_owned();
     }
-    let mut groups = Table::new(["group", "what", "nodes out", "nodes in"]);
+    let mut groups = TextTable::new(["group", "what", "nodes out", "nodes in"]);
     let list = |nodes: Vec<NodeId>| {
         let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
         if names.is_empty() { "-".to_owned() } else { names.join(" ") }
@@ -265,7 +265,7 @@ fn describe(before: &Plan, change: &Change, k: u8) -> String {
     for (what, group, out, into) in change.groups.iter().map(|change| summary(before, change)) {
         groups.row([group, what.to_owned(), list(out), list(into)]);
     }
-    let mut bundles = Table::new(["bundle", "from", "to"]);
+    let mut bundles = TextTable::new(["bundle", "from", "to"]);
     for (bundle, from, to) in &change.bundles {
         bundles.row([bundle.to_string(), from.to_string(), to.to_string()]);
     }

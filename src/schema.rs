@@ -7,7 +7,7 @@ use clap::builder::PossibleValue;
 
 use crate::files;
 use crate::kinds::{self, KINDS};
-use crate::output::{self, FormatArgument, Outcome};
+use crate::output::{self, FormatArgument, VerbOutcome};
 
 /// Prints the JSON Schema of a file kind, for editors.
 #[derive(Debug, clap::Args)]
@@ -31,13 +31,13 @@ pub struct Arguments {
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let kind = kinds::named(&arguments.kind).expect("the argument parser knows the kinds");
     match &arguments.output {
         Some(path) => files::write(path, kind.schema.as_bytes())?,
         None => output::print(kind.schema)?,
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// The name of a kind of file, as an argument.

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use crate::files;
-use crate::output::Outcome;
+use crate::output::VerbOutcome;
 
 /// The file name of the second program, and of its package.
 pub const PROGRAM: &str = "lightloom-lab";
@@ -148,7 +148,7 @@ pub struct Needed;
 ///
 /// # Errors
 /// It is not beside this one.
-pub(crate) fn hand_over(verb: &str) -> anyhow::Result<Outcome> {
+pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     let own = std::env::current_exe().context("cannot find where this program is")?;
     let program = own.with_file_name(PROGRAM);
     if !program.is_file() {

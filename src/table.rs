@@ -6,9 +6,9 @@ use std::fmt;
 use comfy_table::{CellAlignment, TableStyle};
 
 /// A table with a heading a column.
-pub struct Table(comfy_table::Table);
+pub struct TextTable(comfy_table::Table);
 
-impl Table {
+impl TextTable {
     /// An empty table with these columns.
     pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self::with_headings(headings.map(str::to_owned))
@@ -35,7 +35,7 @@ fn is_numeric(cell: &str) -> bool {
     cell == "-" || cell.trim_start_matches(['-', '$']).starts_with(|c: char| c.is_ascii_digit())
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = self.0.clone();
         for column in table.column_iter_mut() {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn text_stands_left_and_numbers_right() {
-        let mut table = Table::new(["what", "GPUs"]);
+        let mut table = TextTable::new(["what", "GPUs"]);
         table.row(["used".to_owned(), "64".to_owned()]);
         table.row(["wasted µ".to_owned(), "131072".to_owned()]);
         assert_eq!(table.to_string(), "what        GPUs\nused          64\nwasted µ  131072\n");

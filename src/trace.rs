@@ -15,9 +15,9 @@ use lightloom_fabric::trace::{
 use lightloom_units::seed::Seed;
 
 use crate::files;
-use crate::output::{self, Outcome};
+use crate::output::{self, VerbOutcome};
 use crate::result::ResultArguments;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Looks at fault traces, makes and converts them.
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Counts, durations, servers out at once.
-    Info(Info),
+    Info(InfoArguments),
     /// A synthetic trace with the rate, durations and months of the public one.
     Synth(Synth),
     /// The same trace in another form.
@@ -53,7 +53,7 @@ pub struct ObservationArguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  lightloom trace info fault_trace.json --format json")]
-struct Info {
+struct InfoArguments {
     /// The trace: JSON, as published with InfiniteHBD or written by `trace synth`.
     file: PathBuf,
     #[command(flatten)]
@@ -120,13 +120,13 @@ enum Target {
 ///
 /// # Errors
 /// If a trace cannot be read, made or written.
-pub fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::Info(arguments) => info(arguments)?,
         Verb::Synth(arguments) => synth(arguments)?,
         Verb::Convert(arguments) => convert(arguments)?,
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// Reads a trace, and notes it among the inputs of the result.
@@ -159,7 +159,7 @@ impl From<ObservationArguments> for Observation {
     }
 }
 
-fn info(arguments: &Info) -> anyhow::Result<()> {
+fn info(arguments: &InfoArguments) -> anyhow::Result<()> {
     let statistics =
         read(&arguments.file, arguments.observation.into(), &mut Inputs::new())?.statistics();
     arguments.result.show(&statistics, "", || describe(&statistics))
@@ -208,7 +208,7 @@ fn describe(statistics: &Statistics) -> String {
     let concurrency = &statistics.concurrency;
     let servers = f64::from(statistics.servers);
     let out = |count: u32| format!("{count} ({:.2} %)", 100.0 * f64::from(count) / servers);
-    let mut table = Table::new(["figure", "value"]);
+    let mut table = TextTable::new(["figure", "value"]);
     let mut line = |figure: &str, value: String| table.row([figure.to_owned(), value]);
     line("servers watched", statistics.servers.to_string());
     line("servers with a fault", statistics.servers_affected.to_string());
@@ -231,7 +231,7 @@ fn describe(statistics: &Statistics) -> String {
         let (from, to) = (month * 30, (month + 1) * 30);
         line(&format!("servers out, days {from}-{to}"), format!("{:.2} %", 100.0 * ratio));
     }
-    let mut kinds = Table::new(["class of fault", "faults", "share of downtime"]);
+    let mut kinds = TextTable::new(["class of fault", "faults", "share of downtime"]);
     for kind in &statistics.kinds {
         let share = format!("{:.1} %", 100.0 * kind.downtime_share);
         kinds.row([kind.class.clone(), kind.faults.to_string(), share]);

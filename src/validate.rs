@@ -12,10 +12,10 @@ use lightloom_planner::check::check;
 use lightloom_planner::khop;
 use serde_json::json;
 
-use crate::emulate::Source;
+use crate::emulate::ScenarioSource;
 use crate::files;
-use crate::kinds::{self, KINDS, Kind, Reader};
-use crate::output::{self, Outcome, WrongUsage};
+use crate::kinds::{self, FileKind, KINDS, Reader};
+use crate::output::{self, VerbOutcome, WrongUsage};
 use crate::replan;
 use crate::schema::KindName;
 
@@ -43,12 +43,12 @@ pub struct Arguments {
     fabric: Option<PathBuf>,
     /// How to show the result.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: Format,
+    format: ValidationFormat,
 }
 
 /// The forms of a validation.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Format {
+enum ValidationFormat {
     /// With source excerpts, for people.
     #[default]
     Text,
@@ -59,7 +59,7 @@ enum Format {
 }
 
 /// What was found in one file.
-struct Finding {
+struct FileFindings {
     file: String,
     /// What kind of file it is, by name.
     kind: Option<&'static str>,
@@ -68,7 +68,7 @@ struct Finding {
 
 /// What files are held against, besides their own form.
 struct Against {
-    scenario: Option<Source>,
+    scenario: Option<ScenarioSource>,
     fabric: Option<Fabric>,
 }
 
@@ -78,7 +78,7 @@ const PLAN: &str = "plan";
 /// The kind of files that are held against a scenario.
 const FAULTS: &str = "faults";
 
-impl Finding {
+impl FileFindings {
     fn is_of_faults(&self) -> bool {
         self.kind == Some(FAULTS)
     }
@@ -92,15 +92,15 @@ impl Finding {
 ///
 /// # Errors
 /// Of what files are held against; [`Needed`](crate::second::Needed) where a reader is missing.
-pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<Outcome> {
+pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
     let against = Against {
-        scenario: arguments.scenario.as_deref().map(Source::read).transpose()?,
+        scenario: arguments.scenario.as_deref().map(ScenarioSource::read).transpose()?,
         fabric: arguments.fabric.as_deref().map(crate::fabric::read).transpose()?,
     };
     let examined = arguments.files.iter().map(|path| examine(path, kind, &against, readers));
-    let findings: Vec<Finding> = examined.collect::<anyhow::Result<_>>()?;
-    if against.scenario.is_some() && !findings.iter().any(Finding::is_of_faults) {
+    let findings: Vec<FileFindings> = examined.collect::<anyhow::Result<_>>()?;
+    if against.scenario.is_some() && !findings.iter().any(FileFindings::is_of_faults) {
         let message = "--scenario is what a file of faults is held against, and none is given";
         return Err(WrongUsage(message.to_owned()).into());
     }
@@ -109,29 +109,31 @@ pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<Outcome>
         return Err(WrongUsage(message.to_owned()).into());
     }
     match arguments.format {
-        Format::Text => show_text(&findings)?,
-        Format::Json => show_json(&findings)?,
-        Format::Sarif => show_sarif(&findings, readers)?,
+        ValidationFormat::Text => show_text(&findings)?,
+        ValidationFormat::Json => show_json(&findings)?,
+        ValidationFormat::Sarif => show_sarif(&findings, readers)?,
     }
-    let good = findings.iter().all(Finding::is_good);
-    Ok(if good { Outcome::Good } else { Outcome::Bad })
+    let good = findings.iter().all(FileFindings::is_good);
+    Ok(if good { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 fn examine(
     path: &std::path::Path,
-    kind: Option<&'static Kind>,
+    kind: Option<&'static FileKind>,
     against: &Against,
     readers: &[Reader],
-) -> anyhow::Result<Finding> {
+) -> anyhow::Result<FileFindings> {
     let file = files::name(path);
-    let named = |kind: Option<&'static Kind>| kind.map(|kind| kind.name);
+    let named = |kind: Option<&'static FileKind>| kind.map(|kind| kind.name);
     let bytes = match files::read_document(path) {
         Ok(bytes) => bytes,
-        Err(mistake) => return Ok(Finding { file, kind: named(kind), mistakes: vec![*mistake] }),
+        Err(mistake) => {
+            return Ok(FileFindings { file, kind: named(kind), mistakes: vec![*mistake] });
+        }
     };
     if plan::is_plan(&bytes) {
         let mistakes = prove(path, &file, against.fabric.as_ref());
-        return Ok(Finding { file, kind: Some(PLAN), mistakes });
+        return Ok(FileFindings { file, kind: Some(PLAN), mistakes });
     }
     let kind = kind.or_else(|| kinds::of_keys(&document::top_keys(&bytes)));
     let mistakes = match (kind, &against.scenario) {
@@ -139,7 +141,7 @@ fn examine(
         (Some(kind), _) => kind.check(&file, &bytes, readers)?,
         (None, _) => unknown_kind(&file, &bytes),
     };
-    Ok(Finding { file, kind: named(kind), mistakes })
+    Ok(FileFindings { file, kind: named(kind), mistakes })
 }
 
 /// What is wrong with a plan on its fabric.
@@ -174,7 +176,7 @@ fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)]
 }
 
-fn show_text(findings: &[Finding]) -> anyhow::Result<()> {
+fn show_text(findings: &[FileFindings]) -> anyhow::Result<()> {
     for finding in findings {
         output::diagnostics(&finding.mistakes);
         let kind = finding.kind.unwrap_or("file");
@@ -185,7 +187,7 @@ fn show_text(findings: &[Finding]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show_json(findings: &[Finding]) -> anyhow::Result<()> {
+fn show_json(findings: &[FileFindings]) -> anyhow::Result<()> {
     let files: Vec<_> = findings
         .iter()
         .map(|finding| {
@@ -200,7 +202,7 @@ fn show_json(findings: &[Finding]) -> anyhow::Result<()> {
     output::print_json(&json!({ "files": files }))
 }
 
-fn show_sarif(findings: &[Finding], readers: &[Reader]) -> anyhow::Result<()> {
+fn show_sarif(findings: &[FileFindings], readers: &[Reader]) -> anyhow::Result<()> {
     let mistakes: Vec<Diagnostic> =
         findings.iter().flat_map(|finding| finding.mistakes.iter().cloned()).collect();
     let version = env!("CARGO_PKG_VERSION");

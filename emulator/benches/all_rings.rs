@@ -19,11 +19,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lightloom_collective::{Directions, Kind, Ring as RingCollective};
-use lightloom_emulator::substrate::{HBD, Substrate, Switches};
-use lightloom_engine::collective::{Collective, Placement};
-use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::{Event, LinkChange, NoProbe, Route, Settings, VertexId};
+use lightloom_collective::{CollectiveKind, Directions, Ring as RingCollective};
+use lightloom_emulator::substrate::{HBD, PacketSwitches, Substrate};
+use lightloom_engine::collective::{Placement, StartedCollective};
+use lightloom_engine::steady::{IslandEngine, Stage};
+use lightloom_engine::{EngineSettings, Event, LinkChange, NoProbe, Route, VertexId};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_planner::khop::{GroupChange, Layout, Method, RingGroup, Survey, plan, replan};
@@ -106,11 +106,11 @@ impl Case {
     /// Runs all rings, with a node that dies at `dies`, and prints a row. Returns when the last one ended.
     fn measure(&self, wanted: Wanted, dies: Option<SimTime>) -> u64 {
         let begun = Instant::now();
-        let substrate = Substrate::of_fabric(&self.fabric, &Switches::default(), &[]);
+        let substrate = Substrate::of_fabric(&self.fabric, &PacketSwitches::default(), &[]);
         let substrate = substrate.expect("it can be emulated");
         let network = substrate.network.clone();
-        let settings = Settings { threads: wanted.threads, ..Settings::default() };
-        let stage = Islands::new(network, settings, NoProbe).expect("the packets have a size");
+        let settings = EngineSettings { threads: wanted.threads, ..EngineSettings::default() };
+        let stage = IslandEngine::new(network, settings, NoProbe).expect("the packets have a size");
         let setup_seconds = begun.elapsed().as_secs_f64();
         let (cpu, wall) = (cpu_seconds(), Instant::now());
         let mut run = Run { case: self, wanted, substrate, stage, rings: Vec::new(), dies };
@@ -147,7 +147,7 @@ impl Case {
 /// One ring and what it runs.
 struct Ring {
     group: RingGroup,
-    now: Option<Collective>,
+    now: Option<StartedCollective>,
     hit: bool,
 }
 
@@ -155,7 +155,7 @@ struct Run<'a> {
     case: &'a Case,
     wanted: Wanted,
     substrate: Substrate,
-    stage: Islands,
+    stage: IslandEngine,
     rings: Vec<Ring>,
     dies: Option<SimTime>,
 }
@@ -186,7 +186,7 @@ impl Run<'_> {
     fn begin(&mut self, ring: usize) {
         let members = self.members(&self.rings[ring].group);
         let collective = RingCollective {
-            kind: Kind::AllReduce,
+            kind: CollectiveKind::AllReduce,
             ranks: members.len(),
             size: self.wanted.bytes,
             directions: self.wanted.directions,

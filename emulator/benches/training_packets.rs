@@ -10,14 +10,14 @@
 
 use std::time::Instant;
 
-use lightloom_emulator::training::replay::{Reuse, replay};
+use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
 use lightloom_training::step::Job;
-use lightloom_training::step_graph::{Rails, step_machine, step_tasks};
+use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 fn main() {
@@ -41,10 +41,10 @@ fn main() {
         delay: Picoseconds::from_nanos(ns),
     };
     let start = Instant::now();
-    let (graph, _) = step_tasks(&job, Rails::First);
-    let machine = step_machine(&job, Rails::First, [link(3_200, 200), link(400, 1_000)]);
-    let timeline =
-        replay(&graph, &machine, Reuse::IdleRings, &mut ()).expect("the graph fits its machine");
+    let (graph, _) = step_tasks(&job, SimulatedRails::First);
+    let machine = step_machine(&job, SimulatedRails::First, [link(3_200, 200), link(400, 1_000)]);
+    let timeline = replay(&graph, &machine, RingReuse::IdleRings, &mut ())
+        .expect("the graph fits its machine");
     println!(
         "{} tasks, {} packet-hops, {} collectives reused: a step of {:.3} s in {:.2} s",
         graph.tasks().len(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::{Difference, Islands};
+use lightloom_engine::steady::{Difference, IslandEngine};
 use lightloom_engine::transport::Balance;
 use lightloom_fabric::fat_tree::SwitchTiming;
 use lightloom_planner::khop::Layout;
@@ -14,13 +14,15 @@ use lightloom_units::{Bytes, Picoseconds};
 use crate::judge;
 use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter, Shipped};
-use crate::run::workload::{Circuits, Groups, Jobs, PhaseOrder, Phases, TrainOrder, Trainings};
+use crate::run::workload::{
+    Circuits, JobGroups, Jobs, PhaseProgram, Phases, TrainOrder, Trainings,
+};
 use crate::run::{
-    ControlPlane, Looks, Order, Pass, Progress, RunError, RunLog, Series, Sharing, Workload,
-    run as run_order,
+    ControlPlane, IslandReuse, Looks, Progress, RunError, RunLog, RunOrder, RunPass, Series,
+    Workload, run as run_order,
 };
 use crate::scenario::{
-    CircuitPlan, Effect, Expectation, FaultEvent, On, PACKETS_MAX, Scenario, Start, StartError,
+    CircuitPlan, Effect, Expectation, FaultEvent, On, PACKETS_MAX, RunStart, Scenario, StartError,
     Traffic, TrainError, TrainStep, When, plan,
 };
 use crate::shipped::{MakeControl, NoDaemon};
@@ -28,13 +30,13 @@ use crate::substrate::{Members, RingCables, Substrate};
 
 /// How to run a scenario, besides what it says.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RunSettings {
     /// Threads; the result does not depend on it.
     pub threads: usize,
     /// What to look at.
     pub watch: Watch,
     /// Whether equal parts are simulated once; the result does not depend on it.
-    pub sharing: Sharing,
+    pub sharing: IslandReuse,
     /// What is sampled over time. `None` if no series is asked for.
     pub series: Option<Looks>,
 }
@@ -44,7 +46,7 @@ pub struct Finished {
     /// The result.
     pub outcome: Outcome,
     /// The engine after the run with faults.
-    pub engine: Islands<Watch>,
+    pub engine: IslandEngine<Watch>,
     /// What it ran on.
     pub substrate: Arc<Substrate>,
     /// What ports and flows did over time, where that was asked for.
@@ -105,7 +107,7 @@ pub fn emulate(
 ) -> Result<Outcome, EmulateError> {
     let start = plan(scenario)?;
     let settings =
-        Settings { threads, watch: Watch::default(), sharing: Sharing::Reuse, series: None };
+        RunSettings { threads, watch: Watch::default(), sharing: IslandReuse::Reuse, series: None };
     emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
 }
 
@@ -115,8 +117,8 @@ pub fn emulate(
 /// See [`emulate_with`].
 pub fn emulate_from(
     scenario: &Scenario,
-    start: &Start,
-    settings: Settings,
+    start: &RunStart,
+    settings: RunSettings,
     progress: &mut dyn Progress,
 ) -> Result<Finished, EmulateError> {
     emulate_with(scenario, start, settings, &NoDaemon, progress)
@@ -129,20 +131,20 @@ pub fn emulate_from(
 /// If a later plan cannot be made, or the engine refuses something.
 pub fn emulate_with(
     scenario: &Scenario,
-    start: &Start,
-    settings: Settings,
+    start: &RunStart,
+    settings: RunSettings,
     maker: &dyn MakeControl,
     progress: &mut dyn Progress,
 ) -> Result<Finished, EmulateError> {
     require_groups(scenario, start)?;
     let sharing = sharing(scenario, start, &settings)?;
     let scale = scale_of(scenario, start)?;
-    let Settings { threads, watch, series, .. } = settings;
+    let RunSettings { threads, watch, series, .. } = settings;
     let making = Making { maker, ..Making::new(scenario, start, (scale, threads, sharing))? };
     let events = making.events(&start.events);
-    progress.begins(Pass::Faults);
+    progress.begins(RunPass::Faults);
     let mut log = making.run(&events, (watch, series), progress)?;
-    if sharing == Sharing::Proven && log.engine().prove()?.is_none() {
+    if sharing == IslandReuse::Proven && log.engine().prove()?.is_none() {
         return Err(EmulateError::NothingSpared("parts of the run grew together"));
     }
     let calm = || (Watch::default(), None);
@@ -153,7 +155,7 @@ pub fn emulate_with(
     let baseline = match is_calm {
         true => None,
         false => {
-            progress.begins(Pass::Calm);
+            progress.begins(RunPass::Calm);
             Some(making.run(&old, calm(), progress)?)
         }
     };
@@ -170,7 +172,7 @@ pub fn emulate_with(
     {
         alone = making.each_alone(&events, progress)?;
     }
-    let ran = judge::Ran {
+    let ran = judge::JudgedRun {
         without: &without,
         baseline: baseline.as_ref().unwrap_or(&log),
         traffic: &making.traffic,
@@ -202,7 +204,7 @@ fn left_out(scenario: &Scenario, events: &[FaultEvent]) -> Vec<bool> {
 
 /// How many times a scenario is run, under its seed: for progress.
 #[must_use]
-pub fn runs(scenario: &Scenario, start: &Start) -> u64 {
+pub fn runs(scenario: &Scenario, start: &RunStart) -> u64 {
     let removed = left_out(scenario, &start.events);
     let removed = removed.iter().filter(|is_removed| **is_removed).count() as u64;
     match (start.events.len() as u64, scenario.phases.is_some()) {
@@ -216,7 +218,7 @@ pub fn runs(scenario: &Scenario, start: &Start) -> u64 {
 /// Everything from which the runs of a scenario are made.
 struct Making<'a> {
     scenario: &'a Scenario,
-    start: &'a Start,
+    start: &'a RunStart,
     traffic: Vec<Traffic>,
     /// By phase: what it sends in the run.
     demands: Vec<Demand>,
@@ -225,15 +227,15 @@ struct Making<'a> {
     trains: Vec<TrainOrder<'a>>,
     scale: u64,
     threads: usize,
-    sharing: Sharing,
+    sharing: IslandReuse,
     maker: &'a dyn MakeControl,
 }
 
 impl<'a> Making<'a> {
     fn new(
         scenario: &'a Scenario,
-        start: &'a Start,
-        (scale, threads, sharing): (u64, usize, Sharing),
+        start: &'a RunStart,
+        (scale, threads, sharing): (u64, usize, IslandReuse),
     ) -> Result<Self, EmulateError> {
         let phases = start.circuits.iter().flat_map(|circuits| &circuits.phases);
         let demands = phases.map(|phase| smaller(&phase.demand, scale)).collect();
@@ -293,7 +295,7 @@ impl<'a> Making<'a> {
             if !scenario.collectives.is_empty() {
                 let (members, jobs) = (replanner.members(), replanner.jobs());
                 let per_set = rings.fabric().dcn.nodes_per_tor() as usize;
-                workloads.push(Box::new(Groups::new(
+                workloads.push(Box::new(JobGroups::new(
                     &scenario.collectives,
                     members,
                     jobs,
@@ -311,14 +313,14 @@ impl<'a> Making<'a> {
         }
         control.extend(self.changes().map(|changes| Box::new(changes) as Box<dyn ControlPlane>));
         workloads.extend(self.phases().map(|phases| Box::new(phases) as Box<dyn Workload>));
-        let settings = lightloom_engine::Settings {
+        let settings = lightloom_engine::EngineSettings {
             transport: scenario.transport,
             seed: scenario.seed,
             host_delay: scenario.host_delay,
             threads: self.threads,
             ..scenario.switches.settings()
         };
-        let order = Order {
+        let order = RunOrder {
             substrate: &start.substrate,
             sharing: self.sharing,
             remembers: !self.trains.is_empty(),
@@ -358,7 +360,7 @@ impl<'a> Making<'a> {
         progress: &mut dyn Progress,
     ) -> Result<Vec<RunLog>, RunError> {
         let alone = |(fault, event)| {
-            progress.begins(Pass::Only(fault));
+            progress.begins(RunPass::Only(fault));
             self.run(std::slice::from_ref(event), (Watch::default(), None), &mut *progress)
         };
         events.iter().enumerate().map(alone).collect()
@@ -381,7 +383,7 @@ impl<'a> Making<'a> {
             }
             let mut others = events.to_vec();
             others.remove(fault);
-            progress.begins(Pass::Without(fault));
+            progress.begins(RunPass::Without(fault));
             let log = self.run(&others, (Watch::default(), None), &mut *progress)?;
             Ok(judge::Without::Run(Box::new(log)))
         };
@@ -412,7 +414,7 @@ impl<'a> Making<'a> {
     fn phases(&self) -> Option<Phases<'_>> {
         let circuits = self.start.substrate.circuits.as_ref()?;
         let phases = &self.start.circuits.as_ref()?.phases;
-        let phases = PhaseOrder {
+        let phases = PhaseProgram {
             demands: &self.demands,
             slacks: phases.iter().map(|phase| self.shorter(phase.slack)).collect(),
             names: phases.iter().map(|phase| phase.name.clone()).collect(),
@@ -431,7 +433,7 @@ impl<'a> Making<'a> {
 
 fn replanner<'a>(
     scenario: &Scenario,
-    start: &Start,
+    start: &RunStart,
     (rings, layout): (&'a RingCables, &Layout),
 ) -> Replanner<'a> {
     let delays = Delays {
@@ -445,7 +447,7 @@ fn replanner<'a>(
 /// The groups of the plan, and what those of them do that train.
 fn trains<'a>(
     scenario: &'a Scenario,
-    start: &Start,
+    start: &RunStart,
 ) -> Result<(Vec<Members>, Vec<TrainOrder<'a>>), EmulateError> {
     let (On::Fabric(fabric), Some((plan, _)), false) =
         (&scenario.on, &start.plan, scenario.train.is_empty())
@@ -478,7 +480,7 @@ fn smaller(demand: &Demand, scale: u64) -> Demand {
 const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
 /// How many times smaller than in the fabric sizes and times of the run are.
-fn scale_of(scenario: &Scenario, start: &Start) -> Result<u64, EmulateError> {
+fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
     let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
     let total = |phase: &lightloom_planner::rfabric::phases::Phase| phase.demand.total().0;
     let bytes: u128 = circuits.phases.iter().map(|phase| u128::from(total(phase))).sum::<u128>()
@@ -500,7 +502,7 @@ fn scale_of(scenario: &Scenario, start: &Start) -> Result<u64, EmulateError> {
 }
 
 /// Refuses expectations about groups that do not exist.
-fn require_groups(scenario: &Scenario, start: &Start) -> Result<(), EmulateError> {
+fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateError> {
     let groups = start.groups();
     let missing = scenario.expectations.iter().find_map(|expectation| match expectation {
         Expectation::Unaffected(group) if group.index() >= groups => Some(*group),
@@ -511,7 +513,11 @@ fn require_groups(scenario: &Scenario, start: &Start) -> Result<(), EmulateError
 
 /// Why nothing can be shared, if so: rings of groups can, while nothing is drawn by the name of a link and
 /// no single packet is recorded.
-fn whole_because(scenario: &Scenario, start: &Start, settings: &Settings) -> Option<&'static str> {
+fn whole_because(
+    scenario: &Scenario,
+    start: &RunStart,
+    settings: &RunSettings,
+) -> Option<&'static str> {
     let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
     if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
         Some("collectives between groups share links")
@@ -537,12 +543,12 @@ fn whole_because(scenario: &Scenario, start: &Start, settings: &Settings) -> Opt
 /// What can be shared, given whether a proof was asked for.
 fn sharing(
     scenario: &Scenario,
-    start: &Start,
-    settings: &Settings,
-) -> Result<Sharing, EmulateError> {
+    start: &RunStart,
+    settings: &RunSettings,
+) -> Result<IslandReuse, EmulateError> {
     match (whole_because(scenario, start, settings), settings.sharing) {
-        (Some(reason), Sharing::Proven) => Err(EmulateError::NothingSpared(reason)),
-        (Some(_), _) => Ok(Sharing::Whole),
+        (Some(reason), IslandReuse::Proven) => Err(EmulateError::NothingSpared(reason)),
+        (Some(_), _) => Ok(IslandReuse::Whole),
         (None, sharing) => Ok(sharing),
     }
 }

@@ -25,18 +25,18 @@ use lightloom_planner::khop::to_document;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::outcome::{
-    Counted, FaultResult, FlowRow, Flows, Head, Of, Outcome, Percentiles, PlanResult, Steps,
-    TrafficImpact,
+    EndpointKind, FaultResult, FlowFigures, FlowRow, Outcome, OutcomeHead, Percentiles, PlanResult,
+    RunIdentity, Steps, TrafficImpact,
 };
 use crate::run::{FaultLog, RunLog, Waiting};
-use crate::scenario::{FaultEvent, On, Scenario, Start, Traffic};
-use flows::{Compared, Suspect};
+use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
+use flows::{Compared, SuspectFault};
 use groups::GroupImpact;
 
 /// What was run, and what happened.
-pub(crate) struct Ran<'a> {
+pub(crate) struct JudgedRun<'a> {
     pub(crate) scenario: &'a Scenario,
-    pub(crate) start: &'a Start,
+    pub(crate) start: &'a RunStart,
     pub(crate) traffic: &'a [Traffic],
     pub(crate) log: &'a RunLog,
     /// The same without faults.
@@ -80,7 +80,7 @@ pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[With
             || phases::is_overdetermined(log, baseline, &others))
 }
 
-impl<'a> Ran<'a> {
+impl<'a> JudgedRun<'a> {
     /// A time of the run in the time of the fabric.
     fn longer(&self, time: Picoseconds) -> Picoseconds {
         Picoseconds(time.0.saturating_mul(self.scale))
@@ -119,8 +119,8 @@ impl<'a> Ran<'a> {
 }
 
 /// The result of a run.
-pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
-    let Ran { scenario, log, .. } = *ran;
+pub(crate) fn outcome(ran: &JudgedRun<'_>) -> Outcome {
+    let JudgedRun { scenario, log, .. } = *ran;
     let metrics = plan_metrics(ran);
     let traffic = (!ran.traffic.is_empty()).then(|| Compared::of(ran));
     let groups = groups::results(log, ran.baseline);
@@ -132,11 +132,11 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
     };
     let (links, queues) = links::results(ran);
     let (name, sha256, seed) = (&scenario.name, &scenario.sha256, scenario.seed);
-    let of = Of { scenario: name, sha256, seed, threads: ran.threads };
+    let of = RunIdentity { scenario: name, sha256, seed, threads: ran.threads };
     let workloads = groups::workloads(ran).into_iter();
     let workloads = workloads.chain(traffic.iter().flat_map(Compared::results)).collect();
     let mut outcome = Outcome {
-        head: Head::new(of, ran.moment(log.ended), &log.engine().packets()),
+        head: OutcomeHead::new(of, ran.moment(log.ended), &log.engine().packets()),
         reuse: log.engine().reuse(),
         drops_by_priority: match scenario.switches.have_priorities() {
             true => log.engine().dropped_by_priority().to_vec(),
@@ -147,7 +147,7 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
         step_percentiles: Percentiles::of(steps.took().flatten().collect()),
         exchanges_reused: (!log.trained.is_empty()).then_some(log.rings.reused),
         ports: phases::port_time(ran),
-        flows: Flows::new(&flows),
+        flows: FlowFigures::new(&flows),
         faults: faults(ran, traffic.as_ref(), &groups),
         metrics: shares::metrics(ran, traffic.as_ref()),
         plan: metrics.as_ref().map(|metrics| PlanResult {
@@ -169,14 +169,15 @@ pub(crate) fn outcome(ran: &Ran<'_>) -> Outcome {
         groups,
         links,
     };
-    let verdict = expectations::Verdict { ran, traffic: traffic.as_ref(), plan: metrics.as_ref() };
+    let verdict =
+        expectations::ExpectationJudge { ran, traffic: traffic.as_ref(), plan: metrics.as_ref() };
     outcome.expectations =
         scenario.expectations.iter().map(|expected| verdict.judge(expected, &outcome)).collect();
     outcome
 }
 
 /// What the plan is worth at the end.
-fn plan_metrics(ran: &Ran<'_>) -> Option<PlanMetrics> {
+fn plan_metrics(ran: &JudgedRun<'_>) -> Option<PlanMetrics> {
     let On::Fabric(fabric) = &ran.scenario.on else { return None };
     let (layout, faults) = ran.log.layout.as_ref()?;
     Some(to_document(fabric, faults, ran.scenario.seed, layout).metrics)
@@ -188,12 +189,12 @@ fn relock(scenario: &Scenario) -> Option<Picoseconds> {
     Some(fabric.transceiver.relock)
 }
 
-fn flow_rows(ran: &Ran<'_>, flows: &[FlowRecord]) -> Vec<FlowRow> {
+fn flow_rows(ran: &JudgedRun<'_>, flows: &[FlowRecord]) -> Vec<FlowRow> {
     let mut names: BTreeMap<VertexId, Arc<str>> = BTreeMap::new();
     let mut workloads: Vec<Option<Arc<str>>> = vec![None; flows.len()];
     for (job, traffic) in ran.log.jobs.iter().zip(ran.traffic) {
         let name: Arc<str> = traffic.name.as_str().into();
-        for flow in job.steps.iter().flat_map(crate::run::workload::Step::flows) {
+        for flow in job.steps.iter().flat_map(crate::run::workload::Repetition::flows) {
             workloads[flow.index()] = Some(name.clone());
         }
     }
@@ -209,7 +210,7 @@ fn flow_rows(ran: &Ran<'_>, flows: &[FlowRecord]) -> Vec<FlowRow> {
 
 /// What each fault did.
 fn faults(
-    ran: &Ran<'_>,
+    ran: &JudgedRun<'_>,
     traffic: Option<&Compared<'_>>,
     groups: &[crate::outcome::GroupResult],
 ) -> Vec<FaultResult> {
@@ -250,8 +251,8 @@ fn faults(
             groups_affected: groups,
             groups_unaffected: unaffected,
             counted: match ran.start.substrate.rings {
-                Some(_) => Counted::Gpus,
-                None => Counted::Hosts,
+                Some(_) => EndpointKind::Gpus,
+                None => EndpointKind::Hosts,
             },
             gpus_affected: hosts,
             gpus_lost: log.gpus_lost,
@@ -264,19 +265,19 @@ fn faults(
 }
 
 /// The faults that flows may be affected by: those that mattered and are news.
-fn suspects<'a>(ran: &Ran<'a>) -> Vec<Option<Suspect<'a>>> {
+fn suspects<'a>(ran: &JudgedRun<'a>) -> Vec<Option<SuspectFault<'a>>> {
     let suspect = |(event, log): (&FaultEvent, &'a FaultLog)| {
         let at = log.mattered.filter(|_| !event.from_start)?;
-        Some(Suspect { at, hit: &log.flows_hit })
+        Some(SuspectFault { at, hit: &log.flows_hit })
     };
     ran.faults().map(suspect).collect()
 }
 
 fn impact(
-    ran: &Ran<'_>,
+    ran: &JudgedRun<'_>,
     traffic: &Compared<'_>,
     log: &FaultLog,
-    moved: &[flows::Moved],
+    moved: &[flows::MovedFlow],
 ) -> TrafficImpact {
     let name = |host| ran.start.substrate.name(host).to_owned();
     traffic.impact((&log.flows_hit, &log.flows_given_up), moved, &name)

@@ -8,15 +8,15 @@ mod steps;
 
 use std::sync::Arc;
 
-use lightloom_engine::steady::Reuse;
+use lightloom_engine::steady::ReuseCount;
 use lightloom_engine::{FlowRecord, VertexId};
 use lightloom_units::id::GroupId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
-pub use faults::{Counted, FaultResult, PhaseImpact, TrafficImpact};
-pub(crate) use head::Of;
-pub use head::{Head, Packets, RUN_SCHEMA};
+pub use faults::{EndpointKind, FaultResult, PhaseImpact, TrafficImpact};
+pub(crate) use head::RunIdentity;
+pub use head::{OutcomeHead, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
 pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
 
@@ -31,13 +31,13 @@ pub use crate::stages::{CostModel, DaemonResult, Stage, StageName};
 pub struct Outcome {
     /// What was run, for how long, and what became of the packets.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: OutcomeHead,
     /// Packets that found no room, by priority, where switches keep priorities apart; acknowledgements and
     /// trimmed packets come last.
     pub drops_by_priority: Vec<u64>,
     /// How much of the run was spared, exactly; nothing where everything was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reuse: Option<Reuse>,
+    pub reuse: Option<ReuseCount>,
     /// How many times smaller than in the fabric all sizes and times of the run were; times and sizes here are the
     /// fabric's.
     pub scale: u64,
@@ -62,9 +62,9 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<PortTime>,
     /// Flow completion times.
-    pub flows: Flows,
+    pub flows: FlowFigures,
     /// What packets found in the queues of all links that were used.
-    pub queues: Queues,
+    pub queues: QueueFigures,
     /// What the shipping daemon did. `None` where the control plane is assumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lightloomd: Option<Box<DaemonResult>>,
@@ -178,12 +178,12 @@ pub struct WorkloadResult {
     pub ranks: u32,
     /// Completion times of its flows. `None` for collectives of groups.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flows: Option<Flows>,
+    pub flows: Option<FlowFigures>,
 }
 
 /// Flow completion times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Flows {
+pub struct FlowFigures {
     /// Flows that ended.
     pub count: u64,
     /// Flows that were given up: for a restart, or since nothing leads to their end any more.
@@ -199,7 +199,7 @@ pub struct Flows {
     pub fct_max: Picoseconds,
 }
 
-impl Flows {
+impl FlowFigures {
     /// The times of `flows`.
     pub(crate) fn new(flows: &[FlowRecord]) -> Self {
         let times: Vec<Picoseconds> =
@@ -267,7 +267,7 @@ impl Percentiles {
 
 /// What packets found in queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Queues {
+pub struct QueueFigures {
     /// Half of the packets found no more.
     pub p50_bytes: Bytes,
     /// 99 of 100 packets found no more.

@@ -23,9 +23,9 @@ mod waiting;
 pub(crate) mod workload;
 
 use lightloom_engine::capture::Watch;
-use lightloom_engine::collective::StartError;
-use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::{EngineError, Event, Settings};
+use lightloom_engine::collective::CollectiveStartError;
+use lightloom_engine::steady::{IslandEngine, Stage};
+use lightloom_engine::{EngineError, EngineSettings, Event};
 use lightloom_planner::check::Violation;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -36,14 +36,14 @@ use series::Looker;
 pub use series::{FlowSeriesRow, Looks, Series, SeriesRow};
 pub use waiting::{Waiting, WaitsFor};
 pub(crate) use workload::Workload;
-pub use workload::{Reuse, ReuseError};
+pub use workload::{ReuseError, RingReuse};
 
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;
 
 /// Which of the runs of a scenario is under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pass {
+pub enum RunPass {
     /// With everything that the scenario says.
     Faults,
     /// Without faults, to compare.
@@ -57,7 +57,7 @@ pub enum Pass {
 /// Hears how far a run is.
 pub trait Progress {
     /// A run begins.
-    fn begins(&mut self, _: Pass) {}
+    fn begins(&mut self, _: RunPass) {}
 
     /// Simulated time now, packet-hops so far, and the share of the work that is done.
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
@@ -73,7 +73,7 @@ const SLICE: Picoseconds = Picoseconds::from_micros(20);
 
 /// Whether parts of the run that are the same are simulated once; see [`steady`](lightloom_engine::steady).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
+pub enum IslandReuse {
     /// Where that is exact.
     #[default]
     Reuse,
@@ -103,7 +103,7 @@ pub enum RunError {
     Unsound(Vec<Violation>),
     /// A collective that cannot be laid out.
     #[error(transparent)]
-    Collective(#[from] StartError),
+    Collective(#[from] CollectiveStartError),
     /// Times of rings that cannot be used again.
     #[error(transparent)]
     Reuse(#[from] ReuseError),
@@ -123,19 +123,19 @@ pub enum RunError {
         /// Its name.
         workload: String,
         /// What is wrong.
-        error: StartError,
+        error: CollectiveStartError,
     },
 }
 
 /// What is run, and how.
-pub(crate) struct Order<'a> {
+pub(crate) struct RunOrder<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
     pub(crate) workloads: Vec<Box<dyn Workload + 'a>>,
     pub(crate) control: Vec<Box<dyn ControlPlane + 'a>>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: EngineSettings,
     pub(crate) watch: Watch,
-    pub(crate) sharing: Sharing,
+    pub(crate) sharing: IslandReuse,
     /// Whether much of it happens again and again, and is to be remembered.
     pub(crate) remembers: bool,
     /// How often ports are sampled. `None` if no series is asked for.
@@ -162,7 +162,7 @@ pub(crate) struct Run<'a> {
 ///
 /// # Errors
 /// If the engine refuses something, or no next plan can be made.
-pub(crate) fn run(order: Order<'_>, progress: &mut dyn Progress) -> Result<RunLog, RunError> {
+pub(crate) fn run(order: RunOrder<'_>, progress: &mut dyn Progress) -> Result<RunLog, RunError> {
     let mut run = Run::new(order)?;
     run.begin()?;
     let stop = run.until_done(progress)?;
@@ -170,20 +170,21 @@ pub(crate) fn run(order: Order<'_>, progress: &mut dyn Progress) -> Result<RunLo
 }
 
 impl<'a> Run<'a> {
-    fn new(order: Order<'a>) -> Result<Self, RunError> {
-        let Order { substrate, events, workloads, control, settings, watch, sharing, .. } = order;
+    fn new(order: RunOrder<'a>) -> Result<Self, RunError> {
+        let RunOrder { substrate, events, workloads, control, settings, watch, sharing, .. } =
+            order;
         let network = substrate.network.clone();
         let links = network.links().len();
         let watch = watch.over(substrate.classes().to_vec());
         let engine = match sharing {
-            Sharing::Whole => Islands::whole(network, settings, watch)?,
-            Sharing::Reuse => {
-                let islands = Islands::new(network, settings, watch)?;
+            IslandReuse::Whole => IslandEngine::whole(network, settings, watch)?,
+            IslandReuse::Reuse => {
+                let islands = IslandEngine::new(network, settings, watch)?;
                 if order.remembers { islands.remembering() } else { islands }
             }
-            Sharing::Proven => {
+            IslandReuse::Proven => {
                 let sums = network.links().len();
-                let islands = Islands::new(network, settings, watch.with_sums(sums))?;
+                let islands = IslandEngine::new(network, settings, watch.with_sums(sums))?;
                 if order.remembers { islands.remembering() } else { islands }
             }
         };

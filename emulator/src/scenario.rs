@@ -23,18 +23,18 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
-pub use daemon::Daemon;
+pub use daemon::DaemonSetup;
 pub use event::{FaultEvent, When};
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
-pub use fault::{Effect, Fault, PartName};
+pub use fault::{Effect, PartName, ScenarioFault};
 pub use flow_sizes::{FlowSizes, SizeRow};
-pub use flow_table::{Await, ListedFlow, read_flows};
+pub use flow_table::{FlowDependency, ListedFlow, read_flows};
 pub use replay::{Replay, TraceDay};
-pub use start::{CircuitPlan, Start, StartError, plan};
+pub use start::{CircuitPlan, RunStart, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
-pub use train::{Pace, Restart, Train, TrainError, TrainStep};
+pub use train::{LinkShare, Restart, Train, TrainError, TrainStep};
 
-use crate::substrate::{Substrate, Switches};
+use crate::substrate::{PacketSwitches, Substrate};
 
 /// A run to be made.
 #[derive(Clone, Debug)]
@@ -62,15 +62,15 @@ pub struct Scenario {
     /// What is done before the first phase begins.
     pub phases_after: Vec<Prior>,
     /// What breaks during the run, as far as the seed lets it.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ScenarioFault>,
     /// Days of a fault trace, as more of what breaks.
     pub replay: Option<Replay>,
     /// How fast the control plane is.
-    pub control: Control,
+    pub control: ControlDelays,
     /// How data is cut into packets and repaired.
     pub transport: Transport,
     /// How the packet switches queue.
-    pub switches: Switches,
+    pub switches: PacketSwitches,
     /// How long a host takes from a packet's last bit to what it does because of it.
     pub host_delay: Picoseconds,
     /// The run is stopped here.
@@ -141,7 +141,7 @@ pub struct Collective {
     /// Its name in reports.
     pub name: String,
     /// What it does.
-    pub kind: Kind,
+    pub kind: CollectiveOperation,
     /// The buffer of one rank.
     pub bytes: Bytes,
     /// How often, one after the other.
@@ -154,7 +154,7 @@ pub struct Collective {
 
 /// What a collective does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CollectiveOperation {
     /// Everybody in the group ends with the sum.
     AllReduce,
     /// Everybody in the group ends with its part of the sum.
@@ -165,14 +165,14 @@ pub enum Kind {
     DataParallelAllReduce,
 }
 
-impl Kind {
+impl CollectiveOperation {
     /// What the ring of one group computes. `None` for what runs between groups.
     #[must_use]
-    pub const fn of_group(self) -> Option<collective::Kind> {
+    pub const fn of_group(self) -> Option<collective::CollectiveKind> {
         match self {
-            Self::AllReduce => Some(collective::Kind::AllReduce),
-            Self::ReduceScatter => Some(collective::Kind::ReduceScatter),
-            Self::AllGather => Some(collective::Kind::AllGather),
+            Self::AllReduce => Some(collective::CollectiveKind::AllReduce),
+            Self::ReduceScatter => Some(collective::CollectiveKind::ReduceScatter),
+            Self::AllGather => Some(collective::CollectiveKind::AllGather),
             Self::DataParallelAllReduce => None,
         }
     }
@@ -192,13 +192,13 @@ impl Kind {
     /// NCCL's factor from algorithm to bus bandwidth over so many ranks.
     #[must_use]
     pub fn bus_factor(self, ranks: u32) -> f64 {
-        self.of_group().unwrap_or(collective::Kind::AllReduce).bus_factor(ranks as usize)
+        self.of_group().unwrap_or(collective::CollectiveKind::AllReduce).bus_factor(ranks as usize)
     }
 }
 
 /// How fast the control plane is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control {
+pub struct ControlDelays {
     /// From the fault until the control plane knows.
     pub detection_delay: Picoseconds,
     /// From there until the next plan is there.
@@ -206,10 +206,10 @@ pub struct Control {
     /// From a fault or a repair until flows have other ways.
     pub reroute_delay: Picoseconds,
     /// The shipping daemon runs instead. `None` if these delays are assumed.
-    pub lightloomd: Option<Daemon>,
+    pub lightloomd: Option<DaemonSetup>,
 }
 
-impl Default for Control {
+impl Default for ControlDelays {
     /// One millisecond each: assumptions.
     fn default() -> Self {
         let millisecond = Picoseconds::from_millis(1);

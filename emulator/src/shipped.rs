@@ -17,7 +17,7 @@ use lightloom_units::SimTime;
 use lightloom_units::id::BundleId;
 use lightloom_units::seed::Seed;
 
-pub use crate::scenario::Daemon;
+pub use crate::scenario::DaemonSetup;
 use crate::scenario::FaultEvent;
 use crate::stages::DaemonResult;
 
@@ -69,7 +69,7 @@ pub trait MakeControl: Sync {
         &self,
         fabric: &Fabric,
         plan: &Plan,
-        daemon: &Daemon,
+        daemon: &DaemonSetup,
         seed: Seed,
     ) -> Result<Box<dyn ControlSide>, String>;
 }
@@ -82,7 +82,7 @@ impl MakeControl for NoDaemon {
         &self,
         _: &Fabric,
         _: &Plan,
-        _: &Daemon,
+        _: &DaemonSetup,
         _: Seed,
     ) -> Result<Box<dyn ControlSide>, String> {
         Err("this program is built without the daemon: write `control: {assumed: …}`".to_owned())

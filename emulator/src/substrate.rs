@@ -27,10 +27,10 @@ pub(crate) use circuits::Lane;
 pub use circuits::OpticalCircuits;
 pub use machine::Domains;
 pub(crate) use members::Members;
-pub use part::{AnyPart, OpticalPort, Part, PartError};
+pub use part::{AnyPart, NetworkPart, NoSuchPart, OpticalPort};
 pub use rings::{Carrier, RingCables};
-pub use shape::{DragonflyRoutes, Graph, Shape};
-pub use switches::Switches;
+pub use shape::{CableGraph, DragonflyRoutes, Shape};
+pub use switches::PacketSwitches;
 
 /// The GPU rings.
 pub const HBD: Plane = Plane(0);

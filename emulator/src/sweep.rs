@@ -70,7 +70,7 @@ impl fmt::Display for SeedRange {
 
 /// One part of a sweep: part `index`, counted from 0, of `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shard {
+pub struct SweepShard {
     /// Which part, from 0.
     pub index: u64,
     /// How many there are.
@@ -82,7 +82,7 @@ pub struct Shard {
 #[error("`{0}` is no shard: write `i/n` with i from 0 to n - 1, such as `0/4`")]
 pub struct ShardError(String);
 
-impl FromStr for Shard {
+impl FromStr for SweepShard {
     type Err = ShardError;
     fn from_str(text: &str) -> Result<Self, ShardError> {
         let wrong = || ShardError(text.to_owned());
@@ -101,8 +101,8 @@ impl SeedRange {
     }
 
     /// The seeds that fall to `shard`, dealt out like cards; all without one.
-    pub fn share(self, shard: Option<Shard>) -> impl Iterator<Item = Seed> {
-        let Shard { index, count } = shard.unwrap_or(Shard { index: 0, count: 1 });
+    pub fn share(self, shard: Option<SweepShard>) -> impl Iterator<Item = Seed> {
+        let SweepShard { index, count } = shard.unwrap_or(SweepShard { index: 0, count: 1 });
         (self.first..=self.last).filter(move |seed| (seed - self.first) % count == index).map(Seed)
     }
 }
@@ -150,7 +150,7 @@ impl From<&Outcome> for SeedRun {
 
 /// What was run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Subject {
+pub struct SweepSubject {
     /// The scenario file, as it was named.
     pub file: String,
     /// Name of the scenario.
@@ -161,7 +161,7 @@ pub struct Subject {
 
 /// How one expectation fared over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct ExpectationTally {
     /// The sentence.
     pub expect: String,
     /// Seeds under which it came true.
@@ -186,15 +186,15 @@ pub struct Sweep {
     #[serde(default)]
     pub inputs: Inputs,
     /// What was run.
-    pub subject: Subject,
+    pub subject: SweepSubject,
     /// The seeds asked for.
     pub seeds: SeedRange,
     /// The part of them that this is; nothing when it is all.
-    pub shard: Option<Shard>,
+    pub shard: Option<SweepShard>,
     /// Seeds asked for that no run is here for.
     pub seeds_missing: Vec<Seed>,
     /// How each expectation fared.
-    pub expectations: Vec<Tally>,
+    pub expectations: Vec<ExpectationTally>,
     /// What the steps of jobs lose, over all seeds; empty where no job trains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
@@ -233,9 +233,9 @@ impl Sweep {
     /// The runs of `subject` under some of `seeds`.
     #[must_use]
     pub fn new(
-        subject: Subject,
+        subject: SweepSubject,
         seeds: SeedRange,
-        shard: Option<Shard>,
+        shard: Option<SweepShard>,
         mut runs: Vec<SeedRun>,
     ) -> Self {
         runs.sort_by_key(|run| run.seed.0);
@@ -299,17 +299,17 @@ impl Sweep {
 
     /// How each expectation fared over `runs`, which are of one scenario.
     #[must_use]
-    pub fn tally(runs: &[SeedRun]) -> Vec<Tally> {
+    pub fn tally(runs: &[SeedRun]) -> Vec<ExpectationTally> {
         let Some(first) = runs.first() else { return Vec::new() };
         let tally = |(index, expected): (usize, &ExpectationResult)| {
             let results = || {
                 runs.iter().filter_map(move |run| Some((run.seed, run.expectations.get(index)?)))
             };
             let worst =
-                results().min_by_key(|(_, result)| (result.passed, InOrder(margin_of(result))));
+                results().min_by_key(|(_, result)| (result.passed, TotalOrder(margin_of(result))));
             let (worst_seed, worst) = worst.expect("the first run has it");
             let passed = results().filter(|(_, result)| result.passed).count();
-            Tally {
+            ExpectationTally {
                 expect: expected.expect.clone(),
                 passed,
                 failed: results().count() - passed,
@@ -329,9 +329,10 @@ impl Sweep {
 
 /// The less, the worse: failed expectations first, then the smallest margin left, then the next smallest: an equation
 /// that holds has a margin of nothing under every seed.
-fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<InOrder>) {
+fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     let failed = run.expectations.iter().filter(|result| !result.passed).count();
-    let mut margins: Vec<InOrder> = run.expectations.iter().map(margin_of).map(InOrder).collect();
+    let mut margins: Vec<TotalOrder> =
+        run.expectations.iter().map(margin_of).map(TotalOrder).collect();
     margins.sort_unstable();
     (Reverse(failed), margins)
 }
@@ -344,17 +345,17 @@ fn margin_of(result: &ExpectationResult) -> f64 {
 
 /// A number in the total order of all numbers.
 #[derive(PartialEq)]
-struct InOrder(f64);
+struct TotalOrder(f64);
 
-impl Eq for InOrder {}
+impl Eq for TotalOrder {}
 
-impl PartialOrd for InOrder {
+impl PartialOrd for TotalOrder {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for InOrder {
+impl Ord for TotalOrder {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0)
     }
@@ -384,8 +385,8 @@ mod tests {
         }
     }
 
-    fn subject() -> Subject {
-        Subject { file: "s.yaml".into(), scenario: "s".into(), fabric_sha256: "f".into() }
+    fn subject() -> SweepSubject {
+        SweepSubject { file: "s.yaml".into(), scenario: "s".into(), fabric_sha256: "f".into() }
     }
 
     fn sweep(seeds: &str, shard: Option<&str>) -> Sweep {
@@ -402,9 +403,9 @@ mod tests {
         for wrong in ["", "a", "9..0", "0..", "0..1000000", "-1"] {
             assert!(wrong.parse::<SeedRange>().is_err(), "{wrong}");
         }
-        assert_eq!("3/4".parse(), Ok(Shard { index: 3, count: 4 }));
+        assert_eq!("3/4".parse(), Ok(SweepShard { index: 3, count: 4 }));
         for wrong in ["4/4", "0/0", "1", "/", "-1/2"] {
-            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+            assert!(wrong.parse::<SweepShard>().is_err(), "{wrong}");
         }
     }
 

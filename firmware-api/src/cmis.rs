@@ -40,5 +40,6 @@ pub mod rules;
 pub mod state;
 
 pub use field::{
-    Address, Code, Field, Flag, LaneFlags, Nibbles, Number, Registers, RegistersMut, Text, U16s,
+    BitField, Coded, FlagBit, LaneFlags, Nibbles, Number, RegisterAddress, Registers, RegistersMut,
+    TextField, U16s,
 };

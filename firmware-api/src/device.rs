@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The device half of the serial line: bytes and time in, bytes out.
 //!
-//! [`Device`] joins a [`Module`] to the framing. Firmware calls [`Device::on_bytes`] with what the
-//! UART received and [`Device::poll`] at [`Device::next_wakeup`], and sends what `out` is given.
+//! [`SerialModule`] joins a [`Module`] to the framing. Firmware calls [`SerialModule::on_bytes`] with what the
+//! UART received and [`SerialModule::poll`] at [`SerialModule::next_wakeup`], and sends what `out` is given.
 //! A module that is starting says nothing; a frame that is not whole is counted and not answered.
 //!
 //! A firmware's main loop, with optics that stand in for a board's:
@@ -50,9 +50,9 @@
 //! ```
 
 use crate::frame::{
-    ENCODED_BYTES_MAX, Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
+    ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
 };
-use crate::message::{Event, REGISTER_BYTES_MAX, Refusal, Reply, Request, command};
+use crate::message::{Event, REGISTER_BYTES_MAX, Reply, Request, RequestRefusal, command};
 use crate::module::{Hardware, Module, REPEAT};
 use crate::time::Micros;
 
@@ -71,7 +71,7 @@ pub struct LineCounters {
 
 /// A fire whose light is still moving: its number and command, and the start of the module that took it.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingFire {
     sequence: u16,
     command: u8,
     boots: u16,
@@ -92,16 +92,16 @@ const REPEAT_MAX: Micros = Micros::from_millis(1_000);
 
 /// A module on a serial line.
 #[derive(Clone, Debug)]
-pub struct Device<H> {
+pub struct SerialModule<H> {
     module: Module<H>,
     line: Reassembler,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingFire>,
     event: Option<Unacknowledged>,
     last_event: u16,
     counters: LineCounters,
 }
 
-impl<H: Hardware> Device<H> {
+impl<H: Hardware> SerialModule<H> {
     /// The line of `module`.
     pub const fn new(module: Module<H>) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl<H: Hardware> Device<H> {
         for &byte in input {
             let Some(received) = self.line.push(byte) else { continue };
             match received {
-                Ok(frame) if frame.kind == Kind::Request => {
+                Ok(frame) if frame.kind == FrameKind::Request => {
                     self.counters.requests = self.counters.requests.wrapping_add(1);
                     if frame.command == command::EVENTS {
                         self.event = None;
@@ -149,7 +149,7 @@ impl<H: Hardware> Device<H> {
                     let waits = answer(&mut self.module, now, &frame, &mut out);
                     self.waiting = waits.or(self.waiting);
                 }
-                Ok(frame) if frame.kind == Kind::Acknowledge => {
+                Ok(frame) if frame.kind == FrameKind::Acknowledge => {
                     let number = frame.sequence;
                     self.event.take_if(|event| event.number == number);
                 }
@@ -173,7 +173,7 @@ impl<H: Hardware> Device<H> {
         self.send_event(now, &mut out);
     }
 
-    /// When [`Device::poll`] should be called next, if no bytes arrive before.
+    /// When [`SerialModule::poll`] should be called next, if no bytes arrive before.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         let again = self.event.map(|event| event.again_at);
@@ -214,7 +214,7 @@ impl<H: Hardware> Device<H> {
         if let Some(Unacknowledged { number, event, .. }) = &self.event {
             let mut payload = [0; PAYLOAD_BYTES_MAX];
             let length = event.encode(&mut payload);
-            send_frame(Kind::Event, *number, command::EVENT, 0, &payload[..length], out);
+            send_frame(FrameKind::Event, *number, command::EVENT, 0, &payload[..length], out);
         }
     }
 
@@ -222,7 +222,7 @@ impl<H: Hardware> Device<H> {
         if self.module.moving() || !self.module.answers(now) {
             return;
         }
-        let same_start = |waiting: &Waiting| waiting.boots == self.module.boots();
+        let same_start = |waiting: &PendingFire| waiting.boots == self.module.boots();
         if let Some(waiting) = self.waiting.take().filter(same_start) {
             let reply = Reply::Fired(self.module.fire_report(now));
             send(waiting.sequence, waiting.command, &reply, out);
@@ -236,11 +236,11 @@ fn answer<H: Hardware>(
     now: Micros,
     frame: &Frame<'_>,
     out: &mut impl FnMut(&[u8]),
-) -> Option<Waiting> {
+) -> Option<PendingFire> {
     let request = if frame.version == VERSION {
         Request::decode(frame.command, frame.payload)
     } else {
-        Err(Refusal::Version)
+        Err(RequestRefusal::Version)
     };
     let mut registers = [0; REGISTER_BYTES_MAX];
     let started = match request {
@@ -250,7 +250,7 @@ fn answer<H: Hardware>(
     };
     if started == Some(Ok(())) {
         let (sequence, command) = (frame.sequence, frame.command);
-        return Some(Waiting { sequence, command, boots: module.boots() });
+        return Some(PendingFire { sequence, command, boots: module.boots() });
     }
     let request = started.and_then(Result::err).map_or(request, Err);
     let reply = match request {
@@ -271,7 +271,7 @@ fn perform<'a, H: Hardware>(
     now: Micros,
     request: &Request<'_>,
     registers: &'a mut [u8; REGISTER_BYTES_MAX],
-) -> Result<Reply<'a>, Refusal> {
+) -> Result<Reply<'a>, RequestRefusal> {
     Ok(match *request {
         Request::Hello => Reply::Identity(module.identity()),
         Request::Read { address, length } => {
@@ -304,11 +304,11 @@ fn perform<'a, H: Hardware>(
 fn send(sequence: u16, command: u8, reply: &Reply<'_>, out: &mut impl FnMut(&[u8])) {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let (status, length) = reply.encode(&mut payload);
-    send_frame(Kind::Reply, sequence, command, status, &payload[..length], out);
+    send_frame(FrameKind::Reply, sequence, command, status, &payload[..length], out);
 }
 
 fn send_frame(
-    kind: Kind,
+    kind: FrameKind,
     sequence: u16,
     command: u8,
     status: u8,

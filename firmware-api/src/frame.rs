@@ -44,7 +44,7 @@ const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// From host to device.
     Request,
     /// From device to host, with the sequence number of its request.
@@ -55,7 +55,7 @@ pub enum Kind {
     Acknowledge,
 }
 
-impl Kind {
+impl FrameKind {
     const fn code(self) -> u8 {
         match self {
             Self::Request => 1,
@@ -81,7 +81,7 @@ pub struct Frame<'a> {
     /// The protocol version of the sender.
     pub version: u8,
     /// Request, reply, event or acknowledgement.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Chosen by the host, repeated by the device; of an event chosen by the device, repeated by the host.
     pub sequence: u16,
     /// Which request, or which request is answered: see [`crate::message`].
@@ -162,7 +162,7 @@ impl<'a> Frame<'a> {
         if usize::from(reader.u16()?) != reader.0.len() || reader.0.len() > PAYLOAD_BYTES_MAX {
             return Some(Err(FrameError::Length));
         }
-        let Some(kind) = Kind::from_code(kind) else { return Some(Err(FrameError::Kind)) };
+        let Some(kind) = FrameKind::from_code(kind) else { return Some(Err(FrameError::Kind)) };
         Some(Ok(Self { version, kind, sequence, command, status, payload: reader.0 }))
     }
 }
@@ -253,7 +253,7 @@ mod tests {
     fn encoded(sequence: u16, payload: &[u8]) -> Vec<u8> {
         let frame = Frame {
             version: VERSION,
-            kind: Kind::Request,
+            kind: FrameKind::Request,
             sequence,
             command: 7,
             status: 0,

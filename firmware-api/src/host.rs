@@ -30,7 +30,7 @@
 //! ```
 
 use crate::frame::{
-    EncodedBuffer, Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
+    EncodedBuffer, Frame, FrameError, FrameKind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
 };
 use crate::message::{Event, Reply, Request, command};
 
@@ -149,7 +149,7 @@ pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut Encod
     let length = request.encode(&mut payload);
     let frame = Frame {
         version: VERSION,
-        kind: Kind::Request,
+        kind: FrameKind::Request,
         sequence: sequence.0,
         command: request.command(),
         status: 0,
@@ -162,7 +162,7 @@ pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut Encod
 pub fn acknowledge(number: Sequence, out: &mut EncodedBuffer) -> usize {
     let frame = Frame {
         version: VERSION,
-        kind: Kind::Acknowledge,
+        kind: FrameKind::Acknowledge,
         sequence: number.0,
         command: command::EVENT,
         status: 0,
@@ -177,12 +177,12 @@ fn received<'a>(frame: &Frame<'a>) -> Result<Received<'a>, ReceiveError> {
     }
     let sequence = Sequence(frame.sequence);
     let received = match frame.kind {
-        Kind::Reply => Reply::decode(frame.command, frame.status, frame.payload)
+        FrameKind::Reply => Reply::decode(frame.command, frame.status, frame.payload)
             .map(|reply| Received::Answer(Answer { sequence, reply })),
-        Kind::Event if frame.command == command::EVENT => {
+        FrameKind::Event if frame.command == command::EVENT => {
             Event::decode(frame.payload).map(|event| Received::Event(sequence, event))
         }
-        Kind::Event | Kind::Request | Kind::Acknowledge => None,
+        FrameKind::Event | FrameKind::Request | FrameKind::Acknowledge => None,
     };
     received.ok_or(ReceiveError::NotAReply)
 }

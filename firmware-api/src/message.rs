@@ -19,9 +19,9 @@ mod request;
 
 use crate::frame::PAYLOAD_BYTES_MAX;
 
-pub use crate::cmis::Address;
+pub use crate::cmis::RegisterAddress;
 pub use event::{Event, EventKind, EventsReport};
-pub use refusal::Refusal;
+pub use refusal::RequestRefusal;
 pub use reply::Reply;
 pub use report::{
     ArmReport, Capabilities, FireReport, Identity, LinkName, LinksReport, Neighbour, Power,
@@ -40,9 +40,9 @@ pub type PayloadBuffer = [u8; PAYLOAD_BYTES_MAX];
 /// The host chooses numbers that it does not reuse on this module while the change could still
 /// arrive: a counter, or a hash of its plan and step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Transaction(pub u32);
+pub struct TransactionId(pub u32);
 
-impl Transaction {
+impl TransactionId {
     /// No change.
     pub const NONE: Self = Self(0);
 }

@@ -26,18 +26,18 @@ mod view;
 pub use hardware::{Hardware, Position};
 pub use profile::{Application, MonitorLimits, Profile, Timing, padded};
 
-use crate::cmis::{Address, Registers, cdb, lower, page_b0, page10};
+use crate::cmis::{RegisterAddress, Registers, cdb, lower, page_b0, page10};
 use crate::message::{
     Arm, ArmReport, Capabilities, Event, EventsReport, FireReport, Identity, LinkName, LinksReport,
-    Power, Refusal, StatusReport, Transaction,
+    Power, RequestRefusal, StatusReport, TransactionId,
 };
 use crate::path::{Groups, Path, Paths};
 use crate::time::Micros;
 use data_path::{LANES, PowerAndLanes, Wishes};
+use events::ComparatorWatch;
 pub use events::REPEAT;
-use events::Watch;
 use memory::{Access, Memory};
-use switch::{Permission, Switch};
+use switch::{Permission, SwitchGroups};
 
 /// The bus did not acknowledge: the module is starting, or still taking an earlier write. The
 /// host tries again after the hold-off.
@@ -56,8 +56,8 @@ pub struct Module<H> {
     unlocked: bool,
     memory: Memory,
     power: PowerAndLanes,
-    switch: Switch,
-    watch: Watch,
+    switch: SwitchGroups,
+    watch: ComparatorWatch,
     arm_waits: bool,
     cdb_ends: Option<Micros>,
     transmitters: u8,
@@ -68,7 +68,7 @@ pub struct Module<H> {
 impl<H: Hardware> Module<H> {
     /// Power comes on at `now`.
     pub fn new(profile: Profile, mut hardware: H, now: Micros) -> Self {
-        let switch = Switch::power_on(&profile, &mut hardware, now);
+        let switch = SwitchGroups::power_on(&profile, &mut hardware, now);
         let boots = hardware.count_boot();
         let answers_from = now + Micros(u64::from(profile.timing.boot_us));
         let power = PowerAndLanes::power_on(&profile);
@@ -83,7 +83,7 @@ impl<H: Hardware> Module<H> {
             memory: Memory::new(),
             power,
             switch,
-            watch: Watch::default(),
+            watch: ComparatorWatch::default(),
             arm_waits: false,
             cdb_ends: None,
             transmitters: 0,
@@ -98,7 +98,7 @@ impl<H: Hardware> Module<H> {
     /// Restarts the firmware: everything volatile is lost, and the light goes to its power-on
     /// paths.
     pub fn reset(&mut self, now: Micros) {
-        self.switch = Switch::power_on(&self.profile, &mut self.hardware, now);
+        self.switch = SwitchGroups::power_on(&self.profile, &mut self.hardware, now);
         self.boots = self.hardware.count_boot();
         self.answers_from = now + Micros(u64::from(self.profile.timing.boot_us));
         self.bus_free_from = self.answers_from;
@@ -234,7 +234,7 @@ impl<H: Hardware> Module<H> {
         let half = offset & 0x80;
         for (index, byte) in out.iter_mut().enumerate() {
             let offset = half | (offset.wrapping_add(index as u8) & 0x7f);
-            *byte = self.memory.take(Address { offset, ..address });
+            *byte = self.memory.take(RegisterAddress { offset, ..address });
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ impl<H: Hardware> Module<H> {
         let mut hold_us = self.profile.timing.write_us;
         for (index, &byte) in bytes.iter().enumerate() {
             let offset = half | (offset.wrapping_add(index as u8) & 0x7f);
-            let at = Address { offset, ..address };
+            let at = RegisterAddress { offset, ..address };
             hold_us = hold_us.max(self.hold_after(at));
             self.put(now, at, byte);
         }
@@ -278,12 +278,16 @@ impl<H: Hardware> Module<H> {
         if now < self.bus_free_from { Err(NotAcknowledged) } else { Ok(()) }
     }
 
-    fn window(&self, offset: u8) -> Address {
-        let select = |field: crate::cmis::Field<u8>| field.get(&self.memory).unwrap_or(0);
-        Address { bank: select(lower::BANK_SELECT), page: select(lower::PAGE_SELECT), offset }
+    fn window(&self, offset: u8) -> RegisterAddress {
+        let select = |field: crate::cmis::BitField<u8>| field.get(&self.memory).unwrap_or(0);
+        RegisterAddress {
+            bank: select(lower::BANK_SELECT),
+            page: select(lower::PAGE_SELECT),
+            offset,
+        }
     }
 
-    fn hold_after(&self, at: Address) -> u32 {
+    fn hold_after(&self, at: RegisterAddress) -> u32 {
         match Memory::access(at) {
             _ if at.offset == lower::PAGE_SELECT.at().offset => self.profile.timing.page_change_us,
             Access::Locked => self.profile.timing.non_volatile_write_us,
@@ -294,11 +298,16 @@ impl<H: Hardware> Module<H> {
     /// Reads registers past the page select, as the serial line does.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchRegister`].
-    pub fn read(&mut self, now: Micros, address: Address, out: &mut [u8]) -> Result<(), Refusal> {
+    /// [`RequestRefusal::NoSuchRegister`].
+    pub fn read(
+        &mut self,
+        now: Micros,
+        address: RegisterAddress,
+        out: &mut [u8],
+    ) -> Result<(), RequestRefusal> {
         self.poll(now);
         if !Memory::exists(address) || usize::from(address.offset & 0x7f) + out.len() > 128 {
-            return Err(Refusal::NoSuchRegister);
+            return Err(RequestRefusal::NoSuchRegister);
         }
         self.refresh(now);
         for (index, byte) in out.iter_mut().enumerate() {
@@ -310,19 +319,24 @@ impl<H: Hardware> Module<H> {
     /// Writes registers past the page select, as the serial line does.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchRegister`] if one of the bytes cannot be written, [`Refusal::Locked`]
+    /// [`RequestRefusal::NoSuchRegister`] if one of the bytes cannot be written, [`RequestRefusal::Locked`]
     /// before the password. Nothing is written then.
-    pub fn write(&mut self, now: Micros, address: Address, bytes: &[u8]) -> Result<(), Refusal> {
+    pub fn write(
+        &mut self,
+        now: Micros,
+        address: RegisterAddress,
+        bytes: &[u8],
+    ) -> Result<(), RequestRefusal> {
         self.poll(now);
         if usize::from(address.offset & 0x7f) + bytes.len() > 128 {
-            return Err(Refusal::NoSuchRegister);
+            return Err(RequestRefusal::NoSuchRegister);
         }
         for index in 0..bytes.len() {
             let at = address.plus(index as u8);
             match Memory::access(at) {
-                _ if !Memory::exists(at) => return Err(Refusal::NoSuchRegister),
-                Access::Read => return Err(Refusal::NoSuchRegister),
-                Access::Locked if !self.unlocked => return Err(Refusal::Locked),
+                _ if !Memory::exists(at) => return Err(RequestRefusal::NoSuchRegister),
+                Access::Read => return Err(RequestRefusal::NoSuchRegister),
+                Access::Locked if !self.unlocked => return Err(RequestRefusal::Locked),
                 Access::Locked | Access::Write => {}
             }
         }
@@ -336,13 +350,13 @@ impl<H: Hardware> Module<H> {
     /// Checks and stores a change of paths; nothing moves.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while light moves.
-    pub fn arm(&mut self, now: Micros, arm: Arm) -> Result<ArmReport, Refusal> {
+    /// [`RequestRefusal::Busy`] while light moves.
+    pub fn arm(&mut self, now: Micros, arm: Arm) -> Result<ArmReport, RequestRefusal> {
         self.poll(now);
         self.arm_now(arm)
     }
 
-    fn arm_now(&mut self, arm: Arm) -> Result<ArmReport, Refusal> {
+    fn arm_now(&mut self, arm: Arm) -> Result<ArmReport, RequestRefusal> {
         let report = self.switch.arm(&self.profile, arm)?;
         self.arm_waits = false;
         self.show_arm(&arm);
@@ -352,13 +366,13 @@ impl<H: Hardware> Module<H> {
     /// Starts the armed change. [`Module::moving`] says when it has ended.
     ///
     /// # Errors
-    /// [`Refusal::NotArmed`]. A group that may not move now is no error: see the report.
+    /// [`RequestRefusal::NotArmed`]. A group that may not move now is no error: see the report.
     pub fn fire(
         &mut self,
         now: Micros,
-        transaction: Transaction,
+        transaction: TransactionId,
         groups: Groups,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         self.poll(now);
         self.fire_now(now, transaction, groups)
     }
@@ -366,9 +380,9 @@ impl<H: Hardware> Module<H> {
     fn fire_now(
         &mut self,
         now: Micros,
-        transaction: Transaction,
+        transaction: TransactionId,
         groups: Groups,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         let permission = Permission {
             ready: self.power.state == crate::cmis::state::ModuleState::Ready,
             all_deactivated: self.power.all_deactivated(),
@@ -383,12 +397,12 @@ impl<H: Hardware> Module<H> {
     /// Arms and starts a change in one. [`Module::moving`] says when it has ended.
     ///
     /// # Errors
-    /// [`Refusal::UnknownCommand`] of a module that cannot, [`Refusal::Busy`] while the light of another change
+    /// [`RequestRefusal::UnknownCommand`] of a module that cannot, [`RequestRefusal::Busy`] while the light of another change
     /// moves. A group that may not move now is no error: see the report.
-    pub fn go(&mut self, now: Micros, arm: Arm, groups: Groups) -> Result<(), Refusal> {
+    pub fn go(&mut self, now: Micros, arm: Arm, groups: Groups) -> Result<(), RequestRefusal> {
         self.poll(now);
         if !self.profile.capabilities.has(Capabilities::GO) {
-            return Err(Refusal::UnknownCommand);
+            return Err(RequestRefusal::UnknownCommand);
         }
         // A repeat while its light moves waits for the same outcome.
         if self.switch.armed() != arm.transaction {
@@ -400,16 +414,16 @@ impl<H: Hardware> Module<H> {
     /// Sends events from now on, or no more; what was so before is none.
     ///
     /// # Errors
-    /// [`Refusal::UnknownCommand`] of a module that has no events.
+    /// [`RequestRefusal::UnknownCommand`] of a module that has no events.
     pub fn set_events(
         &mut self,
         now: Micros,
         enabled: bool,
         debounce_us: u16,
-    ) -> Result<EventsReport, Refusal> {
+    ) -> Result<EventsReport, RequestRefusal> {
         self.poll(now);
         if !self.profile.capabilities.has(Capabilities::EVENTS) {
-            return Err(Refusal::UnknownCommand);
+            return Err(RequestRefusal::UnknownCommand);
         }
         let report = self.watch.set(&self.profile, enabled, debounce_us);
         self.poll(now);
@@ -446,11 +460,15 @@ impl<H: Hardware> Module<H> {
     /// Forgets `transaction` if it is armed.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] while light moves for it.
-    pub fn disarm(&mut self, now: Micros, transaction: Transaction) -> Result<(), Refusal> {
+    /// [`RequestRefusal::Busy`] while light moves for it.
+    pub fn disarm(
+        &mut self,
+        now: Micros,
+        transaction: TransactionId,
+    ) -> Result<(), RequestRefusal> {
         self.poll(now);
         self.switch.disarm(transaction)?;
-        if self.switch.armed() == Transaction::NONE {
+        if self.switch.armed() == TransactionId::NONE {
             page_b0::ENABLE.set(&mut self.memory, false);
         }
         Ok(())
@@ -459,23 +477,23 @@ impl<H: Hardware> Module<H> {
     /// Stores the paths taken at power-on.
     ///
     /// # Errors
-    /// [`Refusal::Locked`] for a wrong password, [`Refusal::Malformed`] for paths that the
+    /// [`RequestRefusal::Locked`] for a wrong password, [`RequestRefusal::Malformed`] for paths that the
     /// module does not have.
     pub fn set_power_on_paths(
         &mut self,
         now: Micros,
         password: u32,
         paths: Paths,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         self.poll(now);
         if password != cdb::DEFAULT_PASSWORD {
-            return Err(Refusal::Locked);
+            return Err(RequestRefusal::Locked);
         }
         let exists = |path: Path| {
             path.external_number().is_none_or(|number| number <= self.profile.external_paths)
         };
         if !paths.iter().copied().all(exists) {
-            return Err(Refusal::Malformed);
+            return Err(RequestRefusal::Malformed);
         }
         self.hardware.store_power_on_paths(paths);
         Ok(())
@@ -519,7 +537,7 @@ impl<H: Hardware> Module<H> {
     }
 
     fn status_now(&self, now: Micros) -> StatusReport {
-        use crate::cmis::Code;
+        use crate::cmis::Coded;
         let uptime_ms = now.since(self.answers_from).0 / 1_000;
         StatusReport {
             boots: self.boots,
@@ -549,7 +567,7 @@ impl<H: Hardware> Module<H> {
 
 impl<H> Registers for Module<H> {
     /// The byte as last refreshed; clears nothing. For tests and displays.
-    fn byte(&self, at: Address) -> u8 {
+    fn byte(&self, at: RegisterAddress) -> u8 {
         self.memory.byte(at)
     }
 }

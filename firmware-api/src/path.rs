@@ -117,7 +117,7 @@ impl Groups {
 
 /// What a module demands of its data paths before it moves light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Policy {
+pub enum DataPathPolicy {
     /// Every data path must be Deactivated: a host that knows nothing of paths sees a normal
     /// re-initialisation. The default.
     #[default]
@@ -128,7 +128,7 @@ pub enum Policy {
     Hot,
 }
 
-impl Policy {
+impl DataPathPolicy {
     /// The policy of register byte B0h:216; `None` for codes without a meaning.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
@@ -154,7 +154,7 @@ impl Policy {
 /// How an arm or a commit ended for one group. Codes 0 to 6 are those of CMIS page 6Dh (result
 /// per lane); 128 and up are ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum GroupOutcome {
     /// Nothing was asked of this group.
     #[default]
     None,
@@ -178,7 +178,7 @@ pub enum Outcome {
     PowerLow,
 }
 
-impl Outcome {
+impl GroupOutcome {
     const CODES: [(u8, Self); 10] = [
         (0, Self::None),
         (1, Self::Success),
@@ -210,7 +210,7 @@ impl Outcome {
 }
 
 /// One outcome a group.
-pub type Outcomes = [Outcome; GROUPS_MAX];
+pub type Outcomes = [GroupOutcome; GROUPS_MAX];
 
 #[cfg(test)]
 mod tests {
@@ -220,11 +220,11 @@ mod tests {
     fn every_code_reads_back_or_means_nothing() {
         for code in 0..=255 {
             assert!(Path::from_code(code).is_none_or(|path| path.code() == code));
-            assert!(Outcome::from_code(code).is_none_or(|outcome| outcome.code() == code));
-            assert!(Policy::from_code(code).is_none_or(|policy| policy.code() == code));
+            assert!(GroupOutcome::from_code(code).is_none_or(|outcome| outcome.code() == code));
+            assert!(DataPathPolicy::from_code(code).is_none_or(|policy| policy.code() == code));
         }
         assert_eq!((0..=255).filter(|&code| Path::from_code(code).is_some()).count(), 10);
-        assert_eq!((0..=255).filter(|&code| Outcome::from_code(code).is_some()).count(), 10);
+        assert_eq!((0..=255).filter(|&code| GroupOutcome::from_code(code).is_some()).count(), 10);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::cost;
 use lightloom::files;
-use lightloom::output::{self, Outcome, Refused};
+use lightloom::output::{self, InputRefused, VerbOutcome};
 use lightloom::result::{ResultArguments, ResultFormat};
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 use lightloom::trace;
 
 /// The version of the result.
@@ -55,13 +55,13 @@ struct BuyResult {
     answer: Answer,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let question = question(&arguments.file, &mut inputs)?;
     let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
     let trace = recorded(&question, &arguments.file, &mut inputs)?;
     let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed))?;
-    let outcome = if answer.rows.is_empty() { Outcome::Bad } else { Outcome::Good };
+    let outcome = if answer.rows.is_empty() { VerbOutcome::Bad } else { VerbOutcome::Good };
     let document = BuyResult {
         made: Provenance::of(SCHEMA, inputs),
         name: question.name.clone(),
@@ -89,7 +89,7 @@ fn question(path: &Path, inputs: &mut Inputs) -> anyhow::Result<Question> {
         Err(mistake) => (None, vec![*mistake]),
     };
     output::diagnostics(&mistakes);
-    question.ok_or(Refused.into())
+    question.ok_or(InputRefused.into())
 }
 
 /// The trace that the file names, beside it.
@@ -104,7 +104,7 @@ pub(crate) fn recorded(
         let message = format!("`faults.trace`: there is no file {}", path.display());
         let mistake = Diagnostic::whole_file(codes::UNREADABLE, &files::name(file), message);
         output::diagnostics(&[mistake]);
-        return Err(Refused.into());
+        return Err(InputRefused.into());
     }
     Ok(Some(trace::read(&path, Observation::default(), inputs)?))
 }
@@ -144,8 +144,8 @@ fn describe(document: &BuyResult) -> String {
     text
 }
 
-fn costs(rows: &[Row]) -> Table {
-    let mut table = Table::new([
+fn costs(rows: &[Row]) -> TextTable {
+    let mut table = TextTable::new([
         "design",
         "policy",
         "GPUs",
@@ -178,8 +178,8 @@ fn costs(rows: &[Row]) -> Table {
     table
 }
 
-fn shares(rows: &[Row]) -> Table {
-    let mut table = Table::new([
+fn shares(rows: &[Row]) -> TextTable {
+    let mut table = TextTable::new([
         "design",
         "policy",
         "useful",
@@ -215,7 +215,7 @@ fn shares(rows: &[Row]) -> Table {
 
 /// Who wins at other fault rates and other prices.
 fn flips(answer: &Answer) -> String {
-    let mut rates = Table::new(["× fault rate", "cheapest useful PFLOP-year"]);
+    let mut rates = TextTable::new(["× fault rate", "cheapest useful PFLOP-year"]);
     for flip in &answer.verdict.by_fault_rate {
         let winner = flip.winner.clone().unwrap_or_else(|| "-".to_owned());
         rates.row([flip.factor.to_string(), winner]);
@@ -223,7 +223,7 @@ fn flips(answer: &Answer) -> String {
     let mut text = format!("\n{rates}");
     if !answer.verdict.within_prices.is_empty() {
         let mut rivals =
-            Table::new(["every price in its range", "$/PFLOP-year more, at least", "at most"]);
+            TextTable::new(["every price in its range", "$/PFLOP-year more, at least", "at most"]);
         for rival in &answer.verdict.within_prices {
             rivals.row([
                 rival.design.clone(),
@@ -234,7 +234,7 @@ fn flips(answer: &Answer) -> String {
         text += &format!("\n{rivals}");
     }
     if !answer.verdict.by_price.is_empty() {
-        let mut prices = Table::new(["price of", "× today", "$", "from there on wins"]);
+        let mut prices = TextTable::new(["price of", "× today", "$", "from there on wins"]);
         for flip in &answer.verdict.by_price {
             prices.row([
                 flip.part.clone(),

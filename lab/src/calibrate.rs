@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::mfu::study;
 use lightloom::files;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultArguments;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// Refits the constants of `lightloom mfu` on measured steps.
 ///
@@ -48,7 +48,7 @@ struct Document {
     rows_not_read: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let Some(out) = &arguments.out {
         anyhow::ensure!(
             out.extension().is_some_and(|extension| extension == "json"),
@@ -72,12 +72,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let made = Provenance::of("lightloom.calibrate/v1", inputs);
     let document = Document { made, refit, rows_not_read };
     arguments.result.show(&document, "rows", || shown(&document.refit))?;
-    Ok(if mistakes.is_empty() { Outcome::Good } else { Outcome::Bad })
+    Ok(if mistakes.is_empty() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 fn shown(refit: &Refit) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let mut errors = Table::new(["runs", "number", "error before", "error after"]);
+    let mut errors = TextTable::new(["runs", "number", "error before", "error after"]);
     for (what, number, [before, after]) in [
         ("fitted on", refit.fitting_runs, refit.fitting_error),
         ("kept back", refit.kept_back_runs, refit.kept_back_error),
@@ -85,7 +85,7 @@ fn shown(refit: &Refit) -> String {
         errors.row([what.to_owned(), number.to_string(), percent(before), percent(after)]);
     }
     let mut constants =
-        Table::new(["constant", "before", "after", "95 % interval", "as good in its place"]);
+        TextTable::new(["constant", "before", "after", "95 % interval", "as good in its place"]);
     for (name, [before, after]) in &refit.changed {
         let interval = refit
             .intervals

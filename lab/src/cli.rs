@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use lightloom::output::{self, Colour, Outcome};
+use lightloom::output::{self, Colour, VerbOutcome};
 use lightloom::{cli as first, emulate, plan, validate};
 use lightloom_twin::Twin;
 
@@ -67,7 +67,7 @@ pub(crate) fn main() -> ExitCode {
 ///
 /// # Errors
 /// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments, &Prices),
         Verb::First(first::Verb::Emulate(arguments)) => emulate::run(arguments, Some(&Twin)),

@@ -16,10 +16,10 @@ use lightloom_units::seed::Seed;
 use lightloom_fabric::fabric::Fabric;
 
 use lightloom::files;
-use lightloom::output::{Outcome, WrongUsage};
+use lightloom::output::{VerbOutcome, WrongUsage};
 use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 use lightloom::trace;
 
 /// Compares designs under faults: wasted GPUs, job scale, waiting.
@@ -136,7 +136,7 @@ fn fabric_in(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Option<
     lightloom::fabric::of_document(path, document).map(Some)
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let fabric = fabric_in(arguments.fabric.as_deref(), &mut inputs)?;
     let cluster = match &fabric {
@@ -173,7 +173,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         cross_tor: cross_tor(arguments, (cluster, tp))?,
     };
     arguments.result.show(&document, "rows", || describe(&document, tp))?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// The crossing shares of every closed k-hop ring of the list, where they are asked for.
@@ -311,8 +311,12 @@ job: the largest that never waits; job 1%: that waits for at most 1 % of the tim
 ";
 
 fn cross_tor_text(answer: &CrossTorResult) -> String {
-    let mut table =
-        Table::new(["faulty nodes %", "orchestrated %", "lower bound %", "snapshots that fit %"]);
+    let mut table = TextTable::new([
+        "faulty nodes %",
+        "orchestrated %",
+        "lower bound %",
+        "snapshots that fit %",
+    ]);
     for point in &answer.points {
         table.row(
             [point.node_fault_ratio, point.orchestrated_mean, point.bound_mean, point.fits]
@@ -334,7 +338,7 @@ fn cross_tor_text(answer: &CrossTorResult) -> String {
 fn fabric_text(fabric: &FabricFigures) -> String {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share + 0.0);
     let or_none = |share: Option<f64>| share.map_or("-".to_owned(), percent);
-    let mut table = Table::new(["this fabric, as planned", "mean", "bound"]);
+    let mut table = TextTable::new(["this fabric, as planned", "mean", "bound"]);
     table.row(["GPUs wasted".into(), percent(fabric.waste_mean), percent(fabric.lower_bound_mean)]);
     if let Some(passing) = fabric.passing_mean {
         table.row(["  of them, passing light on".into(), percent(passing), "-".into()]);
@@ -354,8 +358,8 @@ fn fabric_text(fabric: &FabricFigures) -> String {
     format!("\n{}: {} moments of the histories\n\n{table}{refused}", fabric.name, fabric.moments)
 }
 
-fn waste_table(rows: &[&Row]) -> Table {
-    let mut table = Table::new([
+fn waste_table(rows: &[&Row]) -> TextTable {
+    let mut table = TextTable::new([
         "design",
         "mean %",
         "± %",
@@ -391,10 +395,10 @@ fn waste_table(rows: &[&Row]) -> Table {
     table
 }
 
-fn waiting_table(rows: &[&Row]) -> Table {
+fn waiting_table(rows: &[&Row]) -> TextTable {
     let jobs = held(rows).next().map_or(&[][..], |(_, figures)| &figures.waiting_share);
     let headings = jobs.iter().map(|waiting| waiting.job_gpus.to_string());
-    let mut table = Table::with_headings(std::iter::once("design".to_owned()).chain(headings));
+    let mut table = TextTable::with_headings(std::iter::once("design".to_owned()).chain(headings));
     for (row, figures) in held(rows) {
         let shares = figures.waiting_share.iter().map(|w| format!("{:.2}", 100.0 * w.share));
         table.row(std::iter::once(row.arch.clone()).chain(shares));

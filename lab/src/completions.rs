@@ -4,7 +4,7 @@
 use clap_complete::Shell;
 
 use crate::cli;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, VerbOutcome};
 
 /// Prints the completion script of a shell.
 #[derive(Debug, clap::Args)]
@@ -14,9 +14,9 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut cli::command(), "lightloom", &mut script);
     output::print(&String::from_utf8(script)?)?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }

@@ -15,9 +15,9 @@ pub mod tl1;
 
 use std::time::Duration;
 
-use case::{Plan, Results};
-use link::{Link, Trouble};
-use report::Report;
+use case::{SuiteResults, SuiteScope};
+use link::{ExchangeError, Link};
+use report::SuiteReport;
 use target::{Options, Protocol};
 
 /// Tests one device.
@@ -28,17 +28,17 @@ pub fn run(
     protocol: Protocol,
     mut link: Box<dyn Link>,
     options: &Options,
-) -> Result<Report, Trouble> {
-    let mut results = Results::new(options.seed);
+) -> Result<SuiteReport, ExchangeError> {
+    let mut results = SuiteResults::new(options.seed);
     link.open()?;
-    let plan = Plan { ports: &options.may_move, rounds: options.rounds, options };
+    let plan = SuiteScope { ports: &options.may_move, rounds: options.rounds, options };
     let identity = match protocol {
         Protocol::Gnmi => gnmi::run(link, &plan, &mut results)?,
         Protocol::Scpi => scpi::run(link, &plan, &mut results)?,
         Protocol::Tl1 => tl1::run(link, &plan, &mut results)?,
         Protocol::Serial => module::run(link, &plan, &mut results)?,
     };
-    Ok(Report::of(protocol, identity, options, results))
+    Ok(SuiteReport::of(protocol, identity, options, results))
 }
 
 /// How long an answer may take.

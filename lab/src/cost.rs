@@ -15,10 +15,10 @@ use lightloom_units::seed::Seed;
 
 use crate::compare::{cluster, designs, fault_source, require_group};
 use lightloom::files;
-use lightloom::output::{self, Outcome, Refused};
+use lightloom::output::{self, InputRefused, VerbOutcome};
 use lightloom::result::ResultArguments;
 use lightloom::shipped;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// Shares of faulty nodes at which the aggregate cost is shown.
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
@@ -101,7 +101,7 @@ impl From<Nic> for NicRate {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     require_group(&[arguments.tp])?;
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
     let architectures = designs(&arguments.arch)?;
@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     arguments.result.show(&document, "rows", || describe(&document, arguments.bill))?;
     let none = !document.rows.iter().any(|row| priced(row).is_some());
-    Ok(if none { Outcome::Bad } else { Outcome::Good })
+    Ok(if none { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 
 /// The price list of a file, or the shipped one.
@@ -158,7 +158,7 @@ pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result
         },
     };
     output::diagnostics(&mistakes);
-    list.ok_or(Refused.into())
+    list.ok_or(InputRefused.into())
 }
 
 /// The waste of every design that has one, and what that makes of its cost.
@@ -239,8 +239,8 @@ fn describe(document: &CostResult, with_bill: bool) -> String {
     text
 }
 
-fn summary(document: &CostResult) -> Table {
-    let mut table = Table::new([
+fn summary(document: &CostResult) -> TextTable {
+    let mut table = TextTable::new([
         "design",
         "GB/s",
         "$/GPU",
@@ -281,7 +281,7 @@ fn bills(rows: &[CostRow], gpus: u32) -> String {
     for row in rows {
         let Some(figures) = priced(row) else { continue };
         let whole = format!("$ for {gpus} GPUs");
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             "part",
             "a GPU",
             "$ each",
@@ -321,9 +321,9 @@ fn bills(rows: &[CostRow], gpus: u32) -> String {
     text
 }
 
-fn aggregate_table(curves: &[Aggregate]) -> Table {
+fn aggregate_table(curves: &[Aggregate]) -> TextTable {
     let percents = FAULT_RATIOS.iter().map(|ratio| format!("{:.0} %", 100.0 * ratio));
-    let mut table = Table::with_headings(std::iter::once("design".to_owned()).chain(percents));
+    let mut table = TextTable::with_headings(std::iter::once("design".to_owned()).chain(percents));
     for curve in curves {
         let points = curve.points.iter().map(|point| format!("{:.0}", point.usd_per_gpu));
         table.row(std::iter::once(curve.arch.clone()).chain(points));
@@ -331,9 +331,16 @@ fn aggregate_table(curves: &[Aggregate]) -> Table {
     table
 }
 
-fn sensitivity_table(effects: &[Sensitivity]) -> Table {
-    let mut table =
-        Table::new(["price of", "from $", "to $", "moves most", "from", "to", "changes the order"]);
+fn sensitivity_table(effects: &[Sensitivity]) -> TextTable {
+    let mut table = TextTable::new([
+        "price of",
+        "from $",
+        "to $",
+        "moves most",
+        "from",
+        "to",
+        "changes the order",
+    ]);
     for effect in effects {
         let Some(most) = effect.designs.first() else { continue };
         table.row([

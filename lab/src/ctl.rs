@@ -25,10 +25,10 @@ use lightloom_daemon_api::drift::DriftReport;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use client::{Client, Response};
-use lightloom::output::{self, Format, Outcome};
-use show::{Done, Preview};
-use wanted::{Apply, Fault, Rollback, Wanted};
+use client::{DaemonClient, Response};
+use lightloom::output::{self, Format, VerbOutcome};
+use show::{DoneAtOnce, PreviewStyle};
+use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
 /// Looks at the daemon, previews, applies, confirms, rolls back.
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ enum Verb {
     #[command(
         after_help = "Examples:\n  lightloom ctl apply plan.json --confirm-within 5m\n  lightloom ctl apply --again"
     )]
-    Apply(Apply),
+    Apply(ApplyArguments),
     /// Asks for a phase of the plan on the devices, as a job does, and waits until it has light; without a name
     /// shows the phases.
     #[command(after_help = "Examples:\n  lightloom ctl phase\n  \
@@ -83,7 +83,7 @@ enum Verb {
     #[command(
         after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
     )]
-    Rollback(Rollback),
+    Rollback(RollbackArguments),
     /// Takes traffic off devices, or off all devices of a node, and holds it off.
     #[command(after_help = "Example:\n  lightloom ctl drain n17")]
     Drain(Devices),
@@ -103,7 +103,7 @@ enum Verb {
     /// Reports parts as broken or repaired: the daemon replans and applies the bypass.
     #[command(after_help = "Examples:\n  lightloom ctl fault n17 --dry-run\n  \
                       lightloom ctl fault n9,n10\n  lightloom ctl fault --repaired n17")]
-    Fault(Fault),
+    Fault(FaultArguments),
     /// Shows what a transceiver says about itself: firmware, state, where its light goes at power-on.
     #[command(after_help = "Example:\n  lightloom ctl module n17/b0")]
     Module {
@@ -161,9 +161,9 @@ fn socket(arguments: &Arguments) -> PathBuf {
 ///
 /// # Errors
 /// When the daemon cannot be reached or a file cannot be read.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let client = Client::new(&socket(arguments));
-    let session = Session { client, format: arguments.format };
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let client = DaemonClient::new(&socket(arguments));
+    let session = CtlSession { client, format: arguments.format };
     match &arguments.verb {
         Verb::Status { check } => session.status(*check),
         Verb::Drift => session.drift(),
@@ -178,10 +178,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => {
-            let preview = Preview { by_device: true, ..wanted.preview() };
+            let preview = PreviewStyle { by_device: true, ..wanted.preview() };
             session.diff("diff", &wanted.body()?, preview)
         }
-        Verb::Apply(Apply { wanted, dry_run: true, .. }) => {
+        Verb::Apply(ApplyArguments { wanted, dry_run: true, .. }) => {
             session.diff("diff", &wanted.body()?, wanted.preview())
         }
         Verb::Apply(apply) => {
@@ -192,13 +192,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             };
             match if apply.cut_light { None } else { cuts()? } {
                 Some(cuts) => session.refused_to_cut(&cuts),
-                None => session.change("apply", &body, &Done::Moved),
+                None => session.change("apply", &body, &DoneAtOnce::Moved),
             }
         }
         Verb::Phase(phase) => session.phase(phase),
         Verb::Confirm { txn } => {
             let body = TxnBody { request_id: fresh_id("confirm"), txn: *txn };
-            session.change("confirm", &body, &Done::Confirmed(*txn))
+            session.change("confirm", &body, &DoneAtOnce::Confirmed(*txn))
         }
         Verb::Rollback(back) if back.dry_run => {
             session.diff("rollback/diff", &back.body(String::new())?, back.preview())
@@ -211,27 +211,33 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             };
             match if back.cut_light { None } else { cuts()? } {
                 Some(cuts) => session.refused_to_cut(&cuts),
-                None => session.change("rollback", &back.body(fresh_id("rollback"))?, &Done::Moved),
+                None => session.change(
+                    "rollback",
+                    &back.body(fresh_id("rollback"))?,
+                    &DoneAtOnce::Moved,
+                ),
             }
         }
         Verb::Drain(devices) => {
             let body = devices.body("drain");
-            session.change("drain", &body, &Done::Drained(&body.devices))
+            session.change("drain", &body, &DoneAtOnce::Drained(&body.devices))
         }
         Verb::Undrain(devices) => {
             let body = devices.body("undrain");
-            session.change("undrain", &body, &Done::Undrained(&body.devices))
+            session.change("undrain", &body, &DoneAtOnce::Undrained(&body.devices))
         }
         Verb::Resume => {
             let body = ResumeBody { request_id: fresh_id("resume") };
-            session.change("resume", &body, &Done::Resumed)
+            session.change("resume", &body, &DoneAtOnce::Resumed)
         }
-        Verb::Adopt(devices) => session.change("adopt", &devices.body("adopt"), &Done::Adopted),
+        Verb::Adopt(devices) => {
+            session.change("adopt", &devices.body("adopt"), &DoneAtOnce::Adopted)
+        }
         Verb::Fault(fault) if fault.dry_run => {
             session.diff("faults/diff", &fault.body(String::new())?, fault.preview())
         }
         Verb::Fault(fault) => {
-            session.change("faults", &fault.body(fresh_id("faults"))?, &Done::Moved)
+            session.change("faults", &fault.body(fresh_id("faults"))?, &DoneAtOnce::Moved)
         }
     }
 }
@@ -243,17 +249,17 @@ impl Devices {
     }
 }
 
-struct Session {
-    client: Client,
+struct CtlSession {
+    client: DaemonClient,
     format: Format,
 }
 
-impl Session {
+impl CtlSession {
     fn look<T: DeserializeOwned>(
         &self,
         path: &str,
         text: impl Fn(&T) -> String,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get(path)?;
         self.show(&response, text)
     }
@@ -263,7 +269,7 @@ impl Session {
         &self,
         response: &Response,
         text: impl Fn(&T) -> String,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<VerbOutcome> {
         if !response.is_good() {
             return self.refused(response);
         }
@@ -271,26 +277,26 @@ impl Session {
             Format::Json => output::print_json(&response.body)?,
             Format::Text => print(&text(&response.read()?))?,
         }
-        Ok(Outcome::Good)
+        Ok(VerbOutcome::Good)
     }
 
-    fn refused(&self, response: &Response) -> anyhow::Result<Outcome> {
+    fn refused(&self, response: &Response) -> anyhow::Result<VerbOutcome> {
         if let Format::Json = self.format {
             output::print_json(&response.body)?;
         }
         output::note(&show::refusal(&response.body));
-        Ok(Outcome::Bad)
+        Ok(VerbOutcome::Bad)
     }
 
-    fn status(&self, check: bool) -> anyhow::Result<Outcome> {
+    fn status(&self, check: bool) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/status")?;
         let shown = self.show(&response, show::status)?;
         let is_bad = check && response.is_good() && !show::all_is_well(&response.read()?);
-        Ok(if is_bad { Outcome::Bad } else { shown })
+        Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
 
     /// No slots are no drift only where every device was read and the journal can be trusted.
-    fn drift(&self) -> anyhow::Result<Outcome> {
+    fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;
         let shown = self.show(&response, show::drift)?;
         if !response.is_good() {
@@ -298,10 +304,15 @@ impl Session {
         }
         let DriftReport { slots, crossed, complete, .. } = response.read()?;
         let is_none = slots.is_empty() && crossed.is_empty() && complete;
-        Ok(if is_none { shown } else { Outcome::Bad })
+        Ok(if is_none { shown } else { VerbOutcome::Bad })
     }
 
-    fn diff(&self, path: &str, body: &impl Serialize, preview: Preview) -> anyhow::Result<Outcome> {
+    fn diff(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        preview: PreviewStyle,
+    ) -> anyhow::Result<VerbOutcome> {
         let response = self.client.post(&format!("/v1/{path}"), body)?;
         self.show(&response, |diff| preview.page(diff))
     }
@@ -313,21 +324,21 @@ impl Session {
     }
 
     /// A change by hand cuts light only where that is said.
-    fn refused_to_cut(&self, cuts: &BTreeSet<String>) -> anyhow::Result<Outcome> {
+    fn refused_to_cut(&self, cuts: &BTreeSet<String>) -> anyhow::Result<VerbOutcome> {
         let answer = Answer::Refused { reasons: vec![show::cuts(cuts)] };
         if let Format::Json = self.format {
             output::print_json(&answer)?;
         }
         output::note(&show::refusal(&serde_json::to_value(answer)?));
-        Ok(Outcome::Bad)
+        Ok(VerbOutcome::Bad)
     }
 
     fn change(
         &self,
         verb: &str,
         body: &impl Serialize,
-        done: &Done<'_>,
-    ) -> anyhow::Result<Outcome> {
+        done: &DoneAtOnce<'_>,
+    ) -> anyhow::Result<VerbOutcome> {
         let response = self.client.post(&format!("/v1/{verb}"), body)?;
         match response.read() {
             Ok(Answer::Accepted { txn }) if response.is_good() => self.wait_for(txn),

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 
 use crate::cli;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, VerbOutcome};
 use lightloom::shipped;
 
 /// Plans 2,880 GPUs, lets a node die, and opens the report of it.
@@ -43,7 +43,7 @@ const COMMANDS: [&str; 3] = [
     "lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json -o report.html",
 ];
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_used = fs::read_dir(&arguments.folder).is_ok_and(|mut there| there.next().is_some());
     ensure!(
         !is_used,
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     for command in COMMANDS {
         output::note(&format!("\n$ {command}"));
         let ended = cli::run(&cli::Arguments::try_parse_from(command.split(' '))?)?;
-        ensure!(ended == Outcome::Good, "`{command}` failed");
+        ensure!(ended == VerbOutcome::Good, "`{command}` failed");
     }
     let page = arguments.folder.join("report.html");
     if !arguments.no_open && std::io::stdout().is_terminal() && opened() {
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     } else {
         output::note(&format!("open {} in a browser", page.display()));
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// Whether the desktop took the page.

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use lightloom_devices as device;
-use lightloom_devices::serve::{Address, Options, Server};
+use lightloom_devices::serve::{Options, ServedAddress, Server};
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use serde_json::json;
 
-use lightloom::output::{self, Format, FormatArgument, Outcome, Refused};
+use lightloom::output::{self, Format, FormatArgument, InputRefused, VerbOutcome};
 
 /// Emulated transceivers and optical switches, with their faults.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ enum Verb {
     /// Serves the devices of a list until it is stopped.
     Serve(Serve),
     /// Lets something go wrong with a device that is being served.
-    Fault(Fault),
+    Fault(InjectArguments),
 }
 
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ struct Serve {
 Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH,
 cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, defer TIME, reboot, warm-restart,
 reboot-in-commit, misbehave NAME, clear. docs/conformance.csv has the names of misbehaviours.")]
-struct Fault {
+struct InjectArguments {
     /// The socket that `device serve` was given.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
@@ -69,14 +69,14 @@ struct Fault {
     format: FormatArgument,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::Serve(arguments) => serve(arguments),
         Verb::Fault(arguments) => fault(arguments),
     }
 }
 
-fn serve(arguments: &Serve) -> anyhow::Result<Outcome> {
+fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     let (list, mistakes) = match read(&arguments.file) {
         Ok(bytes) => {
             let folder = arguments.file.parent().unwrap_or(Path::new(""));
@@ -89,7 +89,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<Outcome> {
         Err(mistake) => (None, vec![*mistake]),
     };
     output::diagnostics(&mistakes);
-    let list = list.ok_or(Refused)?;
+    let list = list.ok_or(InputRefused)?;
     if let Some(folder) = &arguments.links {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -98,7 +98,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<Outcome> {
     let mut server = Server::start(list, &options).context("cannot serve the devices")?;
     show(server.addresses(), arguments.format.format)?;
     server.run().context("cannot go on serving")?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// What the user calls a file: `-` is standard input.
@@ -121,7 +121,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
 
-fn show(addresses: &[Address], format: Format) -> anyhow::Result<()> {
+fn show(addresses: &[ServedAddress], format: Format) -> anyhow::Result<()> {
     match format {
         Format::Json => output::print_json(&json!({ "devices": addresses })),
         Format::Text => {
@@ -141,7 +141,7 @@ fn show(addresses: &[Address], format: Format) -> anyhow::Result<()> {
     }
 }
 
-fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
+fn fault(arguments: &InjectArguments) -> anyhow::Result<VerbOutcome> {
     let socket = UnixStream::connect(&arguments.control).with_context(|| {
         format!("no server of devices has the control socket {}", arguments.control.display())
     })?;
@@ -156,7 +156,7 @@ fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
             if let Format::Json = arguments.format.format {
                 output::print_json(&json!({ "device": device, "fault": fault }))?;
             }
-            Ok(Outcome::Good)
+            Ok(VerbOutcome::Good)
         }
         http if http.starts_with("HTTP/") => anyhow::bail!(
             "{} is the socket of lightloomd, not of the devices: name the one that `lightloom device serve \

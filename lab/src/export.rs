@@ -9,11 +9,13 @@ use lightloom_fabric::plan::digest;
 use lightloom_fabric::provenance::{Inputs, VERSION};
 use lightloom_planner::khop;
 use lightloom_planner::rfabric::RfabricPlan;
-use lightloom_report::export::{Export, FORMATS, FatTreePlan, Format as Target, Names, RingPlan};
+use lightloom_report::export::{
+    Export, ExportFormat as Target, ExportNames, FORMATS, FatTreePlan, RingPlan,
+};
 use serde_json::{Value, json};
 
-use lightloom::output::{self, Format, FormatArgument, Outcome};
-use lightloom::table::Table;
+use lightloom::output::{self, Format, FormatArgument, VerbOutcome};
+use lightloom::table::TextTable;
 use lightloom::{files, plan, replan};
 
 /// The version of the document that is printed.
@@ -64,24 +66,24 @@ fn target_names() -> PossibleValuesParser {
     )
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let (Some(plan), Some(fabric), Some(to)) = (&arguments.plan, &arguments.fabric, &arguments.to)
     else {
         list(arguments.format.format)?;
-        return Ok(Outcome::Good);
+        return Ok(VerbOutcome::Good);
     };
     let target = Target::named(to).expect("the argument parser knows the formats");
-    let mut of = Of { plan, fabric, inputs: Inputs::new(), digest: String::new() };
+    let mut of = ExportSource { plan, fabric, inputs: Inputs::new(), digest: String::new() };
     let export = export_of(arguments, &mut of, target)?;
     for lost in &export.lost {
         output::note(&format!("note: {} does not hold {lost}", target.name));
     }
     write(arguments, target, &export, &of)?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// What is written in another format.
-struct Of<'a> {
+struct ExportSource<'a> {
     plan: &'a Path,
     fabric: &'a Path,
     inputs: Inputs,
@@ -90,7 +92,11 @@ struct Of<'a> {
 }
 
 /// The plan in the format of `target`: its rings where both have them, else its circuits.
-fn export_of(arguments: &Arguments, of: &mut Of<'_>, target: &Target) -> anyhow::Result<Export> {
+fn export_of(
+    arguments: &Arguments,
+    of: &mut ExportSource<'_>,
+    target: &Target,
+) -> anyhow::Result<Export> {
     let fabric = lightloom::fabric::read(of.fabric)?;
     of.inputs.insert("fabric".to_owned(), plan::fabric_input(of.fabric, &fabric));
     for (name, text) in &fabric.files {
@@ -131,14 +137,14 @@ fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
     output::WrongUsage(format!("`{flag}` says nothing here: {why}")).into()
 }
 
-fn names(arguments: &Arguments, prefix: &'static str, count: u32) -> anyhow::Result<Names> {
+fn names(arguments: &Arguments, prefix: &'static str, count: u32) -> anyhow::Result<ExportNames> {
     if let Some(template) = &arguments.hostname {
-        return Ok(Names::from_template(template, count)?);
+        return Ok(ExportNames::from_template(template, count)?);
     }
-    let Some(path) = &arguments.hostnames else { return Ok(Names::ids(prefix, count)) };
+    let Some(path) = &arguments.hostnames else { return Ok(ExportNames::ids(prefix, count)) };
     let name = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
-    Names::from_list(&text, prefix, count).with_context(name)
+    ExportNames::from_list(&text, prefix, count).with_context(name)
 }
 
 /// Writes the files: one to standard output or where `-o` says, several into the folder it names.
@@ -146,7 +152,7 @@ fn write(
     arguments: &Arguments,
     target: &Target,
     export: &Export,
-    of: &Of<'_>,
+    of: &ExportSource<'_>,
 ) -> anyhow::Result<()> {
     let mut written = Vec::new();
     match (&arguments.output, &export.files[..]) {
@@ -181,7 +187,7 @@ fn write(
 }
 
 /// What was written where; without `-o`, what would be.
-fn result(target: &Target, export: &Export, written: &[PathBuf], of: &Of<'_>) -> Value {
+fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSource<'_>) -> Value {
     let files: Vec<Value> = match written {
         [] => export
             .files
@@ -216,7 +222,7 @@ fn list(format: Format) -> anyhow::Result<()> {
             .collect();
         return output::print_json(&json!({ "formats": formats }));
     }
-    let mut table = Table::new(["format", "k-hop ring", "fat-tree", "what it is"]);
+    let mut table = TextTable::new(["format", "k-hop ring", "fat-tree", "what it is"]);
     let sign = |can: bool| if can { "yes" } else { "no" }.to_owned();
     for target in FORMATS {
         let (ring, fat_tree) = (sign(target.ring.is_ok()), sign(target.fat_tree.is_ok()));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use lightloom::files;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, VerbOutcome};
 
 use crate::cli;
 
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     folder: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut program = cli::command();
@@ -37,5 +37,5 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         commands.extend(command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned());
     }
     output::note(&format!("wrote {pages} pages to {}", folder.display()));
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }

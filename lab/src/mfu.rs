@@ -21,19 +21,19 @@ use lightloom_training::mapping::Batch;
 use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
-use lightloom_training::request::{Prepared, Report, Request, Row};
+use lightloom_training::request::{MfuReport, Prepared, Request, Row};
 use lightloom_training::runs::refit::{self, RefitFile};
-use lightloom_training::search::{Found, Outcome as SearchOutcome, Search};
+use lightloom_training::search::{Found, Search, SearchOutcome};
 
 use limits::LimitArguments;
 use operation::{Faults, OperationArguments};
 use packets::PacketArguments;
 
 use lightloom::files;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, VerbOutcome};
 use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// Computes training-step time and MFU, and finds the best mapping.
 #[derive(Debug, Args)]
@@ -122,7 +122,7 @@ enum ConventionArgument {
     HfuCausal,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let mut model =
         card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
@@ -164,7 +164,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     let report = job.report(rows, tried, inputs);
     arguments.result.show(&report, "rows", || text(&report, job.request().convention))?;
-    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+    Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 /// Runs the step of each row packet by packet; whether all could be run.
@@ -218,7 +218,7 @@ fn card<T, E: std::error::Error + Send + Sync + 'static>(
         Err(mistake) => (None, vec![*mistake]),
     };
     output::diagnostics(&mistakes);
-    card.ok_or(output::Refused.into())
+    card.ok_or(output::InputRefused.into())
 }
 
 /// The fabric or the architectures that are asked for, or the domain the card is sold with. Rates are the card's own
@@ -303,8 +303,8 @@ fn request(
     }
 }
 
-fn text(report: &Report<PacketStep>, convention: Convention) -> String {
-    let mut table = Table::new([
+fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
+    let mut table = TextTable::new([
         "arch",
         "GPUs",
         "TP",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use lightloom::plan::pricing::Pricing;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::provenance::Inputs;
 use lightloom_planner::rfabric::phases::Phase;
@@ -56,7 +56,7 @@ pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) 
 
 /// Performance per cost: a row for each baseline and core, shares of communication in columns.
 fn sensitivity_text(rows: &[Comparison]) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "baseline",
         "core",
         "100G",

@@ -17,7 +17,7 @@ use lightloom_planner::check::Verdict;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_planner::rfabric::{self, RfabricPlan};
-use lightloom_report::page::{Bought, Form, Results, Subject, render};
+use lightloom_report::page::{Bought, RenderForm, Results, Subject, render};
 use lightloom_study::architecture::{Architecture, Cluster, name_of};
 use lightloom_study::cost::PriceList;
 use lightloom_units::seed::Seed;
@@ -25,9 +25,9 @@ use lightloom_units::seed::Seed;
 use crate::compare::{cluster, designs};
 use crate::cost;
 use inputs::Inputs;
-use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::{files, plan};
-use study::Question;
+use study::StudyQuestion;
 
 /// Writes one page about a design: plan, waste, cost and power.
 #[derive(Debug, clap::Args)]
@@ -86,7 +86,7 @@ enum PageForm {
     Csv,
 }
 
-impl From<PageForm> for Form {
+impl From<PageForm> for RenderForm {
     fn from(form: PageForm) -> Self {
         match form {
             PageForm::Html => Self::Html,
@@ -105,7 +105,7 @@ const TREE_DESIGNS: [&str; 5] =
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let form = form(arguments)?;
     let inputs = Inputs::read(&arguments.inputs)?;
     let page = if let Some(tree) = &inputs.tree {
@@ -121,18 +121,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Some(path) => files::write(path, page.as_bytes())?,
         None => output::print(&page)?,
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
-fn form(arguments: &Arguments) -> anyhow::Result<Form> {
+fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
     if let Some(form) = arguments.format {
         return Ok(form.into());
     }
-    let Some(path) = &arguments.output else { return Ok(Form::Html) };
+    let Some(path) = &arguments.output else { return Ok(RenderForm::Html) };
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("html" | "htm") => Ok(Form::Html),
-        Some("md") => Ok(Form::Markdown),
-        Some("csv") => Ok(Form::Csv),
+        Some("html" | "htm") => Ok(RenderForm::Html),
+        Some("md") => Ok(RenderForm::Markdown),
+        Some("csv") => Ok(RenderForm::Csv),
         _ => {
             let text =
                 format!("{}: end the name in .html, .md or .csv, or say --format", path.display());
@@ -142,7 +142,7 @@ fn form(arguments: &Arguments) -> anyhow::Result<Form> {
 }
 
 /// The page about a ring, a plan, or a cluster of a size.
-fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Result<String> {
+fn ring_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyhow::Result<String> {
     let seed = Seed(arguments.seed);
     let fabric = inputs.fabric.as_ref().map(|(_, fabric)| fabric);
     let cluster = cluster_of(arguments, inputs)?;
@@ -154,7 +154,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: Form) -> anyhow::Resu
     };
     let own = fabric.and_then(name_of);
     let designs = designs(&design_names(arguments, own.as_deref(), &DESIGNS))?;
-    let question = Question {
+    let question = StudyQuestion {
         cluster,
         designs: &designs,
         own,
@@ -278,7 +278,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     missing
 }
 
-struct Planned {
+struct PlannedRing {
     plan: Plan,
     verdict: Verdict,
     /// What is broken in it, in words.
@@ -293,7 +293,7 @@ fn planned(
     inputs: &Inputs,
     fabric: &Fabric,
     timeline: &Timeline,
-) -> anyhow::Result<Planned> {
+) -> anyhow::Result<PlannedRing> {
     if let Some((name, plan)) = &inputs.plan {
         ensure!(
             plan.fabric_sha256 == fabric.sha256,
@@ -310,7 +310,7 @@ fn planned(
         let verdict = plan::prove(fabric, &faults, plan).with_context(|| name.clone())?;
         let faults =
             format!("The plan is that of {name}, with {} broken parts.", plan.faults.len());
-        return Ok(Planned { plan: plan.clone(), verdict, faults, day: None });
+        return Ok(PlannedRing { plan: plan.clone(), verdict, faults, day: None });
     }
     let (mut broken, when, day) = broken(arguments, inputs, timeline)?;
     broken.extend(&arguments.fault);
@@ -323,7 +323,7 @@ fn planned(
         (count, true) => format!("{count} parts are broken, as --fault says."),
         (_, false) => when,
     };
-    Ok(Planned { plan, verdict, faults, day })
+    Ok(PlannedRing { plan, verdict, faults, day })
 }
 
 /// The nodes that the trace has out at the chosen moment, and which moment that is.
@@ -449,7 +449,7 @@ fn tree_page(
     arguments: &Arguments,
     inputs: &Inputs,
     tree: &RfabricInput,
-    form: Form,
+    form: RenderForm,
 ) -> anyhow::Result<String> {
     ensure!(
         inputs.fabric.is_none() && inputs.plan.is_none(),

@@ -19,10 +19,10 @@ use lightloom_units::seed::Seed;
 
 use crate::cost::prices;
 use crate::mfu::study;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, VerbOutcome};
 use lightloom::result::{ResultFormat, csv_of};
 use lightloom::shipped;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 use lightloom::trace;
 
 /// Recomputes what a paper claims: claim, published, ours, verdict.
@@ -38,7 +38,7 @@ use lightloom::trace;
 Exit status 1 if a figure differs from the published one by more than its tolerance.")]
 pub(crate) struct Arguments {
     /// The study.
-    study: Study,
+    study: PublishedStudy,
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Study {
+enum PublishedStudy {
     /// InfiniteHBD (arXiv 2502.03885): fault trace, GPU waste, cross-ToR traffic, cost and power.
     Infinitehbd,
     /// MixNet: cost against a fat-tree.
@@ -75,7 +75,7 @@ enum Study {
     Mfu,
 }
 
-impl Study {
+impl PublishedStudy {
     const fn name(self) -> &'static str {
         match self {
             Self::Infinitehbd => "infinitehbd",
@@ -86,23 +86,23 @@ impl Study {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     anyhow::ensure!(
-        arguments.runs.is_empty() || arguments.study == Study::Mfu,
+        arguments.runs.is_empty() || arguments.study == PublishedStudy::Mfu,
         "--runs belongs to `lightloom reproduce mfu`: leave it out"
     );
     anyhow::ensure!(
-        !arguments.why || arguments.study == Study::Rfabric,
+        !arguments.why || arguments.study == PublishedStudy::Rfabric,
         "--why belongs to `lightloom reproduce rfabric`: what the other papers leave open has not been listed"
     );
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     let claims = match arguments.study {
-        Study::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
-        Study::Mixnet => mixnet(&prices)?,
-        Study::Rfabric => rfabric(&shipped_rfabric()?, &prices),
-        Study::Mfu if arguments.runs.is_empty() => return study::reproduce(arguments.format),
-        Study::Mfu => return study::published(&arguments.runs, arguments.format),
+        PublishedStudy::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
+        PublishedStudy::Mixnet => mixnet(&prices)?,
+        PublishedStudy::Rfabric => rfabric(&shipped_rfabric()?, &prices),
+        PublishedStudy::Mfu if arguments.runs.is_empty() => return study::reproduce(arguments.format),
+        PublishedStudy::Mfu => return study::published(&arguments.runs, arguments.format),
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
     let why = match arguments.why {
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             output::print(&markdown(&document, arguments.faults.as_deref()))?;
         }
     }
-    Ok(if all_agree { Outcome::Good } else { Outcome::Bad })
+    Ok(if all_agree { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 fn infinitehbd_claims(
@@ -146,7 +146,7 @@ fn shipped_rfabric() -> anyhow::Result<RfabricInput> {
     let (input, mistakes) =
         file::load("rfabric-2048.yaml", shipped::RFABRIC_2048.as_bytes(), &mut read);
     output::diagnostics(&mistakes);
-    input.ok_or(output::Refused.into())
+    input.ok_or(output::InputRefused.into())
 }
 
 /// The claims of each section, in order.
@@ -168,7 +168,8 @@ fn text(document: &ReproduceResult) -> String {
     }
     text.push('\n');
     for section in sections(&document.claims) {
-        let mut table = Table::new(["claim", "published", "tolerance", "ours", "verdict", "label"]);
+        let mut table =
+            TextTable::new(["claim", "published", "tolerance", "ours", "verdict", "label"]);
         for claim in section {
             let label = claim.label.name().to_owned();
             let cells = cells(claim).into_iter().chain([label]);
@@ -203,11 +204,11 @@ fn explained(why: &Why) -> String {
     for one in &why.assumptions {
         let _ = writeln!(text, "  {}: {}", one.about, one.choices.join(", "));
     }
-    let mut alone = Table::new(["one departure", "figure"]);
+    let mut alone = TextTable::new(["one departure", "figure"]);
     for outcome in &why.alone {
         alone.row([together(outcome), format!("{:.2}", outcome.figure)]);
     }
-    let mut sets = Table::new(["fewest departures that enter the range together", "figure"]);
+    let mut sets = TextTable::new(["fewest departures that enter the range together", "figure"]);
     for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
         for outcome in same.iter().take(MOST_SETS) {
             sets.row([together(outcome), format!("{:.2}", outcome.figure)]);

@@ -10,7 +10,7 @@ use lightloom_live::record::Folder;
 use lightloom_live::{check, hold, up};
 use serde_json::json;
 
-use lightloom::output::{self, Format, FormatArgument, Outcome, WrongUsage};
+use lightloom::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 
 mod inside;
 mod job;
@@ -34,10 +34,10 @@ pub(crate) struct Arguments {
 enum Verb {
     Up(Up),
     Exec(Exec),
-    Ring(job::Ring),
-    Report(job::Report),
+    Ring(job::JobRing),
+    Report(job::JobReport),
     Status(Show),
-    Fault(Fault),
+    Fault(CutArguments),
     Down(Show),
     #[command(flatten)]
     Inside(inside::Verb),
@@ -129,7 +129,7 @@ struct Show {
 
 `dead` of a node takes its light, its programs and its data-centre network; other faults are those of
 `lightloom device fault`.")]
-struct Fault {
+struct CutArguments {
     /// The node or transceiver: n4 or n4/b0.
     part: String,
     /// What goes wrong: a word and its argument.
@@ -153,7 +153,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(time.get() / 1_000))
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::Up(arguments) => bring_up(arguments),
         Verb::Exec(arguments) => exec(arguments),
@@ -166,7 +166,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
 }
 
-fn bring_up(arguments: &Up) -> anyhow::Result<Outcome> {
+fn bring_up(arguments: &Up) -> anyhow::Result<VerbOutcome> {
     let wanted = up::Wanted {
         fabric: arguments.fabric.clone(),
         plan: arguments.plan.clone(),
@@ -177,7 +177,7 @@ fn bring_up(arguments: &Up) -> anyhow::Result<Outcome> {
     let report = up::up(&folder, &wanted, &up::Programs::find()?)?;
     if arguments.format.format == Format::Json {
         output::print_json(&report)?;
-        return Ok(Outcome::Good);
+        return Ok(VerbOutcome::Good);
     }
     let rate = report.bytes_per_second.map_or_else(
         || "as fast as this machine can".to_owned(),
@@ -201,27 +201,27 @@ fn bring_up(arguments: &Up) -> anyhow::Result<Outcome> {
         report.daemon_socket.display(),
         report.folder.display(),
     ))?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
-fn exec(arguments: &Exec) -> anyhow::Result<Outcome> {
+fn exec(arguments: &Exec) -> anyhow::Result<VerbOutcome> {
     let folder = arguments.dir.folder()?;
     let Some(node) = &arguments.node else { return exec_all(arguments, &folder) };
     let status = enter::run(&folder, node, &arguments.command, arguments.timeout)?;
     match status.code() {
-        Some(0) => Ok(Outcome::Good),
-        Some(code) => Ok(Outcome::Status(u8::try_from(code).unwrap_or(1))),
+        Some(0) => Ok(VerbOutcome::Good),
+        Some(code) => Ok(VerbOutcome::Status(u8::try_from(code).unwrap_or(1))),
         None => anyhow::bail!("the program was ended by {status}"),
     }
 }
 
-fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<Outcome> {
+fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<VerbOutcome> {
     let name = &arguments.name;
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         let why = format!("`{name}` cannot be the name of a folder: write letters and digits");
         return Err(WrongUsage(why).into());
     }
-    let programs = enter::Programs {
+    let programs = enter::NodePrograms {
         name: name.clone(),
         command: arguments.command.clone(),
         timeout: arguments.timeout,
@@ -241,7 +241,7 @@ fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<Outcome> {
             logs.display()
         ))?;
     }
-    Ok(if good == ended.len() { Outcome::Good } else { Outcome::Bad })
+    Ok(if good == ended.len() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 fn line(of: &Ended) -> String {
@@ -253,7 +253,7 @@ fn line(of: &Ended) -> String {
     format!("{}: {how}, see {}\n", of.node, of.log.with_extension("err").display())
 }
 
-fn status(arguments: &Show) -> anyhow::Result<Outcome> {
+fn status(arguments: &Show) -> anyhow::Result<VerbOutcome> {
     let folder = arguments.dir.folder()?;
     let record = folder.record()?;
     let up = enter::up(&folder);
@@ -274,10 +274,10 @@ fn status(arguments: &Show) -> anyhow::Result<Outcome> {
         ))?;
     }
     up?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
-fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
+fn fault(arguments: &CutArguments) -> anyhow::Result<VerbOutcome> {
     let fault = arguments.fault.join(" ");
     let entry = lightloom_live::fault::inject(&arguments.dir.folder()?, &arguments.part, &fault)?;
     if arguments.format.format == Format::Json {
@@ -285,13 +285,13 @@ fn fault(arguments: &Fault) -> anyhow::Result<Outcome> {
     } else if entry.killed > 0 {
         output::note(&format!("{} programs of {} were killed", entry.killed, entry.part));
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
-fn down(arguments: &Show) -> anyhow::Result<Outcome> {
+fn down(arguments: &Show) -> anyhow::Result<VerbOutcome> {
     hold::down(&arguments.dir.folder()?)?;
     if arguments.format.format == Format::Json {
         output::print_json(&json!({ "down": true }))?;
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lightloom_lab::conform;
-use lightloom_lab::conform::link::Wire;
-use lightloom_lab::conform::report::Report;
+use lightloom_lab::conform::link::RealDevice;
+use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
-use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::output::{self, VerbOutcome, WrongUsage};
 
 /// Tests whether a device does what its protocol promises.
 ///
@@ -66,14 +66,14 @@ pub(crate) struct Arguments {
     bits_per_second: Option<u32>,
     /// How to show the result.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: Format,
+    format: RunFormat,
     /// Where to write it instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum RunFormat {
     /// For a terminal.
     #[default]
     Text,
@@ -87,7 +87,7 @@ enum Format {
     Html,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let Target { protocol, .. } = arguments.target;
     let tls = Tls {
         ca: arguments.ca.clone(),
@@ -116,20 +116,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         rounds: arguments.rounds,
         login,
     };
-    let link = Wire::new(address, watch_for_interrupts()?);
+    let link = RealDevice::new(address, watch_for_interrupts()?);
     let report = conform::run(protocol, Box::new(link), &options)
         .map_err(|trouble| anyhow::anyhow!("{}: {trouble}", options.target))?;
     show(&report, arguments)?;
-    Ok(if report.is_good() { Outcome::Good } else { Outcome::Bad })
+    Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-fn show(report: &Report, arguments: &Arguments) -> anyhow::Result<()> {
+fn show(report: &SuiteReport, arguments: &Arguments) -> anyhow::Result<()> {
     let text = match arguments.format {
-        Format::Text => report.text(),
-        Format::Json => output::json(report)?,
-        Format::Junit => report.junit(),
-        Format::Markdown => report.markdown(),
-        Format::Html => report.html(),
+        RunFormat::Text => report.text(),
+        RunFormat::Json => output::json(report)?,
+        RunFormat::Junit => report.junit(),
+        RunFormat::Markdown => report.markdown(),
+        RunFormat::Html => report.html(),
     };
     match &arguments.output {
         None => output::print(&text),

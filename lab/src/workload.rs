@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use lightloom_emulator::training::packets::machine;
-use lightloom_emulator::training::replay::{Reuse, replay};
+use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::cards;
-use lightloom_training::described::{self, Described, DescribedError, File};
+use lightloom_training::described::{self, Described, DescribedError, StepGraphFile};
 use lightloom_training::goal;
 use lightloom_training::graph::{TaskGraph, TaskId};
-use lightloom_training::longest_path::{Shares, critical_path, play};
+use lightloom_training::longest_path::{PathShares, critical_path, play};
 use lightloom_training::machine::Machine;
 use lightloom_training::network::Network;
 use lightloom_training::recorded::Recorded;
@@ -21,9 +21,9 @@ use serde::Serialize;
 use crate::mfu::packets::write_chakra;
 use lightloom::emulate::Live;
 use lightloom::files;
-use lightloom::output::{self, Outcome, WrongUsage};
+use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::ResultArguments;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// Runs training steps that other tools described or recorded.
 ///
@@ -38,11 +38,11 @@ use lightloom::table::Table;
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    action: Action,
+    action: Verb,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum Verb {
     Run(RunArguments),
     Replay(ReplayArguments),
 }
@@ -105,7 +105,7 @@ struct FabricArguments {
 
 /// What became of a step.
 #[derive(Debug, Serialize)]
-struct Report {
+struct StepSummary {
     schema: &'static str,
     communication: String,
     ranks: u32,
@@ -116,7 +116,7 @@ struct Report {
     recorded_seconds: Option<f64>,
     packet_hops: u64,
     collectives_reused: u64,
-    critical_path: Shares,
+    critical_path: PathShares,
     critical_tasks: Vec<Critical>,
 }
 
@@ -128,10 +128,10 @@ struct Critical {
     seconds: f64,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.action {
-        Action::Run(arguments) => run_described(arguments),
-        Action::Replay(arguments) => replay_recorded(arguments),
+        Verb::Run(arguments) => run_described(arguments),
+        Verb::Replay(arguments) => replay_recorded(arguments),
     }
 }
 
@@ -145,15 +145,15 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     paths.iter().map(read).collect()
 }
 
-fn as_files(read: &[(String, Vec<u8>)]) -> Vec<File<'_>> {
-    read.iter().map(|(name, bytes)| File { name, bytes }).collect()
+fn as_files(read: &[(String, Vec<u8>)]) -> Vec<StepGraphFile<'_>> {
+    read.iter().map(|(name, bytes)| StepGraphFile { name, bytes }).collect()
 }
 
 fn refused(error: DescribedError) -> anyhow::Error {
     if error.is_usage() { WrongUsage(error.to_string()).into() } else { error.into() }
 }
 
-fn run_described(arguments: &RunArguments) -> anyhow::Result<Outcome> {
+fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
     let network = arguments.fabric.network()?.map_or_else(|| architecture("khop:3"), Ok)?;
     let files = read(&arguments.files)?;
     let described = described::read_described(&as_files(&files), arguments.fabric.tp);
@@ -182,7 +182,7 @@ impl FabricArguments {
     }
 }
 
-fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<Outcome> {
+fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     let (recorded, tensor) = recorded_step(&arguments.files, arguments.fabric.tp)?;
     let scale = arguments.compute_scale;
     anyhow::ensure!(scale > 0.0 && scale <= 1000.0, "--compute-scale is above 0, such as 0.5");
@@ -230,7 +230,7 @@ fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine>
 }
 
 /// The step with every time as recorded.
-fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> Report {
+fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> StepSummary {
     let spans = play(&recorded.graph, &recorded.took);
     let communication = "as recorded".to_owned();
     let empty = (0, 0);
@@ -244,8 +244,8 @@ fn emulate(
     arch: &str,
     tensor: u32,
     taken: Option<f64>,
-) -> anyhow::Result<Report> {
-    let timeline = replay(graph, machine, Reuse::Never, &mut Live::default())?;
+) -> anyhow::Result<StepSummary> {
+    let timeline = replay(graph, machine, RingReuse::Never, &mut Live::default())?;
     let communication = format!("packets on {arch}");
     let counts = (timeline.packet_hops, timeline.reused);
     Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, taken))
@@ -258,10 +258,10 @@ fn report(
     (ranks, tp): (u32, u32),
     (packet_hops, collectives_reused): (u64, u64),
     recorded_seconds: Option<f64>,
-) -> Report {
+) -> StepSummary {
     let path = critical_path(graph, spans);
     let end = spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
-    Report {
+    StepSummary {
         schema: "lightloom.workload/v1",
         communication,
         ranks,
@@ -271,7 +271,7 @@ fn report(
         recorded_seconds,
         packet_hops,
         collectives_reused,
-        critical_path: Shares::of(graph, spans, &path),
+        critical_path: PathShares::of(graph, spans, &path),
         critical_tasks: by_name(graph, spans, &path),
     }
 }
@@ -295,12 +295,12 @@ fn by_name(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> 
     sums.into_iter().map(critical).collect()
 }
 
-fn show(report: &Report, result: &ResultArguments) -> anyhow::Result<Outcome> {
+fn show(report: &StepSummary, result: &ResultArguments) -> anyhow::Result<VerbOutcome> {
     result.show(report, "critical_tasks", || text(report))?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &StepSummary) -> String {
     let mut text = format!(
         "{} tasks on {} ranks, TP {}; communication {}\nstep {:.6} s",
         report.tasks, report.ranks, report.tp, report.communication, report.step_seconds
@@ -309,7 +309,7 @@ fn text(report: &Report) -> String {
         let change = 100.0 * (report.step_seconds / recorded - 1.0);
         text.push_str(&format!("; recorded {recorded:.6} s: {change:+.2} %"));
     }
-    let mut shares = Table::new(["on the critical path", "s", "of the step"]);
+    let mut shares = TextTable::new(["on the critical path", "s", "of the step"]);
     for (what, seconds) in [
         ("computing", report.critical_path.compute_seconds),
         ("exchange in the domain", report.critical_path.domain_seconds),
@@ -320,7 +320,7 @@ fn text(report: &Report) -> String {
         let share = 100.0 * seconds / report.step_seconds.max(f64::MIN_POSITIVE);
         shares.row([what.to_owned(), format!("{seconds:.6}"), format!("{share:.1} %")]);
     }
-    let mut tasks = Table::new(["longest tasks on it", "times", "s"]);
+    let mut tasks = TextTable::new(["longest tasks on it", "times", "s"]);
     for task in &report.critical_tasks {
         tasks.row([task.name.clone(), task.times.to_string(), format!("{:.6}", task.seconds)]);
     }

@@ -5,7 +5,7 @@
 //! fabric + plan + names ─▶ RingPlan or FatTreePlan ─▶ a Format ─▶ files, and what they do not hold
 //! ```
 //!
-//! To add a format: a file in this folder that makes a [`Format`], and its line in [`FORMATS`].
+//! To add a format: a file in this folder that makes an [`ExportFormat`], and its line in [`FORMATS`].
 //! What is written is the same byte for byte for the same plan. What a format cannot hold it says,
 //! so that a lossy picture is not taken for the plan.
 
@@ -24,11 +24,11 @@ mod topograph;
 mod write;
 
 pub use fat_tree_plan::FatTreePlan;
-pub use names::{NameError, Names};
+pub use names::{ExportNames, NameError};
 pub use ring_plan::{RingPlan, Seat};
 
 /// Every format, in the order in which they are listed.
-pub const FORMATS: &[Format] = &[
+pub const FORMATS: &[ExportFormat] = &[
     slurm::BLOCK,
     slurm::RING,
     slurm::TREE,
@@ -52,7 +52,7 @@ pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportErr
 
 /// A format and who reads it.
 #[derive(Clone, Copy, Debug)]
-pub struct Format {
+pub struct ExportFormat {
     /// What users call it.
     pub name: &'static str,
     /// What it is and who reads it, in one line.
@@ -127,7 +127,7 @@ pub enum ExportError {
     },
 }
 
-impl Format {
+impl ExportFormat {
     /// The format of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {

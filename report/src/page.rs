@@ -25,13 +25,14 @@ mod results;
 mod sections;
 
 pub use results::{
-    Bought, Collective, Comparison, Cost, EmulatedFault, Expectation, History, Lost, Packets,
-    Results, Run, Source, Subject, Swept, SweptRun, SweptSubject, Training, TrainingRow,
+    Bought, Comparison, Cost, EmulatedCollective, EmulatedExpectation, EmulatedFault,
+    EmulatedPackets, EmulatedRun, History, Lost, Results, SourceFile, Subject, Swept, SweptRun,
+    SweptSubject, TrainingResult, TrainingRow,
 };
 
 /// The forms of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum RenderForm {
     /// One file for a browser.
     Html,
     /// For a wiki or a pull request.
@@ -42,11 +43,11 @@ pub enum Form {
 
 /// Renders what is known.
 #[must_use]
-pub fn render(results: &Results<'_>, form: Form) -> String {
+pub fn render(results: &Results<'_>, form: RenderForm) -> String {
     let report = compose::compose(results);
     match form {
-        Form::Html => html::render(&report),
-        Form::Markdown => markdown::render(&report),
-        Form::Csv => csv::render(&report),
+        RenderForm::Html => html::render(&report),
+        RenderForm::Markdown => markdown::render(&report),
+        RenderForm::Csv => csv::render(&report),
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_emulator::outcome::FaultResult;
-use lightloom_emulator::sweep::{SeedRun, Subject};
+use lightloom_emulator::sweep::{SeedRun, SweepSubject};
 
 use super::{junit, summary};
 use crate::files;
@@ -25,7 +25,7 @@ impl Reports {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub fn write(&self, subject: &Subject, runs: &[SeedRun]) -> anyhow::Result<()> {
+    pub fn write(&self, subject: &SweepSubject, runs: &[SeedRun]) -> anyhow::Result<()> {
         if let Some(path) = &self.junit {
             files::write(path, junit::report(subject, runs).as_bytes())?;
         }
@@ -45,7 +45,7 @@ fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
 }
 
 /// The command that runs one seed again.
-pub(super) fn replay_command(subject: &Subject, run: &SeedRun) -> String {
+pub(super) fn replay_command(subject: &SweepSubject, run: &SeedRun) -> String {
     format!("lightloom emulate {} --seed {}", quoted(&subject.file), run.seed.0)
 }
 

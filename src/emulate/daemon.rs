@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use lightloom_emulator::outcome::{DaemonResult, Outcome as Run, Stage};
 
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Columns of the longest bar.
 const BAR: f64 = 40.0;
@@ -14,7 +14,7 @@ const BAR: f64 = 40.0;
 /// The stages from a fault to the first packet, a line each.
 pub(super) fn stages(stages: &[Stage]) -> String {
     let Some(longest) = stages.iter().map(|stage| stage.took).max() else { return String::new() };
-    let mut table = Table::new(["stage", "took", "", "ended at"]);
+    let mut table = TextTable::new(["stage", "took", "", "ended at"]);
     for stage in stages {
         let share = stage.took.get() as f64 / longest.get().max(1) as f64;
         let bar = "#".repeat((share * BAR).round() as usize);

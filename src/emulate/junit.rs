@@ -11,13 +11,13 @@
 use std::time::Duration;
 
 use lightloom_emulator::outcome::{ExpectationResult, FaultResult};
-use lightloom_emulator::sweep::{SeedRun, Subject, Sweep};
+use lightloom_emulator::sweep::{SeedRun, Sweep, SweepSubject};
 
 use super::ci::{replay_command, when};
-use crate::junit::{self, Case, Ended, Suite};
+use crate::junit::{self, JunitCase, JunitEnd, Suite};
 
 /// The XML document.
-pub(super) fn report(subject: &Subject, runs: &[SeedRun]) -> String {
+pub(super) fn report(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     let mut suites: Vec<Suite> = runs.iter().map(|run| suite(subject, run)).collect();
     if runs.len() > 1 {
         suites.extend(losses(subject, runs));
@@ -26,7 +26,7 @@ pub(super) fn report(subject: &Subject, runs: &[SeedRun]) -> String {
 }
 
 /// A suite without cases: what the steps of jobs lose over all seeds. `None` where no job trains.
-fn losses(subject: &Subject, runs: &[SeedRun]) -> Option<Suite> {
+fn losses(subject: &SweepSubject, runs: &[SeedRun]) -> Option<Suite> {
     let rows = Sweep::distributions(runs);
     let mut suite = Suite::new(format!("{} ({} seeds)", subject.scenario, runs.len()));
     for row in &rows {
@@ -43,7 +43,7 @@ fn losses(subject: &Subject, runs: &[SeedRun]) -> Option<Suite> {
     (!rows.is_empty()).then_some(suite)
 }
 
-fn suite(subject: &Subject, run: &SeedRun) -> Suite {
+fn suite(subject: &SweepSubject, run: &SeedRun) -> Suite {
     let mut suite = Suite::new(format!("{} (seed {})", subject.scenario, run.seed.0));
     let replay = replay_command(subject, run);
     for (name, value) in [
@@ -66,13 +66,18 @@ fn suite(subject: &Subject, run: &SeedRun) -> Suite {
     suite
 }
 
-fn expectation_case(result: &ExpectationResult, run: &SeedRun, replay: &str, class: &str) -> Case {
+fn expectation_case(
+    result: &ExpectationResult,
+    run: &SeedRun,
+    replay: &str,
+    class: &str,
+) -> JunitCase {
     let ended = if result.passed {
-        Ended::Well
+        JunitEnd::Well
     } else {
         failure(&format!("{}: {}", result.expect, result.value), run, replay)
     };
-    Case::new(format!("expect {}", result.expect), class, ended).printed(result.value.as_str())
+    JunitCase::new(format!("expect {}", result.expect), class, ended).printed(result.value.as_str())
 }
 
 fn fault_case(
@@ -81,7 +86,7 @@ fn fault_case(
     run: &SeedRun,
     replay: &str,
     class: &str,
-) -> Case {
+) -> JunitCase {
     let breached = run
         .expectations
         .iter()
@@ -90,19 +95,19 @@ fn fault_case(
     let breached: Vec<&str> = breached.collect();
     let words = fault.to_string();
     let ended = if breached.is_empty() {
-        Ended::Well
+        JunitEnd::Well
     } else {
         failure(&format!("{}: {words}", breached.join(", ")), run, replay)
     };
     let name = format!("fault {} {} at {}", number, fault.what(), when(fault));
-    let case = Case::new(name, class, ended).printed(words);
+    let case = JunitCase::new(name, class, ended).printed(words);
     match (fault.at, fault.restored) {
         (Some(at), Some(restored)) => case.took(Duration::from_nanos(restored.since(at).0 / 1_000)),
         _ => case,
     }
 }
 
-fn failure(message: &str, run: &SeedRun, replay: &str) -> Ended {
+fn failure(message: &str, run: &SeedRun, replay: &str) -> JunitEnd {
     let known = format!("{message}\nseed: {}\nreplay: {replay}\n", run.seed.0);
-    Ended::Failed(message.to_owned(), known)
+    JunitEnd::Failed(message.to_owned(), known)
 }

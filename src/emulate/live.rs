@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lightloom_emulator::run::{Pass, Progress};
+use lightloom_emulator::run::{Progress, RunPass};
 use lightloom_units::SimTime;
 
 use crate::output;
@@ -20,12 +20,12 @@ pub struct Live {
     begun: Instant,
     /// When the first of the runs began.
     first: Instant,
-    pass: Pass,
-    last: Last,
+    pass: RunPass,
+    last: LastShown,
 }
 
 /// What was shown last.
-struct Last {
+struct LastShown {
     at: Instant,
     tenth: u64,
 }
@@ -39,7 +39,13 @@ impl Default for Live {
             ProgressBar::new(1000).with_style(style)
         });
         let now = Instant::now();
-        Self { bar, begun: now, first: now, pass: Pass::Faults, last: Last { at: now, tenth: 0 } }
+        Self {
+            bar,
+            begun: now,
+            first: now,
+            pass: RunPass::Faults,
+            last: LastShown { at: now, tenth: 0 },
+        }
     }
 }
 
@@ -48,10 +54,10 @@ impl Live {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let millions = packet_hops as f64 / 1e6;
         let which = match self.pass {
-            Pass::Faults => String::new(),
-            Pass::Calm => " (without faults)".to_owned(),
-            Pass::Without(fault) => format!(" (without fault {})", fault + 1),
-            Pass::Only(fault) => format!(" (fault {} alone)", fault + 1),
+            RunPass::Faults => String::new(),
+            RunPass::Calm => " (without faults)".to_owned(),
+            RunPass::Without(fault) => format!(" (without fault {})", fault + 1),
+            RunPass::Only(fault) => format!(" (fault {} alone)", fault + 1),
         };
         format!(
             "{now} simulated, {millions:.1} M packet-hops, {:.1} M/s{which}",
@@ -61,10 +67,10 @@ impl Live {
 }
 
 impl Progress for Live {
-    fn begins(&mut self, pass: Pass) {
+    fn begins(&mut self, pass: RunPass) {
         self.pass = pass;
         self.begun = Instant::now();
-        self.last = Last { at: self.begun, tenth: 0 };
+        self.last = LastShown { at: self.begun, tenth: 0 };
     }
 
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64) {

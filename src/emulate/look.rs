@@ -9,12 +9,12 @@ use std::path::PathBuf;
 
 use lightloom_emulator::outcome::{FaultResult, Outcome as Run};
 use lightloom_emulator::run::{Looks, Series};
-use lightloom_emulator::scenario::{Kind, Scenario};
+use lightloom_emulator::scenario::{CollectiveOperation, Scenario};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_engine::capture::{
-    Slice, Tap, Track, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
+    Slice, Tap, TimelineTrack, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
-use lightloom_engine::{Arrival, Engine, LinkId};
+use lightloom_engine::{Engine, LinkId, PacketArrival};
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::files;
@@ -25,7 +25,7 @@ const MOST_PACKETS: usize = 5_000_000;
 
 /// What to write about one run.
 #[derive(Debug, clap::Args)]
-pub(super) struct Look {
+pub(super) struct Recordings {
     /// Write a timeline that Perfetto and Chrome open: a track for each group with its collectives and
     /// its faults, one for each rank with what it sends, and one for each port of `--pcap-port`.
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
@@ -63,7 +63,7 @@ fn interval(text: &str) -> Result<Picoseconds, String> {
     }
 }
 
-impl Look {
+impl Recordings {
     /// Whether anything of one run is to be written.
     pub(super) fn is_asked_for(&self) -> bool {
         self.timeline.is_some()
@@ -188,8 +188,8 @@ fn tracks(
     result: &Run,
     engine: &Engine<Watch>,
     substrate: &Substrate,
-    packets: &[Arrival],
-) -> Vec<Track> {
+    packets: &[PacketArrival],
+) -> Vec<TimelineTrack> {
     let mut tracks = workload_tracks(result);
     tracks.extend(phase_tracks(result));
     tracks.extend(result.faults.iter().filter_map(|fault| fault_track(result, fault)));
@@ -204,7 +204,7 @@ fn tracks(
 }
 
 /// Phases, from the end of the one before, so with their slack; and the changes of circuits.
-fn phase_tracks(result: &Run) -> Vec<Track> {
+fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     if result.phases.is_empty() {
         return Vec::new();
     }
@@ -220,12 +220,13 @@ fn phase_tracks(result: &Run) -> Vec<Track> {
         begin: phase.start,
         end: phase.start + phase.transition,
     });
-    let track = |name: &str, slices| Track { process: "phases", name: name.to_owned(), slices };
+    let track =
+        |name: &str, slices| TimelineTrack { process: "phases", name: name.to_owned(), slices };
     vec![track("phases", phases.collect()), track("changes of circuits", changes.collect())]
 }
 
 /// What each host sends, in the fabric's time.
-fn flow_tracks(result: &Run) -> Vec<Track> {
+fn flow_tracks(result: &Run) -> Vec<TimelineTrack> {
     let mut hosts: BTreeMap<&str, Vec<Slice>> = BTreeMap::new();
     for (number, flow) in result.flow_records.iter().enumerate() {
         if let Some(end) = flow.end {
@@ -233,21 +234,22 @@ fn flow_tracks(result: &Run) -> Vec<Track> {
             hosts.entry(&flow.source).or_default().push(Slice { name, begin: flow.start, end });
         }
     }
-    let track = |(name, slices): (&str, _)| Track { process: "hosts", name: name.into(), slices };
+    let track =
+        |(name, slices): (&str, _)| TimelineTrack { process: "hosts", name: name.into(), slices };
     hosts.into_iter().map(track).collect()
 }
 
-fn workload_tracks(result: &Run) -> Vec<Track> {
-    let mut tracks: Vec<Track> = Vec::new();
+fn workload_tracks(result: &Run) -> Vec<TimelineTrack> {
+    let mut tracks: Vec<TimelineTrack> = Vec::new();
     for collective in &result.workloads {
-        let between_groups = Kind::DataParallelAllReduce.name();
+        let between_groups = CollectiveOperation::DataParallelAllReduce.name();
         let group = match collective.group {
             Some(group) => group.to_string(),
             None if collective.kind == between_groups => "all groups".to_owned(),
             None => collective.name.clone(),
         };
         if tracks.last().is_none_or(|track| track.name != group) {
-            tracks.push(Track { process: "groups", name: group, slices: Vec::new() });
+            tracks.push(TimelineTrack { process: "groups", name: group, slices: Vec::new() });
         }
         let track = tracks.last_mut().expect("one was added");
         let name = match collective.restarts {
@@ -260,7 +262,7 @@ fn workload_tracks(result: &Run) -> Vec<Track> {
     tracks
 }
 
-fn fault_track(result: &Run, fault: &FaultResult) -> Option<Track> {
+fn fault_track(result: &Run, fault: &FaultResult) -> Option<TimelineTrack> {
     let at = fault.at?;
     let stages =
         [("not known", Some(at)), ("planning", fault.detected), ("switching", fault.replanned)];
@@ -272,7 +274,11 @@ fn fault_track(result: &Run, fault: &FaultResult) -> Option<Track> {
         Some(Slice { name: name.to_owned(), begin, end })
     };
     let slices = stages.into_iter().zip(ends).filter_map(slice).collect();
-    Some(Track { process: "faults", name: format!("{} {}", fault.what(), fault.effect), slices })
+    Some(TimelineTrack {
+        process: "faults",
+        name: format!("{} {}", fault.what(), fault.effect),
+        slices,
+    })
 }
 
 /// What links carried, one a line.

@@ -8,7 +8,7 @@ use lightloom_emulator::scenario::InFlight;
 use lightloom_units::Picoseconds;
 
 use crate::plan_rfabric;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// The phases of every step beside the models; nothing without phases.
 pub(super) fn describe(result: &Run) -> String {
@@ -52,14 +52,14 @@ fn scale(result: &Run) -> String {
     }
 }
 
-fn phase_table(result: &Run) -> Table {
+fn phase_table(result: &Run) -> TextTable {
     let faulty = !result.faults.is_empty();
     let mut headings = vec!["step", "phase", "bytes", "circuits", "change", "packets"];
     if faulty {
         headings.push("no faults");
     }
     headings.extend(["fluid", "closed form", "÷", "sent twice"]);
-    let mut table = Table::with_headings(headings.into_iter().map(str::to_owned));
+    let mut table = TextTable::with_headings(headings.into_iter().map(str::to_owned));
     for phase in &result.phases {
         let mut row = vec![
             phase.step.to_string(),

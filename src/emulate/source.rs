@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_emulator::scenario::{self, Scenario};
-use lightloom_emulator::sweep::Subject;
+use lightloom_emulator::sweep::SweepSubject;
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_units::seed::Seed;
@@ -14,7 +14,7 @@ use crate::kinds;
 use crate::output;
 
 /// A scenario file that has been read, with all that it names.
-pub struct Source {
+pub struct ScenarioSource {
     path: PathBuf,
     pub(super) scenario: Scenario,
     /// The scenario file and all that it names.
@@ -34,7 +34,7 @@ fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }
 }
 
-impl Source {
+impl ScenarioSource {
     /// Every mistake of a file of faults that this scenario could name.
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         self.scenario.check_faults(file, bytes)
@@ -47,7 +47,7 @@ impl Source {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let (source, mistakes) = Self::read_quietly(path);
         output::diagnostics(&mistakes);
-        source.ok_or(output::Refused.into())
+        source.ok_or(output::InputRefused.into())
     }
 
     /// The scenario and all that it names, unless there is a mistake; and every mistake, which is not shown.
@@ -99,8 +99,8 @@ impl Source {
         Scenario { seed, ..self.scenario.clone() }
     }
 
-    pub(super) fn subject(&self) -> Subject {
-        Subject {
+    pub(super) fn subject(&self) -> SweepSubject {
+        SweepSubject {
             file: files::name(&self.path),
             scenario: self.scenario.name.clone(),
             fabric_sha256: self.scenario.sha256.clone(),

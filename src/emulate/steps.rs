@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use lightloom_emulator::outcome::{JobStep, Outcome as Run};
 use lightloom_units::Picoseconds;
 
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// A line for each step of each job; nothing without jobs that train.
 pub(super) fn describe(result: &Run) -> String {
@@ -14,7 +14,7 @@ pub(super) fn describe(result: &Run) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "job",
         "step",
         "took",

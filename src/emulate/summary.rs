@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::sweep::{SeedRun, Subject, Sweep, Tally};
+use lightloom_emulator::sweep::{ExpectationTally, SeedRun, Sweep, SweepSubject};
 
 use super::ci::{replay_command, when};
 
@@ -11,7 +11,7 @@ use super::ci::{replay_command, when};
 const MOST_LISTED: usize = 10;
 
 /// The summary.
-pub(crate) fn markdown(subject: &Subject, runs: &[SeedRun]) -> String {
+pub(crate) fn markdown(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     let failed: Vec<&SeedRun> = runs.iter().filter(|run| !run.passed).collect();
     let verdict = if failed.is_empty() { "✅ passed" } else { "❌ failed" };
     let mut text = format!("## {verdict}: {} ", subject.scenario);
@@ -62,9 +62,9 @@ fn one_run(text: &mut String, run: &SeedRun) {
     text.push('\n');
 }
 
-fn many_runs(text: &mut String, subject: &Subject, runs: &[SeedRun]) {
+fn many_runs(text: &mut String, subject: &SweepSubject, runs: &[SeedRun]) {
     text.push_str("| expectation | passed | failed | worst seed | found there |\n| --- | --- | --- | --- | --- |\n");
-    for Tally { expect, passed, failed, worst_seed, worst_value } in Sweep::tally(runs) {
+    for ExpectationTally { expect, passed, failed, worst_seed, worst_value } in Sweep::tally(runs) {
         let (expect, found) = (escaped(&expect), escaped(&worst_value));
         let _ = writeln!(text, "| {expect} | {passed} | {failed} | {} | {found} |", worst_seed.0);
     }

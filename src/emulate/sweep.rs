@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many seeds of one scenario: run in parallel, shown in one table, the worst first.
 
-use lightloom_emulator::sweep::{SeedRange, SeedRun, Subject, Sweep};
+use lightloom_emulator::sweep::{SeedRange, SeedRun, Sweep, SweepSubject};
 use lightloom_fabric::provenance::Inputs;
 use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 
 use super::Arguments;
 use super::ci::replay_command;
-use crate::output::{Outcome, WrongUsage};
+use crate::output::{VerbOutcome, WrongUsage};
 use crate::progress::Progress;
 use crate::result::ResultArguments;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Runs `seeds`, or the shard of them that was asked for, each by `run_one`.
 pub(super) fn run(
     arguments: &Arguments,
-    subject: Subject,
+    subject: SweepSubject,
     inputs: &Inputs,
     seeds: SeedRange,
     run_one: impl Fn(Seed) -> anyhow::Result<SeedRun> + Sync,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<VerbOutcome> {
     if arguments.flows_out.is_some() || arguments.look.is_asked_for() {
         let message =
             "--flows-out, --timeline, --pcap, --links-out and series show one run: give one seed";
@@ -52,9 +52,9 @@ pub(super) fn run(
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<Outcome> {
+pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutcome> {
     result.show(sweep, "runs", || describe(sweep))?;
-    Ok(if sweep.passed() { Outcome::Good } else { Outcome::Bad })
+    Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 /// What the steps of jobs lose, a line a figure; nothing where no job trains.
@@ -62,7 +62,7 @@ fn losses(sweep: &Sweep) -> String {
     if sweep.distributions.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(["over all seeds", "P50", "P90", "P99", "highest", "at seed"]);
+    let mut table = TextTable::new(["over all seeds", "P50", "P90", "P99", "highest", "at seed"]);
     for row in &sweep.distributions {
         let show = |value| row.figure.show(value);
         table.row([
@@ -85,7 +85,8 @@ fn describe(sweep: &Sweep) -> String {
         sweep.runs.len(),
         sweep.runs.iter().filter(|run| run.passed).count(),
     );
-    let mut table = Table::new(["expectation", "passed", "failed", "worst seed", "found there"]);
+    let mut table =
+        TextTable::new(["expectation", "passed", "failed", "worst seed", "found there"]);
     for tally in &sweep.expectations {
         table.row([
             tally.expect.clone(),

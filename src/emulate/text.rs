@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lightloom_emulator::outcome::{
-    ExpectationResult, FaultResult, Flows, Outcome as Run, Stop, WorkloadResult,
+    ExpectationResult, FaultResult, FlowFigures, Outcome as Run, Stop, WorkloadResult,
 };
-use lightloom_emulator::scenario::{Expectation, Kind};
+use lightloom_emulator::scenario::{CollectiveOperation, Expectation};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
 
 use super::{daemon, phases, steps};
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// What was expected and found, a line each.
 pub(super) fn expectations(results: &[ExpectationResult]) -> String {
@@ -56,7 +56,7 @@ pub(crate) fn describe(result: &Run) -> String {
     if !result.drops_by_priority.is_empty() {
         let _ = writeln!(text, "{}", queues(result));
     }
-    let Flows { count, cancelled, fct_p50, fct_p99, fct_max } = &result.flows;
+    let FlowFigures { count, cancelled, fct_p50, fct_p99, fct_max } = &result.flows;
     let _ = match count {
         0 => writeln!(text, "flows: none ended, {cancelled} given up"),
         _ => writeln!(
@@ -168,7 +168,7 @@ pub(crate) fn network(substrate: &Substrate) -> String {
 
 /// One line for each class of links.
 fn links(result: &Run) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "links",
         "used",
         "mean use",
@@ -198,7 +198,7 @@ fn workloads(result: &Run) -> String {
     if result.workloads.is_empty() {
         return String::new();
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "collective",
         "kind",
         "size",
@@ -212,7 +212,7 @@ fn workloads(result: &Run) -> String {
         "bus GB/s",
         "restarts",
     ]);
-    let between_groups = Kind::DataParallelAllReduce.name();
+    let between_groups = CollectiveOperation::DataParallelAllReduce.name();
     // Groups of different sizes have different bounds: a row for each size.
     let mut kinds: Vec<(&str, u32)> = Vec::new();
     for collective in &result.workloads {
@@ -262,7 +262,7 @@ fn flows_of(result: &Run) -> String {
     if with_flows.len() < 2 {
         return String::new();
     }
-    let mut table = Table::new(["flows of", "ended", "given up", "FCT P50", "P99", "longest"]);
+    let mut table = TextTable::new(["flows of", "ended", "given up", "FCT P50", "P99", "longest"]);
     for (one, flows) in with_flows.iter().take(MOST_WORKLOADS) {
         table.row([
             one.name.clone(),

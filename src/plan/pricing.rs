@@ -43,9 +43,9 @@ pub trait Pricing {
 }
 
 /// Prices, which are in the second program.
-pub(crate) struct Elsewhere;
+pub(crate) struct LabPrices;
 
-impl Pricing for Elsewhere {
+impl Pricing for LabPrices {
     type Prices = Infallible;
     type Rows = ();
 

@@ -13,8 +13,8 @@ use lightloom_control::state::{
     DeviceName, Fabric, Micros, Now, Position, Positions, Sharing, Slot,
 };
 use lightloom_devices::{
-    Device, Fault, FaultyLight, GnmiSpec, GnmiSwitch, Line, OpticalSwitch, Output, Port,
-    SwitchSpec, Transceiver, TransceiverSpec,
+    DeviceFault, EmulatedDevice, FaultyLight, GnmiSpec, GnmiSwitch, Line, OpticalSwitch, Output,
+    Port, SwitchSpec, Transceiver, TransceiverSpec,
 };
 use lightloom_drivers::Dialect;
 use lightloom_drivers::gnmi::{Gnmi, Settings};
@@ -22,7 +22,7 @@ use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::scpi::Scpi;
 use lightloom_drivers::tender::{Does, Tender};
 use lightloom_drivers::tl1::Tl1;
-use lightloom_firmware_api::path::Policy;
+use lightloom_firmware_api::path::DataPathPolicy;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -93,7 +93,7 @@ struct Bench<E> {
 
 const NAME: &str = "device";
 
-impl<E: Device> Bench<E> {
+impl<E: EmulatedDevice> Bench<E> {
     fn new<D: Dialect + Clone + 'static>(
         sharing: Sharing,
         dialect: D,
@@ -286,7 +286,7 @@ fn late_command<D: Dialect + Clone + 'static>(
         |bench: &Bench<OpticalSwitch>| bench.controller.devices()[&name].observed.is_some();
     bench.run_until(within(&bench, 30_000), is_read);
     bench.ask(Request::Adopt(vec![name.clone()]));
-    let deferred = Fault::Defer(Picoseconds::from_millis(3_000));
+    let deferred = DeviceFault::Defer(Picoseconds::from_millis(3_000));
     bench.device.apply(bench.now, deferred, &mut Vec::new());
     let target = Fabric::from([(name.clone(), positions(&[(1, 10), (2, 9)]))]);
     bench.ask(Request::Apply(Apply { target, ..Apply::default() }));
@@ -321,12 +321,17 @@ fn a_command_that_is_carried_out_after_its_session_was_given_up_undoes_no_change
 }
 
 /// Each damage to each byte of the change that `bench` makes.
-fn every_byte<E: Device>(name: &str, goal: &Positions, bench: impl Fn() -> Bench<E>) {
+fn every_byte<E: EmulatedDevice>(name: &str, goal: &Positions, bench: impl Fn() -> Bench<E>) {
     each_of(1, name, goal, bench);
 }
 
 /// Each damage to one in `step` bytes.
-fn each_of<E: Device>(step: usize, name: &str, goal: &Positions, bench: impl Fn() -> Bench<E>) {
+fn each_of<E: EmulatedDevice>(
+    step: usize,
+    name: &str,
+    goal: &Positions,
+    bench: impl Fn() -> Bench<E>,
+) {
     let usual = bench().change(goal, None);
     assert_eq!(usual.result, Some(TxnResult::Committed));
     let mut ends = BTreeMap::<String, u32>::new();
@@ -411,7 +416,13 @@ fn s3_every_byte_of_a_change_over_the_serial_line() {
     };
     let bench = || {
         let module = Transceiver::new(&TransceiverSpec::default(), Seed(1), 0);
-        Bench::new(Sharing::Independent, OcsTrx::new(Policy::Hot, 7), module, Port::Frames, path)
+        Bench::new(
+            Sharing::Independent,
+            OcsTrx::new(DataPathPolicy::Hot, 7),
+            module,
+            Port::Frames,
+            path,
+        )
     };
     every_byte("serial line", &positions(&[(0, 1)]), bench);
 }

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use lightloom_training::runs::{Run, Runs};
+use lightloom_training::runs::{MeasuredRun, Runs};
 use serde_json::Value;
 
-fn typed(run: &Run, folder: &Path) -> Value {
+fn typed(run: &MeasuredRun, folder: &Path) -> Value {
     let model = folder.join(format!("{}.model.yaml", run.id));
     let text = serde_json::to_string(&run.request.model).expect("dimensions are plain");
     std::fs::write(&model, text).expect("the folder is ours");

@@ -16,7 +16,7 @@ use lightloom_units::seed::Stream;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::cost;
-use crate::disk::Disk;
+use crate::disk::EmulatedDisk;
 use crate::judge::Judge;
 
 /// What the daemon sends to a device.
@@ -24,7 +24,7 @@ pub(crate) use lightloom_control::controller::Ticket;
 use lightloom_control::state::{DeviceName, Op};
 
 /// A command to a device task, and when.
-pub(crate) enum Command {
+pub(crate) enum TaskCommand {
     Run(DeviceName, Ticket, Op),
     Abandon(DeviceName, Ticket),
 }
@@ -32,18 +32,18 @@ pub(crate) enum Command {
 /// What a turn of the daemon came to.
 #[derive(Default)]
 pub(crate) struct Turn {
-    pub(crate) commands: Vec<(SimTime, Command)>,
+    pub(crate) commands: Vec<(SimTime, TaskCommand)>,
     pub(crate) happened: Vec<(SimTime, Happened)>,
     pub(crate) answer: Option<Answer>,
 }
 
 /// The daemon while it runs, and what survives it.
-pub(crate) struct Daemon {
+pub(crate) struct TwinDaemon {
     inventory: Inventory,
     setup: Setup,
     pub(crate) control: Option<Control>,
-    journal: Option<Journal<Record, Disk>>,
-    disk: Disk,
+    journal: Option<Journal<Record, EmulatedDisk>>,
+    disk: EmulatedDisk,
     /// Its processor is busy until then.
     pub(crate) busy_until: SimTime,
     pub(crate) flush: Picoseconds,
@@ -56,7 +56,7 @@ pub(crate) struct Daemon {
     pub(crate) starts: u64,
 }
 
-impl Daemon {
+impl TwinDaemon {
     pub(crate) fn new(
         (inventory, setup): (Inventory, Setup),
         flush: Picoseconds,
@@ -68,7 +68,7 @@ impl Daemon {
             setup,
             control: None,
             journal: None,
-            disk: Disk::default(),
+            disk: EmulatedDisk::default(),
             busy_until: SimTime::START,
             flush,
             draws,
@@ -196,11 +196,11 @@ impl Daemon {
                 }
                 Action::Send(device, ticket, op) => {
                     self.judge.sends(&device, &op, at);
-                    turn.commands.push((at, Command::Run(device, ticket, op)));
+                    turn.commands.push((at, TaskCommand::Run(device, ticket, op)));
                 }
                 Action::Abandon(device, ticket) => {
                     self.judge.is_unknown(&device);
-                    turn.commands.push((at, Command::Abandon(device, ticket)));
+                    turn.commands.push((at, TaskCommand::Abandon(device, ticket)));
                 }
                 Action::Answer(ReplyTo(1), answer) => turn.answer = Some(answer),
                 Action::Answer(..) => {}

@@ -15,9 +15,9 @@ struct State {
 
 /// A handle to one disk.
 #[derive(Clone, Default)]
-pub(crate) struct Disk(Arc<Mutex<State>>);
+pub(crate) struct EmulatedDisk(Arc<Mutex<State>>);
 
-impl Disk {
+impl EmulatedDisk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -30,7 +30,7 @@ impl Disk {
     }
 }
 
-impl Storage for Disk {
+impl Storage for EmulatedDisk {
     fn load(&mut self) -> io::Result<Vec<u8>> {
         Ok(self.state().written.clone())
     }

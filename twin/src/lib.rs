@@ -19,7 +19,7 @@ mod line;
 mod setup;
 mod world;
 
-use lightloom_emulator::shipped::{ControlSide, Daemon, MakeControl};
+use lightloom_emulator::shipped::{ControlSide, DaemonSetup, MakeControl};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::Seed;
@@ -35,7 +35,7 @@ impl MakeControl for Twin {
         &self,
         fabric: &Fabric,
         plan: &Plan,
-        daemon: &Daemon,
+        daemon: &DaemonSetup,
         seed: Seed,
     ) -> Result<Box<dyn ControlSide>, String> {
         Ok(Box::new(World::new(fabric, plan, daemon, seed)?))

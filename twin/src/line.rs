@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One serial line: bytes take their time, ten bits each, and follow each other.
 
-use lightloom_devices::{Line, Slot as RackSlot};
+use lightloom_devices::{Line, RackSlot};
 use lightloom_drivers::tender::Tender;
 use lightloom_fabric::khop::Path;
 use lightloom_units::id::BundleId;
@@ -11,7 +11,7 @@ use lightloom_units::{Picoseconds, SimTime};
 const BITS: u64 = 10;
 
 /// A transceiver with its line and the device task at the other end.
-pub(crate) struct Module {
+pub(crate) struct TwinModule {
     pub(crate) bundle: BundleId,
     pub(crate) slot: RackSlot,
     pub(crate) tender: Tender,
@@ -26,7 +26,7 @@ pub(crate) struct Module {
     pub(crate) wakes_at: Option<SimTime>,
 }
 
-impl Module {
+impl TwinModule {
     pub(crate) fn new(bundle: BundleId, slot: RackSlot, tender: Tender) -> Self {
         Self {
             bundle,

@@ -10,8 +10,8 @@ use lightloom_control::mover::Follows;
 use lightloom_control::policy::{OnFault, Setup};
 use lightloom_control::record::OnFailure;
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
-use lightloom_devices::{AnyDevice, Faulty, Rack, Slot as RackSlot, Transceiver, TransceiverSpec};
-use lightloom_emulator::shipped::Daemon;
+use lightloom_devices::{AnyDevice, Faulty, Rack, RackSlot, Transceiver, TransceiverSpec};
+use lightloom_emulator::shipped::DaemonSetup;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::message::Capabilities;
@@ -35,7 +35,7 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
 }
 
 /// What the daemon's file would come to.
-pub(crate) fn inventory(fabric: &Fabric, daemon: &Daemon) -> (Inventory, Setup) {
+pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
     let mut inventory = Inventory {
         devices: BTreeMap::new(),
         fibres: BTreeMap::new(),
@@ -72,7 +72,7 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &Daemon) -> (Inventory, Setup) 
     (inventory, setup)
 }
 
-fn device(bundle: BundleId, daemon: &Daemon) -> Device {
+fn device(bundle: BundleId, daemon: &DaemonSetup) -> Device {
     let mut device = Device::new(Sharing::Independent);
     let limits = &mut device.limits;
     if let Some(within) = daemon.reply_within.map(micros) {
@@ -94,7 +94,7 @@ fn device(bundle: BundleId, daemon: &Daemon) -> Device {
 /// The emulated transceivers, lit in loopback, and the fibres between them.
 pub(crate) fn rack(
     fabric: &Fabric,
-    daemon: &Daemon,
+    daemon: &DaemonSetup,
     seed: Seed,
 ) -> (Rack, Vec<(BundleId, RackSlot)>) {
     let mut spec = TransceiverSpec {

@@ -9,31 +9,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_control::controller::{Answer, Event};
 use lightloom_control::desired;
 use lightloom_control::state::{DeviceName, Micros, Op, Outcome, Position, Slot};
-use lightloom_devices::{AnyDevice, Fault, Line, Output, Port, Rack, Slot as RackSlot};
+use lightloom_devices::{AnyDevice, DeviceFault, Line, Output, Port, Rack, RackSlot};
 use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::tender::{Does, Tender};
 use lightloom_emulator::outcome::DaemonResult;
 use lightloom_emulator::scenario::FaultEvent;
-use lightloom_emulator::shipped::{ControlSide, Daemon as Settings, Happened};
+use lightloom_emulator::shipped::{ControlSide, DaemonSetup as Settings, Happened};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::Plan;
-use lightloom_firmware_api::path::Policy;
+use lightloom_firmware_api::path::DataPathPolicy;
 use lightloom_units::id::BundleId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
 use crate::cost::COST;
-use crate::daemon::{Command, Daemon, Turn, mono};
-use crate::line::Module;
+use crate::daemon::{TaskCommand, Turn, TwinDaemon, mono};
+use crate::line::TwinModule;
 use crate::setup;
 
 /// A reading below this is one of missing light, in thousandths of a dBm.
 const DARK_MDBM: i32 = -20_000;
 
-enum What {
+enum WorldEvent {
     ToModule(Line, Vec<u8>),
     FromModule(Line, Vec<u8>),
     Tend(usize),
@@ -41,7 +41,7 @@ enum What {
     /// The light of a transceiver comes to rest.
     Rests(usize),
     /// Of this life of the daemon.
-    Command(u64, Command),
+    Command(u64, TaskCommand),
 }
 
 /// The control side of a run.
@@ -51,11 +51,11 @@ pub struct World {
     now: SimTime,
     /// When the run begins.
     zero: SimTime,
-    queue: BTreeMap<(SimTime, u64), What>,
+    queue: BTreeMap<(SimTime, u64), WorldEvent>,
     sequence: u64,
-    daemon: Daemon,
+    daemon: TwinDaemon,
     rack: Rack,
-    modules: Vec<Module>,
+    modules: Vec<TwinModule>,
     by_name: BTreeMap<DeviceName, usize>,
     by_slot: BTreeMap<RackSlot, usize>,
     /// By line: the transceiver at its end.
@@ -65,7 +65,7 @@ pub struct World {
     happened: Vec<(SimTime, Happened)>,
     answer: Option<Answer>,
     /// Faults of transceivers that are there now.
-    active: Vec<(RackSlot, Fault)>,
+    active: Vec<(RackSlot, DeviceFault)>,
     /// Everything that ever broke in this run.
     broken: BTreeSet<Part>,
     /// A fault has begun that the daemon has not answered.
@@ -87,7 +87,7 @@ impl World {
         let (rack, slots) = setup::rack(fabric, settings, seed);
         let parts = setup::inventory(fabric, settings);
         let draws = seed.stream("daemon scheduling", 0);
-        let daemon = Daemon::new(parts, settings.flush, draws, fabric.hbd.nodes());
+        let daemon = TwinDaemon::new(parts, settings.flush, draws, fabric.hbd.nodes());
         let now = SimTime::START + Picoseconds::from_millis(1);
         let mut world = Self {
             settings: *settings,
@@ -115,7 +115,7 @@ impl World {
             let tender = tender(bundle, index, now, 0);
             world.by_name.insert(tender.name().clone(), index);
             world.by_slot.insert(slot, index);
-            world.modules.push(Module::new(bundle, slot, tender));
+            world.modules.push(TwinModule::new(bundle, slot, tender));
         }
         world.start()?;
         world.set_up(plan)?;
@@ -153,7 +153,7 @@ impl World {
 
     // ---- the queue -----------------------------------------------------------------------------
 
-    fn at(&mut self, time: SimTime, what: What) {
+    fn at(&mut self, time: SimTime, what: WorldEvent) {
         self.sequence += 1;
         self.queue.insert((time.max(self.now), self.sequence), what);
     }
@@ -178,9 +178,9 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: WorldEvent) {
         match what {
-            What::ToModule(line, bytes) => {
+            WorldEvent::ToModule(line, bytes) => {
                 let Some(index) = self.end_of(line) else { return };
                 let (now, slot) = (self.now, self.modules[index].slot);
                 let mut out = Vec::new();
@@ -188,24 +188,24 @@ impl World {
                 self.spread(out);
                 self.see(index);
             }
-            What::FromModule(line, bytes) => self.hear(line, bytes),
-            What::Tend(index) => {
+            WorldEvent::FromModule(line, bytes) => self.hear(line, bytes),
+            WorldEvent::Tend(index) => {
                 let mut does = Vec::new();
                 self.modules[index].tender.on_time(mono(self.now), &mut does);
                 self.act(index, does);
                 self.plan_tend(index);
             }
-            What::Turn => {
+            WorldEvent::Turn => {
                 if self.turn_at.is_some_and(|at| at <= self.now) {
                     self.turn();
                 }
             }
-            What::Rests(index) => {
+            WorldEvent::Rests(index) => {
                 self.modules[index].wakes_at = None;
                 self.see(index);
             }
-            What::Command(life, command) if life == self.life => self.command(command),
-            What::Command(..) => {}
+            WorldEvent::Command(life, command) if life == self.life => self.command(command),
+            WorldEvent::Command(..) => {}
         }
     }
 
@@ -234,13 +234,13 @@ impl World {
             let Some(index) = self.end_of(line) else { continue };
             let rate = self.rate();
             let at = self.modules[index].answers(self.now, bytes.len(), rate);
-            self.at(at + COST.handoff, What::FromModule(line, bytes));
+            self.at(at + COST.handoff, WorldEvent::FromModule(line, bytes));
         }
     }
 
     /// Where the light of a transceiver rests now.
     fn see(&mut self, index: usize) {
-        let Module { slot, bundle, light, .. } = self.modules[index];
+        let TwinModule { slot, bundle, light, .. } = self.modules[index];
         let (_, AnyDevice::Transceiver(module)) = self.rack.device(slot) else { return };
         let module = module.device();
         let path = module.true_path(self.now, 0).filter(|_| module.shines());
@@ -254,7 +254,7 @@ impl World {
             && self.modules[index].wakes_at.is_none_or(|at| rests < at)
         {
             self.modules[index].wakes_at = Some(rests);
-            self.at(rests, What::Rests(index));
+            self.at(rests, WorldEvent::Rests(index));
         }
         if path != light {
             self.modules[index].light = path;
@@ -270,7 +270,7 @@ impl World {
             return;
         };
         if self.daemon.busy_until > self.now {
-            return self.at(self.daemon.busy_until, What::FromModule(line, bytes));
+            return self.at(self.daemon.busy_until, WorldEvent::FromModule(line, bytes));
         }
         let mut does = Vec::new();
         self.modules[index].tender.received(mono(self.now), &bytes, &mut does);
@@ -296,7 +296,7 @@ impl World {
                     let line = self.modules[index].line;
                     let begins = self.now + COST.handoff;
                     let at = self.modules[index].sends(begins, bytes.len(), rate);
-                    self.at(at, What::ToModule(line, bytes));
+                    self.at(at, WorldEvent::ToModule(line, bytes));
                 }
                 Does::Identity(_) | Does::Account(_) => {}
                 Does::Event(event) => {
@@ -324,14 +324,14 @@ impl World {
 
     fn plan_tend(&mut self, index: usize) {
         if let Some(at) = self.modules[index].tender.deadline() {
-            self.at(SimTime(at.0 * 1_000_000), What::Tend(index));
+            self.at(SimTime(at.0 * 1_000_000), WorldEvent::Tend(index));
         }
     }
 
     fn plan_turn(&mut self, at: Option<SimTime>) {
         let Some(at) = at else { return };
         self.turn_at = Some(at);
-        self.at(at, What::Turn);
+        self.at(at, WorldEvent::Turn);
     }
 
     fn turn(&mut self) {
@@ -367,7 +367,7 @@ impl World {
 
     fn take(&mut self, turn: Turn) {
         for (at, command) in turn.commands {
-            self.at(at, What::Command(self.life, command));
+            self.at(at, WorldEvent::Command(self.life, command));
         }
         for (_, happened) in &turn.happened {
             if let Happened::Bypassing(parts) = happened {
@@ -404,18 +404,18 @@ impl World {
         nodes(broken).any(|node| nodes(found).any(|other| other == node))
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: TaskCommand) {
         let mut does = Vec::new();
         let now = mono(self.now);
         let (name, moves) = match &command {
-            Command::Run(name, _, op) => (name, matches!(op, Op::Switch { .. })),
-            Command::Abandon(name, _) => (name, false),
+            TaskCommand::Run(name, _, op) => (name, matches!(op, Op::Switch { .. })),
+            TaskCommand::Abandon(name, _) => (name, false),
         };
         let Some(&index) = self.by_name.get(name) else { return };
         let tender = &mut self.modules[index].tender;
         match &command {
-            Command::Run(_, ticket, op) => tender.run(now, *ticket, op, &mut does),
-            Command::Abandon(_, ticket) => tender.abandon(now, *ticket, &mut does),
+            TaskCommand::Run(_, ticket, op) => tender.run(now, *ticket, op, &mut does),
+            TaskCommand::Abandon(_, ticket) => tender.abandon(now, *ticket, &mut does),
         }
         self.act(index, does);
         if moves {
@@ -530,7 +530,7 @@ fn is_sign(event: &Event) -> bool {
 fn tender(bundle: BundleId, index: usize, now: SimTime, life: u64) -> Tender {
     let name = DeviceName::from(bundle.to_string().as_str());
     let sequence = (index as u64 * 257 + life * 4_099) as u16;
-    let dialect = OcsTrx::new(Policy::Hot, sequence).called(name.as_str());
+    let dialect = OcsTrx::new(DataPathPolicy::Hot, sequence).called(name.as_str());
     // Tasks start one after the other.
     let begins = mono(now) + Micros(20 * index as u64);
     Tender::speaking(name, dialect, begins)

@@ -15,12 +15,12 @@ mod leaves;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
-use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
 use lightloom_gnmi::message::{
     CapabilityResponse, Encoding, GetResponse, Path, SetRequest, SubscribeAnswer,
     SubscribeResponse, Subscription, SubscriptionList, SubscriptionMode, TypedValue, Update, Value,
 };
-use lightloom_gnmi::model::{MODULES, Status, VERSION};
+use lightloom_gnmi::model::{ConnectionStatus, MODULES, VERSION};
 use lightloom_gnmi::path::{named, parse, step};
 
 use crate::ports::{Ports, Task};
@@ -51,7 +51,7 @@ pub struct Settings {
 struct Listed {
     input: Option<String>,
     output: Option<String>,
-    status: Option<Status>,
+    status: Option<ConnectionStatus>,
     reason: Option<String>,
 }
 
@@ -59,9 +59,9 @@ struct Listed {
 #[derive(Debug)]
 pub struct Gnmi {
     settings: Settings,
-    client: Option<Client>,
+    client: Option<GnmiClient>,
     /// Calls that begin when their request is next.
-    waiting: BTreeMap<u32, Call>,
+    waiting: BTreeMap<u32, GnmiCall>,
     next_number: u32,
     subscription: Option<u32>,
     is_synced: bool,
@@ -124,7 +124,7 @@ impl Gnmi {
     }
 
     /// Requests for calls: the first begins now, each other when its turn comes.
-    fn ask(&mut self, calls: Vec<(Awaits, Call)>) -> Vec<Request> {
+    fn ask(&mut self, calls: Vec<(Awaits, GnmiCall)>) -> Vec<Request> {
         let mut requests = Vec::new();
         self.waiting.clear();
         for (awaits, call) in calls {
@@ -146,7 +146,7 @@ impl Gnmi {
         requests
     }
 
-    fn reading(&self, power: &[u32]) -> Call {
+    fn reading(&self, power: &[u32]) -> GnmiCall {
         let mut path = vec![connections(), ports("connection/peer")];
         if self.settings.power_monitor {
             let names = power.iter().filter_map(|port| self.layout.output(*port));
@@ -197,7 +197,8 @@ impl Gnmi {
             });
             // What did not come to be is in the way of the next try; only what is ours is cleared away.
             let dead = self.listed.iter().filter(|(listed, of)| {
-                let is_dead = matches!(of.status, Some(Status::Failed | Status::Invalid));
+                let is_dead =
+                    matches!(of.status, Some(ConnectionStatus::Failed | ConnectionStatus::Invalid));
                 let at_it = [&of.input, &of.output].into_iter().flatten();
                 let mut at_it = at_it.filter(|port| **port == input || **port == output);
                 is_dead && listed.starts_with(PREFIX) && at_it.next().is_some()
@@ -232,7 +233,7 @@ impl Gnmi {
     }
 
     /// How the connections of a Set stand.
-    fn statuses(request: &SetRequest) -> Call {
+    fn statuses(request: &SetRequest) -> GnmiCall {
         let named = request.update.iter().filter_map(|update| {
             let mut path = update.path.clone()?;
             path.elem.pop();
@@ -338,7 +339,10 @@ impl Gnmi {
         let twice = || "two circuits of it share a port".to_owned();
         self.ports.take_circuits(from_inputs.iter().copied()).ok_or_else(twice)?;
         let pending = |of: &&Listed| {
-            matches!(of.status, Some(Status::PendingConnection | Status::PendingDeletion))
+            matches!(
+                of.status,
+                Some(ConnectionStatus::PendingConnection | ConnectionStatus::PendingDeletion)
+            )
         };
         let pairs = self
             .listed
@@ -358,10 +362,10 @@ impl Gnmi {
         self.take_list(&leaves);
         let wrong = self.listed.iter().find(|(name, of)| {
             self.expected.get(*name) == Some(&true)
-                && matches!(of.status, Some(Status::Failed | Status::Invalid))
+                && matches!(of.status, Some(ConnectionStatus::Failed | ConnectionStatus::Invalid))
         });
         self.failed = wrong.map(|(name, of)| {
-            let status = of.status.map_or("", Status::word);
+            let status = of.status.map_or("", ConnectionStatus::word);
             format!("{name} is {status}: {}", of.reason.as_deref().unwrap_or("it does not say why"))
         });
         Ok(())
@@ -391,8 +395,10 @@ impl Gnmi {
         for (name, status) in news {
             let stands = match status.as_deref().map(str::parse) {
                 None => Some(false),
-                Some(Ok(Status::Connected | Status::PendingConnection)) => Some(true),
-                Some(Ok(Status::PendingDeletion)) => Some(false),
+                Some(Ok(ConnectionStatus::Connected | ConnectionStatus::PendingConnection)) => {
+                    Some(true)
+                }
+                Some(Ok(ConnectionStatus::PendingDeletion)) => Some(false),
                 Some(_) => None,
             };
             if stands.is_some() && self.expected.get(&name).copied() == stands {
@@ -444,11 +450,11 @@ impl Dialect for Gnmi {
         let ports = std::mem::take(&mut self.ports);
         *self = Self { ports, next_number: self.next_number, ..fresh };
         self.ports.forget();
-        match Client::new(&self.settings.authority) {
+        match GnmiClient::new(&self.settings.authority) {
             Ok(client) => self.client = Some(client),
             Err(why) => self.broken = Some(why),
         }
-        self.ask(vec![(Awaits::Identity, Call::Capabilities)])
+        self.ask(vec![(Awaits::Identity, GnmiCall::Capabilities)])
     }
 
     fn after_hello(&mut self) -> Vec<Request> {
@@ -467,7 +473,7 @@ impl Dialect for Gnmi {
             ..SubscriptionList::default()
         };
         let mut requests =
-            self.ask(vec![(Awaits::Size, layout), (Awaits::Events, Call::Subscribe(list))]);
+            self.ask(vec![(Awaits::Size, layout), (Awaits::Events, GnmiCall::Subscribe(list))]);
         self.subscription = requests.last_mut().map(|request| request.number);
         requests
     }
@@ -479,12 +485,12 @@ impl Dialect for Gnmi {
             Task::Look(power) => vec![(Awaits::Positions, self.reading(&power))],
             Task::Remove(pairs) => {
                 let request = self.removal(&pairs)?;
-                vec![(Awaits::Done, Call::Set(request))]
+                vec![(Awaits::Done, GnmiCall::Set(request))]
             }
             Task::Add(pairs) => {
                 let request = self.addition(&pairs)?;
                 let then = Self::statuses(&request);
-                vec![(Awaits::Done, Call::Set(request)), (Awaits::Errors, then)]
+                vec![(Awaits::Done, GnmiCall::Set(request)), (Awaits::Errors, then)]
             }
         };
         Ok(self.ask(calls))
@@ -499,7 +505,7 @@ impl Dialect for Gnmi {
         if let Some(call) = call {
             client.call(request.number, call);
         }
-        while let Some((number, answer)) = self.client.as_mut().and_then(Client::next_answer) {
+        while let Some((number, answer)) = self.client.as_mut().and_then(GnmiClient::next_answer) {
             if number == request.number {
                 return self.take_answer(request.awaits, answer);
             }
@@ -527,7 +533,7 @@ impl Dialect for Gnmi {
     fn unasked(&mut self, input: &mut Input) {
         let Some(client) = &mut self.client else { return };
         client.receive(&std::mem::take(&mut input.bytes));
-        while let Some((number, answer)) = self.client.as_mut().and_then(Client::next_answer) {
+        while let Some((number, answer)) = self.client.as_mut().and_then(GnmiClient::next_answer) {
             self.take_other(number, &answer, input);
         }
     }
@@ -541,7 +547,7 @@ impl Dialect for Gnmi {
     }
 
     fn broken(&mut self) -> Option<String> {
-        let ended = self.client.as_ref().and_then(Client::ended);
+        let ended = self.client.as_ref().and_then(GnmiClient::ended);
         self.broken.clone().or(ended)
     }
 

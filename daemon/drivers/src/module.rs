@@ -3,7 +3,7 @@
 //! its light goes when its power comes back. Read, never written.
 
 use lightloom_firmware_api::cmis::state::ModuleState;
-use lightloom_firmware_api::cmis::{Address, Registers, lower, page_b0};
+use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, page_b0};
 use lightloom_firmware_api::message::{Identity, StatusReport};
 
 use lightloom_control::state::Position;
@@ -11,11 +11,11 @@ use lightloom_daemon_api::module;
 
 /// The first register and how many, read one after the other. Lower memory 4 to 13 is left out: its flags are
 /// cleared by reading (CMIS 5.x, clear on read).
-pub(super) const READS: [(Address, u8); 4] = [
-    (Address::lower(0), 4),
-    (Address::lower(14), 4),
-    (Address::lower(39), 3),
-    (Address::page(page_b0::PAGE, 128), 128),
+pub(super) const READS: [(RegisterAddress, u8); 4] = [
+    (RegisterAddress::lower(0), 4),
+    (RegisterAddress::lower(14), 4),
+    (RegisterAddress::lower(39), 3),
+    (RegisterAddress::page(page_b0::PAGE, 128), 128),
 ];
 
 /// What is said of devices that are no transceivers.
@@ -51,15 +51,15 @@ pub struct Module {
     /// Where it goes at power-on.
     pub at_power_on: Vec<Position>,
     /// The registers that were read, by their first address.
-    pub registers: Vec<(Address, Vec<u8>)>,
+    pub registers: Vec<(RegisterAddress, Vec<u8>)>,
 }
 
 /// A host's copy of the registers that were read.
-struct Copy<'a>(&'a [(Address, Vec<u8>)]);
+struct Copy<'a>(&'a [(RegisterAddress, Vec<u8>)]);
 
 impl Registers for Copy<'_> {
-    fn byte(&self, at: Address) -> u8 {
-        let inside = |(first, bytes): &(Address, Vec<u8>)| {
+    fn byte(&self, at: RegisterAddress) -> u8 {
+        let inside = |(first, bytes): &(RegisterAddress, Vec<u8>)| {
             let same = first.page == at.page && first.bank == at.bank;
             let offset = usize::from(at.offset).checked_sub(usize::from(first.offset))?;
             bytes.get(offset).copied().filter(|_| same)
@@ -73,7 +73,7 @@ impl Module {
     pub(super) fn of(
         identity: &Identity,
         status: &StatusReport,
-        registers: Vec<(Address, Vec<u8>)>,
+        registers: Vec<(RegisterAddress, Vec<u8>)>,
     ) -> Self {
         let copy = Copy(&registers);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();

@@ -6,15 +6,15 @@
 
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
-use lightloom_firmware_api::cmis::{Address, Code, page_b0};
+use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Received, Sequence, acknowledge, encode_request};
 use lightloom_firmware_api::message::{
     Arm, Capabilities, Event, EventKind, EventsReport, Identity, LinkName, LinksReport, Neighbour,
-    Power, Reply, Request as Wire, StatusReport, Transaction,
+    Power, Reply, Request as Wire, StatusReport, TransactionId,
 };
 use lightloom_firmware_api::path::{
-    GROUPS_MAX, Groups, Outcome as PathOutcome, Path, Paths, Policy,
+    DataPathPolicy, GROUPS_MAX, GroupOutcome as PathOutcome, Groups, Path, Paths,
 };
 use lightloom_units::id::{BundleId, NodeId};
 
@@ -30,20 +30,20 @@ use lightloom_control::state::{
 /// The transceiver dialect.
 #[derive(Clone, Debug)]
 pub struct OcsTrx {
-    policy: Policy,
+    policy: DataPathPolicy,
     host: Host,
     sequence: u16,
     identity: Option<Identity>,
     status: Option<StatusReport>,
     links: Option<LinksReport>,
     /// Of the last look, in the order they were asked for.
-    registers: Vec<(Address, Vec<u8>)>,
+    registers: Vec<(RegisterAddress, Vec<u8>)>,
     /// Reads so far, over and over.
     reads: u8,
     /// What the module is to be called, and the start of it since which it is.
     name: LinkName,
     named: Option<u16>,
-    armed: Option<(Transaction, Paths, Groups)>,
+    armed: Option<(TransactionId, Paths, Groups)>,
     last_transaction: u32,
     /// What it promised of its events, if it sends any.
     events: Option<EventsReport>,
@@ -58,7 +58,7 @@ impl OcsTrx {
     /// `policy` is what must hold of the data paths when light moves. `sequence` is where the
     /// numbering of requests begins: not where a former life of the daemon began.
     #[must_use]
-    pub fn new(policy: Policy, sequence: u16) -> Self {
+    pub fn new(policy: DataPathPolicy, sequence: u16) -> Self {
         Self {
             policy,
             host: Host::new(),
@@ -146,7 +146,7 @@ impl OcsTrx {
             groups = groups.with(group);
         }
         self.last_transaction = self.last_transaction.wrapping_add(1).max(1);
-        let transaction = Transaction(self.last_transaction);
+        let transaction = TransactionId(self.last_transaction);
         self.armed = Some((transaction, paths, groups));
         let arm = Arm { transaction, policy: self.policy, paths };
         Ok(vec![self.ask(&Wire::Arm(arm), Awaits::Armed)])

@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[cfg(feature = "edges")]
 use lightloom_drivers::ocstrx::OcsTrx;
 #[cfg(feature = "edges")]
-use lightloom_firmware_api::path::Policy;
+use lightloom_firmware_api::path::DataPathPolicy;
 
 #[cfg(feature = "edges")]
 use super::Place;
@@ -55,9 +55,9 @@ impl Protocol for SerialFile {
     #[cfg(feature = "edges")]
     fn endpoint(&self, place: &Place<'_>) -> anyhow::Result<Endpoint> {
         let policy = match self.policy {
-            PathPolicy::Deactivated => Policy::RequireDeactivated,
-            PathPolicy::Mute => Policy::MuteTransmit,
-            PathPolicy::Hot => Policy::Hot,
+            PathPolicy::Deactivated => DataPathPolicy::RequireDeactivated,
+            PathPolicy::Mute => DataPathPolicy::MuteTransmit,
+            PathPolicy::Hot => DataPathPolicy::Hot,
         };
         let path = self.serial.clone();
         let address = Address::Serial { path, bits_per_second: self.bits_per_second };

@@ -11,7 +11,7 @@ use lightloom_drivers::scpi::Scpi;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
 use lightloom_drivers::tl1::Tl1;
 use lightloom_drivers::{Dialect, INPUT_BYTES_MAX, Reached, Session};
-use lightloom_firmware_api::path::Policy;
+use lightloom_firmware_api::path::DataPathPolicy;
 use proptest::prelude::*;
 
 /// Brings a session to the point where it waits for the positions, or as far as `replies` go.
@@ -144,7 +144,7 @@ proptest! {
         observed(Scpi::new(true), &SCPI_HELLO, &bytes, cut);
         observed(Tl1::new("u", "p", true), &TL1_HELLO, &bytes, cut);
         observed(Sonic::new(ReadFrom::State, None), &[b"+PONG\r\n"], &bytes, cut);
-        observed(OcsTrx::new(Policy::Hot, 0), &[], &bytes, cut);
+        observed(OcsTrx::new(DataPathPolicy::Hot, 0), &[], &bytes, cut);
         let (records, good, _) = read_all::<Record>(&bytes);
         prop_assert!(records.is_empty() && good == 0);
         let _ = lightloom_daemon::config::load("x", &bytes);

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::schedule::{Await, Schedule};
-use super::{CollectiveError, Kind, part_of};
+use super::{CollectiveError, CollectiveKind, part_of};
 
 /// In which order the pieces go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -96,7 +96,7 @@ impl AllToAll {
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;
         let steps = self.exchange.steps(ranks)?;
-        let mut schedule = Schedule::chained(Kind::AllToAll, ranks, self.size)?;
+        let mut schedule = Schedule::chained(CollectiveKind::AllToAll, ranks, self.size)?;
         let piece = part_of(self.size, ranks as u64);
         // By rank: what it waits for before its next step.
         let mut awaited: Vec<Vec<Await>> = vec![Vec::new(); ranks];

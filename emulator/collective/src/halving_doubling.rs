@@ -8,7 +8,7 @@
 use lightloom_units::Bytes;
 
 use super::schedule::{Await, Schedule};
-use super::{CollectiveError, Kind, part_of};
+use super::{CollectiveError, CollectiveKind, part_of};
 
 /// An all-reduce by recursive halving and doubling.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl HalvingDoubling {
         if !ranks.is_power_of_two() {
             return Err(CollectiveError::NoPowerOfTwo { ranks });
         }
-        let mut schedule = Schedule::chained(Kind::AllReduce, ranks, self.size)?;
+        let mut schedule = Schedule::chained(CollectiveKind::AllReduce, ranks, self.size)?;
         let steps = ranks.trailing_zeros();
         let halving = (1..=steps).map(|step| (ranks >> step, 1u64 << step));
         let order: Vec<_> = halving.clone().chain(halving.rev()).collect();

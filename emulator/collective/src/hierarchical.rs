@@ -13,8 +13,8 @@
 use lightloom_units::Bytes;
 
 use super::ring::{Directions, Ring};
-use super::schedule::{Form, Level, Schedule};
-use super::{CollectiveError, Kind, part_of};
+use super::schedule::{NetworkLevel, Schedule, TimeForm};
+use super::{CollectiveError, CollectiveKind, part_of};
 
 /// An all-reduce over groups of equal size. Ranks are numbered group after group.
 #[derive(Clone, Debug)]
@@ -35,37 +35,37 @@ impl Hierarchical {
         let groups = self.groups.len();
         let names = |group: usize| (group * of_group..(group + 1) * of_group).collect::<Vec<_>>();
         let mut sendings = Vec::new();
-        let mut phases: [Vec<Form>; 3] = Default::default();
+        let mut phases: [Vec<TimeForm>; 3] = Default::default();
         // By group and rank: the sendings that bring it what the next phase needs.
         let mut done: Vec<Vec<Vec<usize>>> = Vec::new();
         for group in 0..groups {
-            let ring = self.inner(Kind::ReduceScatter, of_group);
-            let laid = ring.lay_out(&mut sendings, (&names(group), Level::Inside), &[])?;
+            let ring = self.inner(CollectiveKind::ReduceScatter, of_group);
+            let laid = ring.lay_out(&mut sendings, (&names(group), NetworkLevel::Inside), &[])?;
             phases[0].push(laid.form);
             done.push(laid.into);
         }
         for rank in 0..of_group {
             let ring = Ring {
-                kind: Kind::AllReduce,
+                kind: CollectiveKind::AllReduce,
                 ranks: groups,
                 size: part_of(self.size, of_group as u64),
                 directions: Directions::One,
             };
             let peers: Vec<usize> = (0..groups).map(|group| group * of_group + rank).collect();
             let waits: Vec<_> = done.iter().map(|group| group[rank].clone()).collect();
-            let laid = ring.lay_out(&mut sendings, (&peers, Level::Between), &waits)?;
+            let laid = ring.lay_out(&mut sendings, (&peers, NetworkLevel::Between), &waits)?;
             phases[1].push(laid.form);
             for (group, into) in laid.into.into_iter().enumerate() {
                 done[group][rank] = into;
             }
         }
         for (group, waits) in done.iter().enumerate() {
-            let ring = self.inner(Kind::AllGather, of_group);
-            let laid = ring.lay_out(&mut sendings, (&names(group), Level::Inside), waits)?;
+            let ring = self.inner(CollectiveKind::AllGather, of_group);
+            let laid = ring.lay_out(&mut sendings, (&names(group), NetworkLevel::Inside), waits)?;
             phases[2].push(laid.form);
         }
-        let form = Form::InTurn(phases.into_iter().map(Form::AtOnce).collect());
-        let (kind, ranks, size) = (Kind::AllReduce, of_group * groups, self.size);
+        let form = TimeForm::InTurn(phases.into_iter().map(TimeForm::AtOnce).collect());
+        let (kind, ranks, size) = (CollectiveKind::AllReduce, of_group * groups, self.size);
         Ok(Schedule { kind, ranks, size, sendings, form })
     }
 
@@ -83,7 +83,7 @@ impl Hierarchical {
         }
     }
 
-    fn inner(&self, kind: Kind, ranks: usize) -> Ring {
+    fn inner(&self, kind: CollectiveKind, ranks: usize) -> Ring {
         Ring { kind, ranks, size: self.size, directions: Directions::Both }
     }
 }

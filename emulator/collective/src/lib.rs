@@ -30,13 +30,13 @@ pub use all_to_all::{AllToAll, Exchange, Shift};
 pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
 pub use ring::{Directions, Ring};
-pub use schedule::{Await, Level, MessageTime, Schedule, Sending};
+pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};
 pub use torus::TorusAllReduce;
 pub use tree::{Tree, TreeOperation};
 
 /// What a collective computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CollectiveKind {
     /// Everybody ends with the sum of all.
     AllReduce,
     /// Everybody ends with its share of the sum.
@@ -51,7 +51,7 @@ pub enum Kind {
     Flows,
 }
 
-impl Kind {
+impl CollectiveKind {
     /// The name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

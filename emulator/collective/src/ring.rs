@@ -12,8 +12,8 @@
 
 use lightloom_units::Bytes;
 
-use super::schedule::{Around, Await, Form, Level, Schedule, Sending};
-use super::{CollectiveError, Kind, part_of};
+use super::schedule::{Await, NetworkLevel, RingStride, Schedule, Sending, TimeForm};
+use super::{CollectiveError, CollectiveKind, part_of};
 
 /// Which ways round the ring is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
@@ -39,7 +39,7 @@ impl Directions {
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     /// What it computes.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// How many ranks take part.
     pub ranks: usize,
     /// See the description of this crate.
@@ -52,7 +52,7 @@ impl Ring {
     /// Messages that each rank sends each way.
     fn steps(&self) -> u32 {
         let once = self.ranks as u32 - 1;
-        if self.kind == Kind::AllReduce { 2 * once } else { once }
+        if self.kind == CollectiveKind::AllReduce { 2 * once } else { once }
     }
     /// The piece of one step, one way.
     fn piece(&self) -> Bytes {
@@ -66,7 +66,7 @@ impl Ring {
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let mut sendings = Vec::new();
         let ranks: Vec<usize> = (0..self.ranks).collect();
-        let laid = self.lay_out(&mut sendings, (&ranks, Level::Inside), &[])?;
+        let laid = self.lay_out(&mut sendings, (&ranks, NetworkLevel::Inside), &[])?;
         let Self { kind, ranks, size, .. } = *self;
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
@@ -76,7 +76,7 @@ impl Ring {
     pub(crate) fn lay_out(
         &self,
         sendings: &mut Vec<Sending>,
-        (names, level): (&[usize], Level),
+        (names, level): (&[usize], NetworkLevel),
         waits: &[Vec<usize>],
     ) -> Result<Laid, CollectiveError> {
         let ranks = self.ranks;
@@ -102,15 +102,20 @@ impl Ring {
                 });
                 into[next].push(first + place);
             }
-            ways.push(Form::Around(Around { first, ranks, step, messages: self.steps() as usize }));
+            ways.push(TimeForm::Around(RingStride {
+                first,
+                ranks,
+                step,
+                messages: self.steps() as usize,
+            }));
         }
-        Ok(Laid { form: Form::AtOnce(ways), into })
+        Ok(Laid { form: TimeForm::AtOnce(ways), into })
     }
 }
 
 /// What the ranks of a ring send.
 pub(crate) struct Laid {
-    pub(crate) form: Form,
+    pub(crate) form: TimeForm,
     /// By place in the ring: the sendings that end there.
     pub(crate) into: Vec<Vec<usize>>,
 }

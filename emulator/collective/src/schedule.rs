@@ -4,11 +4,11 @@
 
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::{CollectiveError, Kind};
+use super::{CollectiveError, CollectiveKind};
 
 /// Which network of a collective over several groups carries a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Level {
+pub enum NetworkLevel {
     /// That of one group, or the only one there is.
     #[default]
     Inside,
@@ -52,7 +52,7 @@ pub struct Sending {
     /// How many messages.
     pub messages: u32,
     /// Over which network.
-    pub level: Level,
+    pub level: NetworkLevel,
     /// What they wait for.
     pub awaits: Vec<Await>,
 }
@@ -73,7 +73,7 @@ pub struct MessageTime {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// What it computes.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// How many ranks take part.
     pub ranks: usize,
     /// Its size, see the description of this crate.
@@ -81,25 +81,25 @@ pub struct Schedule {
     /// What is sent.
     pub sendings: Vec<Sending>,
     /// Its closed form.
-    pub(crate) form: Form,
+    pub(crate) form: TimeForm,
 }
 
 /// A closed form over the times of single messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum TimeForm {
     /// The longest chain of waiting through all sendings. Each comes after those it waits for.
     LongestChain,
     /// One way round a ring.
-    Around(Around),
+    Around(RingStride),
     /// One after the other.
-    InTurn(Vec<Form>),
+    InTurn(Vec<TimeForm>),
     /// All at once: the longest.
-    AtOnce(Vec<Form>),
+    AtOnce(Vec<TimeForm>),
 }
 
 /// One way round a ring: rank `r` sends to `r + step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Around {
+pub(crate) struct RingStride {
     /// The place of the sending of rank 0; those of the others follow.
     pub(crate) first: usize,
     pub(crate) ranks: usize,
@@ -110,11 +110,15 @@ pub(crate) struct Around {
 
 impl Schedule {
     /// An empty schedule, whose sendings will come in an order in which each is after those it waits for.
-    pub(crate) fn chained(kind: Kind, ranks: usize, size: Bytes) -> Result<Self, CollectiveError> {
+    pub(crate) fn chained(
+        kind: CollectiveKind,
+        ranks: usize,
+        size: Bytes,
+    ) -> Result<Self, CollectiveError> {
         if ranks < 2 {
             return Err(CollectiveError::TooFewRanks { ranks });
         }
-        Ok(Self { kind, ranks, size, sendings: Vec::new(), form: Form::LongestChain })
+        Ok(Self { kind, ranks, size, sendings: Vec::new(), form: TimeForm::LongestChain })
     }
 
     /// Adds `messages` messages of `message` from one rank to another, and says their place.
@@ -124,7 +128,7 @@ impl Schedule {
         (message, messages): (Bytes, u32),
         awaits: Vec<Await>,
     ) -> usize {
-        let level = Level::Inside;
+        let level = NetworkLevel::Inside;
         self.sendings.push(Sending { from, to, message, messages, level, awaits });
         self.sendings.len() - 1
     }
@@ -141,7 +145,7 @@ impl Schedule {
     }
 }
 
-impl Form {
+impl TimeForm {
     fn time(&self, sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {
         match self {
             Self::LongestChain => longest_chain(sendings, times),
@@ -155,7 +159,7 @@ impl Form {
     }
 }
 
-impl Around {
+impl RingStride {
     /// The longest of: a piece passed on step by step from any rank; all pieces over any one edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];

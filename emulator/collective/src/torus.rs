@@ -14,8 +14,8 @@
 use lightloom_units::Bytes;
 
 use super::ring::{Directions, Ring};
-use super::schedule::{Form, Level, Schedule, Sending};
-use super::{CollectiveError, Kind, part_of};
+use super::schedule::{NetworkLevel, Schedule, Sending, TimeForm};
+use super::{CollectiveError, CollectiveKind, part_of};
 
 /// An all-reduce along the rings of a torus.
 #[derive(Clone, Debug)]
@@ -28,10 +28,10 @@ pub struct TorusAllReduce {
 }
 
 /// What has been laid out so far of one share.
-struct Share {
+struct ShareProgress {
     /// What a rank holds of it.
     size: Bytes,
-    stages: Vec<Form>,
+    stages: Vec<TimeForm>,
     /// By rank: the sendings that bring it what its next stage needs.
     into: Vec<Vec<usize>>,
 }
@@ -50,17 +50,18 @@ impl TorusAllReduce {
         let (mut sendings, mut shares) = (Vec::new(), Vec::new());
         for first in 0..dimensions {
             let size = part_of(self.size, dimensions as u64);
-            let mut share = Share { size, stages: Vec::new(), into: vec![Vec::new(); ranks] };
+            let mut share =
+                ShareProgress { size, stages: Vec::new(), into: vec![Vec::new(); ranks] };
             let order: Vec<usize> = (0..dimensions).map(|d| (first + d) % dimensions).collect();
             for &dimension in &order {
-                self.stage(&mut sendings, &mut share, Kind::ReduceScatter, dimension)?;
+                self.stage(&mut sendings, &mut share, CollectiveKind::ReduceScatter, dimension)?;
             }
             for &dimension in order.iter().rev() {
-                self.stage(&mut sendings, &mut share, Kind::AllGather, dimension)?;
+                self.stage(&mut sendings, &mut share, CollectiveKind::AllGather, dimension)?;
             }
-            shares.push(Form::InTurn(share.stages));
+            shares.push(TimeForm::InTurn(share.stages));
         }
-        let (kind, size, form) = (Kind::AllReduce, self.size, Form::AtOnce(shares));
+        let (kind, size, form) = (CollectiveKind::AllReduce, self.size, TimeForm::AtOnce(shares));
         Ok(Schedule { kind, ranks, size, sendings, form })
     }
 
@@ -68,13 +69,14 @@ impl TorusAllReduce {
     fn stage(
         &self,
         sendings: &mut Vec<Sending>,
-        share: &mut Share,
-        kind: Kind,
+        share: &mut ShareProgress,
+        kind: CollectiveKind,
         dimension: usize,
     ) -> Result<(), CollectiveError> {
         let rings = &self.rings[dimension];
         let long = rings.first().map_or(1, Vec::len);
-        let size = if kind == Kind::AllGather { share.size * long as u64 } else { share.size };
+        let size =
+            if kind == CollectiveKind::AllGather { share.size * long as u64 } else { share.size };
         // Two ranks have one cable, which carries one direction once.
         let directions = if long == 2 { Directions::One } else { Directions::Both };
         let mut into = vec![Vec::new(); share.into.len()];
@@ -82,15 +84,16 @@ impl TorusAllReduce {
         for names in rings {
             let waits: Vec<_> = names.iter().map(|rank| share.into[*rank].clone()).collect();
             let ring = Ring { kind, ranks: names.len(), size, directions };
-            let laid = ring.lay_out(sendings, (names, Level::Inside), &waits)?;
+            let laid = ring.lay_out(sendings, (names, NetworkLevel::Inside), &waits)?;
             forms.push(laid.form);
             for (rank, sendings) in names.iter().zip(laid.into) {
                 into[*rank] = sendings;
             }
         }
         share.into = into;
-        share.stages.push(Form::AtOnce(forms));
-        share.size = if kind == Kind::AllGather { size } else { part_of(size, long as u64) };
+        share.stages.push(TimeForm::AtOnce(forms));
+        share.size =
+            if kind == CollectiveKind::AllGather { size } else { part_of(size, long as u64) };
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use lightloom_units::Bytes;
 
 use super::schedule::{Await, Schedule};
-use super::{CollectiveError, Kind, part_of};
+use super::{CollectiveError, CollectiveKind, part_of};
 
 /// What is done over trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl Tree {
     /// Fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let kind = match self.operation {
-            TreeOperation::Broadcast => Kind::Broadcast,
-            TreeOperation::AllReduce | TreeOperation::DoubleAllReduce => Kind::AllReduce,
+            TreeOperation::Broadcast => CollectiveKind::Broadcast,
+            TreeOperation::AllReduce | TreeOperation::DoubleAllReduce => CollectiveKind::AllReduce,
         };
         let mut schedule = Schedule::chained(kind, self.ranks, self.size)?;
         let trees = if self.operation == TreeOperation::DoubleAllReduce { 2 } else { 1 };
@@ -64,7 +64,7 @@ impl Tree {
     }
 
     fn lay_tree(&self, schedule: &mut Schedule, shift: usize, load: (Bytes, u32)) {
-        let shape = InOrder::new(self.ranks);
+        let shape = InOrderTree::new(self.ranks);
         let rank = |place: usize| (place + shift) % self.ranks;
         let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
@@ -88,13 +88,13 @@ impl Tree {
 }
 
 /// The binary tree whose places, read in order, are 0, 1, 2 …: the middle on top, halves below.
-struct InOrder {
+struct InOrderTree {
     parent: Vec<Option<usize>>,
     /// Every place after its parent.
     top_down: Vec<usize>,
 }
 
-impl InOrder {
+impl InOrderTree {
     fn new(places: usize) -> Self {
         let mut tree = Self { parent: vec![None; places], top_down: Vec::new() };
         tree.grow(None, 0..places);

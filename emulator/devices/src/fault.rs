@@ -15,22 +15,22 @@ use super::misbehave::{Misbehaviour, Misbehaviours};
 
 /// A share of events, in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share(pub u32);
+pub struct PartsPerMillion(pub u32);
 
-impl Share {
+impl PartsPerMillion {
     /// Every one.
     pub const ALL: Self = Self(1_000_000);
 }
 
 /// One thing that goes wrong from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DeviceFault {
     /// This share of bytes, each way, never arrives.
-    Lose(Share),
+    Lose(PartsPerMillion),
     /// This share of bytes arrives twice.
-    Duplicate(Share),
+    Duplicate(PartsPerMillion),
     /// This share of bytes arrives with one bit flipped.
-    Garble(Share),
+    Garble(PartsPerMillion),
     /// Every byte arrives this much later, in order.
     Late(Picoseconds),
     /// The connection stays up and carries nothing, either way.
@@ -74,9 +74,9 @@ pub enum Fault {
      `half-open`, `dead`, `unplug 1`, `cross 1 n2/b0.2`, `stuck`, `stuck 3`, `lie`, `misdirect`, `slow 10`, `droop 3.5`, `defer 3s`, `reboot`, `warm-restart`, \
      `reboot-in-commit`, `misbehave half-a-set` (docs/conformance.md has the names), `clear`"
 )]
-pub struct FaultError(String);
+pub struct DeviceFaultError(String);
 
-impl FromStr for Share {
+impl FromStr for PartsPerMillion {
     type Err = ();
     /// A percentage from `0.0001%` to `100%`.
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -88,16 +88,16 @@ impl FromStr for Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for PartsPerMillion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.0) / 10_000.0)
     }
 }
 
-impl FromStr for Fault {
-    type Err = FaultError;
+impl FromStr for DeviceFault {
+    type Err = DeviceFaultError;
 
-    fn from_str(text: &str) -> Result<Self, FaultError> {
+    fn from_str(text: &str) -> Result<Self, DeviceFaultError> {
         let mut words = text.split_whitespace();
         let (word, argument) = (words.next(), words.next());
         let fault = match (word.unwrap_or(""), argument) {
@@ -132,11 +132,11 @@ impl FromStr for Fault {
             ("clear", None) => Some(Self::Clear),
             _ => None,
         };
-        fault.filter(|_| words.next().is_none()).ok_or_else(|| FaultError(text.to_owned()))
+        fault.filter(|_| words.next().is_none()).ok_or_else(|| DeviceFaultError(text.to_owned()))
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DeviceFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lose(share) => write!(f, "lose {share}"),
@@ -185,20 +185,20 @@ pub(crate) struct LightFaults {
 
 impl LightFaults {
     /// Takes a fault of the light; others change nothing.
-    pub(crate) fn apply(&mut self, fault: Fault) {
+    pub(crate) fn apply(&mut self, fault: DeviceFault) {
         match fault {
-            Fault::Dead => self.dead = true,
-            Fault::Unplug(path) => self.unplugged = Some(path),
-            Fault::Stuck(None) => self.all_stuck = true,
-            Fault::Stuck(port) => self.stuck_port = port,
-            Fault::Lie => self.lies = true,
-            Fault::Misdirect => self.misdirects = true,
-            Fault::Slow(times) => self.slow = times,
-            Fault::Droop(hundredths) => self.droop = hundredths,
-            Fault::Defer(span) => self.defers = Some(span),
-            Fault::RebootInCommit => self.reboots_in_commit = true,
-            Fault::Misbehave(which) => self.misbehaves.add(which),
-            Fault::Clear => *self = Self::default(),
+            DeviceFault::Dead => self.dead = true,
+            DeviceFault::Unplug(path) => self.unplugged = Some(path),
+            DeviceFault::Stuck(None) => self.all_stuck = true,
+            DeviceFault::Stuck(port) => self.stuck_port = port,
+            DeviceFault::Lie => self.lies = true,
+            DeviceFault::Misdirect => self.misdirects = true,
+            DeviceFault::Slow(times) => self.slow = times,
+            DeviceFault::Droop(hundredths) => self.droop = hundredths,
+            DeviceFault::Defer(span) => self.defers = Some(span),
+            DeviceFault::RebootInCommit => self.reboots_in_commit = true,
+            DeviceFault::Misbehave(which) => self.misbehaves.add(which),
+            DeviceFault::Clear => *self = Self::default(),
             _ => {}
         }
     }
@@ -250,7 +250,7 @@ mod tests {
             "misbehave half-a-set",
             "clear",
         ] {
-            let fault: Fault = text.parse().expect(text);
+            let fault: DeviceFault = text.parse().expect(text);
             assert_eq!(fault.to_string(), text);
         }
     }
@@ -270,7 +270,7 @@ mod tests {
             "lie 3",
             "x",
         ] {
-            let error = text.parse::<Fault>().expect_err(text);
+            let error = text.parse::<DeviceFault>().expect_err(text);
             assert!(error.to_string().contains("`reboot-in-commit`"));
         }
     }
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn three_decibels_are_half_the_light() {
         let mut faults = LightFaults::default();
-        faults.apply(Fault::Droop(301));
+        faults.apply(DeviceFault::Droop(301));
         assert!((faults.transmission() - 0.5).abs() < 1e-3);
     }
 }

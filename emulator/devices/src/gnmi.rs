@@ -21,18 +21,18 @@ mod view;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use lightloom_gnmi::model::{Recovery, VERSION};
+use lightloom_gnmi::model::{ColdStartRecovery, VERSION};
 use lightloom_gnmi::server::Connection;
 use lightloom_gnmi::wire::{Tasks, locked};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::fault::Fault;
+use super::fault::DeviceFault;
 use super::line::FaultyLight;
-use super::{Device, Line, Output, Port};
+use super::{EmulatedDevice, Line, Output, Port};
 use crate::switch::matrix::Matrix;
 use state::State;
-use target::Shared;
+use target::SharedSwitch;
 
 /// Clients at most.
 const CLIENTS_MAX: usize = 256;
@@ -55,7 +55,7 @@ pub struct GnmiSpec {
     /// Ports of both groups take light either way: groups `a` and `b` and not `in` and `out`.
     pub any_direction: bool,
     /// The best it can do for connections in a cold start.
-    pub recovery: Recovery,
+    pub recovery: ColdStartRecovery,
     /// It finds out only when it carries a Set out that a port is in use: such a connection is INVALID.
     pub checks_late: bool,
     /// The version of the model that it says it has.
@@ -75,7 +75,7 @@ impl Default for GnmiSpec {
             boot: Picoseconds::from_millis(2_000),
             has_power_monitors: true,
             any_direction: false,
-            recovery: Recovery::Restore,
+            recovery: ColdStartRecovery::Restore,
             checks_late: false,
             model_version: VERSION.into(),
             epoch_seconds: 1_767_225_600,
@@ -118,7 +118,7 @@ impl GnmiSpec {
 /// One emulated gNMI switch.
 #[derive(Debug)]
 pub struct GnmiSwitch {
-    shared: Shared,
+    shared: SharedSwitch,
     clients: BTreeMap<Line, Connection>,
     /// What answers polls.
     pollers: Tasks,
@@ -144,7 +144,11 @@ impl GnmiSwitch {
     fn of(mut state: State) -> Self {
         let pollers = Tasks::default();
         state.spawner = pollers.spawner();
-        Self { shared: Shared(Arc::new(Mutex::new(state))), clients: BTreeMap::new(), pollers }
+        Self {
+            shared: SharedSwitch(Arc::new(Mutex::new(state))),
+            clients: BTreeMap::new(),
+            pollers,
+        }
     }
 
     /// The connections there really are: ports from 1, those of the second group behind those of the first.
@@ -201,15 +205,15 @@ impl GnmiSwitch {
 }
 
 impl FaultyLight for GnmiSwitch {
-    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         self.run(now, out);
         {
             let mut state = locked(&self.shared.0);
             state.matrix.faults.apply(fault);
             state.feeds.are_stale = true;
             match fault {
-                Fault::Reboot => state.restart(),
-                Fault::WarmRestart => state.warm_restart(),
+                DeviceFault::Reboot => state.restart(),
+                DeviceFault::WarmRestart => state.warm_restart(),
                 _ => {}
             }
         }
@@ -217,7 +221,7 @@ impl FaultyLight for GnmiSwitch {
     }
 }
 
-impl Device for GnmiSwitch {
+impl EmulatedDevice for GnmiSwitch {
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
         self.run(now, out);
         let starts = now < locked(&self.shared.0).starts_until;

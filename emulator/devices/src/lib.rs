@@ -37,14 +37,14 @@ pub mod serve;
 mod switch;
 mod transceiver;
 
-pub use fault::{Fault, FaultError, Share};
+pub use fault::{DeviceFault, DeviceFaultError, PartsPerMillion};
 pub use gnmi::{GnmiSpec, GnmiSwitch};
 pub use light::LightChange;
 pub use line::{Faulty, FaultyLight};
 pub use list::{DeviceList, DeviceListFile, Endpoint, load, load_beside};
 pub use misbehave::{Family, Misbehaviour};
 pub use optics::Optics;
-pub use rack::{AnyDevice, Rack, Slot};
+pub use rack::{AnyDevice, Rack, RackSlot};
 pub use switch::{OpticalSwitch, SwitchSpec};
 pub use transceiver::{Transceiver, TransceiverSpec};
 
@@ -81,8 +81,8 @@ pub enum Output {
 /// An emulated device, driven from outside.
 ///
 /// Time never runs backwards between calls. A caller that has nothing to deliver calls
-/// [`Device::on_time`] at [`Device::next_wakeup`].
-pub trait Device {
+/// [`EmulatedDevice::on_time`] at [`EmulatedDevice::next_wakeup`].
+pub trait EmulatedDevice {
     /// A client opened `line` on `port`. A device that serves one client at a time may answer
     /// with [`Output::Close`].
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>);
@@ -96,6 +96,6 @@ pub trait Device {
     /// Time has come to `now`.
     fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
 
-    /// When [`Device::on_time`] should next be called, if nothing arrives before. `None`: never.
+    /// When [`EmulatedDevice::on_time`] should next be called, if nothing arrives before. `None`: never.
     fn next_wakeup(&self) -> Option<SimTime>;
 }

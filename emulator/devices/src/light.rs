@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_units::SimTime;
 
-use super::rack::{AnyDevice, Rack, Slot};
+use super::rack::{AnyDevice, Rack, RackSlot};
 
 /// The bundle that another is joined with from now on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,16 +21,16 @@ pub struct LightChange {
 
 /// Who hears of light, and what they heard last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watched {
-    pub(super) called: BTreeSet<Slot>,
-    joined: BTreeMap<Slot, Option<Slot>>,
+pub(super) struct LightWatchers {
+    pub(super) called: BTreeSet<RackSlot>,
+    joined: BTreeMap<RackSlot, Option<RackSlot>>,
 }
 
 impl Rack {
     /// From now on [`Rack::light_changes`] answers; at first it names every transceiver.
     pub fn watch_light(&mut self) {
-        let called = (0..self.devices().count()).map(Slot).collect();
-        self.watched = Some(Watched { called, joined: BTreeMap::new() });
+        let called = (0..self.devices().count()).map(RackSlot).collect();
+        self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
     }
 
     /// Transceivers whose far end is another than when this was last asked. Empty unless light is watched.
@@ -40,8 +40,8 @@ impl Rack {
         // A far end of a device that was called has another far end, too.
         let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
         let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
-        let asked: BTreeSet<Slot> = called.iter().copied().chain(far).collect();
-        let has_paths = |slot: &Slot| self.device(*slot).1.kind() == "transceiver";
+        let asked: BTreeSet<RackSlot> = called.iter().copied().chain(far).collect();
+        let has_paths = |slot: &RackSlot| self.device(*slot).1.kind() == "transceiver";
         let asked = asked.into_iter().filter(has_paths);
         let now_joined: Vec<_> = asked.map(|slot| (slot, self.joined_with(now, slot))).collect();
         let Some(watched) = &mut self.watched else { return Vec::new() };
@@ -49,7 +49,7 @@ impl Rack {
             .into_iter()
             .filter(|(slot, far)| watched.joined.insert(*slot, *far) != Some(*far))
             .collect();
-        let name = |slot: Slot| self.device(slot).0.to_owned();
+        let name = |slot: RackSlot| self.device(slot).0.to_owned();
         changed
             .into_iter()
             .map(|(slot, far)| LightChange { bundle: name(slot), far: far.map(name) })
@@ -58,7 +58,7 @@ impl Rack {
 
     /// The transceiver that `slot` exchanges light with.
     #[must_use]
-    pub fn joined_with(&self, now: SimTime, slot: Slot) -> Option<Slot> {
+    pub fn joined_with(&self, now: SimTime, slot: RackSlot) -> Option<RackSlot> {
         let AnyDevice::Transceiver(near) = self.device(slot).1 else { return None };
         let number = (1..=2).find(|number| near.device().sends(now, *number))?;
         let &(far, far_number) = self.fibres.get(&(slot, number))?;

@@ -11,17 +11,17 @@ use lightloom_units::seed::{Seed, Stream};
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
-use super::fault::{Fault, Share};
-use super::{Device, Line, Output, Port};
+use super::fault::{DeviceFault, PartsPerMillion};
+use super::{EmulatedDevice, Line, Output, Port};
 
 /// Bytes a line holds at most while they are late; more are lost, as in any finite buffer.
 const LATE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct LineFaults {
-    lose: Share,
-    duplicate: Share,
-    garble: Share,
+    lose: PartsPerMillion,
+    duplicate: PartsPerMillion,
+    garble: PartsPerMillion,
     late: Picoseconds,
     half_open: bool,
 }
@@ -54,10 +54,10 @@ pub struct Faulty<D> {
 /// A device whose light can be given faults.
 pub trait FaultyLight {
     /// Takes a fault of the light; faults of the line change nothing here.
-    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>);
+    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>);
 }
 
-impl<D: Device + FaultyLight> Faulty<D> {
+impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
     /// The `index`-th device of a run, as yet without faults.
     pub fn new(device: D, seed: Seed, index: u64) -> Self {
         Self {
@@ -80,14 +80,14 @@ impl<D: Device + FaultyLight> Faulty<D> {
     }
 
     /// Something goes wrong from `now` on.
-    pub fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+    pub fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         match fault {
-            Fault::Lose(share) => self.faults.lose = share,
-            Fault::Duplicate(share) => self.faults.duplicate = share,
-            Fault::Garble(share) => self.faults.garble = share,
-            Fault::Late(span) => self.faults.late = span,
-            Fault::HalfOpen | Fault::Dead => self.faults.half_open = true,
-            Fault::Clear => self.faults = LineFaults::default(),
+            DeviceFault::Lose(share) => self.faults.lose = share,
+            DeviceFault::Duplicate(share) => self.faults.duplicate = share,
+            DeviceFault::Garble(share) => self.faults.garble = share,
+            DeviceFault::Late(span) => self.faults.late = span,
+            DeviceFault::HalfOpen | DeviceFault::Dead => self.faults.half_open = true,
+            DeviceFault::Clear => self.faults = LineFaults::default(),
             _ => {}
         }
         let mut sent = Vec::new();
@@ -114,8 +114,8 @@ impl<D: Device + FaultyLight> Faulty<D> {
         arriving
     }
 
-    fn hits(&mut self, share: Share) -> bool {
-        share.0 > 0 && self.draws.random_range(0..Share::ALL.0) < share.0
+    fn hits(&mut self, share: PartsPerMillion) -> bool {
+        share.0 > 0 && self.draws.random_range(0..PartsPerMillion::ALL.0) < share.0
     }
 
     /// Puts a parcel on the line, behind those that are late.
@@ -162,7 +162,7 @@ impl<D: Device + FaultyLight> Faulty<D> {
     }
 }
 
-impl<D: Device + FaultyLight> Device for Faulty<D> {
+impl<D: EmulatedDevice + FaultyLight> EmulatedDevice for Faulty<D> {
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
         let mut sent = Vec::new();
         self.device.open(now, line, port, &mut sent);
@@ -217,7 +217,7 @@ mod tests {
         heard: Vec<u8>,
     }
 
-    impl Device for Echo {
+    impl EmulatedDevice for Echo {
         fn open(&mut self, _: SimTime, _: Line, _: Port, _: &mut Vec<Output>) {}
         fn on_bytes(&mut self, _: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>) {
             self.heard.extend(input);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     impl FaultyLight for Echo {
-        fn apply(&mut self, _: SimTime, _: Fault, _: &mut Vec<Output>) {}
+        fn apply(&mut self, _: SimTime, _: DeviceFault, _: &mut Vec<Output>) {}
     }
 
     fn echo(faults: &[&str], seed: u64) -> Faulty<Echo> {
@@ -291,7 +291,7 @@ mod tests {
         let ms = |n| SimTime::START + Picoseconds::from_millis(n);
         let mut out = Vec::new();
         device.on_bytes(ms(0), Line(0), b"a", &mut out);
-        device.apply(ms(1), Fault::Clear, &mut out);
+        device.apply(ms(1), DeviceFault::Clear, &mut out);
         device.on_bytes(ms(1), Line(0), b"b", &mut out);
         assert!(out.is_empty());
         while let Some(at) = device.next_wakeup() {

@@ -30,11 +30,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Port as Entry;
-use super::fault::Fault;
+use super::fault::DeviceFault;
 use super::gnmi::GnmiSwitch;
 use super::gnmi::file::GnmiFile;
 use super::line::Faulty;
-use super::rack::{AnyDevice, Rack, Slot};
+use super::rack::{AnyDevice, Rack, RackSlot};
 use super::switch::{OpticalSwitch, SwitchSpec};
 use super::transceiver::{Transceiver, TransceiverSpec};
 
@@ -202,7 +202,7 @@ pub struct DeviceList {
     /// The devices, faults scheduled.
     pub rack: Rack,
     /// Endpoints by slot.
-    pub endpoints: Vec<(Slot, Endpoint)>,
+    pub endpoints: Vec<(RackSlot, Endpoint)>,
 }
 
 /// Reads a device list. The result is `None` exactly when some diagnostic is an error.
@@ -439,7 +439,7 @@ fn switch_spec(file: &SwitchFile) -> SwitchSpec {
 }
 
 fn schedule(list: &mut DeviceList, file: &FaultFile, index: usize, check: &mut Check<'_>) {
-    let fault: Option<Fault> = match file.fault.parse() {
+    let fault: Option<DeviceFault> = match file.fault.parse() {
         Ok(fault) => Some(fault),
         Err(error) => {
             let place = format!("/faults/{index}/fault");

@@ -9,13 +9,13 @@ use lightloom_fabric::khop::Port as KhopPort;
 use lightloom_firmware_api::message::Neighbour;
 use lightloom_units::SimTime;
 
-use super::fault::Fault;
+use super::fault::DeviceFault;
 use super::gnmi::GnmiSwitch;
-use super::light::Watched;
+use super::light::LightWatchers;
 use super::line::Faulty;
 use super::switch::OpticalSwitch;
 use super::transceiver::Transceiver;
-use super::{Device, Line, Output, Port};
+use super::{EmulatedDevice, Line, Output, Port};
 
 /// Any emulated device.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub enum AnyDevice {
 }
 
 impl AnyDevice {
-    fn as_device(&mut self) -> &mut dyn Device {
+    fn as_device(&mut self) -> &mut dyn EmulatedDevice {
         match self {
             Self::Transceiver(device) => device.as_mut(),
             Self::Switch(device) => device.as_mut(),
@@ -45,7 +45,7 @@ impl AnyDevice {
         }
     }
 
-    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         match self {
             Self::Transceiver(device) => device.apply(now, fault, out),
             Self::Switch(device) => device.apply(now, fault, out),
@@ -66,26 +66,26 @@ impl AnyDevice {
 
 /// The position of a device in its rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub usize);
+pub struct RackSlot(pub usize);
 
 /// Devices by name and slot.
 #[derive(Clone, Debug, Default)]
 pub struct Rack {
     devices: Vec<(String, AnyDevice)>,
-    by_name: BTreeMap<String, Slot>,
+    by_name: BTreeMap<String, RackSlot>,
     woken_at: Vec<Option<SimTime>>,
-    wakeups: BTreeSet<(SimTime, Slot)>,
-    faults: BTreeMap<SimTime, Vec<(Slot, Fault)>>,
+    wakeups: BTreeSet<(SimTime, RackSlot)>,
+    faults: BTreeMap<SimTime, Vec<(RackSlot, DeviceFault)>>,
     /// Both directions of every fibre between two transceivers: external path to external path.
-    pub(super) fibres: BTreeMap<(Slot, u8), (Slot, u8)>,
+    pub(super) fibres: BTreeMap<(RackSlot, u8), (RackSlot, u8)>,
     /// Devices that were called since the light was last read. `None` if it is not watched.
-    pub(super) watched: Option<Watched>,
+    pub(super) watched: Option<LightWatchers>,
 }
 
 impl Rack {
     /// Adds a device; `None` if the name is taken.
-    pub fn add(&mut self, name: &str, device: AnyDevice) -> Option<Slot> {
-        let slot = Slot(self.devices.len());
+    pub fn add(&mut self, name: &str, device: AnyDevice) -> Option<RackSlot> {
+        let slot = RackSlot(self.devices.len());
         if self.by_name.contains_key(name) {
             return None;
         }
@@ -98,14 +98,14 @@ impl Rack {
 
     /// The device called `name`.
     #[must_use]
-    pub fn slot(&self, name: &str) -> Option<Slot> {
+    pub fn slot(&self, name: &str) -> Option<RackSlot> {
         self.by_name.get(name).copied()
     }
 
     /// The device called `name`, or else all devices of the node of that name: `n17` is `n17/b0`,
     /// `n17/b1` and so on.
     #[must_use]
-    pub fn slots_of(&self, name: &str) -> Vec<Slot> {
+    pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
         let of_node = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
         let named = self.by_name.iter().filter(|(of, _)| *of == name || of_node(of));
         named.map(|(_, slot)| *slot).collect()
@@ -118,19 +118,19 @@ impl Rack {
 
     /// Name and device in `slot`.
     #[must_use]
-    pub fn device(&self, slot: Slot) -> (&str, &AnyDevice) {
+    pub fn device(&self, slot: RackSlot) -> (&str, &AnyDevice) {
         let (name, device) = &self.devices[slot.0];
         (name, device)
     }
 
     /// The device in `slot`.
     #[must_use]
-    pub fn device_mut(&mut self, slot: Slot) -> &mut AnyDevice {
+    pub fn device_mut(&mut self, slot: RackSlot) -> &mut AnyDevice {
         &mut self.devices[slot.0].1
     }
 
     /// Joins two transceivers: light arrives at one end only while the other sends it.
-    pub fn join(&mut self, a: (Slot, u8), b: (Slot, u8)) {
+    pub fn join(&mut self, a: (RackSlot, u8), b: (RackSlot, u8)) {
         self.fibres.extend([(a, b), (b, a)]);
         for slot in [a.0, b.0] {
             self.spread_light(SimTime::START, slot);
@@ -139,7 +139,7 @@ impl Rack {
 
     /// Lets the light of `slot` arrive at the far ends of its fibres, or not; says where that is otherwise than
     /// before. A module is called at the latest when its light has come to rest, so it arrives in time.
-    fn spread_light(&mut self, now: SimTime, slot: Slot) -> Vec<Slot> {
+    fn spread_light(&mut self, now: SimTime, slot: RackSlot) -> Vec<RackSlot> {
         let mut changed = Vec::new();
         for number in 1..=2 {
             let Some(&(far_slot, far_number)) = self.fibres.get(&(slot, number)) else { continue };
@@ -157,24 +157,24 @@ impl Rack {
     }
 
     /// Schedules a fault.
-    pub fn schedule(&mut self, at: SimTime, slot: Slot, fault: Fault) {
+    pub fn schedule(&mut self, at: SimTime, slot: RackSlot, fault: DeviceFault) {
         self.faults.entry(at).or_default().push((slot, fault));
     }
 
     /// Why `fault` cannot be applied to the device in `slot`.
     #[must_use]
-    pub fn objection(&self, slot: Slot, fault: Fault) -> Option<String> {
+    pub fn objection(&self, slot: RackSlot, fault: DeviceFault) -> Option<String> {
         let (name, device) = &self.devices[slot.0];
-        if matches!(fault, Fault::Defer(_)) && device.kind() == "transceiver" {
+        if matches!(fault, DeviceFault::Defer(_)) && device.kind() == "transceiver" {
             return Some(format!(
                 "{name} is a transceiver, and its firmware carries out no command that was given up: `defer` is \
                  for switches"
             ));
         }
-        if fault == Fault::WarmRestart && !matches!(device, AnyDevice::Gnmi(_)) {
+        if fault == DeviceFault::WarmRestart && !matches!(device, AnyDevice::Gnmi(_)) {
             return Some(format!("{name} has one kind of restart only: write `reboot`"));
         }
-        if let Fault::Misbehave(which) = fault
+        if let DeviceFault::Misbehave(which) = fault
             && which.family().device_kind() != device.kind()
         {
             let (family, kind) = (which.family().word(), device.kind());
@@ -182,7 +182,7 @@ impl Rack {
                 "{name} is a {kind}, and `{which}` is of devices asked in {family}"
             ));
         }
-        let Fault::Cross(number, other) = fault else { return None };
+        let DeviceFault::Cross(number, other) = fault else { return None };
         let Some(near) = self.fibres.get(&(slot, number)) else {
             return Some(format!("no fibre is plugged into path {number} of {name}"));
         };
@@ -193,7 +193,7 @@ impl Rack {
             .then(|| format!("{other} is an end of the same fibre"))
     }
 
-    fn end(&self, port: KhopPort) -> Option<(Slot, u8)> {
+    fn end(&self, port: KhopPort) -> Option<(RackSlot, u8)> {
         Some((self.slot(&port.bundle.to_string())?, port.path))
     }
 
@@ -202,11 +202,11 @@ impl Rack {
     fn cross(
         &mut self,
         now: SimTime,
-        slot: Slot,
+        slot: RackSlot,
         (number, other): (u8, KhopPort),
         out: &mut Vec<Output>,
     ) {
-        if self.objection(slot, Fault::Cross(number, other)).is_some() {
+        if self.objection(slot, DeviceFault::Cross(number, other)).is_some() {
             return;
         }
         let Some(end) = self.end(other) else { return };
@@ -220,8 +220,14 @@ impl Rack {
     }
 
     /// Applies a fault now.
-    pub fn apply(&mut self, now: SimTime, slot: Slot, fault: Fault, out: &mut Vec<Output>) {
-        if let Fault::Cross(number, other) = fault {
+    pub fn apply(
+        &mut self,
+        now: SimTime,
+        slot: RackSlot,
+        fault: DeviceFault,
+        out: &mut Vec<Output>,
+    ) {
+        if let DeviceFault::Cross(number, other) = fault {
             return self.cross(now, slot, (number, other), out);
         }
         self.devices[slot.0].1.apply(now, fault, out);
@@ -234,7 +240,7 @@ impl Rack {
     pub fn open(
         &mut self,
         now: SimTime,
-        slot: Slot,
+        slot: RackSlot,
         (line, port): (Line, Port),
         out: &mut Vec<Output>,
     ) {
@@ -246,7 +252,7 @@ impl Rack {
     pub fn on_bytes(
         &mut self,
         now: SimTime,
-        slot: Slot,
+        slot: RackSlot,
         line: Line,
         input: &[u8],
         out: &mut Vec<Output>,
@@ -256,7 +262,7 @@ impl Rack {
     }
 
     /// The client of `line` is gone.
-    pub fn close(&mut self, now: SimTime, slot: Slot, line: Line) {
+    pub fn close(&mut self, now: SimTime, slot: RackSlot, line: Line) {
         self.devices[slot.0].1.as_device().close(now, line);
         self.plan_wakeup(slot);
     }
@@ -282,15 +288,15 @@ impl Rack {
     }
 
     /// Devices that [`Rack::on_time`] calls at `now`.
-    pub fn due(&self, now: SimTime) -> impl Iterator<Item = Slot> + '_ {
-        let last = (now, Slot(usize::MAX));
+    pub fn due(&self, now: SimTime) -> impl Iterator<Item = RackSlot> + '_ {
+        let last = (now, RackSlot(usize::MAX));
         let faulted = self.faults.range(..=now).flat_map(|(_, faults)| faults);
         let woken = self.wakeups.range(..=last).map(|(_, slot)| *slot);
         woken.chain(faulted.map(|(slot, _)| *slot))
     }
 
     /// A device was called: who misses its light from now on, or sees it again, is called by its comparator.
-    fn called(&mut self, now: SimTime, slot: Slot, out: &mut Vec<Output>) {
+    fn called(&mut self, now: SimTime, slot: RackSlot, out: &mut Vec<Output>) {
         let mut called = vec![slot];
         while let Some(slot) = called.pop() {
             if let Some(watched) = &mut self.watched {
@@ -304,7 +310,7 @@ impl Rack {
         }
     }
 
-    fn plan_wakeup(&mut self, slot: Slot) {
+    fn plan_wakeup(&mut self, slot: RackSlot) {
         if let Some(at) = self.woken_at[slot.0].take() {
             self.wakeups.remove(&(at, slot));
         }

@@ -28,10 +28,10 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlo
 use rustix::termios::{OptionalActions, ioctl_tiocnxcl, tcgetattr, tcsetattr};
 use serde::Serialize;
 
-use super::fault::Fault;
+use super::fault::DeviceFault;
 use super::light::LightChange;
 use super::list::{DeviceList, Endpoint};
-use super::rack::{Rack, Slot};
+use super::rack::{Rack, RackSlot};
 use super::{Line, Output, Port};
 
 /// Bytes kept for a client that does not read; more end its connection (on a pty: are lost).
@@ -53,7 +53,7 @@ pub struct Options {
 
 /// How one device is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Address {
+pub struct ServedAddress {
     /// The device.
     pub name: String,
     /// `transceiver`, `switch` or `gnmi-switch`.
@@ -65,9 +65,9 @@ pub struct Address {
 }
 
 enum Channel {
-    Pty { slot: Slot, master: OwnedFd, client_side: OwnedFd, pending: Vec<u8> },
-    Listener { slot: Slot, port: Port, socket: TcpListener },
-    Client { slot: Slot, socket: TcpStream, pending: Vec<u8> },
+    Pty { slot: RackSlot, master: OwnedFd, client_side: OwnedFd, pending: Vec<u8> },
+    Listener { slot: RackSlot, port: Port, socket: TcpListener },
+    Client { slot: RackSlot, socket: TcpStream, pending: Vec<u8> },
     Control(UnixListener),
     ControlClient { socket: UnixStream, received: Vec<u8> },
     Stop(Arc<OwnedFd>),
@@ -104,7 +104,7 @@ pub struct Server {
     channels: BTreeMap<u32, Channel>,
     next_channel: u32,
     client_count: usize,
-    addresses: Vec<Address>,
+    addresses: Vec<ServedAddress>,
     stop: Arc<OwnedFd>,
     started: Instant,
     watcher: Option<Watcher>,
@@ -147,7 +147,7 @@ impl Server {
 
     /// How the devices are reached.
     #[must_use]
-    pub fn addresses(&self) -> &[Address] {
+    pub fn addresses(&self) -> &[ServedAddress] {
         &self.addresses
     }
 
@@ -166,7 +166,7 @@ impl Server {
 
     fn open_endpoint(
         &mut self,
-        slot: Slot,
+        slot: RackSlot,
         endpoint: Endpoint,
         links: Option<&Path>,
     ) -> io::Result<()> {
@@ -184,13 +184,13 @@ impl Server {
                 (port, at)
             }
         };
-        self.addresses.push(Address { name, kind, speaks: speaks(port), at });
+        self.addresses.push(ServedAddress { name, kind, speaks: speaks(port), at });
         Ok(())
     }
 
     fn open_pty(
         &mut self,
-        slot: Slot,
+        slot: RackSlot,
         port: Port,
         name: &str,
         links: Option<&Path>,
@@ -374,7 +374,7 @@ impl Server {
         if slots.is_empty() {
             return format!("error: there is no device `{name}`");
         }
-        match fault.parse::<Fault>() {
+        match fault.parse::<DeviceFault>() {
             Ok(fault) => {
                 let now = self.now();
                 let mut out = Vec::new();

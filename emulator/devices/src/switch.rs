@@ -19,13 +19,13 @@ use std::collections::{BTreeMap, VecDeque};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::fault::Fault;
+use super::fault::DeviceFault;
 use super::line::FaultyLight;
 use super::misbehave::Misbehaviour;
-use super::{Device, Line, Output, Port};
+use super::{EmulatedDevice, Line, Output, Port};
 use matrix::{Matrix, Pair};
-use scpi::{Executed, OVERRUN, Scpi};
-use tl1::{Login, Tl1};
+use scpi::{Executed, OVERRUN, ScpiState};
+use tl1::{Login, Tl1State};
 
 /// The longest command; a list of 4,096 ports fits.
 const COMMAND_BYTES_MAX: usize = 1 << 16;
@@ -80,7 +80,7 @@ impl Default for SwitchSpec {
 }
 
 #[derive(Clone, Debug)]
-struct Client {
+struct SwitchClient {
     port: Port,
     buffer: Vec<u8>,
     overflowed: bool,
@@ -110,9 +110,9 @@ enum Stage {
 pub struct OpticalSwitch {
     spec: SwitchSpec,
     matrix: Matrix,
-    scpi: Scpi,
-    tl1: Tl1,
-    clients: BTreeMap<Line, Client>,
+    scpi: ScpiState,
+    tl1: Tl1State,
+    clients: BTreeMap<Line, SwitchClient>,
     queue: VecDeque<Job>,
     /// Changes that are carried out at these times; their clients' next commands wait behind them.
     deferred: Vec<(SimTime, Job)>,
@@ -129,7 +129,7 @@ impl OpticalSwitch {
         let seed = Seed(seed.stream("optical switch", index).random());
         let model = format!("N-OST-{}x{}-LA1-DMHNS", spec.ingress, spec.egress);
         let identity = format!("Polatis,{model},{},6.5.2.18", spec.name);
-        let tl1 = Tl1 {
+        let tl1 = Tl1State {
             name: spec.name.clone(),
             net_type: format!("Polatis,{model},OST,6.5.2.18"),
             user: spec.login.0.clone(),
@@ -138,7 +138,7 @@ impl OpticalSwitch {
         };
         Self {
             matrix: Matrix::new(spec.ingress, spec.egress, spec.switching, seed),
-            scpi: Scpi::new(identity, spec.has_power_monitors),
+            scpi: ScpiState::new(identity, spec.has_power_monitors),
             tl1,
             spec,
             clients: BTreeMap::new(),
@@ -211,7 +211,7 @@ impl OpticalSwitch {
         }
         if client.port == Port::Tl1
             && self.spec.acknowledges
-            && let Some(text) = Tl1::acknowledgement(&job.text)
+            && let Some(text) = Tl1State::acknowledgement(&job.text)
         {
             out.push(Output::Bytes(job.line, text.into_bytes()));
         }
@@ -354,7 +354,7 @@ fn units_of(text: &str) -> Vec<String> {
     let mut units: Vec<String> = Vec::new();
     let mut before = String::new();
     for unit in text.split(';').filter(|unit| !unit.trim().is_empty()) {
-        let absolute = Scpi::absolute(unit, &before);
+        let absolute = ScpiState::absolute(unit, &before);
         if !absolute.starts_with('*') {
             before.clone_from(&absolute);
         }
@@ -364,13 +364,13 @@ fn units_of(text: &str) -> Vec<String> {
 }
 
 impl FaultyLight for OpticalSwitch {
-    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         self.on_time(now, out);
         self.matrix.faults.apply(fault);
         self.scpi.misbehaves = self.matrix.faults.misbehaves;
         match fault {
-            Fault::Reboot => self.reboot(now, out),
-            Fault::Droop(_) if self.spec.is_autonomous => {
+            DeviceFault::Reboot => self.reboot(now, out),
+            DeviceFault::Droop(_) if self.spec.is_autonomous => {
                 self.tell(now, "*C", "REPT ALM PORT\r\n   \"ALL:LOWPOWER\"", out);
             }
             _ => {}
@@ -378,7 +378,7 @@ impl FaultyLight for OpticalSwitch {
     }
 }
 
-impl Device for OpticalSwitch {
+impl EmulatedDevice for OpticalSwitch {
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
         self.on_time(now, out);
         let of_port = self.clients.values().filter(|client| client.port == port).count();
@@ -392,7 +392,7 @@ impl Device for OpticalSwitch {
             out.push(Output::Close(line));
             return;
         }
-        let client = Client {
+        let client = SwitchClient {
             port,
             buffer: Vec::new(),
             overflowed: false,

@@ -4,21 +4,21 @@
 
 mod misread;
 
-use lightloom_firmware_api::device::{Device as Firmware, LineCounters};
+use lightloom_firmware_api::device::{LineCounters, SerialModule as Firmware};
 use lightloom_firmware_api::frame::{
-    ENCODED_BYTES_MAX, Frame, Kind, PAYLOAD_BYTES_MAX, Reassembler,
+    ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, Reassembler,
 };
 use lightloom_firmware_api::message::{FireReport, LinkName, Reply, command};
 use lightloom_firmware_api::module::{Module, Profile};
-use lightloom_firmware_api::path::{Outcome, Path, Paths};
+use lightloom_firmware_api::path::{GroupOutcome, Path, Paths};
 use lightloom_firmware_api::time::Micros;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::fault::Fault;
+use super::fault::DeviceFault;
 use super::line::FaultyLight;
 use super::optics::Optics;
-use super::{Device, Line, Output, Port};
+use super::{EmulatedDevice, Line, Output, Port};
 use misread::Misread;
 
 const MICROSECOND: u64 = 1_000_000;
@@ -166,12 +166,12 @@ impl Transceiver {
         with_reply(frame, |original, reply| {
             let Reply::Fired(report) = reply else { return };
             let outcomes = report.outcomes.map(|outcome| match outcome {
-                Outcome::None => Outcome::None,
-                _ => Outcome::Success,
+                GroupOutcome::None => GroupOutcome::None,
+                _ => GroupOutcome::Success,
             });
             let mut active = report.active;
             for (group, path) in active.iter_mut().enumerate() {
-                if outcomes[group] == Outcome::Success {
+                if outcomes[group] == GroupOutcome::Success {
                     *path = self.wanted[group];
                 }
             }
@@ -199,7 +199,7 @@ fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
     let mut reassembler = Reassembler::new();
     for &byte in frame {
         if let Some(Ok(frame)) = reassembler.push(byte)
-            && frame.kind == Kind::Reply
+            && frame.kind == FrameKind::Reply
             && matches!(frame.command, command::ARM | command::FIRE | command::GO)
             && let Some(reply) = Reply::decode(frame.command, frame.status, frame.payload)
         {
@@ -209,9 +209,9 @@ fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
 }
 
 impl FaultyLight for Transceiver {
-    fn apply(&mut self, now: SimTime, fault: Fault, out: &mut Vec<Output>) {
+    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         self.on_time(now, out);
-        if fault == Fault::Reboot {
+        if fault == DeviceFault::Reboot {
             let now = self.micros(now);
             self.firmware.reset(now);
         }
@@ -219,7 +219,7 @@ impl FaultyLight for Transceiver {
     }
 }
 
-impl Device for Transceiver {
+impl EmulatedDevice for Transceiver {
     fn open(&mut self, _now: SimTime, line: Line, _port: Port, _out: &mut Vec<Output>) {
         self.line = Some(line);
     }

@@ -16,8 +16,8 @@ mod live;
 use std::time::Duration;
 
 use lightloom_devices::serve::Options;
-use lightloom_firmware_api::message::{Arm, Reply, Request, Transaction};
-use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_firmware_api::message::{Arm, Reply, Request, TransactionId};
+use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 use live::{Framed, Served, now};
 
 const MODULES: usize = 1_000;
@@ -57,14 +57,14 @@ fn a_thousand_modules_change_and_then_rest() {
     let (began, cpu_before) = (now(), cpu_time());
     let mut paths = [Path::DARK; 8];
     paths[0] = Path::external(1).expect("path 1 exists");
-    let transaction = Transaction(1);
-    let arm = Request::Arm(Arm { transaction, policy: Policy::Hot, paths });
+    let transaction = TransactionId(1);
+    let arm = Request::Arm(Arm { transaction, policy: DataPathPolicy::Hot, paths });
     exchange(&mut modules, &arm, |reply| matches!(reply, Reply::Armed(_)));
     let fire = Request::Fire { transaction, groups: Groups(1) };
     exchange(
         &mut modules,
         &fire,
-        |reply| matches!(reply, Reply::Fired(report) if report.outcomes[0] == Outcome::Success),
+        |reply| matches!(reply, Reply::Fired(report) if report.outcomes[0] == GroupOutcome::Success),
     );
     exchange(
         &mut modules,

@@ -25,7 +25,7 @@ use cpu_time::ProcessTime;
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::Window;
 use lightloom_engine::{
-    Engine, FlowId, FlowSpec, Gate, LinkId, LinkSpec, NetworkBuilder, Settings,
+    Engine, EngineSettings, FlowGate, FlowId, FlowSpec, LinkId, LinkSpec, NetworkBuilder,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -45,7 +45,7 @@ fn main() {
         Err(reason) => return println!("skipped: {reason}"),
     };
     println!("4,096-byte packets, window of {WINDOW} packets, queues without a bound");
-    for work in [Work::permutation(1_024, 256), Work::ring(128, 32)] {
+    for work in [BenchWork::permutation(1_024, 256), BenchWork::ring(128, 32)] {
         if chosen.is_empty() || chosen.iter().any(|name| *name == work.name) {
             compare(&work, &built);
         }
@@ -53,7 +53,7 @@ fn main() {
 }
 
 /// A fat-tree and the flows over it.
-struct Work {
+struct BenchWork {
     name: &'static str,
     radix: u32,
     flows: Vec<Asked>,
@@ -68,7 +68,7 @@ struct Asked {
     waits_for: Option<usize>,
 }
 
-impl Work {
+impl BenchWork {
     /// Every host sends `packets` to one other: a random cycle through all.
     fn permutation(hosts: usize, packets: u64) -> Self {
         let mut order: Vec<usize> = (0..hosts).collect();
@@ -103,7 +103,7 @@ impl Work {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let mut builder = NetworkBuilder::new();
         let hosts = FatTree::full(self.radix, link).build_into(&mut builder);
-        let mut settings = Settings { seed: Seed(1), ..Settings::default() };
+        let mut settings = EngineSettings { seed: Seed(1), ..EngineSettings::default() };
         settings.transport.window = Window::Packets(WINDOW);
         let network = builder.build().expect("a fat-tree can be emulated");
         let mut engine = Engine::new(network, settings).expect("the packets have a size");
@@ -121,7 +121,7 @@ impl Work {
             .collect();
         for (flow, id) in self.flows.iter().zip(&ids) {
             if let Some(behind) = flow.waits_for {
-                let gate = Gate { flow: ids[behind], ahead: 1 };
+                let gate = FlowGate { flow: ids[behind], ahead: 1 };
                 engine.add_gate(*id, gate).expect("it ends where this one begins");
             }
         }
@@ -185,7 +185,7 @@ impl Outcome {
     }
 }
 
-fn compare(work: &Work, ns3: &Path) {
+fn compare(work: &BenchWork, ns3: &Path) {
     let (ours, theirs) = (run_ours(work), run_ns3(work, ns3));
     assert_eq!(ours.hops, theirs.hops, "both put the same packets on the same wires");
     println!("\n{} over {} hosts, {} packet-hops", work.name, work.flows.len(), ours.hops);
@@ -216,7 +216,7 @@ fn compare(work: &Work, ns3: &Path) {
 }
 
 /// The median of several runs.
-fn run_ours(work: &Work) -> Outcome {
+fn run_ours(work: &BenchWork) -> Outcome {
     let mut seconds = Vec::new();
     let mut last = None;
     for _ in 0..REPETITIONS {
@@ -258,7 +258,7 @@ fn build_ns3() -> Result<PathBuf, String> {
     }
 }
 
-fn run_ns3(work: &Work, program: &Path) -> Outcome {
+fn run_ns3(work: &BenchWork, program: &Path) -> Outcome {
     let mut child = Command::new(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

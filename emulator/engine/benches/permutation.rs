@@ -17,9 +17,11 @@ use std::time::Instant;
 
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Dcqcn, Nscc, Recovery, Reordering, Window,
+    Balance, CongestionControl, Dcqcn, LossRecovery, Nscc, Reordering, Window,
 };
-use lightloom_engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing, Settings};
+use lightloom_engine::{
+    Engine, EngineSettings, FlowSpec, LinkSpec, NetworkBuilder, Pause, Queueing,
+};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;
@@ -106,7 +108,7 @@ fn measure(radix: u32, kib: u64, threads: usize, fabric: Fabric) -> Measured {
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(radix, link).build_into(&mut builder);
     let network = builder.build().expect("a fat-tree can be emulated");
-    let mut settings = Settings { seed: Seed(1), threads, ..Settings::default() };
+    let mut settings = EngineSettings { seed: Seed(1), threads, ..EngineSettings::default() };
     if let Fabric::Lossless = fabric {
         settings.transport.congestion = CongestionControl::Dcqcn(Dcqcn::default());
         let pause = Pause {
@@ -131,7 +133,7 @@ fn measure(radix: u32, kib: u64, threads: usize, fabric: Fabric) -> Measured {
         settings.transport.congestion = CongestionControl::Nscc(Nscc::default());
         settings.transport.balance = Balance::Spray { paths: 64 };
         settings.transport.recovery =
-            Recovery::SelectiveRepeat { reordering: Reordering::Packets(256) };
+            LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(256) };
     }
     let mut engine = Engine::new(network, settings).expect("the packets have a size");
     for (from, to) in permutation(hosts.len()).into_iter().enumerate() {

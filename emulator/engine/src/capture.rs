@@ -9,12 +9,12 @@ mod timeline;
 
 use lightloom_units::{Bytes, SimTime};
 
-use crate::engine::{Arrival, LinkId, Probe};
+use crate::engine::{LinkId, PacketArrival, Probe};
 use crate::steady::{LocalProbe, arrival_sum};
 
 pub use pcapng::write_pcapng;
-pub use queues::Queues;
-pub use timeline::{Counter, Slice, Track, host_tracks, link_tracks, write_timeline};
+pub use queues::QueueHistograms;
+pub use timeline::{Counter, Slice, TimelineTrack, host_tracks, link_tracks, write_timeline};
 
 /// Keeps the packets that arrive over chosen links, up to a bound.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Tap {
     /// By link: whether it is watched.
     watched: Vec<bool>,
     left: usize,
-    kept: Vec<Arrival>,
+    kept: Vec<PacketArrival>,
 }
 
 impl Tap {
@@ -40,15 +40,16 @@ impl Tap {
 
     /// What several parts have kept, in order of time, then link.
     #[must_use]
-    pub fn merge<'a>(taps: impl IntoIterator<Item = &'a Self>) -> Vec<Arrival> {
-        let mut all: Vec<Arrival> = taps.into_iter().flat_map(|tap| &tap.kept).copied().collect();
+    pub fn merge<'a>(taps: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
+        let mut all: Vec<PacketArrival> =
+            taps.into_iter().flat_map(|tap| &tap.kept).copied().collect();
         all.sort_unstable_by_key(|arrival| (arrival.at, arrival.link));
         all
     }
 }
 
 impl Probe for Tap {
-    fn arrived(&mut self, arrival: Arrival) {
+    fn arrived(&mut self, arrival: PacketArrival) {
         let watched = self.watched.get(arrival.link.index()).is_some_and(|watched| *watched);
         if watched && self.left > 0 {
             self.left -= 1;
@@ -61,7 +62,7 @@ impl Probe for Tap {
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     tap: Option<Tap>,
-    queues: Queues,
+    queues: QueueHistograms,
     /// By link: a sum over its arrivals; empty if runs are not compared.
     sums: Vec<u64>,
 }
@@ -76,7 +77,7 @@ impl Watch {
     /// Watches the queues before links of these classes, by link.
     #[must_use]
     pub fn over(mut self, classes: Vec<u8>) -> Self {
-        self.queues = Queues::new(classes);
+        self.queues = QueueHistograms::new(classes);
         self
     }
 
@@ -94,13 +95,13 @@ impl Watch {
 
     /// What packets found in the queues.
     #[must_use]
-    pub fn queues(&self) -> &Queues {
+    pub fn queues(&self) -> &QueueHistograms {
         &self.queues
     }
 
     /// The packets kept by several parts, in order of time, then link.
     #[must_use]
-    pub fn packets<'a>(watches: impl IntoIterator<Item = &'a Self>) -> Vec<Arrival> {
+    pub fn packets<'a>(watches: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
         Tap::merge(watches.into_iter().filter_map(|watch| watch.tap.as_ref()))
     }
 }
@@ -109,7 +110,7 @@ impl Probe for Watch {
     const SEES_QUEUES: bool = true;
 
     #[inline]
-    fn arrived(&mut self, arrival: Arrival) {
+    fn arrived(&mut self, arrival: PacketArrival) {
         if let Some(tap) = &mut self.tap {
             tap.arrived(arrival);
         }

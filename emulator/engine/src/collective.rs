@@ -8,23 +8,25 @@ mod bag;
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::{Await, CollectiveError, Kind, Level, MessageTime, Schedule, Sending};
+use lightloom_collective::{
+    Await, CollectiveError, CollectiveKind, MessageTime, NetworkLevel, Schedule, Sending,
+};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use crate::engine::{
-    BatchId, EngineError, FlowId, FlowSpec, Gate, LinkId, Route, VertexId, message_time, share_of,
-    soonest, wire_time,
+    BatchId, EngineError, FlowGate, FlowId, FlowSpec, LinkId, Route, VertexId, message_time,
+    share_of, soonest, wire_time,
 };
 use crate::steady::Stage;
 
-pub use bag::{Wait, start_bag, start_ordered};
+pub use bag::{BagWait, start_bag, start_ordered};
 
 /// A collective whose flows have been added to an engine.
 #[derive(Clone, Debug)]
-pub struct Collective {
+pub struct StartedCollective {
     /// What it computes.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// How many ranks take part.
     pub ranks: usize,
     /// Its size, as [`lightloom_collective`] defines it.
@@ -42,7 +44,7 @@ pub struct Collective {
     pub flows: Vec<FlowId>,
 }
 
-impl Collective {
+impl StartedCollective {
     /// When the last byte of its last flow arrived, or nothing yet.
     #[must_use]
     pub fn end<S: Stage>(&self, engine: &S) -> Option<SimTime> {
@@ -62,7 +64,7 @@ impl Collective {
     pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
         self.size.0 as f64 / took.as_secs_f64()
     }
-    /// Algorithm bandwidth times [`Kind::bus_factor`]: bytes a second, comparable over ranks.
+    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`]: bytes a second, comparable over ranks.
     #[must_use]
     pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
         self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
@@ -71,7 +73,7 @@ impl Collective {
 
 /// Why a collective cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
+pub enum CollectiveStartError {
     /// Ranks that the collective does not allow.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
@@ -85,9 +87,9 @@ pub enum StartError {
 pub struct Placement {
     /// By rank: its host.
     pub members: Vec<VertexId>,
-    /// How flows of [`Level::Inside`] find their way.
+    /// How flows of [`NetworkLevel::Inside`] find their way.
     pub inside: Route,
-    /// How flows of [`Level::Between`] find their way.
+    /// How flows of [`NetworkLevel::Between`] find their way.
     pub between: Route,
     /// The priority of all flows at switches with real queues.
     pub priority: u8,
@@ -138,7 +140,7 @@ impl Placement {
         &self,
         schedule: &Schedule,
         stage: &mut S,
-    ) -> Result<Collective, StartError> {
+    ) -> Result<StartedCollective, CollectiveStartError> {
         let batch = stage.add_batch();
         let mut flows = Vec::with_capacity(schedule.sendings.len());
         for sending in &schedule.sendings {
@@ -157,14 +159,23 @@ impl Placement {
         let ideal = schedule.ideal(&times(stage, &flows, &schedule.sendings));
         let interface = busiest_end(stage, &flows, &schedule.sendings);
         let Schedule { kind, ranks, size, .. } = *schedule;
-        Ok(Collective { kind, ranks, size, start: self.start, ideal, interface, batch, flows })
+        Ok(StartedCollective {
+            kind,
+            ranks,
+            size,
+            start: self.start,
+            ideal,
+            interface,
+            batch,
+            flows,
+        })
     }
 
-    fn flow(&self, sending: &Sending, gates: Vec<Gate>, batch: BatchId) -> FlowSpec {
+    fn flow(&self, sending: &Sending, gates: Vec<FlowGate>, batch: BatchId) -> FlowSpec {
         let ends = (self.members[sending.from], self.members[sending.to]);
         let route = self.ways.get(&ends).unwrap_or(match sending.level {
-            Level::Inside => &self.inside,
-            Level::Between => &self.between,
+            NetworkLevel::Inside => &self.inside,
+            NetworkLevel::Between => &self.between,
         });
         FlowSpec {
             messages: sending.messages,
@@ -176,8 +187,8 @@ impl Placement {
     }
 }
 
-fn gate(flows: &[FlowId], awaits: &Await) -> Gate {
-    Gate { flow: flows[awaits.sending], ahead: awaits.ahead }
+fn gate(flows: &[FlowId], awaits: &Await) -> FlowGate {
+    FlowGate { flow: flows[awaits.sending], ahead: awaits.ahead }
 }
 
 /// How long the link next to a host is busy that has the most to carry, of flows with one path. Both ways round a ring leave

@@ -46,19 +46,19 @@ mod switch;
 mod switching;
 
 pub use control::{BitErrors, Event, LinkChange};
-pub use flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
-pub use groups::{Crossing, Groups};
+pub use flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
+pub use groups::{Crossing, VertexGroups};
 pub use ideal::{message_time, share_of, soonest, wire_time};
 pub use marking::Marking;
 pub use network::{
-    Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, VertexId,
+    Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, VertexId, VertexRole,
 };
 pub use port::PortCount;
-pub use probe::{Arrival, ArrivalLog, NoProbe, Probe, Way};
+pub use probe::{ArrivalLog, NoProbe, PacketArrival, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
 pub use route::{Choice, Route, RouteError};
 pub(crate) use route::{FlowName, Router};
-pub use run::{Awaits, Engine, PacketCount, SendingEnd};
-pub use settings::{EngineError, Settings};
+pub use run::{Engine, FlowWait, PacketCount, SendingEnd};
+pub use settings::{EngineError, EngineSettings};
 
 pub use switching::Switching;

@@ -12,7 +12,7 @@ mod queue;
 mod remembering;
 mod stage;
 
-pub use islands::{Difference, Islands, LocalProbe, Reuse, arrival_sum};
+pub use islands::{Difference, IslandEngine, LocalProbe, ReuseCount, arrival_sum};
 pub use log::OtherEvent;
 pub use stage::Stage;
 

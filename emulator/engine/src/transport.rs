@@ -13,19 +13,19 @@ mod sequence_set;
 
 use lightloom_units::{Bytes, Picoseconds};
 
-pub use balance::{Balance, Interfaces};
+pub use balance::{Balance, FlowInterfaces};
 pub use congestion::*;
 
 pub(crate) use balance::Balancer;
-pub(crate) use congestion::{Came, Controller, Path};
-pub(crate) use lane::Lane;
+pub(crate) use congestion::{Came, CongestionController, IdlePath};
+pub(crate) use lane::SenderLane;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;
 
 /// How lost packets are found and sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
+pub enum LossRecovery {
     /// The receiver drops what comes out of order and reports the gap; the sender goes back to it
     /// and sends everything from there on again (as RoCEv2 adapters did first).
     GoBackN,
@@ -86,12 +86,12 @@ pub struct Transport {
     /// How the flow reacts to what it meets.
     pub congestion: CongestionControl,
     /// Over how many paths a flow is spread. Everything but [`Balance::PerFlow`] lets packets overtake
-    /// each other and wants [`Recovery::SelectiveRepeat`].
+    /// each other and wants [`LossRecovery::SelectiveRepeat`].
     pub balance: Balance,
-    /// By how many interfaces of its host a flow leaves. With [`Interfaces::All`] packets overtake each other too.
-    pub interfaces: Interfaces,
+    /// By how many interfaces of its host a flow leaves. With [`FlowInterfaces::All`] packets overtake each other too.
+    pub interfaces: FlowInterfaces,
     /// What happens after a loss.
-    pub recovery: Recovery,
+    pub recovery: LossRecovery,
     /// Without progress for so long, everything in flight counts as lost. Doubles with every
     /// repetition, up to 64-fold, unless each packet may take another path ([`Balance::spreads_packets`]): what is
     /// sent again then goes another way, and waiting longer says nothing.
@@ -112,8 +112,8 @@ impl Default for Transport {
             window: Window::BandwidthDelay { percent: 100 },
             congestion: CongestionControl::FixedWindow,
             balance: Balance::PerFlow,
-            interfaces: Interfaces::One,
-            recovery: Recovery::GoBackN,
+            interfaces: FlowInterfaces::One,
+            recovery: LossRecovery::GoBackN,
             timeout: Picoseconds::from_micros(500),
             tail_probe: None,
         }
@@ -130,7 +130,7 @@ impl Transport {
     /// dark then costs what went by it and no answers of others.
     #[must_use]
     pub const fn answers_by_path(&self) -> bool {
-        matches!(self.interfaces, Interfaces::All) || self.balance.paths() > 1
+        matches!(self.interfaces, FlowInterfaces::All) || self.balance.paths() > 1
     }
     /// A full data packet on the wire.
     #[must_use]

@@ -3,12 +3,12 @@
 //! each host and each larger cut of the network. The tightest is shown, by name.
 
 use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::transport::Transport;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::cuts::{Cut, Cuts};
-use crate::run::workload::Step;
+use crate::run::workload::Repetition;
 
 /// A lower bound of a time, and what it comes from.
 pub(super) struct Bound {
@@ -18,12 +18,12 @@ pub(super) struct Bound {
 
 /// What crosses a cut: what leaves it, and what enters it.
 #[derive(Clone, Copy, Default)]
-struct Crossing([u128; 2]);
+struct CutTraffic([u128; 2]);
 
 /// The tightest lower bound of one repetition of a workload.
-pub(super) fn tightest(cuts: &Cuts, engine: &Islands<Watch>, step: &Step) -> Bound {
+pub(super) fn tightest(cuts: &Cuts, engine: &IslandEngine<Watch>, step: &Repetition) -> Bound {
     let transport = engine.transport();
-    let mut crossings = vec![Crossing::default(); cuts.all.len()];
+    let mut crossings = vec![CutTraffic::default(); cuts.all.len()];
     for flow in step.flows().map(|flow| engine.record(flow)) {
         // What was given up need not arrive.
         if flow.cancelled {

@@ -6,7 +6,7 @@ use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::flows::Compared;
-use super::{Ran, groups};
+use super::{JudgedRun, groups};
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::run::FaultLog;
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
@@ -15,13 +15,13 @@ use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 pub(super) type Found = (bool, String, Option<f64>);
 
 /// What expectations are held against.
-pub(super) struct Verdict<'a> {
-    pub(super) ran: &'a Ran<'a>,
+pub(super) struct ExpectationJudge<'a> {
+    pub(super) ran: &'a JudgedRun<'a>,
     pub(super) traffic: Option<&'a Compared<'a>>,
     pub(super) plan: Option<&'a PlanMetrics>,
 }
 
-impl Verdict<'_> {
+impl ExpectationJudge<'_> {
     pub(super) fn judge(&self, expectation: &Expectation, outcome: &Outcome) -> ExpectationResult {
         let (passed, value, margin) = match expectation {
             Expectation::Figure { figure, comparison, bound, workload } => {

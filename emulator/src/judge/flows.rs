@@ -8,28 +8,28 @@
 use std::collections::BTreeSet;
 
 use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::{FlowId, FlowRecord, VertexId};
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::Ran as Whole;
+use super::JudgedRun as Whole;
 use super::bounds;
 use super::cuts::Cuts;
 use super::expectations::{Found, ended_by};
-use crate::outcome::{Flows, TrafficImpact, WorkloadResult};
+use crate::outcome::{FlowFigures, TrafficImpact, WorkloadResult};
 use crate::run::RunLog;
-use crate::run::workload::{Job, Step};
+use crate::run::workload::{Job, Repetition};
 use crate::scenario::Traffic;
 
 /// How the workloads of one run went.
 #[derive(Clone, Copy)]
-pub(super) struct Ran<'a> {
+pub(super) struct WorkloadEnds<'a> {
     pub(super) jobs: &'a [Job],
-    pub(super) engine: &'a Islands<Watch>,
+    pub(super) engine: &'a IslandEngine<Watch>,
     pub(super) ended: SimTime,
 }
 
-impl<'a> Ran<'a> {
+impl<'a> WorkloadEnds<'a> {
     fn of(log: &'a RunLog) -> Self {
         Self { jobs: &log.jobs, engine: log.engine(), ended: log.ended }
     }
@@ -37,7 +37,7 @@ impl<'a> Ran<'a> {
 
 /// A flow that ended otherwise than in the calm run, with its workload and the earlier of its two ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moved {
+pub(super) struct MovedFlow {
     pub(super) flow: FlowId,
     pub(super) workload: usize,
     pub(super) at: SimTime,
@@ -48,7 +48,7 @@ pub(super) struct Moved {
 type Place = [usize; 4];
 
 /// A fault that began, with the flows that were on its links.
-pub(super) struct Suspect<'a> {
+pub(super) struct SuspectFault<'a> {
     pub(super) at: SimTime,
     pub(super) hit: &'a [FlowId],
 }
@@ -57,28 +57,28 @@ pub(super) struct Suspect<'a> {
 pub(super) struct Compared<'a> {
     workloads: &'a [Traffic],
     cuts: Cuts,
-    here: Ran<'a>,
-    calm: Ran<'a>,
+    here: WorkloadEnds<'a>,
+    calm: WorkloadEnds<'a>,
     /// By fault, the run without it, where there is one.
-    without: Vec<Option<Ran<'a>>>,
+    without: Vec<Option<WorkloadEnds<'a>>>,
     /// By fault, the run with it alone; empty where that was not run.
-    alone: Vec<Ran<'a>>,
-    pub(super) moved: Vec<Moved>,
+    alone: Vec<WorkloadEnds<'a>>,
+    pub(super) moved: Vec<MovedFlow>,
 }
 
 impl<'a> Compared<'a> {
     /// The traffic of a run and that of the same one without faults.
     pub(super) fn of(whole: &Whole<'a>) -> Self {
-        let (here, calm) = (Ran::of(whole.log), Ran::of(whole.baseline));
+        let (here, calm) = (WorkloadEnds::of(whole.log), WorkloadEnds::of(whole.baseline));
         let cuts = Cuts::of(&whole.start.substrate);
-        let without = whole.without.iter().map(|one| one.log(whole.baseline).map(Ran::of));
+        let without = whole.without.iter().map(|one| one.log(whole.baseline).map(WorkloadEnds::of));
         Self {
             workloads: whole.traffic,
             cuts,
             here,
             calm,
             without: without.collect(),
-            alone: whole.alone.iter().map(Ran::of).collect(),
+            alone: whole.alone.iter().map(WorkloadEnds::of).collect(),
             moved: moved(here, calm),
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Compared<'a> {
         results
     }
 
-    fn result(&self, place: usize, step: &Step, calm: Option<&Step>) -> WorkloadResult {
+    fn result(&self, place: usize, step: &Repetition, calm: Option<&Repetition>) -> WorkloadResult {
         let workload = &self.workloads[place];
         let records: Vec<FlowRecord> =
             step.flows().map(|flow| self.here.engine.record(flow)).collect();
@@ -118,12 +118,12 @@ impl<'a> Compared<'a> {
             busbw_bytes_per_s: algbw * workload.run.bus_factor(step.ranks as usize),
             restarts: 0,
             ranks: step.ranks,
-            flows: Some(Flows::new(&records)),
+            flows: Some(FlowFigures::new(&records)),
         }
     }
 
     /// By fault, the flows that are attributed to it; none to faults that are no suspects.
-    pub(super) fn attributed(&self, suspects: &[Option<Suspect<'_>>]) -> Vec<Vec<Moved>> {
+    pub(super) fn attributed(&self, suspects: &[Option<SuspectFault<'_>>]) -> Vec<Vec<MovedFlow>> {
         let places = |here, other| -> BTreeSet<Place> {
             moved(here, other).into_iter().map(|moved| moved.place).collect()
         };
@@ -131,7 +131,7 @@ impl<'a> Compared<'a> {
         let without: Vec<BTreeSet<Place>> = without.map(Option::unwrap_or_default).collect();
         let alone: Vec<BTreeSet<Place>> =
             self.alone.iter().map(|alone| places(*alone, self.calm)).collect();
-        let by = |runs: &[BTreeSet<Place>], moved: &Moved| -> Vec<usize> {
+        let by = |runs: &[BTreeSet<Place>], moved: &MovedFlow| -> Vec<usize> {
             (0..runs.len()).filter(|fault| runs[*fault].contains(&moved.place)).collect()
         };
         let mut affected = vec![Vec::new(); suspects.len()];
@@ -146,10 +146,12 @@ impl<'a> Compared<'a> {
 
     /// Whether some flow ended otherwise than without faults and does so without each single one of them, too.
     pub(super) fn is_overdetermined(here: &RunLog, calm: &RunLog, without: &[&RunLog]) -> bool {
-        let mut left: BTreeSet<Place> =
-            moved(Ran::of(here), Ran::of(calm)).into_iter().map(|moved| moved.place).collect();
+        let mut left: BTreeSet<Place> = moved(WorkloadEnds::of(here), WorkloadEnds::of(calm))
+            .into_iter()
+            .map(|moved| moved.place)
+            .collect();
         for other in without {
-            for moved in moved(Ran::of(here), Ran::of(other)) {
+            for moved in moved(WorkloadEnds::of(here), WorkloadEnds::of(other)) {
                 left.remove(&moved.place);
             }
         }
@@ -160,7 +162,7 @@ impl<'a> Compared<'a> {
     pub(super) fn impact(
         &self,
         (hit, given_up): (&[FlowId], &[FlowId]),
-        moved: &[Moved],
+        moved: &[MovedFlow],
         name: &dyn Fn(VertexId) -> String,
     ) -> TrafficImpact {
         TrafficImpact {
@@ -176,7 +178,7 @@ impl<'a> Compared<'a> {
     }
 
     /// Hosts at the ends of these flows.
-    pub(super) fn hosts_of(&self, moved: &[Moved]) -> BTreeSet<VertexId> {
+    pub(super) fn hosts_of(&self, moved: &[MovedFlow]) -> BTreeSet<VertexId> {
         let records = moved.iter().map(|moved| self.here.engine.record(moved.flow));
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
@@ -184,8 +186,8 @@ impl<'a> Compared<'a> {
     /// How much later the slowest workload of these flows ended than without `fault`, and than in the calm run where no run
     /// without it is there; where that makes no difference, how much later the run with it alone ended than the calm one.
     /// `None` if one did not end.
-    pub(super) fn delay(&self, fault: usize, moved: &[Moved]) -> Option<Picoseconds> {
-        let end = |ran: Ran<'_>, place: usize| {
+    pub(super) fn delay(&self, fault: usize, moved: &[MovedFlow]) -> Option<Picoseconds> {
+        let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
             let is_whole = job.done && job.steps.iter().all(|step| given_up(ran, step) == 0);
             is_whole.then(|| job.steps.last().and_then(|step| step.end)).flatten()
@@ -212,7 +214,8 @@ impl<'a> Compared<'a> {
 
     /// Flows that never arrived.
     pub(super) fn open(&self) -> impl Iterator<Item = FlowId> {
-        let flows = self.here.jobs.iter().flat_map(|job| job.steps.iter().flat_map(Step::flows));
+        let flows =
+            self.here.jobs.iter().flat_map(|job| job.steps.iter().flat_map(Repetition::flows));
         flows.filter(|flow| self.here.engine.record(*flow).end.is_none())
     }
 
@@ -241,7 +244,7 @@ impl<'a> Compared<'a> {
 
     /// Whether every flow of a workload ended as in the calm run.
     pub(super) fn unaffected(&self, name: &str) -> Found {
-        let of_name = |moved: &&Moved| self.workloads[moved.workload].name == name;
+        let of_name = |moved: &&MovedFlow| self.workloads[moved.workload].name == name;
         match self.moved.iter().filter(of_name).map(|moved| moved.at).min() {
             None if self.is_silent(name) => {
                 (false, format!("no flow of `{name}` ever began"), None)
@@ -260,11 +263,11 @@ impl<'a> Compared<'a> {
     fn is_silent(&self, name: &str) -> bool {
         let jobs = self.here.jobs.iter().zip(self.workloads);
         let mut mine = jobs.filter(|(_, workload)| workload.name == name);
-        mine.all(|(job, _)| job.steps.iter().flat_map(Step::flows).next().is_none())
+        mine.all(|(job, _)| job.steps.iter().flat_map(Repetition::flows).next().is_none())
     }
 }
 
-fn moved(here: Ran<'_>, calm: Ran<'_>) -> Vec<Moved> {
+fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
         for (repetition, (step, calm_step)) in job.steps.iter().zip(&calm_job.steps).enumerate() {
@@ -280,7 +283,7 @@ fn moved(here: Ran<'_>, calm: Ran<'_>) -> Vec<Moved> {
                     (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
                 if end != calm_end {
                     let at = end.into_iter().chain(calm_end).min().unwrap_or(here.ended);
-                    moved.push(Moved { flow, workload, at, place });
+                    moved.push(MovedFlow { flow, workload, at, place });
                 }
             }
         }
@@ -289,16 +292,16 @@ fn moved(here: Ran<'_>, calm: Ran<'_>) -> Vec<Moved> {
 }
 
 /// Flows of a step that were cancelled because nothing led to their end any more.
-fn given_up(ran: Ran<'_>, step: &Step) -> usize {
+fn given_up(ran: WorkloadEnds<'_>, step: &Repetition) -> usize {
     step.flows().filter(|flow| ran.engine.record(*flow).cancelled).count()
 }
 
-fn workloads_of(moved: &[Moved]) -> BTreeSet<usize> {
+fn workloads_of(moved: &[MovedFlow]) -> BTreeSet<usize> {
     moved.iter().map(|moved| moved.workload).collect()
 }
 
 /// The faults to which a moved flow is attributed.
-fn causes(moved: &Moved, suspects: &[Option<Suspect<'_>>]) -> Vec<usize> {
+fn causes(moved: &MovedFlow, suspects: &[Option<SuspectFault<'_>>]) -> Vec<usize> {
     let there = || suspects.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?)));
     let hit = there().filter(|(_, suspect)| suspect.hit.contains(&moved.flow));
     let hit: Vec<usize> = hit.map(|(fault, _)| fault).collect();

@@ -7,7 +7,7 @@ use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::shares::Share;
-use super::{Ran, Without};
+use super::{JudgedRun, Without};
 use crate::outcome::{GroupResult, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{GroupLog, StepLog};
@@ -127,7 +127,7 @@ pub(super) struct GroupImpact {
 /// By fault, what it did to groups. Where runs without each fault are there, they say it; else a group that moved was
 /// affected by the faults that hit its links or moved it, and one that no fault hit by the last ones before its first
 /// moved ending: of those that began at the same instant, by the ones that hit its job, if any did.
-pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
+pub(super) fn impacts(ran: &JudgedRun<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
     let log = ran.log;
     let affected = match ran.without.is_empty() {
         true => by_hits(ran),
@@ -153,7 +153,7 @@ pub(super) fn impacts(ran: &Ran<'_>, results: &[GroupResult]) -> Vec<GroupImpact
 
 /// By fault: the groups whose links it hit or that it moved, if they ended otherwise, and those that ended otherwise
 /// after it and that no fault hit.
-fn by_hits(ran: &Ran<'_>) -> Vec<BTreeSet<usize>> {
+fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let moved = moved(log, ran.baseline);
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
@@ -175,7 +175,7 @@ fn by_hits(ran: &Ran<'_>) -> Vec<BTreeSet<usize>> {
 /// By fault: the groups that end a step otherwise without it, to the picosecond. Where each of several faults is enough
 /// for what a group lost, none of them can be left out with effect: such a group counts for those that, alone, delay it,
 /// and where none does, for all that had begun.
-fn by_removal(ran: &Ran<'_>) -> Vec<BTreeSet<usize>> {
+fn by_removal(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let without = |group: usize| {
         let differs = move |other: &Without| {
@@ -204,7 +204,7 @@ fn by_removal(ran: &Ran<'_>) -> Vec<BTreeSet<usize>> {
 }
 
 /// How much later a group ended for a fault: than without it, where that was run and makes a difference to the group.
-fn delay(ran: &Ran<'_>, fault: usize, result: &GroupResult) -> Option<Picoseconds> {
+fn delay(ran: &JudgedRun<'_>, fault: usize, result: &GroupResult) -> Option<Picoseconds> {
     let group = result.group.index();
     let other = ran.without.get(fault).and_then(|without| without.log(ran.baseline));
     let other = other.filter(|other| fate(other, group) != fate(ran.log, group));
@@ -229,7 +229,7 @@ pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&Run
 }
 
 /// Faults of this run that mattered by then.
-fn began_before(ran: &Ran<'_>, at: SimTime) -> Vec<usize> {
+fn began_before(ran: &JudgedRun<'_>, at: SimTime) -> Vec<usize> {
     let log = ran.log;
     let began = |fault: &usize| {
         let mattered = log.faults[*fault].mattered;
@@ -239,7 +239,7 @@ fn began_before(ran: &Ran<'_>, at: SimTime) -> Vec<usize> {
 }
 
 /// The faults that a group which none of them hit was affected by, when it first differed at `at`.
-fn causes(ran: &Ran<'_>, group: usize, at: SimTime) -> Vec<usize> {
+fn causes(ran: &JudgedRun<'_>, group: usize, at: SimTime) -> Vec<usize> {
     let log = ran.log;
     let before = began_before(ran, at);
     let last = before.iter().filter_map(|fault| log.faults[*fault].mattered).max();
@@ -253,7 +253,7 @@ fn causes(ran: &Ran<'_>, group: usize, at: SimTime) -> Vec<usize> {
 }
 
 /// One result for every collective of every group, and for every one between groups.
-pub(super) fn workloads(ran: &Ran<'_>) -> Vec<WorkloadResult> {
+pub(super) fn workloads(ran: &JudgedRun<'_>) -> Vec<WorkloadResult> {
     let (log, baseline) = (ran.log, ran.baseline);
     let mut results = Vec::new();
     for (index, group) in log.groups.iter().enumerate() {

@@ -2,20 +2,20 @@
 //! How busy the links were, and how full the queues before them.
 
 use hdrhistogram::Histogram;
-use lightloom_engine::capture::{Queues as Histograms, Watch};
+use lightloom_engine::capture::{QueueHistograms as Histograms, Watch};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkId, PortCount};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
-use super::Ran;
-use crate::outcome::{LinkClass, LinkResult, QueueResult, QueueRow, Queues};
+use super::JudgedRun;
+use crate::outcome::{LinkClass, LinkResult, QueueFigures, QueueResult, QueueRow};
 
 /// Links that are listed one by one in each class.
 const BUSIEST: usize = 10;
 
 /// The links of a run, class by class, and the queues of all of them together; classes that no packet used are left
 /// out.
-pub(super) fn results(ran: &Ran<'_>) -> (Vec<LinkClass>, Queues) {
+pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
     let substrate = &ran.start.substrate;
     let (classes, names) = (substrate.classes(), substrate.class_names());
     let histograms = Histograms::merge(ran.log.engine().probes().map(Watch::queues));
@@ -35,7 +35,7 @@ pub(super) fn results(ran: &Ran<'_>) -> (Vec<LinkClass>, Queues) {
     }
     results.retain(|class| class.links_used > 0);
     let paused = || (0..classes.len()).map(|link| ran.paused(LinkId::from_index(link)));
-    let queues = Queues {
+    let queues = QueueFigures {
         paused: paused().fold(Picoseconds::ZERO, |sum, paused| sum + paused),
         paused_max: paused().max().unwrap_or_default(),
         ..all.as_ref().map(queues).unwrap_or_default()
@@ -43,10 +43,15 @@ pub(super) fn results(ran: &Ran<'_>) -> (Vec<LinkClass>, Queues) {
     (results, queues)
 }
 
-fn queues(histogram: &Histogram<u64>) -> Queues {
+fn queues(histogram: &Histogram<u64>) -> QueueFigures {
     let at = |quantile: f64| Bytes(histogram.value_at_quantile(quantile));
     let (p50_bytes, p99_bytes) = (at(0.5), at(0.99));
-    Queues { p50_bytes, p99_bytes, max_bytes: Bytes(histogram.max()), ..Queues::default() }
+    QueueFigures {
+        p50_bytes,
+        p99_bytes,
+        max_bytes: Bytes(histogram.max()),
+        ..QueueFigures::default()
+    }
 }
 
 fn queue_result(histogram: &Histogram<u64>) -> QueueResult {
@@ -69,7 +74,7 @@ fn queue_result(histogram: &Histogram<u64>) -> QueueResult {
 }
 
 fn class_result(
-    ran: &Ran<'_>,
+    ran: &JudgedRun<'_>,
     class: &'static str,
     links: &[LinkId],
     queue: QueueResult,
@@ -95,12 +100,15 @@ fn class_result(
 }
 
 /// Share of `time` that the bytes of a link take at its rate.
-fn utilisation(ran: &Ran<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
+fn utilisation(ran: &JudgedRun<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
     let busy = ran.start.substrate.network.link(link).spec.rate.time_for(Bytes(count.bytes));
     if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }
 }
 
-fn link_result(ran: &Ran<'_>, (utilisation, link, count): &(f64, LinkId, PortCount)) -> LinkResult {
+fn link_result(
+    ran: &JudgedRun<'_>,
+    (utilisation, link, count): &(f64, LinkId, PortCount),
+) -> LinkResult {
     LinkResult {
         link: ran.start.substrate.link_name(*link),
         utilisation: *utilisation,

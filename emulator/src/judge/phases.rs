@@ -4,14 +4,14 @@
 use lightloom_planner::rfabric::fluid;
 use lightloom_units::Picoseconds;
 
-use super::Ran;
+use super::JudgedRun;
 use super::shares::optical_ports;
 use crate::outcome::{PhaseImpact, PhaseResult, PortTime, StepResult, Times};
 use crate::run::RunLog;
 use crate::scenario::CircuitPlan;
 
 /// The phases that were begun.
-pub(super) fn results(ran: &Ran<'_>) -> Vec<PhaseResult> {
+pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     let Some(CircuitPlan { plan, phases, .. }) = &ran.start.circuits else { return Vec::new() };
     let Some(circuits) = &ran.start.substrate.circuits else { return Vec::new() };
     let count = plan.phases.len();
@@ -45,7 +45,7 @@ pub(super) fn results(ran: &Ran<'_>) -> Vec<PhaseResult> {
 }
 
 /// The steps: the sums over their phases.
-pub(super) fn steps(ran: &Ran<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
+pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
     let circuits = ran.start.circuits.as_ref().zip(ran.scenario.phases);
     let Some((CircuitPlan { plan, .. }, run)) = circuits else { return Vec::new() };
     let step = |step: u32| {
@@ -69,7 +69,7 @@ pub(super) fn steps(ran: &Ran<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
 }
 
 /// Where the time of the optical ports went.
-pub(super) fn port_time(ran: &Ran<'_>) -> Option<PortTime> {
+pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
     let all = (optical_ports(ran)? * ran.log.ended.0 as f64).max(1.0);
     Some(PortTime {
         switching_share: ran.log.switching as f64 / all,
@@ -78,7 +78,7 @@ pub(super) fn port_time(ran: &Ran<'_>) -> Option<PortTime> {
 }
 
 /// By fault, what it did to phases. `None` without phases.
-pub(super) fn impacts(ran: &Ran<'_>) -> Option<Vec<PhaseImpact>> {
+pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
     let names: Vec<&str> =
         ran.start.circuits.as_ref()?.plan.phases.iter().map(|phase| phase.name.as_str()).collect();
     let impact = |(at, log): (usize, &crate::run::FaultLog)| {
@@ -98,7 +98,7 @@ pub(super) fn impacts(ran: &Ran<'_>) -> Option<Vec<PhaseImpact>> {
 
 /// Two runs that differ in this fault alone: this one and the one without it; where that makes no difference to any phase,
 /// the one with it alone and the one without faults.
-fn compared<'a>(ran: &Ran<'a>, fault: usize) -> (&'a RunLog, &'a RunLog) {
+fn compared<'a>(ran: &JudgedRun<'a>, fault: usize) -> (&'a RunLog, &'a RunLog) {
     let without = ran.without.get(fault).and_then(|one| one.log(ran.baseline));
     match (without, ran.alone.get(fault)) {
         (Some(other), None) => (ran.log, other),

@@ -8,7 +8,7 @@
 use lightloom_units::SimTime;
 
 use super::flows::Compared;
-use super::{Ran, groups};
+use super::{JudgedRun, groups};
 use crate::outcome::Metrics;
 
 /// A part of a whole, in weighted picoseconds.
@@ -33,7 +33,7 @@ impl Share {
 }
 
 /// Both shares over all that works in a run.
-pub(super) fn metrics(ran: &Ran<'_>, traffic: Option<&Compared<'_>>) -> Metrics {
+pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Metrics {
     let (mut up, mut useful) = (Share::default(), Share::default());
     if !ran.log.groups.is_empty() {
         up.add(groups::availability(ran.log));
@@ -65,14 +65,14 @@ pub(super) fn metrics(ran: &Ran<'_>, traffic: Option<&Compared<'_>>) -> Metrics 
 }
 
 /// Optical ports of all leaves, where phases are run.
-pub(super) fn optical_ports(ran: &Ran<'_>) -> Option<f64> {
+pub(super) fn optical_ports(ran: &JudgedRun<'_>) -> Option<f64> {
     let circuits = ran.start.substrate.circuits.as_ref()?.network();
     let ports = u128::from(circuits.optical_ports()) * circuits.leaves() as u128;
     (!ran.log.phases.is_empty()).then_some(ports as f64)
 }
 
 /// The hosts' time in which they had a cable that was not dark.
-fn of_hosts(ran: &Ran<'_>) -> Share {
+fn of_hosts(ran: &JudgedRun<'_>) -> Share {
     let ended = ran.log.ended;
     let whole = ended.0 as f64 * ran.start.substrate.hosts.len() as f64;
     let out = |(since, until): &(SimTime, SimTime)| until.0.min(ended.0).saturating_sub(since.0);

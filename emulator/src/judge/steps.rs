@@ -4,12 +4,12 @@
 use lightloom_training::step::StepTime;
 use lightloom_units::Picoseconds;
 
-use super::Ran;
+use super::JudgedRun;
 use crate::outcome::{ClosedForm, Exposed, JobStep, WhyResult};
-use crate::run::workload::{TrainLog, TrainStepLog, Why};
+use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
 /// Every step of every job; those that never began have no end.
-pub(super) fn results(ran: &Ran<'_>) -> Vec<JobStep> {
+pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<JobStep> {
     let logs = ran.log.trained.iter().zip(&ran.baseline.trained);
     logs.flat_map(|(log, calm)| log.steps.iter().enumerate().map(|at| step(log, calm, at)))
         .collect()
@@ -52,7 +52,7 @@ fn parts(step: &StepTime) -> ClosedForm {
     }
 }
 
-fn why(why: &Why) -> WhyResult {
+fn why(why: &StepBreakdown) -> WhyResult {
     let [tp, pp, dp, cp, ep] = why.exposed;
     WhyResult {
         compute: why.compute,

@@ -46,8 +46,8 @@ pub struct FaultResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
     /// What the next two figures count: hosts where nothing says how many GPUs a host has.
-    #[serde(default, skip_serializing_if = "Counted::is_gpus")]
-    pub counted: Counted,
+    #[serde(default, skip_serializing_if = "EndpointKind::is_gpus")]
+    pub counted: EndpointKind,
     /// GPUs of these groups.
     pub gpus_affected: u64,
     /// GPUs that went out of service: those of the part that broke, and of groups that were lost.
@@ -70,7 +70,7 @@ pub struct FaultResult {
 /// What stands at the ends of a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Counted {
+pub enum EndpointKind {
     /// GPUs of a fabric.
     #[default]
     Gpus,
@@ -78,7 +78,7 @@ pub enum Counted {
     Hosts,
 }
 
-impl Counted {
+impl EndpointKind {
     fn is_gpus(&self) -> bool {
         *self == Self::Gpus
     }

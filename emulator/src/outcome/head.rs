@@ -13,7 +13,7 @@ pub const RUN_SCHEMA: &str = "lightloom.run/v2";
 
 /// The first keys of a result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Head {
+pub struct OutcomeHead {
     /// The schema of the result, and the files it came from; these are filled in where files are read.
     #[serde(flatten)]
     pub made: Provenance,
@@ -40,9 +40,9 @@ pub struct Head {
     pub packets: Packets,
 }
 
-impl Head {
+impl OutcomeHead {
     /// The head of a run that `count` counted the packets of; the clock is read elsewhere.
-    pub(crate) fn new(of: Of<'_>, simulated: SimTime, count: &PacketCount) -> Self {
+    pub(crate) fn new(of: RunIdentity<'_>, simulated: SimTime, count: &PacketCount) -> Self {
         Self {
             made: Provenance::of(RUN_SCHEMA, Inputs::new()),
             scenario: of.scenario.to_owned(),
@@ -66,7 +66,7 @@ impl Head {
 }
 
 /// What was run, and how.
-pub(crate) struct Of<'a> {
+pub(crate) struct RunIdentity<'a> {
     /// Name of the scenario.
     pub(crate) scenario: &'a str,
     /// SHA-256 of the file that says what it runs on.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use lightloom_engine::capture::Watch;
-use lightloom_engine::collective::StartError;
-use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::collective::CollectiveStartError;
+use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::{BatchId, EngineError, FlowId, LinkId};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_units::{Picoseconds, SimTime};
@@ -64,7 +64,7 @@ pub(crate) enum Notice {
 pub(crate) struct Context<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
-    pub(crate) engine: Islands<Watch>,
+    pub(crate) engine: IslandEngine<Watch>,
     /// By fault.
     pub(crate) faults: Vec<FaultLog>,
     /// By fault: whether it is there now.
@@ -95,7 +95,7 @@ impl<'a> Context<'a> {
     pub(super) fn new(
         substrate: &'a Substrate,
         events: &'a [FaultEvent],
-        engine: Islands<Watch>,
+        engine: IslandEngine<Watch>,
     ) -> Self {
         Self {
             faults: events.iter().map(FaultLog::new).collect(),
@@ -165,13 +165,13 @@ impl<'a> Context<'a> {
     /// What `start` adds to the engine, and its flows. `None` if a host has no way: its flows are cancelled.
     pub(crate) fn add<T>(
         &mut self,
-        start: impl FnOnce(&mut Islands<Watch>) -> Result<T, StartError>,
-    ) -> Result<Option<(T, Range<u32>)>, StartError> {
+        start: impl FnOnce(&mut IslandEngine<Watch>) -> Result<T, CollectiveStartError>,
+    ) -> Result<Option<(T, Range<u32>)>, CollectiveStartError> {
         let first = self.engine.flow_count() as u32;
         let started = start(&mut self.engine);
         let flows = first..self.engine.flow_count() as u32;
         match started {
-            Err(StartError::Flow(EngineError::Route(_))) => {
+            Err(CollectiveStartError::Flow(EngineError::Route(_))) => {
                 flows.for_each(|flow| self.engine.cancel_flow(FlowId(flow)));
                 Ok(None)
             }

@@ -10,7 +10,7 @@ use crate::scenario::{Effect, When};
 
 /// What a timer of faults is for.
 #[derive(Clone, Copy)]
-enum Act {
+enum FaultTimer {
     Begin,
     /// A flapping part goes again.
     Goes,
@@ -19,9 +19,10 @@ enum Act {
     End,
 }
 
-const ACTS: [Act; 4] = [Act::Begin, Act::Goes, Act::Comes, Act::End];
+const ACTS: [FaultTimer; 4] =
+    [FaultTimer::Begin, FaultTimer::Goes, FaultTimer::Comes, FaultTimer::End];
 
-fn number(fault: usize, act: Act) -> u64 {
+fn number(fault: usize, act: FaultTimer) -> u64 {
     (fault * ACTS.len() + act as usize) as u64
 }
 
@@ -35,7 +36,7 @@ impl Run<'_> {
                 context.active[fault] = true;
                 context.faults[fault].out = true;
             } else {
-                context.at(at, Owner::Faults, number(fault, Act::Begin));
+                context.at(at, Owner::Faults, number(fault, FaultTimer::Begin));
             }
             context.plan_end(fault, at);
         }
@@ -48,7 +49,7 @@ impl Run<'_> {
             if let When::InPhase { step, phase, after } = event.when
                 && (step, phase) == (now_step, now_phase)
             {
-                context.at(context.now() + after, Owner::Faults, number(fault, Act::Begin));
+                context.at(context.now() + after, Owner::Faults, number(fault, FaultTimer::Begin));
             }
         }
     }
@@ -56,10 +57,10 @@ impl Run<'_> {
     pub(super) fn fault_act(&mut self, act: u64) -> Result<(), RunError> {
         let (fault, act) = (act as usize / ACTS.len(), ACTS[act as usize % ACTS.len()]);
         match act {
-            Act::Begin => self.fault_begins(fault),
-            Act::Goes => self.fault_blinks(fault, true),
-            Act::Comes => self.fault_blinks(fault, false),
-            Act::End => self.fault_ends(fault),
+            FaultTimer::Begin => self.fault_begins(fault),
+            FaultTimer::Goes => self.fault_blinks(fault, true),
+            FaultTimer::Comes => self.fault_blinks(fault, false),
+            FaultTimer::End => self.fault_ends(fault),
         }
     }
 
@@ -138,10 +139,10 @@ impl Context<'_> {
     fn plan_end(&mut self, fault: usize, at: lightloom_units::SimTime) {
         let event = &self.events[fault];
         if let Some(time) = event.ends(at) {
-            self.at(time, Owner::Faults, number(fault, Act::End));
+            self.at(time, Owner::Faults, number(fault, FaultTimer::End));
         }
         for (time, change) in event.blinks(at) {
-            let act = if change == LinkChange::Down { Act::Goes } else { Act::Comes };
+            let act = if change == LinkChange::Down { FaultTimer::Goes } else { FaultTimer::Comes };
             self.at(time, Owner::Faults, number(fault, act));
         }
     }

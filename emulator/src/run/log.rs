@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::Islands;
+use lightloom_engine::steady::IslandEngine;
 use lightloom_engine::{FlowId, VertexId};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
@@ -53,7 +53,7 @@ pub(crate) struct RunLog {
     pub(crate) daemon: Option<Box<DaemonResult>>,
     /// What ports did over time, where that was asked for.
     pub(crate) series: Series,
-    pub(super) engine: Option<Islands<Watch>>,
+    pub(super) engine: Option<IslandEngine<Watch>>,
 }
 
 impl RunLog {
@@ -81,12 +81,12 @@ impl RunLog {
     }
 
     /// The engine after the run.
-    pub(crate) fn engine(&self) -> &Islands<Watch> {
+    pub(crate) fn engine(&self) -> &IslandEngine<Watch> {
         self.engine.as_ref().expect("a run that has ended has its engine")
     }
 
     /// The engine after the run, to look into.
-    pub(crate) fn into_engine(self) -> Islands<Watch> {
+    pub(crate) fn into_engine(self) -> IslandEngine<Watch> {
         self.engine.expect("a run that has ended has its engine")
     }
 }

@@ -19,13 +19,13 @@ use lightloom_units::SimTime;
 use super::waiting::{MOST_LISTED, Waiting, WaitsFor};
 use super::{Context, Notice, Owner, RunError, RunLog};
 
-pub(crate) use groups::Groups;
-pub(crate) use jobs::{Job, Jobs, Step};
-pub(crate) use phases::{PhaseOrder, Phases};
+pub(crate) use groups::JobGroups;
+pub(crate) use jobs::{Job, Jobs, Repetition};
+pub(crate) use phases::{PhaseProgram, Phases};
 pub(crate) use progress::{GroupLog, StepLog};
 pub(crate) use ring_time::RingCounts;
-pub use ring_time::{Reuse, ReuseError};
-pub(crate) use train::{Circuits, TrainLog, TrainOrder, TrainStepLog, Trainings, Why};
+pub use ring_time::{ReuseError, RingReuse};
+pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepLog, Trainings};
 
 /// Something that sends.
 pub(crate) trait Workload {

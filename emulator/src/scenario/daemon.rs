@@ -5,7 +5,7 @@ use lightloom_units::Picoseconds;
 
 /// How the shipping daemon is configured, and what it runs on: `control: lightloomd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Daemon {
+pub struct DaemonSetup {
     /// How often it reads each transceiver.
     pub poll_every: Picoseconds,
     /// How long a transceiver may be silent before it counts as dead.
@@ -28,7 +28,7 @@ pub struct Daemon {
     pub restart: Picoseconds,
 }
 
-impl Default for Daemon {
+impl Default for DaemonSetup {
     /// As `topologies/daemon.yaml` has it. Flush and restart are assumptions.
     fn default() -> Self {
         Self {

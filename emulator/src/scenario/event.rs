@@ -6,13 +6,13 @@ use lightloom_fabric::fault::Part as PlannedPart;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::Effect;
-use crate::substrate::{OpticalPort, Part};
+use crate::substrate::{NetworkPart, OpticalPort};
 
 /// A fault that the seed has decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultEvent {
     /// What it hits, all at once.
-    pub parts: Vec<Part>,
+    pub parts: Vec<NetworkPart>,
     /// How.
     pub effect: Effect,
     /// When.

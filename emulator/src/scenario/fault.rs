@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::event::{FaultEvent, When};
-use crate::substrate::{AnyPart, Part, Substrate};
+use crate::substrate::{AnyPart, NetworkPart, Substrate};
 
 /// A part by name: of a fabric a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle `n17/b0`, a fibre
 /// `n17/b0.2`, a ToR `t3`; of a network a host `h3`, its interface `h3/nic1`, a switch `s4`, a cable `h3-s0`; an optical
@@ -123,7 +123,7 @@ impl Effect {
     ///
     /// # Errors
     /// What the effect is for.
-    pub fn suits(&self, part: &Part) -> Result<(), &'static str> {
+    pub fn suits(&self, part: &NetworkPart) -> Result<(), &'static str> {
         let is_optical = !part.ports.is_empty();
         match self {
             Self::Down => Ok(()),
@@ -162,7 +162,7 @@ impl Effect {
 
 /// A fault as it is declared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct ScenarioFault {
     /// What it hits, all at once.
     pub parts: Vec<PartName>,
     /// How.
@@ -177,7 +177,7 @@ pub struct Fault {
     pub probability: f64,
 }
 
-impl Fault {
+impl ScenarioFault {
     /// A fault of one part, for certain and for ever.
     #[must_use]
     pub fn of(part: &str, at: lightloom_units::SimTime) -> Self {
@@ -205,7 +205,7 @@ impl Fault {
         seed: Seed,
         index: u64,
         substrate: &Substrate,
-        works: &dyn Fn(&Part) -> bool,
+        works: &dyn Fn(&NetworkPart) -> bool,
     ) -> Option<FaultEvent> {
         let mut draws = seed.stream("fault", index);
         // Always all draws, so that changing one figure of a fault leaves the others as they were.
@@ -219,7 +219,7 @@ impl Fault {
             Some(any) => drawn(any, substrate, choice, works),
             None => substrate.part(&name.0).ok(),
         };
-        let parts: Vec<Part> = self.parts.iter().filter_map(part).collect();
+        let parts: Vec<NetworkPart> = self.parts.iter().filter_map(part).collect();
         let lasts = match self.effect {
             Effect::Flapping { down, up, times } => {
                 Some(Picoseconds((down + up).get() * u64::from(times)))
@@ -236,13 +236,13 @@ fn drawn(
     any: AnyPart,
     substrate: &Substrate,
     choice: f64,
-    works: &dyn Fn(&Part) -> bool,
-) -> Option<Part> {
+    works: &dyn Fn(&NetworkPart) -> bool,
+) -> Option<NetworkPart> {
     let count = substrate.count(any);
     if any != AnyPart::Node {
         return substrate.part_at(any, (count as f64 * choice) as usize);
     }
     let all = (0..count).filter_map(|place| substrate.part_at(any, place));
-    let working: Vec<Part> = all.filter(|part| works(part)).collect();
+    let working: Vec<NetworkPart> = all.filter(|part| works(part)).collect();
     working.get((working.len() as f64 * choice) as usize).cloned()
 }

@@ -39,7 +39,7 @@ pub use congestion::*;
 pub use control::{AssumedFile, ControlFile, DaemonFile};
 pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;
-pub use neighbours::{Neighbour, ReadNeighbour};
+pub use neighbours::{NamedFile, ReadNeighbour};
 pub use network::OnFile;
 pub use replay::{ReplayFile, TraceDayFile};
 pub use switches::SwitchesFile;
@@ -48,11 +48,12 @@ pub use train::{CheckpointFile, RestartFile, TrainFile};
 pub use transport::TransportFile;
 
 use super::{
-    Collective, Expectation, Fault, InFlight, On, PhaseRun, Prior, Scenario, Start, Traffic, plan,
+    Collective, Expectation, InFlight, On, PhaseRun, Prior, RunStart, Scenario, ScenarioFault,
+    Traffic, plan,
 };
-use crate::substrate::{Substrate, Switches};
+use crate::substrate::{PacketSwitches, Substrate};
 use expectations::{Breaks, Ground, lower_expectations};
-use neighbours::Neighbours;
+use neighbours::NamedFiles;
 
 /// A run of the emulator: on what, what runs, what breaks, and what is expected.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -230,7 +231,7 @@ pub fn load(
     let mut beside = Vec::new();
     let sha256 = lightloom_fabric::provenance::sha256(bytes);
     let (loaded, mut mistakes) = document::load(file, bytes, |raw: ScenarioFile, check| {
-        lower(raw, sha256, check, &mut Neighbours { read, mistakes: &mut beside })
+        lower(raw, sha256, check, &mut NamedFiles { read, mistakes: &mut beside })
     });
     mistakes.extend(beside);
     (loaded, mistakes)
@@ -240,7 +241,7 @@ fn lower(
     raw: ScenarioFile,
     sha256: String,
     check: &mut Check<'_>,
-    neighbours: &mut Neighbours<'_, '_>,
+    neighbours: &mut NamedFiles<'_, '_>,
 ) -> Option<Scenario> {
     let fabric = match &raw.on {
         OnFile::Fabric(name) => neighbours.fabric(name, check),
@@ -299,7 +300,7 @@ fn lower(
         traffic::lower((&raw.traffic, &named), (names, priorities), check, neighbours)
     });
     let phases_after = lower_phases_after(&raw, &named, check);
-    let place = faults::Ground::of(start.as_ref(), &switches, raw.phases.as_ref());
+    let place = faults::FaultContext::of(start.as_ref(), &switches, raw.phases.as_ref());
     let mut faults = faults::lower(&raw.faults, place.as_ref(), check);
     faults::warn_of_large_packets(&raw.faults, &transport, check);
     faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
@@ -352,10 +353,10 @@ fn lower_switches(
     fabric: Option<&Fabric>,
     packet: Bytes,
     check: &mut Check<'_>,
-) -> Switches {
+) -> PacketSwitches {
     let phases = raw.phases.as_ref();
     match phases.map(|phases| phases.acknowledgements).unwrap_or_default() {
-        order if is_long(raw) && !check.is_written("/switches") => Switches {
+        order if is_long(raw) && !check.is_written("/switches") => PacketSwitches {
             queue: None,
             mark_from: packet * 16,
             marking: Marking::Threshold,
@@ -450,7 +451,7 @@ fn require_something(raw: &ScenarioFile, check: &mut Check<'_>) {
 }
 
 /// What a scenario does, as far as expectations can be about it.
-fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &Start) -> Ground<'a> {
+fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {
     let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
     let mut priorities: BTreeSet<u8> = between.map(|one| one.priority).collect();
     if start.substrate.has_switches() {
@@ -501,7 +502,7 @@ fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part
 const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 
 /// Plans the fabric as it is at the start. Faults of the run itself, which may have mistakes, are left out.
-fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<Start> {
+fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<RunStart> {
     let key = match (&base.on, &base.replay) {
         (On::Network(_), Some(_)) => "/replay/trace",
         _ => "/on",
@@ -531,7 +532,7 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
 }
 
 /// Holds the groups that are named against the plan.
-fn require_groups(start: &Start, raw: &[String], check: &mut Check<'_>) {
+fn require_groups(start: &RunStart, raw: &[String], check: &mut Check<'_>) {
     let groups = start.groups();
     for (index, sentence) in raw.iter().enumerate() {
         if let Ok(Expectation::Unaffected(group)) = sentence.parse()
@@ -549,12 +550,12 @@ fn require_groups(start: &Start, raw: &[String], check: &mut Check<'_>) {
 
 fn faults_beside(
     raw: &ScenarioFile,
-    ground: Option<&faults::Ground<'_>>,
+    ground: Option<&faults::FaultContext<'_>>,
     check: &mut Check<'_>,
-    neighbours: &mut Neighbours<'_, '_>,
-) -> Vec<Fault> {
+    neighbours: &mut NamedFiles<'_, '_>,
+) -> Vec<ScenarioFault> {
     let Some(name) = &raw.faults_in else { return Vec::new() };
-    let Some(Neighbour { name, bytes }) = neighbours.read(name, "/faults_in", check) else {
+    let Some(NamedFile { name, bytes }) = neighbours.read(name, "/faults_in", check) else {
         return Vec::new();
     };
     let (faults, mistakes) = faults::load(&name, &bytes, ground);
@@ -569,7 +570,7 @@ impl Scenario {
         let start = plan(&Self { faults: Vec::new(), ..self.clone() }).ok();
         let phases =
             self.phases.map(|phases| PhasesFile { steps: phases.steps, ..Default::default() });
-        let ground = faults::Ground::of(start.as_ref(), &self.switches, phases.as_ref());
+        let ground = faults::FaultContext::of(start.as_ref(), &self.switches, phases.as_ref());
         faults::load(file, bytes, ground.as_ref()).1
     }
 }

@@ -7,7 +7,7 @@ use lightloom_engine::{CONTROL_PRIORITY, VertexId};
 use lightloom_fabric::document::{Code, Diagnostic, Excerpt, Place};
 use lightloom_units::{Bytes, Picoseconds};
 
-use self::order::Order;
+use self::order::CellOrder;
 use super::file::codes;
 
 /// One row.
@@ -24,12 +24,12 @@ pub struct ListedFlow {
     /// Its priority; nothing: that of its workload.
     pub priority: Option<u8>,
     /// What it waits for.
-    pub after: Vec<Await>,
+    pub after: Vec<FlowDependency>,
 }
 
 /// Another flow of the table that one waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Await {
+pub struct FlowDependency {
     /// Its place in the table.
     pub flow: usize,
     /// Until its data is acknowledged; otherwise until it is received.
@@ -64,12 +64,12 @@ pub fn read_flows(
         places.iter().all(Option::is_some) && places.is_sorted_by(|one, other| one < other)
     });
     let Some(more) = more else {
-        let at = Cell { file, number: 1, line: header, begin: 0, end: header.len() };
+        let at = CsvCell { file, number: 1, line: header, begin: 0, end: header.len() };
         let message = "the first line does not name the columns";
         let help = "write `start,src,dst,bytes`, and after it any of `priority`, `id`, `after` in this order";
         return (flows, vec![at.mistake(codes::BAD_FLOW, message).with_help(help)]);
     };
-    let mut order = Order::default();
+    let mut order = CellOrder::default();
     for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         match row(file, number, line, more, &host) {
             Ok((flow, cells)) => {
@@ -91,7 +91,7 @@ pub fn read_flows(
 
 /// One cell of a table.
 #[derive(Clone, Copy)]
-struct Cell<'a> {
+struct CsvCell<'a> {
     file: &'a str,
     number: u32,
     line: &'a str,
@@ -99,7 +99,7 @@ struct Cell<'a> {
     end: usize,
 }
 
-impl Cell<'_> {
+impl CsvCell<'_> {
     fn text(&self) -> &str {
         self.line[self.begin..self.end].trim()
     }
@@ -124,14 +124,14 @@ fn row<'a>(
     line: &'a str,
     more: &[&str],
     host: &impl Fn(&str) -> Option<VertexId>,
-) -> Result<(ListedFlow, Vec<Cell<'a>>), Box<Diagnostic>> {
+) -> Result<(ListedFlow, Vec<CsvCell<'a>>), Box<Diagnostic>> {
     let mut cells = Vec::new();
     let mut begin = 0;
     for text in line.split(',') {
-        cells.push(Cell { file, number, line, begin, end: begin + text.len() });
+        cells.push(CsvCell { file, number, line, begin, end: begin + text.len() });
         begin += text.len() + 1;
     }
-    let whole = Cell { file, number, line, begin: 0, end: line.len() };
+    let whole = CsvCell { file, number, line, begin: 0, end: line.len() };
     let columns = COLUMNS.len() + more.len();
     if cells.len() != columns {
         let message = format!("{} cells where the first line names {columns}", cells.len());
@@ -142,7 +142,7 @@ fn row<'a>(
     if bytes == Bytes::ZERO {
         return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "a flow of no bytes")));
     }
-    let end = |cell: &Cell<'_>| {
+    let end = |cell: &CsvCell<'_>| {
         let unknown = || {
             let message = format!("there is no host `{}` in this network", cell.text());
             Box::new(cell.mistake(codes::BAD_FLOW, message))
@@ -162,7 +162,7 @@ fn row<'a>(
 
 /// A quantity with its unit, or a bare number in the smallest one.
 fn quantity<Q: std::str::FromStr>(
-    cell: &Cell<'_>,
+    cell: &CsvCell<'_>,
     bare: impl Fn(u64) -> Q,
     wanted: &str,
 ) -> Result<Q, Box<Diagnostic>> {
@@ -172,7 +172,7 @@ fn quantity<Q: std::str::FromStr>(
         .ok_or_else(|| Box::new(cell.mistake(codes::BAD_FLOW, format!("`{text}` is not {wanted}"))))
 }
 
-fn priority(cell: &Cell<'_>) -> Result<u8, Box<Diagnostic>> {
+fn priority(cell: &CsvCell<'_>) -> Result<u8, Box<Diagnostic>> {
     let known = cell.text().parse().ok().filter(|priority| *priority < CONTROL_PRIORITY);
     known.ok_or_else(|| {
         let message = format!("`{}` is not a priority: write 0 to 6", cell.text());
@@ -226,7 +226,7 @@ mod tests {
         let (flows, mistakes) = read(text);
         assert!(mistakes.is_empty(), "{mistakes:?}");
         let after = |flow: usize| flows[flow].after.clone();
-        let wait = |flow, acknowledged| Await { flow, acknowledged };
+        let wait = |flow, acknowledged| FlowDependency { flow, acknowledged };
         assert_eq!([after(0), after(1)], [vec![], vec![wait(0, false)]]);
         assert_eq!(after(2), [wait(1, true), wait(0, false)]);
     }

@@ -20,11 +20,11 @@ use lightloom_units::id::NodeId;
 
 use super::replay::Outage;
 use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
-use crate::substrate::{Members, Part, Substrate};
+use crate::substrate::{Members, NetworkPart, Substrate};
 
 /// Where a run begins.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct RunStart {
     /// What it runs on.
     pub substrate: Arc<Substrate>,
     /// Broken from the start.
@@ -87,7 +87,7 @@ pub enum StartError {
     NothingRuns,
 }
 
-impl Start {
+impl RunStart {
     /// Groups of jobs in the plan.
     #[must_use]
     pub fn groups(&self) -> usize {
@@ -108,7 +108,7 @@ impl Start {
     }
 }
 
-impl Start {
+impl RunStart {
     /// By TP group of a job, in the order of its step's lanes: who is in it, of `groups`.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
         let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
@@ -133,14 +133,14 @@ impl Start {
 ///
 /// # Errors
 /// If a part does not exist, the trace does not fit, or no group can be formed.
-pub fn plan(scenario: &Scenario) -> Result<Start, StartError> {
+pub fn plan(scenario: &Scenario) -> Result<RunStart, StartError> {
     match &scenario.on {
         On::Network(substrate) => {
             let mut events = drawn(scenario, substrate, &|_| true);
             events.extend(outages(scenario, substrate)?);
             // Results list the news alone, by their places: what is old comes last.
             events.sort_by_key(|event| event.from_start);
-            Ok(Start {
+            Ok(RunStart {
                 substrate: substrate.clone(),
                 faults: FaultSet::none(),
                 plan: None,
@@ -153,7 +153,7 @@ pub fn plan(scenario: &Scenario) -> Result<Start, StartError> {
     }
 }
 
-fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<Start, StartError> {
+fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, StartError> {
     let wrong = |error| StartError::Trace { what: "fabric", error };
     let mut broken = FaultSet::of(fabric, scenario.broken.iter().copied())?;
     if let Some(day) = &scenario.broken_by {
@@ -180,7 +180,7 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<Start, Start
         .flat_map(|phase| phase.circuits.iter().copied())
         .collect();
     let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, &lit)?);
-    let works = |part: &Part| {
+    let works = |part: &NetworkPart| {
         let node = part.planned.iter().find_map(|planned| planned.node());
         node.is_none_or(|node| !broken.nodes.contains(&node))
     };
@@ -188,7 +188,7 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<Start, Start
     let node_part = |node: NodeId| substrate.part(&node.to_string()).into_iter().collect();
     events.extend(outages.into_iter().map(|outage| event(outage, node_part(outage.node))));
     events.sort_by_key(|event| event.from_start);
-    Ok(Start { substrate, faults, events, plan: Some((document, verdict)), layout, circuits })
+    Ok(RunStart { substrate, faults, events, plan: Some((document, verdict)), layout, circuits })
 }
 
 fn layout_of(
@@ -238,7 +238,7 @@ fn circuits_of(
 fn drawn(
     scenario: &Scenario,
     substrate: &Substrate,
-    works: &dyn Fn(&Part) -> bool,
+    works: &dyn Fn(&NetworkPart) -> bool,
 ) -> Vec<FaultEvent> {
     let faults = scenario.faults.iter().enumerate();
     faults
@@ -262,7 +262,7 @@ fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>
 }
 
 /// The fault of these parts, which are those of a node that a trace has out.
-fn event(outage: Outage, parts: Vec<Part>) -> FaultEvent {
+fn event(outage: Outage, parts: Vec<NetworkPart>) -> FaultEvent {
     let Outage { at, repaired_at, from_start, .. } = outage;
     let lasts = repaired_at.map(|repaired: SimTime| repaired.since(at));
     FaultEvent { parts, effect: Effect::Down, when: When::At(at), lasts, from_start }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lightloom_collective::{Directions, Exchange, Kind};
+use lightloom_collective::{CollectiveKind, Directions, Exchange};
 use lightloom_engine::VertexId;
 use lightloom_training::described::Described;
 use lightloom_units::{Bytes, Picoseconds};
@@ -116,13 +116,13 @@ impl Pattern {
         match self {
             Self::Permutation { .. } => "permutation",
             Self::Incast { .. } => "incast",
-            Self::AllToAll(_) => Kind::AllToAll.name(),
-            Self::AllReduce(_) => Kind::AllReduce.name(),
-            Self::ReduceScatter => Kind::ReduceScatter.name(),
-            Self::AllGather => Kind::AllGather.name(),
-            Self::Broadcast { .. } => Kind::Broadcast.name(),
+            Self::AllToAll(_) => CollectiveKind::AllToAll.name(),
+            Self::AllReduce(_) => CollectiveKind::AllReduce.name(),
+            Self::ReduceScatter => CollectiveKind::ReduceScatter.name(),
+            Self::AllGather => CollectiveKind::AllGather.name(),
+            Self::Broadcast { .. } => CollectiveKind::Broadcast.name(),
             Self::CircuitExchange => "circuit-exchange",
-            Self::Flows(_) | Self::Random { .. } => Kind::Flows.name(),
+            Self::Flows(_) | Self::Random { .. } => CollectiveKind::Flows.name(),
             Self::Recorded(_) => "recorded",
             Self::Compute(_) => "compute",
         }
@@ -132,10 +132,10 @@ impl Pattern {
     #[must_use]
     pub fn bus_factor(&self, ranks: usize) -> f64 {
         let kind = match self {
-            Self::AllToAll(_) | Self::CircuitExchange => Kind::AllToAll,
-            Self::AllReduce(_) => Kind::AllReduce,
-            Self::ReduceScatter => Kind::ReduceScatter,
-            Self::AllGather => Kind::AllGather,
+            Self::AllToAll(_) | Self::CircuitExchange => CollectiveKind::AllToAll,
+            Self::AllReduce(_) => CollectiveKind::AllReduce,
+            Self::ReduceScatter => CollectiveKind::ReduceScatter,
+            Self::AllGather => CollectiveKind::AllGather,
             _ => return 1.0,
         };
         kind.bus_factor(ranks)

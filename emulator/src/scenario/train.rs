@@ -9,7 +9,7 @@ use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::model::{read_model, shipped_model};
 use lightloom_fabric::plan::{Plan, Rank};
 use lightloom_training::calibrated::compose;
-use lightloom_training::calibration::{Precision, Sharding};
+use lightloom_training::calibration::{Precision, ZeroStage};
 use lightloom_training::cards::Accelerator;
 use lightloom_training::mapping::{Batch, Mapping, Recompute};
 use lightloom_training::mfu::Convention;
@@ -144,9 +144,9 @@ impl TrainStep {
             calibration.network.scale_out = share;
         }
         if raw.sharding == ShardingFile::Sharded {
-            calibration.software.sharding = Sharding::Everything;
-        } else if calibration.software.sharding == Sharding::Everything {
-            calibration.software.sharding = Sharding::Replicated;
+            calibration.software.sharding = ZeroStage::Everything;
+        } else if calibration.software.sharding == ZeroStage::Everything {
+            calibration.software.sharding = ZeroStage::Replicated;
         }
         let batch = Batch {
             sequences: u64::from(raw.micro_batches)
@@ -185,7 +185,7 @@ impl TrainStep {
 
     /// What its software leaves of links whose cables delay so much, under `transport`.
     #[must_use]
-    pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> Pace {
+    pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> LinkShare {
         let share =
             transport.payload.0 as f64 / (transport.payload.0 + transport.header.0).max(1) as f64;
         let links = &self.bare.calibration.network;
@@ -197,7 +197,7 @@ impl TrainStep {
         let scale_out_lag = lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2);
         let has_domain = fabric.hbd.grouping() != Grouping::Anywhere;
         let inside = fabric.hbd_links.inside_latency * cables;
-        Pace {
+        LinkShare {
             has_domain,
             domain: (share / links.domain).max(1.0),
             scale_out: (share / links.scale_out).max(1.0),
@@ -214,7 +214,7 @@ impl TrainStep {
 /// What the software of a job leaves of links: it does not fill them, which counts as more bytes, and each step of an
 /// exchange costs time besides what the cable delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct LinkShare {
     /// Without a domain, TP goes over the network, too.
     has_domain: bool,
     domain: f64,
@@ -225,7 +225,7 @@ pub struct Pace {
     pub(crate) scale_out_lag: Picoseconds,
 }
 
-impl Pace {
+impl LinkShare {
     /// Bytes that an exchange inside the domain counts as.
     pub(crate) fn inside(&self, bytes: Bytes) -> Bytes {
         if !self.has_domain {

@@ -14,12 +14,12 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_engine::{LinkId, LinkSpec, NetworkBuilder, Plane, Role, VertexId};
+use lightloom_engine::{LinkId, LinkSpec, NetworkBuilder, Plane, VertexId, VertexRole};
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-use super::{DCN, OPTICAL, Switches, both_ways};
+use super::{DCN, OPTICAL, PacketSwitches, both_ways};
 
 /// From a host's interface to its leaf, the leaf's own latency included. An assumption.
 const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
@@ -54,7 +54,7 @@ pub struct OpticalCircuits {
     by_cable: BTreeMap<LinkId, CrossConnect>,
 }
 
-fn cable(rate: f64, delay: Picoseconds, plane: Plane, switches: &Switches) -> LinkSpec {
+fn cable(rate: f64, delay: Picoseconds, plane: Plane, switches: &PacketSwitches) -> LinkSpec {
     switches.on(LinkSpec::new(BitsPerSecond(rate as u64), delay)).in_plane(plane)
 }
 
@@ -62,18 +62,18 @@ impl OpticalCircuits {
     /// Hosts, leaves and core.
     pub(super) fn lay(
         network: &ReconfigurableFatTree,
-        switches: &Switches,
+        switches: &PacketSwitches,
         builder: &mut NetworkBuilder,
     ) -> Self {
         let interface = cable(network.host_rate(), HOST_DELAY, DCN, switches);
         let (mut hosts, mut leaves, mut interfaces) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..network.leaves() {
-            let (host, leaf) = (builder.add(Role::Host), builder.add(Role::Switch));
+            let (host, leaf) = (builder.add(VertexRole::Host), builder.add(VertexRole::Switch));
             interfaces.push(builder.connect(host, leaf, interface));
             hosts.push(host);
             leaves.push(leaf);
         }
-        let core = (network.electrical_rate() > 0.0).then(|| builder.add(Role::Switch));
+        let core = (network.electrical_rate() > 0.0).then(|| builder.add(VertexRole::Switch));
         let uplink = cable(network.electrical_rate(), FIBRE_DELAY, DCN, switches);
         let uplinks = core.iter().flat_map(|core| leaves.iter().map(move |leaf| (*leaf, *core)));
         let uplinks = uplinks.map(|(leaf, core)| builder.connect(leaf, core, uplink)).collect();
@@ -92,7 +92,7 @@ impl OpticalCircuits {
     /// A link for each circuit.
     pub(super) fn add_circuits(
         &mut self,
-        switches: &Switches,
+        switches: &PacketSwitches,
         circuits: &[CrossConnect],
         builder: &mut NetworkBuilder,
     ) {

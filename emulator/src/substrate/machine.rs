@@ -3,9 +3,9 @@
 
 use lightloom_engine::topology::{Ring, RingShape};
 use lightloom_engine::{
-    LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role, Route, VertexId,
+    LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route, VertexId, VertexRole,
 };
-use lightloom_training::graph::Work;
+use lightloom_training::graph::TaskWork;
 use lightloom_training::machine::{Cable, Domain, Machine};
 
 use super::{DCN, HBD, Substrate};
@@ -50,11 +50,11 @@ impl Domains {
     }
 
     /// The rings whose links a collective uses.
-    pub(crate) fn rings_under(&self, work: &Work) -> Vec<u32> {
+    pub(crate) fn rings_under(&self, work: &TaskWork) -> Vec<u32> {
         let ranks = match work {
-            Work::Ring { ring, .. } => return vec![*ring],
-            Work::Across { ranks, .. } => ranks,
-            Work::Compute { .. } | Work::Transfer { .. } => return Vec::new(),
+            TaskWork::Ring { ring, .. } => return vec![*ring],
+            TaskWork::Across { ranks, .. } => ranks,
+            TaskWork::Compute { .. } | TaskWork::Transfer { .. } => return Vec::new(),
         };
         let meets_another = |rank: &&u32| {
             ranks.iter().any(|other| other != *rank && self.is_inside(&[**rank, *other]))
@@ -70,7 +70,7 @@ impl Domains {
 /// The network of a machine, and its ranks as hosts of it.
 fn lay_out(machine: &Machine) -> Result<(Network, Vec<VertexId>), NetworkError> {
     let mut builder = NetworkBuilder::new();
-    let hosts: Vec<VertexId> = (0..machine.ranks).map(|_| builder.add(Role::Host)).collect();
+    let hosts: Vec<VertexId> = (0..machine.ranks).map(|_| builder.add(VertexRole::Host)).collect();
     let domain_link = link(machine.ring_link, HBD);
     match &machine.domain {
         Domain::Cables => {
@@ -98,7 +98,7 @@ fn link(cable: Cable, plane: Plane) -> LinkSpec {
 /// Adds a switch for each set of ranks, and a cable of each rank to it.
 fn join(builder: &mut NetworkBuilder, hosts: &[VertexId], sets: &[Vec<u32>], link: LinkSpec) {
     for ranks in sets {
-        let switch = builder.add(Role::Switch);
+        let switch = builder.add(VertexRole::Switch);
         for rank in ranks {
             builder.connect(hosts[*rank as usize], switch, link);
         }

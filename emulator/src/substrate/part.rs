@@ -15,7 +15,7 @@ pub type OpticalPort = (OcsId, u32);
 
 /// A part of what is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct NetworkPart {
     /// How it is called.
     pub name: String,
     /// Its links, both directions, in order.
@@ -36,7 +36,7 @@ pub struct Part {
     pub is_control: bool,
 }
 
-impl Part {
+impl NetworkPart {
     /// Whether it is one transceiver bundle.
     #[must_use]
     pub fn is_bundle(&self) -> bool {
@@ -92,7 +92,7 @@ impl AnyPart {
 
 /// Why there is no such part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PartError {
+pub enum NoSuchPart {
     /// Nothing of this name.
     #[error("`{name}` names nothing in this network: {there}")]
     Unknown {
@@ -164,10 +164,14 @@ impl Substrate {
     ///
     /// # Errors
     /// What there is instead.
-    pub fn part(&self, text: &str) -> Result<Part, PartError> {
+    pub fn part(&self, text: &str) -> Result<NetworkPart, NoSuchPart> {
         let text = text.trim();
         if text == "control" {
-            return Ok(Part { name: text.to_owned(), is_control: true, ..Part::default() });
+            return Ok(NetworkPart {
+                name: text.to_owned(),
+                is_control: true,
+                ..NetworkPart::default()
+            });
         }
         if let Some(part) = self.optical_part(text) {
             return part;
@@ -191,7 +195,7 @@ impl Substrate {
         }
         if let Some(number) = text.strip_prefix("ocs").and_then(|rest| rest.parse::<usize>().ok()) {
             let cables = self.patched.get(number);
-            let cables = cables.ok_or(PartError::NoOcs { count: self.patched.len() })?;
+            let cables = cables.ok_or(NoSuchPart::NoOcs { count: self.patched.len() })?;
             return Ok(self.of_links(text, cables.iter().copied().flat_map(both_ways)));
         }
         self.cable(text)
@@ -214,7 +218,7 @@ impl Substrate {
 
     /// The part of a kind at this place. `None` beyond the last one.
     #[must_use]
-    pub fn part_at(&self, any: AnyPart, place: usize) -> Option<Part> {
+    pub fn part_at(&self, any: AnyPart, place: usize) -> Option<NetworkPart> {
         if place >= self.count(any) {
             return None;
         }
@@ -245,7 +249,7 @@ impl Substrate {
         self.network.outgoing(vertex).iter().copied().flat_map(both_ways)
     }
 
-    fn of_links(&self, name: &str, links: impl IntoIterator<Item = LinkId>) -> Part {
+    fn of_links(&self, name: &str, links: impl IntoIterator<Item = LinkId>) -> NetworkPart {
         let mut links: Vec<LinkId> = links.into_iter().collect();
         links.sort_unstable();
         links.dedup();
@@ -255,17 +259,17 @@ impl Substrate {
             is_interface && self.place_of(ends.to).is_some()
         };
         let interfaces = links.iter().filter(at_host).copied().collect();
-        Part { name: name.to_owned(), links, interfaces, ..Part::default() }
+        NetworkPart { name: name.to_owned(), links, interfaces, ..NetworkPart::default() }
     }
 
     /// A host or a switch.
-    fn vertex_part(&self, name: &str, vertex: VertexId) -> Part {
+    fn vertex_part(&self, name: &str, vertex: VertexId) -> NetworkPart {
         let host = self.place_of(vertex);
         let nodes = self.rings.iter().flat_map(|rings| match rings.gpu(vertex) {
             Some(gpu) => vec![gpu.node],
             None => rings.nodes_of_island(vertex),
         });
-        Part {
+        NetworkPart {
             is_commanded: host.is_some() && self.exchange.is_some(),
             hosts: host.into_iter().collect(),
             planned: nodes.map(PlannedPart::Node).collect(),
@@ -274,7 +278,7 @@ impl Substrate {
     }
 
     /// A switch and the hosts on it: one correlated domain.
-    fn rack(&self, switch: VertexId) -> Part {
+    fn rack(&self, switch: VertexId) -> NetworkPart {
         let ends = self.network.outgoing(switch).iter().map(|link| self.network.link(*link).to);
         let hosts: Vec<VertexId> = ends.filter(|end| self.place_of(*end).is_some()).collect();
         let links = self.around(switch).chain(hosts.iter().flat_map(|host| self.around(*host)));
@@ -283,11 +287,11 @@ impl Substrate {
         let mut nodes: Vec<NodeId> = gpus.map(|gpu| gpu.node).collect();
         nodes.dedup();
         let hosts = hosts.iter().filter_map(|host| self.place_of(*host)).collect();
-        Part { planned: nodes.into_iter().map(PlannedPart::Node).collect(), hosts, ..part }
+        NetworkPart { planned: nodes.into_iter().map(PlannedPart::Node).collect(), hosts, ..part }
     }
 
     /// All of one of several planes: every switch and cable of it.
-    fn plane(&self, text: &str, number: u8) -> Result<Part, PartError> {
+    fn plane(&self, text: &str, number: u8) -> Result<NetworkPart, NoSuchPart> {
         let links = self.network.links();
         let last = links.iter().map(|link| link.spec.plane.0).max().unwrap_or(0);
         if last == 0 || number > last || self.rings.is_some() {
@@ -297,21 +301,21 @@ impl Substrate {
         Ok(self.of_links(text, own.map(LinkId::from_index)))
     }
 
-    fn interface(&self, text: &str, host: &str, nic: &str) -> Result<Part, PartError> {
+    fn interface(&self, text: &str, host: &str, nic: &str) -> Result<NetworkPart, NoSuchPart> {
         let vertex = self.vertex(host).filter(|at| self.place_of(*at).is_some());
         let (vertex, nic) =
             vertex.zip(nic.parse::<usize>().ok()).ok_or_else(|| self.unknown(text))?;
         let cables = self.network.outgoing(vertex);
         match cables.get(nic) {
             Some(cable) => Ok(self.of_links(text, both_ways(*cable))),
-            None => Err(PartError::NoNic {
+            None => Err(NoSuchPart::NoNic {
                 host: host.to_owned(),
                 last: cables.len().saturating_sub(1),
             }),
         }
     }
 
-    fn cable(&self, text: &str) -> Result<Part, PartError> {
+    fn cable(&self, text: &str) -> Result<NetworkPart, NoSuchPart> {
         let unknown = || self.unknown(text);
         let (from, to) = text.split_once('-').ok_or_else(unknown)?;
         let (one, other) = self.vertex(from).zip(self.vertex(to)).ok_or_else(unknown)?;
@@ -325,10 +329,10 @@ impl Substrate {
         let island = [&one, &other].into_iter().find(is_of_island);
         let gpus = [one, other].into_iter().filter_map(|at| self.rings.as_ref()?.gpu(at));
         let nodes = gpus.filter(|_| island.is_some()).map(|gpu| PlannedPart::Node(gpu.node));
-        Ok(Part { planned: nodes.collect(), ..self.of_links(text, both_ways(*cable)) })
+        Ok(NetworkPart { planned: nodes.collect(), ..self.of_links(text, both_ways(*cable)) })
     }
 
-    fn no_cable(&self, (one, from): (VertexId, &str), to: &str) -> PartError {
+    fn no_cable(&self, (one, from): (VertexId, &str), to: &str) -> NoSuchPart {
         const SHOWN: usize = 8;
         let ends = self.network.outgoing(one).iter().map(|link| self.network.link(*link).to);
         let mut names: Vec<&str> = ends.map(|end| self.name(end)).collect();
@@ -337,15 +341,15 @@ impl Substrate {
         if names.len() > SHOWN {
             there += &format!(" and {} more", names.len() - SHOWN);
         }
-        PartError::NoCable { from: from.to_owned(), to: to.to_owned(), there }
+        NoSuchPart::NoCable { from: from.to_owned(), to: to.to_owned(), there }
     }
 
     /// A node of a fabric, or one of its GPUs, interfaces, bundles and fibres, or a ToR.
-    fn ring_part(&self, rings: &RingCables, text: &str) -> Option<Result<Part, PartError>> {
+    fn ring_part(&self, rings: &RingCables, text: &str) -> Option<Result<NetworkPart, NoSuchPart>> {
         if let Ok(tor) = text.strip_prefix("rack ").unwrap_or(text).trim().parse::<TorId>() {
             let last = rings.tors.len().checked_sub(1)?;
             let Some(vertex) = rings.tors.get(tor.index()) else {
-                return Some(Err(PartError::NoTor { tor, last }));
+                return Some(Err(NoSuchPart::NoTor { tor, last }));
             };
             let whole = text.starts_with("rack ");
             return Some(Ok(if whole {
@@ -362,21 +366,26 @@ impl Substrate {
             Err(error) => {
                 let of_bundle =
                     text.rsplit_once('.').is_some_and(|(b, _)| b.parse::<BundleId>().is_ok());
-                return of_bundle.then_some(Err(PartError::Fibre(error)));
+                return of_bundle.then_some(Err(NoSuchPart::Fibre(error)));
             }
         };
         planned.node()?;
         Some(self.planned_part(rings, planned))
     }
 
-    fn gpu_part(&self, rings: &RingCables, text: &str, gpu: GpuId) -> Result<Part, PartError> {
+    fn gpu_part(
+        &self,
+        rings: &RingCables,
+        text: &str,
+        gpu: GpuId,
+    ) -> Result<NetworkPart, NoSuchPart> {
         FaultSet::of(&rings.fabric, [PlannedPart::Node(gpu.node)])?;
         let last = rings.fabric.hbd.gpus_per_node() - 1;
         let is_nic = text.contains("/nic");
         if gpu.gpu > last {
             return Err(match is_nic {
-                true => PartError::NoNic { host: gpu.node.to_string(), last: usize::from(last) },
-                false => PartError::NoGpu { gpu, last },
+                true => NoSuchPart::NoNic { host: gpu.node.to_string(), last: usize::from(last) },
+                false => NoSuchPart::NoGpu { gpu, last },
             });
         }
         let vertex = rings.vertex(gpu);
@@ -386,10 +395,14 @@ impl Substrate {
         }
         let nic = |link: &LinkId| self.network.link(*link).spec.plane == DCN;
         let part = self.of_links(text, self.around(vertex).filter(nic));
-        Ok(Part { planned: whole.planned, ..part })
+        Ok(NetworkPart { planned: whole.planned, ..part })
     }
 
-    fn planned_part(&self, rings: &RingCables, planned: PlannedPart) -> Result<Part, PartError> {
+    fn planned_part(
+        &self,
+        rings: &RingCables,
+        planned: PlannedPart,
+    ) -> Result<NetworkPart, NoSuchPart> {
         FaultSet::of(&rings.fabric, [planned])?;
         let name = planned.to_string();
         let part = match planned {
@@ -397,14 +410,14 @@ impl Substrate {
                 let gpus = (0..rings.fabric.hbd.gpus_per_node()).map(|gpu| GpuId { node, gpu });
                 let vertices: Vec<VertexId> = gpus.map(|gpu| rings.vertex(gpu)).collect();
                 let part = self.of_links(&name, vertices.iter().flat_map(|at| self.around(*at)));
-                Part {
+                NetworkPart {
                     hosts: vertices.iter().filter_map(|at| self.place_of(*at)).collect(),
                     ..part
                 }
             }
             PlannedPart::Bundle(bundle) => {
                 let part = self.of_links(&name, rings.all_links_of(bundle));
-                Part { is_commanded: true, ..part }
+                NetworkPart { is_commanded: true, ..part }
             }
             PlannedPart::Fibre(port) => {
                 self.of_links(&name, rings.links_of(port.bundle, port.selects()))
@@ -413,11 +426,11 @@ impl Substrate {
                 return Err(self.unknown(&name));
             }
         };
-        Ok(Part { planned: vec![planned], ..part })
+        Ok(NetworkPart { planned: vec![planned], ..part })
     }
 
     /// An optical switch that a controller commands, one of its ports, or a stretch of them.
-    fn optical_part(&self, text: &str) -> Option<Result<Part, PartError>> {
+    fn optical_part(&self, text: &str) -> Option<Result<NetworkPart, NoSuchPart>> {
         let network = self.circuits.as_ref()?.network();
         if let Some(leaf) = text.strip_suffix("/gpus").and_then(|leaf| leaf.parse::<LeafId>().ok())
         {
@@ -426,13 +439,13 @@ impl Substrate {
             return exists.then(|| {
                 let part = self.of_links(text, circuits.interface(leaf));
                 let place = self.place_of(circuits.host(leaf.index()));
-                Ok(Part { hosts: place.into_iter().collect(), leaves: vec![leaf], ..part })
+                Ok(NetworkPart { hosts: place.into_iter().collect(), leaves: vec![leaf], ..part })
             });
         }
         let (ocs, ports) = text.split_once("/p").map_or((text, None), |(o, p)| (o, Some(p)));
         let ocs = ocs.parse::<OcsId>().ok()?;
         if ocs.index() >= network.switches() {
-            return Some(Err(PartError::NoOcs { count: network.switches() }));
+            return Some(Err(NoSuchPart::NoOcs { count: network.switches() }));
         }
         let last = network.bank(ocs).ports_per_switch - 1;
         let range = match ports {
@@ -445,13 +458,18 @@ impl Substrate {
         };
         let range = range.filter(|(first, end)| first <= end && *end <= last);
         let Some((first, end)) = range else {
-            return Some(Err(PartError::NoPorts { name: text.to_owned(), ocs, last }));
+            return Some(Err(NoSuchPart::NoPorts { name: text.to_owned(), ocs, last }));
         };
         let ports = (first..=end).map(|port| (ocs, port)).collect();
-        Some(Ok(Part { name: text.to_owned(), ports, is_commanded: true, ..Part::default() }))
+        Some(Ok(NetworkPart {
+            name: text.to_owned(),
+            ports,
+            is_commanded: true,
+            ..NetworkPart::default()
+        }))
     }
 
-    fn unknown(&self, name: &str) -> PartError {
+    fn unknown(&self, name: &str) -> NoSuchPart {
         let some = |names: Vec<&str>| match names.as_slice() {
             [] => "none".to_owned(),
             [one] => format!("`{one}`"),
@@ -482,6 +500,6 @@ impl Substrate {
             there += "; an optical switch `ocs3`, `any optical switch`, a port of it `ocs3/p7`, a board `ocs3/p0..p15`, the GPUs of a leaf \
                       `leaf2/gpus`";
         }
-        PartError::Unknown { name: name.to_owned(), there }
+        NoSuchPart::Unknown { name: name.to_owned(), there }
     }
 }

@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use lightloom_engine::{LinkId, LinkSpec, NetworkBuilder, NetworkError, Role, Route, VertexId};
+use lightloom_engine::{
+    LinkId, LinkSpec, NetworkBuilder, NetworkError, Route, VertexId, VertexRole,
+};
 use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::CrossConnect;
@@ -17,7 +19,7 @@ use lightloom_units::BitsPerSecond;
 use lightloom_units::id::{BundleId, GpuId, NodeId, TorId};
 
 use super::circuits::OpticalCircuits;
-use super::{DCN, HBD, Substrate, Switches, both_ways};
+use super::{DCN, HBD, PacketSwitches, Substrate, both_ways};
 
 /// Classes of links of a fabric with packet switches above its GPUs.
 const CLASSES: [&str; 5] = ["gpu-gpu", "fibre", "gpu-tor", "tor-gpu", "switch-switch"];
@@ -60,7 +62,7 @@ impl Substrate {
     /// If a delay or rate of the fabric cannot be emulated.
     pub fn of_fabric(
         fabric: &Arc<Fabric>,
-        switches: &Switches,
+        switches: &PacketSwitches,
         circuits: &[CrossConnect],
     ) -> Result<Self, NetworkError> {
         let mut builder = NetworkBuilder::new();
@@ -134,7 +136,7 @@ fn name_of(
 impl RingCables {
     fn new(fabric: &Arc<Fabric>, builder: &mut NetworkBuilder) -> Self {
         let gpus: Vec<VertexId> =
-            (0..fabric.hbd.gpus()).map(|_| builder.add(Role::ForwardingHost)).collect();
+            (0..fabric.hbd.gpus()).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
         Self {
             fabric: fabric.clone(),
             carriers: Vec::new(),
@@ -195,7 +197,7 @@ impl RingCables {
         let edge = LinkSpec::new(rate, links.inside_latency).in_plane(HBD);
         let gpus = nodes as usize * usize::from(self.gpus_per_node);
         for island in self.gpus.chunks(gpus.max(1)) {
-            let switch = builder.add(Role::Switch);
+            let switch = builder.add(VertexRole::Switch);
             self.islands.push(switch);
             for gpu in island {
                 self.carriers.push(Carrier::Always);
@@ -222,7 +224,7 @@ impl RingCables {
     fn cable_interfaces(
         &mut self,
         leaves: &[VertexId],
-        switches: &Switches,
+        switches: &PacketSwitches,
         builder: &mut NetworkBuilder,
     ) {
         let dcn = &self.fabric.dcn;
@@ -235,7 +237,7 @@ impl RingCables {
 
     /// ToRs over the GPUs; in each aggregation domain as many aggregation switches as a ToR has
     /// uplinks; over several domains, for each aggregation switch as many cores as a domain has ToRs.
-    fn cable_packet_tree(&mut self, switches: &Switches, builder: &mut NetworkBuilder) {
+    fn cable_packet_tree(&mut self, switches: &PacketSwitches, builder: &mut NetworkBuilder) {
         let fabric = self.fabric.clone();
         if fabric.dcn.packet_tree().is_none() {
             return;
@@ -243,7 +245,7 @@ impl RingCables {
         let dcn = &fabric.dcn;
         let link = switches.on(LinkSpec::new(dcn.port_rate(), dcn.link_latency())).in_plane(DCN);
         let tors = dcn.tors(fabric.hbd.nodes());
-        self.tors = (0..tors).map(|_| builder.add(Role::Switch)).collect();
+        self.tors = (0..tors).map(|_| builder.add(VertexRole::Switch)).collect();
         let tor_vertices = self.tors.clone();
         self.cable_interfaces(&tor_vertices, switches, builder);
         let uplinks = dcn.uplinks_of_leaf(self.gpus_per_node);
@@ -256,7 +258,7 @@ impl RingCables {
         }
         for plane in 0..uplinks as usize {
             for _ in 0..dcn.packet_tree().map_or(0, FatTree::cores_of_plane) {
-                let core = builder.add(Role::Switch);
+                let core = builder.add(VertexRole::Switch);
                 for domain in &aggregations {
                     builder.connect(domain[plane], core, link);
                 }
@@ -265,12 +267,12 @@ impl RingCables {
     }
 
     /// Leaves over the GPUs, joined leaf to leaf.
-    fn cable_leaves(&mut self, switches: &Switches, builder: &mut NetworkBuilder) {
+    fn cable_leaves(&mut self, switches: &PacketSwitches, builder: &mut NetworkBuilder) {
         let fabric = self.fabric.clone();
         let Some(network) = fabric.dcn.direct() else { return };
         let link = LinkSpec::new(network.link_rate, network.link_latency);
         let link = switches.on(link).in_plane(DCN);
-        self.tors = (0..network.leaves()).map(|_| builder.add(Role::Switch)).collect();
+        self.tors = (0..network.leaves()).map(|_| builder.add(VertexRole::Switch)).collect();
         let leaves = self.tors.clone();
         self.cable_interfaces(&leaves, switches, builder);
         for cable in network.cables() {
@@ -354,9 +356,9 @@ impl RingCables {
             let ends = network.link(link);
             match (network.role(ends.from), network.role(ends.to)) {
                 _ if ends.spec.plane == HBD && !self.islands.is_empty() => 0,
-                (Role::Switch, Role::Switch) => 4,
-                (Role::Switch, _) => 3,
-                (_, Role::Switch) => 2,
+                (VertexRole::Switch, VertexRole::Switch) => 4,
+                (VertexRole::Switch, _) => 3,
+                (_, VertexRole::Switch) => 2,
                 _ => u8::from(matches!(self.carrier(link), Carrier::Fibre(..))),
             }
         };
@@ -370,7 +372,8 @@ fn aggregate(
     uplinks: u32,
     link: LinkSpec,
 ) -> Vec<VertexId> {
-    let aggregations: Vec<VertexId> = (0..uplinks).map(|_| builder.add(Role::Switch)).collect();
+    let aggregations: Vec<VertexId> =
+        (0..uplinks).map(|_| builder.add(VertexRole::Switch)).collect();
     for tor in tors {
         for aggregation in &aggregations {
             builder.connect(*tor, *aggregation, link);

@@ -8,14 +8,14 @@ use lightloom_engine::topology::{
     RingShape, SwitchedDomain, Torus,
 };
 use lightloom_engine::{
-    Crossing, Groups, Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Role,
-    Route, VertexId,
+    Crossing, Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route,
+    VertexGroups, VertexId, VertexRole,
 };
 use lightloom_units::Picoseconds;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Substrate, Switches};
+use super::{PacketSwitches, Substrate};
 
 /// The shape of a network and its cables.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub enum Shape {
     /// Hosts with fibres for a binary exchange, of which one is lit; so long takes a change.
     Exchange(ExchangeFibres, Picoseconds),
     /// Whatever the file says.
-    Graph(Graph),
+    Graph(CableGraph),
 }
 
 /// How flows go between the groups of a dragonfly.
@@ -59,7 +59,7 @@ pub enum DragonflyRoutes {
 
 /// Any graph.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Graph {
+pub struct CableGraph {
     /// Names of hosts.
     pub hosts: Vec<String>,
     /// Names of switches.
@@ -72,7 +72,7 @@ pub struct Graph {
 
 /// What a shape lays out besides hosts and switches.
 #[derive(Default)]
-struct Laid {
+struct LaidShape {
     hosts: Vec<VertexId>,
     circuits: Vec<Vec<LinkId>>,
     grid: Option<Grid>,
@@ -80,7 +80,7 @@ struct Laid {
     names: Vec<String>,
 }
 
-impl Laid {
+impl LaidShape {
     fn of(hosts: Vec<VertexId>) -> Self {
         Self { hosts, ..Self::default() }
     }
@@ -94,13 +94,13 @@ impl Substrate {
     /// If a cable cannot be emulated.
     pub fn of_shape(
         shape: &Shape,
-        switches: &Switches,
+        switches: &PacketSwitches,
         nic_delay: Picoseconds,
     ) -> Result<Self, NetworkError> {
         let mut builder = NetworkBuilder::new();
         let laid = lay_out(shape, &mut builder);
         let network = equipped(&builder.build()?, switches, nic_delay)?;
-        let Laid { hosts, circuits: patched, grid, exchange, names } = laid;
+        let LaidShape { hosts, circuits: patched, grid, exchange, names } = laid;
         let (route, hosts_per_server) = (route(shape, &network), hosts_per_server(shape));
         let mut plain = Self::plain(network, hosts);
         if !names.is_empty() {
@@ -141,7 +141,7 @@ const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-s
 
 /// By link: its class; and the names of the classes.
 pub(super) fn classes_by_role(network: &Network) -> (Vec<u8>, &'static [&'static str]) {
-    let is_switch = |at| u8::from(network.role(at) == Role::Switch);
+    let is_switch = |at| u8::from(network.role(at) == VertexRole::Switch);
     let class = |link: &Link| is_switch(link.from) * 2 + is_switch(link.to);
     (network.links().iter().map(class).collect(), &CLASSES)
 }
@@ -160,7 +160,7 @@ fn route(shape: &Shape, network: &Network) -> Route {
         Shape::Dragonfly(dragonfly, DragonflyRoutes::Valiant) => (dragonfly, Crossing::Valiant),
         _ => return Route::Shortest,
     };
-    let groups = Groups::new(network, |vertex| dragonfly.group_of(vertex));
+    let groups = VertexGroups::new(network, |vertex| dragonfly.group_of(vertex));
     Route::Across(Arc::new(groups), crossing)
 }
 
@@ -177,7 +177,7 @@ fn numbered(places: &[Option<u32>]) -> Vec<String> {
 /// The same network with the queues of `switches` and the delay of interfaces.
 fn equipped(
     bare: &Network,
-    switches: &Switches,
+    switches: &PacketSwitches,
     nic_delay: Picoseconds,
 ) -> Result<Network, NetworkError> {
     let mut builder = NetworkBuilder::new();
@@ -194,48 +194,49 @@ fn equipped(
     builder.build()
 }
 
-fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> Laid {
+fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> LaidShape {
     match shape {
-        Shape::FatTree(tree) => Laid::of(tree.build_into(builder)),
+        Shape::FatTree(tree) => LaidShape::of(tree.build_into(builder)),
         Shape::LeafSpine(shape, planes) => {
-            let hosts: Vec<VertexId> =
-                (0..shape.leaves * shape.hosts_per_leaf).map(|_| builder.add(Role::Host)).collect();
+            let hosts: Vec<VertexId> = (0..shape.leaves * shape.hosts_per_leaf)
+                .map(|_| builder.add(VertexRole::Host))
+                .collect();
             for plane in 0..*planes {
                 let host_link = shape.host_link.in_plane(Plane(plane));
                 let spine_link = shape.spine_link.in_plane(Plane(plane));
                 LeafSpine { host_link, spine_link, ..*shape }.build_over(builder, &hosts);
             }
-            Laid::of(hosts)
+            LaidShape::of(hosts)
         }
-        Shape::RailOptimised(rails) => Laid::of(rails.build_into(builder)),
-        Shape::RailOnly(rails) => Laid::of(rails.build_into(builder)),
-        Shape::Dragonfly(dragonfly, _) => Laid::of(dragonfly.build_into(builder)),
+        Shape::RailOptimised(rails) => LaidShape::of(rails.build_into(builder)),
+        Shape::RailOnly(rails) => LaidShape::of(rails.build_into(builder)),
+        Shape::Dragonfly(dragonfly, _) => LaidShape::of(dragonfly.build_into(builder)),
         Shape::Torus(torus) => {
             let grid = torus.build_into(builder);
-            Laid { grid: Some(grid.clone()), ..Laid::of(grid.hosts) }
+            LaidShape { grid: Some(grid.clone()), ..LaidShape::of(grid.hosts) }
         }
         Shape::Cubes(cubes) => {
             let (grid, circuits) = cubes.build_into(builder);
-            Laid { grid: Some(grid.clone()), circuits, ..Laid::of(grid.hosts) }
+            LaidShape { grid: Some(grid.clone()), circuits, ..LaidShape::of(grid.hosts) }
         }
-        Shape::Domain(domain) => Laid::of(domain.build_into(builder)),
+        Shape::Domain(domain) => LaidShape::of(domain.build_into(builder)),
         Shape::Row(shape, hosts, link) => {
             let hosts: Vec<VertexId> =
-                (0..*hosts).map(|_| builder.add(Role::ForwardingHost)).collect();
+                (0..*hosts).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
             Ring::build_into(builder, &hosts, *shape, |_| *link);
-            Laid::of(hosts)
+            LaidShape::of(hosts)
         }
         Shape::Exchange(fibres, switching) => {
             let (hosts, fibres) = fibres.build_into(builder);
-            Laid { exchange: Some((fibres, *switching)), ..Laid::of(hosts) }
+            LaidShape { exchange: Some((fibres, *switching)), ..LaidShape::of(hosts) }
         }
         Shape::Graph(graph) => lay_out_graph(graph, builder),
     }
 }
 
-fn lay_out_graph(graph: &Graph, builder: &mut NetworkBuilder) -> Laid {
-    let hosts: Vec<VertexId> = graph.hosts.iter().map(|_| builder.add(Role::Host)).collect();
-    let switches = graph.switches.iter().map(|_| builder.add(Role::Switch));
+fn lay_out_graph(graph: &CableGraph, builder: &mut NetworkBuilder) -> LaidShape {
+    let hosts: Vec<VertexId> = graph.hosts.iter().map(|_| builder.add(VertexRole::Host)).collect();
+    let switches = graph.switches.iter().map(|_| builder.add(VertexRole::Switch));
     let all: Vec<VertexId> = hosts.iter().copied().chain(switches).collect();
     let cables = graph.cables.iter();
     let links: Vec<LinkId> =
@@ -243,5 +244,5 @@ fn lay_out_graph(graph: &Graph, builder: &mut NetworkBuilder) -> Laid {
     let through = |places: &Vec<usize>| places.iter().map(|place| links[*place]).collect();
     let circuits = graph.circuits.iter().map(through).collect();
     let names = graph.hosts.iter().chain(&graph.switches).cloned().collect();
-    Laid { names, circuits, ..Laid::of(hosts) }
+    LaidShape { names, circuits, ..LaidShape::of(hosts) }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How packet switches queue: one queue a port, or priorities with one buffer, pauses and trimming.
 
-use lightloom_engine::{LinkSpec, Marking, Queueing, Settings, Switching};
+use lightloom_engine::{EngineSettings, LinkSpec, Marking, Queueing, Switching};
 use lightloom_units::Bytes;
 
 /// The packet switches of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switches {
+pub struct PacketSwitches {
     /// What may wait in one queue. `None`: what takes two seconds to send.
     pub queue: Option<Bytes>,
     /// Backlog from which packets are marked.
@@ -19,7 +19,7 @@ pub struct Switches {
     pub switching: Switching,
 }
 
-impl Default for Switches {
+impl Default for PacketSwitches {
     /// 1 MiB a port, marked from an eighth of it, the order of a 100 µs buffer share of a 51.2 Tb/s
     /// switch. An assumption.
     fn default() -> Self {
@@ -33,11 +33,11 @@ impl Default for Switches {
     }
 }
 
-impl Switches {
+impl PacketSwitches {
     /// The engine's settings that follow from these switches; all else as it is by default.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> EngineSettings {
         let Self { queueing, marking, switching, .. } = *self;
-        Settings { queueing, marking, switching, ..Settings::default() }
+        EngineSettings { queueing, marking, switching, ..EngineSettings::default() }
     }
     /// The cable with these queues.
     #[must_use]

@@ -8,17 +8,17 @@
 //! formula cannot see: flows that meet on a card, pieces that wait for each other, packets that have headers.
 
 use lightloom_engine::transport::Transport;
-use lightloom_training::graph::{TaskGraph, Work};
+use lightloom_training::graph::{TaskGraph, TaskWork};
 use lightloom_training::machine::{Cable, Domain, Machine};
 use lightloom_training::mapping::Mapping;
 use lightloom_training::network::{Efficiency, Network, Shape};
 use lightloom_training::schedule::Pipeline;
 use lightloom_training::step::{BareStep, Job};
-use lightloom_training::step_graph::{Rails, step_machine, step_tasks};
+use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::replay::{Reuse, ReuseError, Timeline, replay};
+use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use crate::run::{Progress, RunError};
 
 /// Packet-hops that an excerpt may need when times of idle rings are reused.
@@ -102,7 +102,7 @@ pub struct PacketStep {
 
 /// An excerpt that was run.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct ExcerptRun {
     /// What both modes say.
     pub step: PacketStep,
     /// What was run.
@@ -139,9 +139,9 @@ pub enum Prove {
 }
 
 /// The part of a job that is run: what is left of it fits the budget.
-struct Excerpt(BareStep);
+struct JobExcerpt(BareStep);
 
-impl Excerpt {
+impl JobExcerpt {
     fn of(job: &Job<'_>) -> Result<Self, PacketsError> {
         let mapping = job.mapping;
         let domain = job.network.domain_gpus;
@@ -219,21 +219,25 @@ impl Excerpt {
 ///
 /// # Errors
 /// If the job has no packet mode.
-pub fn run(job: &Job<'_>, prove: Prove, progress: &mut dyn Progress) -> Result<Ran, PacketsError> {
-    let excerpt = Excerpt::of(job)?;
+pub fn run(
+    job: &Job<'_>,
+    prove: Prove,
+    progress: &mut dyn Progress,
+) -> Result<ExcerptRun, PacketsError> {
+    let excerpt = JobExcerpt::of(job)?;
     let micro_batches = excerpt.micro_batches();
     let step = excerpt.0;
     let links = links(&step.network, &step.calibration.network);
     let replicas = step.mapping.data;
-    let (graph, _) = step_tasks(&step.job(), Rails::First);
-    let machine = step_machine(&step.job(), Rails::First, links);
+    let (graph, _) = step_tasks(&step.job(), SimulatedRails::First);
+    let machine = step_machine(&step.job(), SimulatedRails::First, links);
     let without = hops_without_reuse(&graph, &machine);
     let is_whole = prove == Prove::Reuse && without <= PROOF_BUDGET;
     let sampled = prove == Prove::Reuse && !is_whole;
-    let reuse = if sampled { Reuse::Checked } else { Reuse::IdleRings };
+    let reuse = if sampled { RingReuse::Checked } else { RingReuse::IdleRings };
     let timeline = replay(&graph, &machine, reuse, progress)?;
     let proof = if is_whole {
-        let other = replay(&graph, &machine, Reuse::Never, progress)?;
+        let other = replay(&graph, &machine, RingReuse::Never, progress)?;
         Some(both_ways(&graph, &timeline, &other).map_err(RunError::from)?)
     } else {
         sampled.then_some(Proof::Sampled { checked: timeline.checked })
@@ -253,14 +257,14 @@ pub fn run(job: &Job<'_>, prove: Prove, progress: &mut dyn Progress) -> Result<R
         reused: timeline.reused,
         proof,
     };
-    Ok(Ran { step, graph, machine, spans: timeline.spans })
+    Ok(ExcerptRun { step, graph, machine, spans: timeline.spans })
 }
 
 /// Every instant must be the same.
 fn both_ways(
     graph: &TaskGraph,
-    reused: &Timeline,
-    packets: &Timeline,
+    reused: &TaskTimes,
+    packets: &TaskTimes,
 ) -> Result<Proof, ReuseError> {
     let differs = reused.spans.iter().zip(&packets.spans).position(|(a, b)| a != b);
     match differs {
@@ -371,7 +375,7 @@ fn cut_tasks(job: &Job<'_>) -> f64 {
 /// Packet-hops of all collectives on rings.
 fn hops_without_reuse(graph: &TaskGraph, machine: &Machine) -> f64 {
     let rings = graph.tasks().iter().filter_map(|task| match &task.work {
-        Work::Ring { ring, bytes, .. } => {
+        TaskWork::Ring { ring, bytes, .. } => {
             Some(machine.rings[*ring as usize].len() as f64 * hops_of(bytes.0 as f64))
         }
         _ => None,

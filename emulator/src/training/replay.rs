@@ -3,7 +3,7 @@
 //!
 //! Every ring of the high-bandwidth domain has cables of its own, so nothing outside can disturb a collective
 //! on it, and one that starts on an idle ring takes the same time whenever it starts. With
-//! [`Reuse::IdleRings`] each kind and size is therefore run packet by packet once for all rings that are
+//! [`RingReuse::IdleRings`] each kind and size is therefore run packet by packet once for all rings that are
 //! built alike, and its time is reused. What makes this exact is checked, not assumed: a collective
 //! that would start on a busy ring is refused, and tests compare both ways to the picosecond. What runs over
 //! the data-centre network contends and is never reused.
@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use lightloom_collective::Directions;
-use lightloom_engine::Settings;
+use lightloom_engine::EngineSettings;
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::Stage;
 use lightloom_training::described::Described;
@@ -20,16 +20,16 @@ use lightloom_training::machine::Machine;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
-pub use crate::run::{Reuse, ReuseError};
+pub use crate::run::{ReuseError, RingReuse};
 
 use crate::run::workload::Jobs;
-use crate::run::{Order, Pass, Progress, RunError, Sharing, run};
+use crate::run::{IslandReuse, Progress, RunError, RunOrder, RunPass, run};
 use crate::scenario::{Pattern, Traffic};
 use crate::substrate::Substrate;
 
 /// When each task began and ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeline {
+pub struct TaskTimes {
     /// Beginning and end, by task.
     pub spans: Vec<(SimTime, SimTime)>,
     /// The end of the last task.
@@ -52,9 +52,9 @@ pub struct Timeline {
 pub fn replay(
     graph: &TaskGraph,
     machine: &Machine,
-    reuse: Reuse,
+    reuse: RingReuse,
     progress: &mut dyn Progress,
-) -> Result<Timeline, RunError> {
+) -> Result<TaskTimes, RunError> {
     let substrate = Substrate::of_machine(machine)?;
     let (ranks, tensor) = (machine.ranks, machine.rings.first().map_or(1, Vec::len) as u32);
     let described = Described { graph: graph.clone(), ranks, tensor };
@@ -72,25 +72,25 @@ pub fn replay(
         after: Vec::new(),
         repeat: 1,
     }];
-    let order = Order {
+    let order = RunOrder {
         substrate: &substrate,
         events: &[],
         workloads: vec![Box::new(Jobs::new(&traffic, Seed(0)).reusing(reuse))],
         control: Vec::new(),
-        settings: Settings::default(),
+        settings: EngineSettings::default(),
         watch: Watch::default(),
-        sharing: Sharing::Whole,
+        sharing: IslandReuse::Whole,
         remembers: false,
         series: None,
         time_limit: SimTime(u64::MAX),
         packet_limit: u64::MAX,
     };
-    progress.begins(Pass::Faults);
+    progress.begins(RunPass::Faults);
     let mut log = run(order, progress)?;
     assert!(log.waiting.is_empty(), "tasks wait for ever: {:?}", log.waiting);
     let (end, rings) = (log.ended, log.rings);
     let packet_hops = log.engine().packets().hops + rings.hops;
     let spans = log.jobs.pop().and_then(|mut job| job.steps.pop()).map(|step| step.spans);
     let spans = spans.unwrap_or_default();
-    Ok(Timeline { spans, end, packet_hops, reused: rings.reused, checked: rings.checked })
+    Ok(TaskTimes { spans, end, packet_hops, reused: rings.reused, checked: rings.checked })
 }

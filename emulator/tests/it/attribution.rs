@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::run::{Pass, Progress};
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::run::{Progress, RunPass};
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_testkit::cases;
 use lightloom_units::SimTime;
@@ -25,7 +25,7 @@ fn scenario_of(fabric: &str, train: &str, faults: &[String]) -> Scenario {
         faults.join(", ")
     );
     let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
     let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
@@ -97,10 +97,10 @@ fn drawn(draws: &mut impl RngExt, parts: &[&str], nodes: u32, most_ms: u32) -> S
 
 /// Who watches the runs.
 #[derive(Default)]
-struct Passes(Vec<Pass>);
+struct Passes(Vec<RunPass>);
 
 impl Progress for Passes {
-    fn begins(&mut self, pass: Pass) {
+    fn begins(&mut self, pass: RunPass) {
         self.0.push(pass);
     }
 
@@ -119,10 +119,13 @@ fn whoever_watches_hears_which_run_begins() {
         passes.0
     };
     let (one, other) = ("{part: n1, at: 100ms}", "{part: n9, at: 200ms}");
-    assert_eq!(heard(&[]), [Pass::Faults]);
-    assert_eq!(heard(&[one]), [Pass::Faults, Pass::Calm]);
+    assert_eq!(heard(&[]), [RunPass::Faults]);
+    assert_eq!(heard(&[one]), [RunPass::Faults, RunPass::Calm]);
     let both = heard(&[one, other]);
-    assert_eq!(both[..4], [Pass::Faults, Pass::Calm, Pass::Without(0), Pass::Without(1)]);
+    assert_eq!(
+        both[..4],
+        [RunPass::Faults, RunPass::Calm, RunPass::Without(0), RunPass::Without(1)]
+    );
 }
 
 #[test]

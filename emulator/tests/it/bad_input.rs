@@ -3,7 +3,7 @@
 //! place, once.
 
 use lightloom_emulator::scenario;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_fabric::document::Diagnostic;
 
 const FABRIC: &str = "
@@ -24,8 +24,8 @@ const OF_TRAFFIC: &str = "name: bad
 on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}
 ";
 
-fn read(name: &str) -> Result<Neighbour, String> {
-    Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
+fn read(name: &str) -> Result<NamedFile, String> {
+    Ok(NamedFile { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
 }
 
 fn on_fabric(more: &str) -> Vec<Diagnostic> {

@@ -5,7 +5,7 @@
 use crate::fabric;
 use fabric::FABRIC;
 use lightloom_emulator::outcome::{Outcome, WorkloadResult};
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::{Diagnostic, Style, render};
 use lightloom_units::SimTime;
@@ -30,7 +30,7 @@ traffic:
 
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() }),
+        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
     scenario::file::load("scenario.yaml", text.as_bytes(), read)

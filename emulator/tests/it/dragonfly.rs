@@ -5,7 +5,7 @@
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 
 /// p = h = 2, a = 4: nine groups of eight hosts, so `shift: 8` is to the same place of the next group.
 fn run(routes: &str, balance: &str, work: &str, more: &str) -> Outcome {
@@ -20,7 +20,7 @@ traffic: [{{name: a, run: {work}, bytes: 4MiB}}]
 {more}
 "
     );
-    let read = &mut |_: &str| -> Result<Neighbour, String> { unreachable!("no other file") };
+    let read = &mut |_: &str| -> Result<NamedFile, String> { unreachable!("no other file") };
     let (scenario, mistakes) = scenario::file::load("dragonfly.yaml", text.as_bytes(), read);
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
@@ -82,7 +82,7 @@ on: {dragonfly: {hosts_per_router: 2, routers_per_group: 4, global_per_router: 2
 transport: {balance: adaptive}
 traffic: [{name: a, run: permutation, bytes: 1KiB}]
 ";
-    let read = &mut |_: &str| -> Result<Neighbour, String> { unreachable!("no other file") };
+    let read = &mut |_: &str| -> Result<NamedFile, String> { unreachable!("no other file") };
     let (scenario, mistakes) = scenario::file::load("dragonfly.yaml", text.as_bytes(), read);
     assert!(scenario.is_none());
     assert!(mistakes[0].to_string().starts_with("dragonfly.yaml:3:"), "{mistakes:?}");

@@ -6,14 +6,14 @@ use crate::fabric;
 use fabric::FABRIC;
 use lightloom_emulator::outcome::{FaultResult, Outcome};
 use lightloom_emulator::scenario;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 
-fn read(name: &str) -> Result<Neighbour, String> {
+fn read(name: &str) -> Result<NamedFile, String> {
     if name == "fabric.yaml" {
-        return Ok(Neighbour { name: name.into(), bytes: FABRIC.as_bytes().to_vec() });
+        return Ok(NamedFile { name: name.into(), bytes: FABRIC.as_bytes().to_vec() });
     }
     let bytes = std::fs::read(name).map_err(|error| error.to_string())?;
-    Ok(Neighbour { name: name.to_owned(), bytes })
+    Ok(NamedFile { name: name.to_owned(), bytes })
 }
 
 /// Rings and a reduction between them over switches that pause, with these faults.

@@ -6,16 +6,16 @@ use std::path::Path;
 
 use fabric::FABRIC;
 use lightloom_emulator::outcome::{Outcome, Stop};
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{Picoseconds, SimTime};
 
 fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(Neighbour { name: name.into(), bytes: fabric.as_bytes().to_vec() }),
+        "fabric.yaml" => Ok(NamedFile { name: name.into(), bytes: fabric.as_bytes().to_vec() }),
         path => std::fs::read(path)
-            .map(|bytes| Neighbour { name: path.to_owned(), bytes })
+            .map(|bytes| NamedFile { name: path.to_owned(), bytes })
             .map_err(|error| error.to_string()),
     };
     scenario::file::load("scenario.yaml", text.as_bytes(), read)

@@ -3,7 +3,7 @@
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -12,7 +12,7 @@ fn loaded(table: &str) -> Scenario {
                 on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\n\
                 traffic: [{name: table, run: {flows: flows.csv}}]";
     let read =
-        &mut |name: &str| Ok(Neighbour { name: name.to_owned(), bytes: table.as_bytes().to_vec() });
+        &mut |name: &str| Ok(NamedFile { name: name.to_owned(), bytes: table.as_bytes().to_vec() });
     let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
 }

@@ -4,12 +4,12 @@
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::scenario;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_units::Picoseconds;
 
 fn run(fabric: &str, text: &str) -> Outcome {
     let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
     let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);

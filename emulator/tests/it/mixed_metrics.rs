@@ -2,7 +2,7 @@
 //! Availability, goodput and restoration where several kinds of work run beside each other: each counts, in one unit.
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 
@@ -10,7 +10,7 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| {
         let path = format!("{}/../topologies/{name}", env!("CARGO_MANIFEST_DIR"));
         let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-        Ok(Neighbour { name: name.to_owned(), bytes })
+        Ok(NamedFile { name: name.to_owned(), bytes })
     };
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }

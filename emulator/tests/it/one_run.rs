@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::{Outcome, PhaseResult, Waiting, WaitsFor};
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::seed::Seed;
@@ -59,7 +59,7 @@ fn pod() -> String {
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let pod = pod();
     let read = &mut |name: &str| match name {
-        "pod.yaml" => Ok(Neighbour { name: name.into(), bytes: pod.as_bytes().to_vec() }),
+        "pod.yaml" => Ok(NamedFile { name: name.into(), bytes: pod.as_bytes().to_vec() }),
         _ => Err(format!("cannot read {name}")),
     };
     scenario::file::load("s.yaml", text.as_bytes(), read)
@@ -371,7 +371,7 @@ fn at_home(path: &str, bytes: &[u8]) -> Scenario {
     let folder = Path::new(path).parent().unwrap();
     let read = &mut |name: &str| {
         let bytes = std::fs::read(folder.join(name)).map_err(|error| error.to_string())?;
-        Ok(Neighbour { name: name.to_owned(), bytes })
+        Ok(NamedFile { name: name.to_owned(), bytes })
     };
     let (scenario, mistakes) = scenario::file::load(path, bytes, read);
     scenario.unwrap_or_else(|| panic!("{path}: {mistakes:?}"))
@@ -454,7 +454,7 @@ fn of_two_faults_of_one_instant_each_is_restored_when_its_group_goes_on() {
 fn of_two_faults_of_one_instant_the_one_whose_group_is_lost_is_restored_with_it() {
     let fabric = include_str!("../../../topologies/ring-64.yaml");
     let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
     for (one, other) in [(0, 1), (1, 0), (0, 4), (3, 60), (12, 13)] {

@@ -2,8 +2,8 @@
 //! Phase sequences on reconfigurable circuits: packets against the models, and what faults do.
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::file::Neighbour;
-use lightloom_emulator::scenario::{self, Scenario, Start};
+use lightloom_emulator::scenario::file::NamedFile;
+use lightloom_emulator::scenario::{self, RunStart, Scenario};
 use lightloom_emulator::{EmulateError, emulate};
 use lightloom_engine::steady::Stage;
 use lightloom_units::Picoseconds;
@@ -40,7 +40,7 @@ fn load(fabric: &str, phases: &str, faults: &str) -> Scenario {
         "name: small\non: {{fabric: fabric.yaml}}\nphases: {{{phases}}}\nfaults: [{faults}]\n"
     );
     let read =
-        &mut |name: &str| Ok(Neighbour { name: name.into(), bytes: fabric.as_bytes().to_vec() });
+        &mut |name: &str| Ok(NamedFile { name: name.into(), bytes: fabric.as_bytes().to_vec() });
     let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
@@ -49,7 +49,7 @@ fn run(phases: &str, faults: &str) -> Outcome {
     emulate(&load(&fabric("5ms", "1ms"), phases, faults), 1, &mut ()).unwrap()
 }
 
-fn start() -> Start {
+fn start() -> RunStart {
     scenario::plan(&load(&fabric("5ms", "1ms"), "scale: 10", "")).unwrap()
 }
 
@@ -89,10 +89,10 @@ fn acknowledgements_behind_data_are_what_slows_a_weight_synchronisation() {
 fn flows_and_links_are_given_in_the_fabrics_bytes_and_time() {
     let scenario = load(&fabric("5ms", "1ms"), "scale: 10", "");
     let start = scenario::plan(&scenario).unwrap();
-    let settings = lightloom_emulator::Settings {
+    let settings = lightloom_emulator::RunSettings {
         threads: 1,
         watch: lightloom_engine::capture::Watch::default(),
-        sharing: lightloom_emulator::run::Sharing::Reuse,
+        sharing: lightloom_emulator::run::IslandReuse::Reuse,
         series: None,
     };
     let finished = lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap();

@@ -4,7 +4,7 @@
 //! The phase is that of the gradients, whose flows are of 16 MiB and more, under one transport ([`TRANSPORT`]).
 
 use lightloom_emulator::scenario;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_planner::Options;
 use lightloom_testkit::cases;
 use lightloom_units::seed::{Seed, Stream};
@@ -99,7 +99,7 @@ fn times(case: &Case) -> [f64; 2] {
     };
     let read = &mut |name: &str| {
         let text = text_of(name).ok_or_else(|| "no such file".to_owned())?;
-        Ok(Neighbour { name: name.to_owned(), bytes: text.as_bytes().to_vec() })
+        Ok(NamedFile { name: name.to_owned(), bytes: text.as_bytes().to_vec() })
     };
     let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
     let scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", case.name));

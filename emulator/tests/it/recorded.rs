@@ -3,7 +3,7 @@
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::{Outcome, WorkloadResult};
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_units::Picoseconds;
 
@@ -41,7 +41,7 @@ fn loaded(traffic: &str) -> Result<Scenario, String> {
             "packed.goal" => vec![0x1f, 0x8b, 0],
             _ => return Err(format!("there is no {name}")),
         };
-        Ok(Neighbour { name: name.to_owned(), bytes })
+        Ok(NamedFile { name: name.to_owned(), bytes })
     };
     let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), read);
     scenario.ok_or_else(|| mistakes.iter().map(|one| format!("{one:?}")).collect())

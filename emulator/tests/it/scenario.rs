@@ -5,7 +5,7 @@
 use crate::fabric;
 use fabric::FABRIC;
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::Picoseconds;
@@ -13,7 +13,7 @@ use lightloom_units::id::GroupId;
 
 fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let bytes = fabric.as_bytes().to_vec();
-    let read = &mut |name: &str| Ok(Neighbour { name: name.to_owned(), bytes: bytes.clone() });
+    let read = &mut |name: &str| Ok(NamedFile { name: name.to_owned(), bytes: bytes.clone() });
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 

@@ -3,7 +3,7 @@
 //! are named by priority, and sentences that would be true whatever happens are refused.
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::Picoseconds;
@@ -27,7 +27,7 @@ collectives:
 
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| {
-        Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
+        Ok(NamedFile { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
     };
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }

@@ -2,8 +2,8 @@
 //! Ports over time: what is seen adds up to what the result says, and looking changes nothing.
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::run::{Looks, Series, SeriesRow, Sharing};
-use lightloom_emulator::{Settings, emulate_from, scenario};
+use lightloom_emulator::run::{IslandReuse, Looks, Series, SeriesRow};
+use lightloom_emulator::{RunSettings, emulate_from, scenario};
 use lightloom_engine::LinkId;
 use lightloom_engine::capture::Watch;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
@@ -20,7 +20,7 @@ fn run(switches: &str, series: Option<Picoseconds>) -> (Outcome, Series, Vec<Tot
     let start = scenario::plan(&loaded).unwrap();
     let series = series.map(|every| Looks { every, ports: true, flows: true });
     let settings =
-        Settings { threads: 1, watch: Watch::default(), sharing: Sharing::Reuse, series };
+        RunSettings { threads: 1, watch: Watch::default(), sharing: IslandReuse::Reuse, series };
     let finished = emulate_from(&loaded, &start, settings, &mut ()).unwrap();
     let engine = finished.engine.engine().unwrap();
     let links = (0..engine.network().links().len()).map(LinkId::from_index);

@@ -6,7 +6,7 @@ use fabric::FABRIC;
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_units::id::GroupId;
 
 const SCENARIO: &str = "
@@ -20,7 +20,7 @@ control: {detection_delay: 20us, planning_delay: 20us}
 
 fn run(fabric: &str, scenario: &str, threads: usize) -> Outcome {
     let read = &mut |name: &str| {
-        Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() })
+        Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() })
     };
     let (scenario, mistakes) = scenario::file::load("s.yaml", scenario.as_bytes(), read);
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));

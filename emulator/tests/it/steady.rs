@@ -3,19 +3,19 @@
 
 use crate::fabric;
 use fabric::FABRIC;
-use lightloom_collective::{Directions, Kind, Ring, Schedule};
+use lightloom_collective::{CollectiveKind, Directions, Ring, Schedule};
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::run::Sharing;
+use lightloom_emulator::run::IslandReuse;
 use lightloom_emulator::scenario;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_engine::capture::Watch;
-use lightloom_engine::collective::{Collective, Placement};
-use lightloom_engine::steady::{Islands, Stage};
-use lightloom_engine::transport::{Recovery, Reordering, Transport, Window};
+use lightloom_engine::collective::{Placement, StartedCollective};
+use lightloom_engine::steady::{IslandEngine, Stage};
+use lightloom_engine::transport::{LossRecovery, Reordering, Transport, Window};
 use lightloom_engine::{
-    Arrival, ArrivalLog, BatchId, Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId,
-    LinkSpec, Network, NetworkBuilder, NoProbe, PacketCount, PortCount, Role, Route, Settings,
-    Switching, VertexId,
+    ArrivalLog, BatchId, Engine, EngineSettings, Event, FlowId, FlowRecord, FlowSpec, LinkChange,
+    LinkId, LinkSpec, Network, NetworkBuilder, NoProbe, PacketArrival, PacketCount, PortCount,
+    Route, Switching, VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -67,7 +67,7 @@ fn build(world: &World) -> (Network, Vec<Vec<VertexId>>) {
     let mut rings = Vec::new();
     for (members, kinds) in &world.rings {
         let ring: Vec<VertexId> =
-            (0..*members).map(|_| builder.add(Role::ForwardingHost)).collect();
+            (0..*members).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
         for place in 0..*members {
             builder.connect(ring[place], ring[(place + 1) % members], spec(kinds[place]));
         }
@@ -96,7 +96,7 @@ struct Seen {
 
 struct Begun {
     ring: (Placement, Schedule),
-    now: Collective,
+    now: StartedCollective,
     left: u8,
 }
 
@@ -145,7 +145,7 @@ fn act<S: Stage>(
                 members.remove(1);
             }
             let directions = if both { Directions::Both } else { Directions::One };
-            let (kind, size) = (Kind::AllReduce, Bytes(bytes));
+            let (kind, size) = (CollectiveKind::AllReduce, Bytes(bytes));
             let ring = Ring { kind, ranks: members.len(), size, directions };
             let Ok(schedule) = ring.schedule() else { return };
             let placement = Placement::new(members, Route::Shortest).at(now);
@@ -183,7 +183,7 @@ fn go_on<S: Stage>(stage: &mut S, batch: BatchId, begun: &mut [Begun]) {
 }
 
 /// Arrivals with their flows, in order of time, then link.
-fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(Arrival, FlowId)> {
+fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     let seen = engine.probes().flat_map(|log| &log.0);
     let mut all: Vec<_> = seen.map(|arrival| (*arrival, engine.flow_of(arrival))).collect();
     all.sort_unstable_by_key(|(arrival, _)| (arrival.at, arrival.link));
@@ -191,24 +191,27 @@ fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(Arrival, FlowId)> {
 }
 
 /// Arrivals without the numbers by which an engine finds their flows.
-fn comparable(all: &[(Arrival, FlowId)]) -> Vec<(SimTime, LinkId, u32, [bool; 2], u16, FlowId)> {
-    let one = |(a, flow): &(Arrival, FlowId)| {
+fn comparable(
+    all: &[(PacketArrival, FlowId)],
+) -> Vec<(SimTime, LinkId, u32, [bool; 2], u16, FlowId)> {
+    let one = |(a, flow): &(PacketArrival, FlowId)| {
         (a.at, a.link, a.sequence, [a.acknowledgement, a.marked], a.wire_bytes, *flow)
     };
     all.iter().map(one).collect()
 }
 
-fn both_ways(case: &Case, threads: usize) -> (Islands<ArrivalLog>, usize) {
-    let plain = Settings { transport: case.world.transport, threads, ..Settings::default() };
+fn both_ways(case: &Case, threads: usize) -> (IslandEngine<ArrivalLog>, usize) {
+    let plain =
+        EngineSettings { transport: case.world.transport, threads, ..EngineSettings::default() };
     let switching = Switching::CutThrough;
-    let slow = Settings { switching, host_delay: Picoseconds::from_nanos(700), ..plain };
+    let slow = EngineSettings { switching, host_delay: Picoseconds::from_nanos(700), ..plain };
     run_both_ways(case, slow);
     run_both_ways(case, plain)
 }
 
-fn run_both_ways(case: &Case, settings: Settings) -> (Islands<ArrivalLog>, usize) {
+fn run_both_ways(case: &Case, settings: EngineSettings) -> (IslandEngine<ArrivalLog>, usize) {
     let (network, rings) = build(&case.world);
-    let mut islands = Islands::new(network.clone(), settings, ArrivalLog::default()).unwrap();
+    let mut islands = IslandEngine::new(network.clone(), settings, ArrivalLog::default()).unwrap();
     let ours = drive(&mut islands, case, &rings);
     let mut engine = Engine::with_probe(network, settings, ArrivalLog::default()).unwrap();
     let theirs = drive(&mut engine, case, &rings);
@@ -223,9 +226,9 @@ fn run_both_ways(case: &Case, settings: Settings) -> (Islands<ArrivalLog>, usize
 }
 
 /// Without a probe, so that what happens again and again is leapt over. Returns how many packet-hops that were.
-fn leap(case: &Case, settings: Settings) -> u64 {
+fn leap(case: &Case, settings: EngineSettings) -> u64 {
     let (network, rings) = build(&case.world);
-    let mut islands = Islands::new(network.clone(), settings, NoProbe).unwrap();
+    let mut islands = IslandEngine::new(network.clone(), settings, NoProbe).unwrap();
     let ours = drive(&mut islands, case, &rings);
     let mut engine = Engine::new(network, settings).unwrap();
     let theirs = drive(&mut engine, case, &rings);
@@ -263,8 +266,8 @@ fn world() -> impl Strategy<Value = World> {
         });
     let bridges = prop::collection::vec((0usize..30, 0usize..30, 0u8..3), 0..2);
     let recovery = prop_oneof![
-        Just(Recovery::GoBackN),
-        Just(Recovery::SelectiveRepeat { reordering: Reordering::Packets(1) })
+        Just(LossRecovery::GoBackN),
+        Just(LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) })
     ];
     let window = prop_oneof![
         (1u32..9).prop_map(Window::Packets),
@@ -330,7 +333,7 @@ proptest! {
         let switching = if cut_through { Switching::CutThrough } else { Switching::StoreAndForward };
         let host_delay = Picoseconds::from_nanos(700 * delay);
         let transport = case.world.transport;
-        let settings = Settings { transport, switching, host_delay, ..Settings::default() };
+        let settings = EngineSettings { transport, switching, host_delay, ..EngineSettings::default() };
         leap(&case, settings);
         run_both_ways(&case, settings);
     }
@@ -341,7 +344,7 @@ fn long_cases_leap() {
     let mut runner = TestRunner::deterministic();
     let cases = (0..40).map(|_| long_case().new_tree(&mut runner).unwrap().current());
     let leapt = |case: Case| {
-        leap(&case, Settings { transport: case.world.transport, ..Settings::default() })
+        leap(&case, EngineSettings { transport: case.world.transport, ..EngineSettings::default() })
     };
     let leapt: Vec<u64> = cases.map(leapt).collect();
     let some = leapt.iter().filter(|leapt| **leapt > 0).count();
@@ -451,18 +454,18 @@ control: {{detection_delay: 20us, planning_delay: 10us}}
 "
     );
     let read = &mut |name: &str| {
-        Ok(Neighbour { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
+        Ok(NamedFile { name: name.to_owned(), bytes: FABRIC.as_bytes().to_vec() })
     };
     let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&scenario).unwrap();
-    [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|sharing| {
+    [IslandReuse::Reuse, IslandReuse::Proven, IslandReuse::Whole].map(|sharing| {
         let watch = Watch::default();
-        let settings = lightloom_emulator::Settings { threads: 1, watch, sharing, series: None };
+        let settings = lightloom_emulator::RunSettings { threads: 1, watch, sharing, series: None };
         let run = lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ());
         match run {
             Err(lightloom_emulator::EmulateError::NothingSpared(_))
-                if sharing == Sharing::Proven =>
+                if sharing == IslandReuse::Proven =>
             {
                 None
             }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_emulator::outcome::{Outcome, Stop};
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -13,7 +13,7 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let table = b"start,src,dst,bytes\n0,h0,h1,4032\n5us,h2,h9,4032\n".to_vec();
     let read = &mut |name: &str| match name {
-        "flows.csv" => Ok(Neighbour { name: name.to_owned(), bytes: table.clone() }),
+        "flows.csv" => Ok(NamedFile { name: name.to_owned(), bytes: table.clone() }),
         _ => Err(format!("cannot read {name}")),
     };
     scenario::file::load("traffic.yaml", text.as_bytes(), read)
@@ -462,7 +462,7 @@ fn every_shipped_scenario_of_traffic_does_what_it_says() {
         let beside = |name: &str| path.parent().unwrap_or(Path::new("")).join(name);
         let read = &mut |name: &str| {
             let bytes = std::fs::read(beside(name)).map_err(|error| error.to_string())?;
-            Ok(Neighbour { name: name.to_owned(), bytes })
+            Ok(NamedFile { name: name.to_owned(), bytes })
         };
         let (scenario, mistakes) = scenario::file::load(&path.display().to_string(), &bytes, read);
         let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
@@ -532,7 +532,7 @@ expect: [restored within 30us, gpus_lost == 0]
     let load = |phase: &str| {
         let mut read = |name: &str| {
             let bytes = std::fs::read(shapes).map_err(|error| error.to_string())?;
-            Ok(Neighbour { name: name.to_owned(), bytes })
+            Ok(NamedFile { name: name.to_owned(), bytes })
         };
         scenario::file::load("traffic.yaml", text(phase).as_bytes(), &mut read)
     };

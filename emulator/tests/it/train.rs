@@ -3,8 +3,8 @@
 //! themselves without the fault.
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
-use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::file::Neighbour;
+use lightloom_emulator::run::IslandReuse;
+use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, On, Scenario, TrainStep};
 use lightloom_emulator::training::packets::{self, Prove};
 use lightloom_engine::capture::Watch;
@@ -12,7 +12,7 @@ use lightloom_fabric::document::Diagnostic;
 
 fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(Neighbour { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
         _ => Err("no such file".to_owned()),
     };
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
@@ -295,18 +295,18 @@ fn a_node_dies_in_the_second_step_and_an_optical_switch_in_the_third() {
 }
 
 /// Runs a shipped scenario.
-fn shipped(name: &str, sharing: Sharing) -> Outcome {
+fn shipped(name: &str, sharing: IslandReuse) -> Outcome {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios/");
     let text = std::fs::read(format!("{folder}{name}")).unwrap();
     let read = &mut |file: &str| {
         let bytes = std::fs::read(format!("{folder}{file}")).map_err(|error| error.to_string())?;
-        Ok(Neighbour { name: file.to_owned(), bytes })
+        Ok(NamedFile { name: file.to_owned(), bytes })
     };
     let (loaded, mistakes) = scenario::file::load(name, &text, read);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = scenario::plan(&scenario).unwrap();
     let watch = Watch::default();
-    let settings = lightloom_emulator::Settings { threads: 1, watch, sharing, series: None };
+    let settings = lightloom_emulator::RunSettings { threads: 1, watch, sharing, series: None };
     lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap().outcome
 }
 
@@ -315,8 +315,8 @@ fn shipped(name: &str, sharing: Sharing) -> Outcome {
 #[test]
 fn steps_come_out_the_same_with_reuse_and_without() {
     for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 50)] {
-        let [reused, proven, whole] =
-            [Sharing::Reuse, Sharing::Proven, Sharing::Whole].map(|how| shipped(name, how));
+        let [reused, proven, whole] = [IslandReuse::Reuse, IslandReuse::Proven, IslandReuse::Whole]
+            .map(|how| shipped(name, how));
         let reuse = reused.reuse.unwrap();
         println!("{name}: {reuse:?}");
         assert!(reuse.simulated * simulated_most <= reuse.islands, "{reuse:?}");
@@ -328,7 +328,7 @@ fn steps_come_out_the_same_with_reuse_and_without() {
 /// The second replica waits for the first, whose node died, long before the optical switch does.
 #[test]
 fn a_group_that_waits_for_a_dead_node_is_affected_by_that_node() {
-    let outcome = shipped("job-circuits.yaml", Sharing::Reuse);
+    let outcome = shipped("job-circuits.yaml", IslandReuse::Reuse);
     let groups: Vec<Vec<u32>> = outcome
         .faults
         .iter()

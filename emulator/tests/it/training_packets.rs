@@ -2,17 +2,17 @@
 //! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
 use lightloom_emulator::run::RunError;
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
-use lightloom_emulator::training::replay::{Reuse, ReuseError, Timeline, replay};
+use lightloom_emulator::training::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use lightloom_training::architecture::architecture;
-use lightloom_training::calibration::{Calibration, ContextExchange, Precision, Sharding};
+use lightloom_training::calibration::{Calibration, ContextExchange, Precision, ZeroStage};
 use lightloom_training::cards;
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
 use lightloom_training::model::Model;
-use lightloom_training::network::{Efficiency, Leaf, Network, Shape};
+use lightloom_training::network::{Efficiency, Network, ScaleOutLeaf, Shape};
 use lightloom_training::schedule::Schedule;
 use lightloom_training::step::{Compute, Job, step_time};
-use lightloom_training::step_graph::{Rails, step_machine, step_tasks};
+use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 use proptest::prelude::*;
 
@@ -37,14 +37,14 @@ fn network() -> Network {
         domain_gpus: u32::MAX,
         domain_rate: 800e9,
         scale_out_rate: 50e9,
-        leaf: Leaf::NON_BLOCKING,
+        leaf: ScaleOutLeaf::NON_BLOCKING,
     }
 }
 
 /// Constants without anything that packets do not show: nothing hidden, no stragglers, wires at full rate.
 fn bare() -> Calibration {
     let mut calibration = cards::accelerator("h100").unwrap().calibration();
-    calibration.software.sharding = Sharding::Replicated;
+    calibration.software.sharding = ZeroStage::Replicated;
     calibration.software.data_overlap = false;
     calibration.software.layer_buckets = false;
     Calibration {
@@ -93,7 +93,7 @@ fn with_job<T>(
     })
 }
 
-fn run(job: &Job<'_>, rails: Rails, reuse: Reuse) -> Timeline {
+fn run(job: &Job<'_>, rails: SimulatedRails, reuse: RingReuse) -> TaskTimes {
     let (graph, _) = step_tasks(job, rails);
     let machine = step_machine(job, rails, links());
     replay(&graph, &machine, reuse, &mut ()).unwrap()
@@ -112,8 +112,8 @@ proptest! {
     ) {
         let batch = Batch { sequences: micro_batches * u64::from(data), tokens };
         with_job(&small_model(4), mapping(tensor, pipeline, data), batch, |job| {
-            let packets = run(job, Rails::First, Reuse::Never);
-            let reused = run(job, Rails::First, Reuse::IdleRings);
+            let packets = run(job, SimulatedRails::First, RingReuse::Never);
+            let reused = run(job, SimulatedRails::First, RingReuse::IdleRings);
             assert_eq!(packets.spans, reused.spans);
             assert_eq!(packets.end, reused.end);
             assert_eq!(packets.reused, 0);
@@ -126,8 +126,8 @@ proptest! {
 fn one_rail_stands_for_all() {
     let batch = Batch { sequences: 8, tokens: 128 };
     with_job(&small_model(4), mapping(4, 2, 2), batch, |job| {
-        let one = run(job, Rails::First, Reuse::IdleRings);
-        let all = run(job, Rails::All, Reuse::IdleRings);
+        let one = run(job, SimulatedRails::First, RingReuse::IdleRings);
+        let all = run(job, SimulatedRails::All, RingReuse::IdleRings);
         assert_eq!(one.end, all.end);
         assert!(all.packet_hops > one.packet_hops);
     });
@@ -144,7 +144,8 @@ fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
     ] {
         let batch = Batch { sequences: micro_batches * u64::from(data), tokens };
         with_job(&small_model(8), mapping(tensor, pipeline, data), batch, |job| {
-            let packets = run(job, Rails::First, Reuse::IdleRings).end.0 as f64 * 1e-12;
+            let packets =
+                run(job, SimulatedRails::First, RingReuse::IdleRings).end.0 as f64 * 1e-12;
             let analytic = step_time(job).step_seconds;
             let error = analytic / packets - 1.0;
             assert!(error.abs() < 0.01, "{}: {analytic} against {packets}", job.mapping);
@@ -154,11 +155,11 @@ fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
 
 #[test]
 fn a_shared_ring_is_not_reused() {
-    use lightloom_collective::Kind;
-    use lightloom_training::graph::{Task, TaskGraph, Work};
+    use lightloom_collective::CollectiveKind;
+    use lightloom_training::graph::{Task, TaskGraph, TaskWork};
     use lightloom_training::machine::{Domain, Machine};
     use lightloom_units::Bytes;
-    let work = Work::Ring { kind: Kind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
+    let work = TaskWork::Ring { kind: CollectiveKind::AllGather, ring: 0, bytes: Bytes(1 << 20) };
     let task = |name: &str| Task { name: name.into(), after: Vec::new(), work: work.clone() };
     let graph = TaskGraph::new(vec![task("one"), task("two")]).unwrap();
     let [ring_link, rail_link] = links();
@@ -171,11 +172,11 @@ fn a_shared_ring_is_not_reused() {
         rail_link,
         expert_imbalance: 0.0,
     };
-    let refused = replay(&graph, &machine, Reuse::IdleRings, &mut ()).unwrap_err();
+    let refused = replay(&graph, &machine, RingReuse::IdleRings, &mut ()).unwrap_err();
     assert!(matches!(refused, RunError::Reuse(ReuseError::BusyRing { ring: 0, .. })));
-    let shared = replay(&graph, &machine, Reuse::Never, &mut ()).unwrap();
+    let shared = replay(&graph, &machine, RingReuse::Never, &mut ()).unwrap();
     let alone = TaskGraph::new(vec![task("one")]).unwrap();
-    let alone = replay(&alone, &machine, Reuse::Never, &mut ()).unwrap();
+    let alone = replay(&alone, &machine, RingReuse::Never, &mut ()).unwrap();
     // Together they move twice the bytes over the same cables, and fill each other's pauses.
     let ratio = shared.end.0 as f64 / alone.end.0 as f64;
     assert!((1.5..=2.0).contains(&ratio), "{ratio}");

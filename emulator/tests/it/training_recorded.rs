@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recorded steps: what was run is read back and takes as long, waiting is not work, and mistakes have a place.
-use lightloom_emulator::training::packets::{self, Prove, Ran};
-use lightloom_emulator::training::replay::{Reuse, replay};
+use lightloom_emulator::training::packets::{self, ExcerptRun, Prove};
+use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
@@ -14,7 +14,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
 
 /// A small step with TP, PP and DP, packet by packet.
-fn ran() -> Ran {
+fn ran() -> ExcerptRun {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 4;
     let card = cards::accelerator("h100").unwrap();
@@ -48,7 +48,7 @@ fn a_step_that_was_run_is_read_back_and_takes_as_long() {
     let longest = end(&recorded).0 as f64 / before.0 as f64;
     assert!((0.99..=1.0).contains(&longest), "{longest}");
     // Communication packet by packet again: the same instant.
-    let again = replay(&recorded.graph, &ran.machine, Reuse::IdleRings, &mut ()).unwrap();
+    let again = replay(&recorded.graph, &ran.machine, RingReuse::IdleRings, &mut ()).unwrap();
     assert_eq!(again.end, before);
 }
 
@@ -85,7 +85,7 @@ fn another_size_of_groups_divides_the_work_and_keeps_the_rest() {
     let step = |tensor: u32| {
         let other = recorded.with_tensor(4, tensor).unwrap();
         let machine = packets::machine(&network, &links, other.ranks, tensor).unwrap();
-        replay(&other.graph, &machine, Reuse::Never, &mut ()).unwrap().end.0 as f64
+        replay(&other.graph, &machine, RingReuse::Never, &mut ()).unwrap().end.0 as f64
     };
     let (four, eight, two) = (step(4), step(8), step(2));
     assert!(eight < four && four < two, "{two} {four} {eight}");

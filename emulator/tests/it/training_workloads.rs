@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Workloads of other tools: Chakra traces both ways, SimAI text, both run packet by packet.
-use lightloom_collective::Kind;
-use lightloom_emulator::training::replay::{Reuse, replay};
+use lightloom_collective::CollectiveKind;
+use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::chakra::{export, import};
-use lightloom_training::graph::{Task, TaskGraph, TaskId, Work};
+use lightloom_training::graph::{Task, TaskGraph, TaskId, TaskWork};
 use lightloom_training::machine::{Cable, Domain, Machine};
 use lightloom_training::simai;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
@@ -26,23 +26,27 @@ fn machine() -> Machine {
 /// Computing on both rings, exchange on them, transfers and gradients between them.
 fn graph(micros: u64, bytes: u64) -> TaskGraph {
     let mut tasks = Vec::new();
-    let mut add = |after: &[u32], work: Work| {
+    let mut add = |after: &[u32], work: TaskWork| {
         let after = after.iter().copied().map(TaskId).collect();
         tasks.push(Task { name: format!("task {}", tasks.len()), after, work });
     };
     let took = Picoseconds::from_micros(micros);
     let size = Bytes(bytes);
-    add(&[], Work::Compute { rank: 0, took });
-    add(&[0], Work::Ring { kind: Kind::AllGather, ring: 0, bytes: size });
+    add(&[], TaskWork::Compute { rank: 0, took });
+    add(&[0], TaskWork::Ring { kind: CollectiveKind::AllGather, ring: 0, bytes: size });
     for rail in 0..4 {
-        add(&[1], Work::Transfer { from: rail, to: rail + 4, bytes: size });
+        add(&[1], TaskWork::Transfer { from: rail, to: rail + 4, bytes: size });
     }
-    add(&[2, 3, 4, 5], Work::Compute { rank: 4, took });
-    add(&[6], Work::Ring { kind: Kind::ReduceScatter, ring: 1, bytes: size });
+    add(&[2, 3, 4, 5], TaskWork::Compute { rank: 4, took });
+    add(&[6], TaskWork::Ring { kind: CollectiveKind::ReduceScatter, ring: 1, bytes: size });
     for rail in 0..4 {
         add(
             &[1, 7],
-            Work::Across { kind: Kind::AllReduce, ranks: vec![rail, rail + 4], bytes: size },
+            TaskWork::Across {
+                kind: CollectiveKind::AllReduce,
+                ranks: vec![rail, rail + 4],
+                bytes: size,
+            },
         );
     }
     TaskGraph::new(tasks).unwrap()
@@ -58,7 +62,7 @@ proptest! {
         let streams: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
         let back = import(&streams, &machine.rings).unwrap();
         let [before, after] =
-            [&graph, &back].map(|graph| replay(graph, &machine, Reuse::IdleRings, &mut ()).unwrap());
+            [&graph, &back].map(|graph| replay(graph, &machine, RingReuse::IdleRings, &mut ()).unwrap());
         prop_assert_eq!(before.end, after.end);
         prop_assert_eq!(before.packet_hops, after.packet_hops);
         // What was read is written as it was.
@@ -89,14 +93,15 @@ fn a_foreign_trace_is_read_and_run() {
     let machine = machine();
     let graph = import(&[&stream, &stream, &stream, &stream], &machine.rings).unwrap();
     let rings: Vec<&Task> =
-        graph.tasks().iter().filter(|task| matches!(task.work, Work::Ring { .. })).collect();
+        graph.tasks().iter().filter(|task| matches!(task.work, TaskWork::Ring { .. })).collect();
     assert_eq!(graph.tasks().len(), 5, "four computations and one collective");
     assert_eq!(rings.len(), 1);
     assert_eq!(rings[0].after.len(), 4);
     assert_eq!(rings[0].name, "all_reduce_4npus_1MB");
-    let expected = Work::Ring { kind: Kind::AllReduce, ring: 0, bytes: Bytes(1 << 20) };
+    let expected =
+        TaskWork::Ring { kind: CollectiveKind::AllReduce, ring: 0, bytes: Bytes(1 << 20) };
     assert_eq!(rings[0].work, expected);
-    let end = replay(&graph, &machine, Reuse::Never, &mut ()).unwrap().end;
+    let end = replay(&graph, &machine, RingReuse::Never, &mut ()).unwrap().end;
     assert!(end.0 > 50_000_000 && end.0 < 60_000_000, "{end}");
 }
 
@@ -113,7 +118,7 @@ fn a_simai_workload_runs() {
     let text = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 ga: 1 all_gpus: 8 checkpoints: 0 checkpoint_initiates: 0\n                1\n                embedding_layer     -1 556000  ALLREDUCE   536870912      1       NONE 0        1      NONE   0      1 \n";
     let workload = simai::read(text).unwrap();
     let machine = Machine { rings: vec![(0..8).collect()], rails: Vec::new(), ..machine() };
-    let timeline = replay(&workload.graph, &machine, Reuse::IdleRings, &mut ()).unwrap();
+    let timeline = replay(&workload.graph, &machine, RingReuse::IdleRings, &mut ()).unwrap();
     // A ring of 400 GB/s each way, both ways used: 2·7/8·512 MiB at 800 GB/s, and headers.
     let exchange = 1.75 * 536_870_912.0 / 800e9;
     let ratio = (timeline.end.0 as f64 * 1e-12 - 556e-6) / exchange;

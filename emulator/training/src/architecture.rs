@@ -4,7 +4,7 @@
 //! Rates are one way and per GPU, from the sources in brackets; a domain size of "all" means that a group may be as
 //! large as the cluster. Every architecture stands on the same scale-out network, so that what differs is the domain.
 
-use super::network::{Leaf, Network, Shape};
+use super::network::{Network, ScaleOutLeaf, Shape};
 
 /// The scale-out network that every architecture stands on: one 400 Gb/s card a GPU.
 const SCALE_OUT_RATE: f64 = 50e9;
@@ -21,7 +21,7 @@ const H100_DOMAIN_RATE: f64 = 450e9;
 ///
 /// # Errors
 /// If no architecture is called so.
-pub fn architecture(name: &str) -> Result<Network, UnknownArchitecture> {
+pub fn architecture(name: &str) -> Result<Network, NoSuchArchitecture> {
     with_rates(name, [H100_DOMAIN_RATE, SCALE_OUT_RATE])
 }
 
@@ -32,7 +32,7 @@ pub fn architecture(name: &str) -> Result<Network, UnknownArchitecture> {
 pub fn with_rates(
     name: &str,
     [domain, scale_out]: [f64; 2],
-) -> Result<Network, UnknownArchitecture> {
+) -> Result<Network, NoSuchArchitecture> {
     let (shape, domain_gpus, domain_rate) = match name {
         "khop:2" | "khop:3" | "khop:4" => (Shape::Ring, u32::MAX, 800e9),
         "nvl:36" => (Shape::Switch, 36, 900e9),
@@ -41,7 +41,7 @@ pub fn with_rates(
         "dgx" => (Shape::Switch, 8, domain),
         "tpuv4" => (Shape::Torus, 4096, 270e9),
         "big-switch" => (Shape::Switch, u32::MAX, 800e9),
-        _ => return Err(UnknownArchitecture { name: name.to_owned() }),
+        _ => return Err(NoSuchArchitecture { name: name.to_owned() }),
     };
     Ok(Network {
         name: name.to_owned(),
@@ -49,7 +49,7 @@ pub fn with_rates(
         domain_gpus,
         domain_rate,
         scale_out_rate: scale_out,
-        leaf: Leaf::NON_BLOCKING,
+        leaf: ScaleOutLeaf::NON_BLOCKING,
     })
 }
 
@@ -60,6 +60,6 @@ const ARCHITECTURES: [&str; 9] =
 /// No architecture has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no architecture is called `{name}` (there are: {})", ARCHITECTURES.join(", "))]
-pub struct UnknownArchitecture {
+pub struct NoSuchArchitecture {
     name: String,
 }

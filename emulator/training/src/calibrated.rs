@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::calibration::{Calibration, Name, Software};
+use super::calibration::{Calibration, ConstantsName, Software};
 use super::network::Efficiency;
 
 /// Every chip that constants were fitted on: `chips.csv`, written by the example `fit_training`.
@@ -115,7 +115,7 @@ pub struct Band {
 pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
     let low = framework.gemm * framework.low;
     Calibration {
-        name: Name { chip: chip.name, software: framework.name },
+        name: ConstantsName { chip: chip.name, software: framework.name },
         software: framework.software,
         gemm_efficiency: chip.gemm[0] * framework.gemm,
         gemm_efficiency_fp8: chip.gemm[1] * low,

@@ -51,7 +51,7 @@ impl Precision {
 /// What each replica holds of the training state (ZeRO stages).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sharding {
+pub enum ZeroStage {
     /// All of it (ZeRO-0).
     Replicated,
     /// Its share of the optimizer states (ZeRO-1, distributed optimizer).
@@ -88,7 +88,7 @@ pub struct Software {
     /// Gradient and weight exchange hides behind the first forward and last backward pass.
     pub data_overlap: bool,
     /// What replicas hold.
-    pub sharding: Sharding,
+    pub sharding: ZeroStage,
     /// Context-parallel exchange.
     pub context_exchange: ContextExchange,
     /// Bytes of a gradient on the wire.
@@ -106,10 +106,10 @@ impl Software {
     #[must_use]
     pub fn state_bytes(&self, replicas: f64) -> f64 {
         match self.sharding {
-            Sharding::Replicated => 14.0 + self.gradient_bytes,
-            Sharding::Optimizer => 2.0 + self.gradient_bytes + 12.0 / replicas,
-            Sharding::Gradients => 2.0 + (12.0 + self.gradient_bytes) / replicas,
-            Sharding::Everything => (14.0 + self.gradient_bytes) / replicas,
+            ZeroStage::Replicated => 14.0 + self.gradient_bytes,
+            ZeroStage::Optimizer => 2.0 + self.gradient_bytes + 12.0 / replicas,
+            ZeroStage::Gradients => 2.0 + (12.0 + self.gradient_bytes) / replicas,
+            ZeroStage::Everything => (14.0 + self.gradient_bytes) / replicas,
         }
     }
 }
@@ -119,7 +119,7 @@ impl Software {
 pub struct Calibration {
     /// The accelerator that the shares of peak come from, and the software.
     #[serde(serialize_with = "name")]
-    pub name: Name,
+    pub name: ConstantsName,
     /// Which tricks it uses.
     pub software: Software,
     /// Share of peak that large matrix products reach in sixteen bits.
@@ -169,14 +169,14 @@ pub struct Calibration {
 
 /// What a set of constants belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct ConstantsName {
     /// The accelerator.
     pub chip: &'static str,
     /// The software and its version.
     pub software: &'static str,
 }
 
-impl Name {
+impl ConstantsName {
     /// The runs that the software's constants come from.
     #[must_use]
     pub fn origin(&self) -> &'static str {
@@ -187,12 +187,12 @@ impl Name {
     }
 }
 
-impl std::fmt::Display for Name {
+impl std::fmt::Display for ConstantsName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.chip, self.software)
     }
 }
 
-fn name<S: serde::Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+fn name<S: serde::Serializer>(name: &ConstantsName, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(name)
 }

@@ -13,7 +13,7 @@ use lightloom_units::{BitsPerSecond, Bytes, Text};
 use super::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework, compose};
 use super::calibration::{Calibration, Precision};
 use super::model::Model;
-use super::network::{Leaf, Network, Shape};
+use super::network::{Network, ScaleOutLeaf, Shape};
 use super::step::Compute;
 
 pub use lightloom_fabric::model::{MODEL_FILES, read_model};
@@ -27,9 +27,9 @@ pub struct Accelerator {
     /// Where the figures come from, and how sure they are.
     pub source: String,
     /// Peak dense TFLOP/s by number format: `bf16`, and `fp8` where the chip has it.
-    pub peak_tflops: BTreeMap<Format, f64>,
+    pub peak_tflops: BTreeMap<NumberFormat, f64>,
     /// Share of peak that the best-shaped matrix product was measured at.
-    pub best_gemm_efficiency: BTreeMap<Format, f64>,
+    pub best_gemm_efficiency: BTreeMap<NumberFormat, f64>,
     /// Size of its memory.
     pub memory: Text<Bytes>,
     /// Rate of its memory.
@@ -63,7 +63,7 @@ pub enum DomainShape {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum NumberFormat {
     /// Sixteen bits.
     Bf16,
     /// Eight bits.
@@ -72,7 +72,7 @@ pub enum Format {
     Fp4,
 }
 
-impl Format {
+impl NumberFormat {
     fn name(self) -> &'static str {
         match self {
             Self::Bf16 => "bf16",
@@ -87,9 +87,9 @@ impl Accelerator {
     #[must_use]
     pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
         let format = match precision {
-            Precision::Bf16 => Format::Bf16,
-            Precision::Fp8 | Precision::Mxfp8 => Format::Fp8,
-            Precision::Nvfp4 => Format::Fp4,
+            Precision::Bf16 => NumberFormat::Bf16,
+            Precision::Fp8 | Precision::Mxfp8 => NumberFormat::Fp8,
+            Precision::Nvfp4 => NumberFormat::Fp4,
         };
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
     }
@@ -143,8 +143,8 @@ impl Accelerator {
         }
         let best = |card: &Self| {
             let of = |format| card.best_gemm_efficiency.get(&format).copied();
-            let bf16 = of(Format::Bf16).unwrap_or(1.0);
-            [bf16, of(Format::Fp8).unwrap_or(bf16)]
+            let bf16 = of(NumberFormat::Bf16).unwrap_or(1.0);
+            [bf16, of(NumberFormat::Fp8).unwrap_or(bf16)]
         };
         let own = accelerator("h100").expect("h100 is shipped");
         let h100 = chips.iter().find(|chip| chip.name == "h100").expect("h100 is fitted");
@@ -176,7 +176,7 @@ impl Accelerator {
             domain_gpus: self.domain_gpus,
             domain_rate: self.scale_up_rate.0.bytes_per_second(),
             scale_out_rate: self.scale_out_rate.0.bytes_per_second(),
-            leaf: Leaf::NON_BLOCKING,
+            leaf: ScaleOutLeaf::NON_BLOCKING,
         }
     }
 
@@ -254,7 +254,7 @@ pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<D
 
 /// What the shape of an accelerator file cannot say: sixteen bits are there, nothing is zero, shares are shares.
 fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Accelerator> {
-    if !card.peak_tflops.contains_key(&Format::Bf16) {
+    if !card.peak_tflops.contains_key(&NumberFormat::Bf16) {
         check
             .error(codes::BAD_VALUE, "/peak_tflops", "there is no peak for `bf16`")
             .help("attention and output layer run in sixteen bits: write `bf16`");

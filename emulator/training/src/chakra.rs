@@ -11,7 +11,7 @@ mod import;
 mod messages;
 mod wire;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 
 use super::graph::GraphError;
 
@@ -51,18 +51,23 @@ pub enum ChakraError {
 }
 
 /// The code of a collective in `CollectiveCommType`.
-fn code(kind: Kind) -> Option<i64> {
+fn code(kind: CollectiveKind) -> Option<i64> {
     match kind {
-        Kind::AllReduce => Some(0),
-        Kind::AllGather => Some(2),
-        Kind::AllToAll => Some(6),
-        Kind::ReduceScatter => Some(7),
-        Kind::Broadcast | Kind::Flows => None,
+        CollectiveKind::AllReduce => Some(0),
+        CollectiveKind::AllGather => Some(2),
+        CollectiveKind::AllToAll => Some(6),
+        CollectiveKind::ReduceScatter => Some(7),
+        CollectiveKind::Broadcast | CollectiveKind::Flows => None,
     }
 }
 
-fn kind_of(code: u64) -> Option<Kind> {
-    [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll]
-        .into_iter()
-        .find(|kind| self::code(*kind) == i64::try_from(code).ok())
+fn kind_of(code: u64) -> Option<CollectiveKind> {
+    [
+        CollectiveKind::AllReduce,
+        CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,
+    ]
+    .into_iter()
+    .find(|kind| self::code(*kind) == i64::try_from(code).ok())
 }

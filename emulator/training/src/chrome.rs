@@ -7,7 +7,7 @@
 use lightloom_units::SimTime;
 use serde_json::{Value, json};
 
-use super::graph::{Task, TaskGraph, Work};
+use super::graph::{Task, TaskGraph, TaskWork};
 use super::machine::Machine;
 
 /// The trace of `graph`, run on `machine` with these beginnings and ends.
@@ -15,10 +15,10 @@ use super::machine::Machine;
 pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
     let shares = |task: &Task| -> Vec<u32> {
         match &task.work {
-            Work::Compute { rank, .. } => vec![*rank],
-            Work::Ring { ring, .. } => machine.rings[*ring as usize].clone(),
-            Work::Across { ranks, .. } => ranks.clone(),
-            Work::Transfer { from, to, .. } => vec![*from, *to],
+            TaskWork::Compute { rank, .. } => vec![*rank],
+            TaskWork::Ring { ring, .. } => machine.rings[*ring as usize].clone(),
+            TaskWork::Across { ranks, .. } => ranks.clone(),
+            TaskWork::Transfer { from, to, .. } => vec![*from, *to],
         }
     };
     let all: Vec<Vec<u32>> = graph.tasks().iter().map(shares).collect();
@@ -50,17 +50,17 @@ pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)])
 /// The stream of a task on a rank, and what a reader must know of it.
 fn described(task: &Task, ranks: &[u32], rank: u32) -> (&'static str, Value) {
     match &task.work {
-        Work::Compute { .. } => ("compute", json!({})),
-        Work::Ring { kind, bytes, .. } => {
+        TaskWork::Compute { .. } => ("compute", json!({})),
+        TaskWork::Ring { kind, bytes, .. } => {
             ("domain", json!({ "collective": kind.name(), "group": ranks, "bytes": bytes.0 }))
         }
-        Work::Across { kind, bytes, .. } => {
+        TaskWork::Across { kind, bytes, .. } => {
             ("network", json!({ "collective": kind.name(), "group": ranks, "bytes": bytes.0 }))
         }
-        Work::Transfer { from, to, bytes } if *from == rank => {
+        TaskWork::Transfer { from, to, bytes } if *from == rank => {
             ("send", json!({ "send_to": to, "bytes": bytes.0 }))
         }
-        Work::Transfer { from, bytes, .. } => {
+        TaskWork::Transfer { from, bytes, .. } => {
             ("receive", json!({ "receive_from": from, "bytes": bytes.0 }))
         }
     }

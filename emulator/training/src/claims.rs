@@ -17,7 +17,7 @@ use super::search::{Found, Limits, Search};
 /// How our figure stands to the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum ClaimVerdict {
     /// It is the same within what is known of it.
     Reproduced,
     /// It behaves alike and the value differs.
@@ -28,7 +28,7 @@ pub enum Verdict {
     Added,
 }
 
-impl Verdict {
+impl ClaimVerdict {
     /// The words in tables.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -51,7 +51,7 @@ pub struct Claim {
     /// What comes out here.
     pub ours: String,
     /// How the two stand to each other.
-    pub verdict: Verdict,
+    pub verdict: ClaimVerdict,
 }
 
 /// How much exchange hides behind computing. The study's simulator could not be read, so both ends are shown.
@@ -204,9 +204,9 @@ fn largest_gain(last: &Point) -> Claim {
             100.0 * last.dgx_mfu
         ),
         verdict: match gain {
-            gain if (gain / 3.37 - 1.0).abs() < 0.1 => Verdict::Reproduced,
-            gain if gain > 2.0 => Verdict::ShapeOnly,
-            _ => Verdict::NotReproduced,
+            gain if (gain / 3.37 - 1.0).abs() < 0.1 => ClaimVerdict::Reproduced,
+            gain if gain > 2.0 => ClaimVerdict::ShapeOnly,
+            _ => ClaimVerdict::NotReproduced,
         },
     }
 }
@@ -216,7 +216,11 @@ fn small_gain(first: &Point) -> Claim {
         claim: "at 1,024 GPUs TP ≤ 8 is nearly as good".into(),
         published: "not read; inferred from a sweep with another model: near 1".into(),
         ours: format!("{:.2} times", first.gain()),
-        verdict: if first.gain() < 1.1 { Verdict::Reproduced } else { Verdict::NotReproduced },
+        verdict: if first.gain() < 1.1 {
+            ClaimVerdict::Reproduced
+        } else {
+            ClaimVerdict::NotReproduced
+        },
     }
 }
 
@@ -229,7 +233,7 @@ fn growth(points: &[Point]) -> Claim {
         claim: "with a fixed batch the gain grows with the number of GPUs".into(),
         published: "not read; recalled, unconfirmed".into(),
         ours: format!("1,024 to 131,072 GPUs: {}", shown.join(", ")),
-        verdict: if grows { Verdict::Reproduced } else { Verdict::NotReproduced },
+        verdict: if grows { ClaimVerdict::Reproduced } else { ClaimVerdict::NotReproduced },
     }
 }
 
@@ -242,9 +246,9 @@ fn best_tensor(points: &[Point]) -> Claim {
         published: "not read; recalled, unconfirmed: 16 to 64".into(),
         ours: format!("1,024 to 131,072 GPUs: {}", shown.join(", ")),
         verdict: match (grows, tensor.first()) {
-            (true, Some(16)) => Verdict::Reproduced,
-            (true, _) => Verdict::ShapeOnly,
-            _ => Verdict::NotReproduced,
+            (true, Some(16)) => ClaimVerdict::Reproduced,
+            (true, _) => ClaimVerdict::ShapeOnly,
+            _ => ClaimVerdict::NotReproduced,
         },
     }
 }
@@ -264,9 +268,9 @@ fn imbalance(hiding: Hiding) -> impl Iterator<Item = Claim> {
                 100.0 * (tensor / expert - 1.0)
             ),
             verdict: match tensor / expert {
-                ratio if ratio >= 1.0 => Verdict::Reproduced,
-                ratio if ratio >= 0.98 => Verdict::ShapeOnly,
-                _ => Verdict::NotReproduced,
+                ratio if ratio >= 1.0 => ClaimVerdict::Reproduced,
+                ratio if ratio >= 0.98 => ClaimVerdict::ShapeOnly,
+                _ => ClaimVerdict::NotReproduced,
             },
         })
     })
@@ -290,7 +294,7 @@ fn context() -> Option<Claim> {
             last.dgx.mapping.context,
             100.0 * last.dgx_mfu
         ),
-        verdict: Verdict::Added,
+        verdict: ClaimVerdict::Added,
     })
 }
 
@@ -303,7 +307,7 @@ fn larger_batch() -> Option<Claim> {
         claim: "the same gain with twice the batch, 4,096 sequences".into(),
         published: "nothing".into(),
         ours: format!("{:.2} times at {} GPUs", last.gain(), last.gpus),
-        verdict: Verdict::Added,
+        verdict: ClaimVerdict::Added,
     })
 }
 

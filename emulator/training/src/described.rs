@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A step that another tool described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces), from its files.
 
-use super::graph::{Task, TaskGraph, Work};
+use super::graph::{Task, TaskGraph, TaskWork};
 use super::recorded::{self, Recorded, RecordedError};
 use super::{chakra, goal, kineto, simai};
 
 /// A file of a step.
 #[derive(Clone, Copy, Debug)]
-pub struct File<'a> {
+pub struct StepGraphFile<'a> {
     /// What the user calls it.
     pub name: &'a str,
     /// What is in it.
@@ -131,7 +131,7 @@ const TENSOR: u32 = 8;
 ///
 /// # Errors
 /// Files that are no step, with their place.
-pub fn read(files: &[File<'_>], tensor: Option<u32>) -> Result<Described, DescribedError> {
+pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Described, DescribedError> {
     let first = files.first().ok_or(DescribedError::NoFile)?;
     let described = match has_extension(first.name, "json") {
         false => read_described(files, tensor)?,
@@ -155,7 +155,7 @@ pub fn read(files: &[File<'_>], tensor: Option<u32>) -> Result<Described, Descri
 /// # Errors
 /// Files that are no step, with their place.
 pub fn read_described(
-    files: &[File<'_>],
+    files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
 ) -> Result<Described, DescribedError> {
     let first = unpacked(files)?;
@@ -165,7 +165,7 @@ pub fn read_described(
         alone(files, "a SimAI text stands alone: it describes all ranks")?;
         let workload = simai::read(text(first)?)
             .map_err(|error| DescribedError::Simai { file: name(), error })?;
-        let simai::Workload { tensor: own, ranks, graph } = workload;
+        let simai::SimaiWorkload { tensor: own, ranks, graph } = workload;
         if tensor.is_some_and(|tensor| tensor != own) {
             return Err(DescribedError::OtherTensor { own });
         }
@@ -195,7 +195,10 @@ pub fn read_described(
 ///
 /// # Errors
 /// Files that are no step, with their place.
-pub fn read_recorded(files: &[File<'_>], tensor: Option<u32>) -> Result<Taken, DescribedError> {
+pub fn read_recorded(
+    files: &[StepGraphFile<'_>],
+    tensor: Option<u32>,
+) -> Result<Taken, DescribedError> {
     let first = unpacked(files)?;
     if !kineto::is_kineto(first.bytes) {
         alone(files, &format!("{} is no profile of PyTorch, and stands alone", first.name))?;
@@ -204,8 +207,10 @@ pub fn read_recorded(files: &[File<'_>], tensor: Option<u32>) -> Result<Taken, D
             .map_err(|error| DescribedError::Recorded { file: first.name.to_owned(), error })?;
         return Ok(Taken { recorded, tensor, missing: Vec::new(), unknown: 0 });
     }
-    let profiles: Vec<kineto::File<'_>> =
-        files.iter().map(|file| kineto::File { name: file.name, text: file.bytes }).collect();
+    let profiles: Vec<kineto::RankProfile<'_>> = files
+        .iter()
+        .map(|file| kineto::RankProfile { name: file.name, text: file.bytes })
+        .collect();
     let profile = kineto::read(&profiles)?;
     let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));
     let (missing, unknown) = (profile.missing.into_iter().collect(), profile.unknown as u64);
@@ -230,12 +235,12 @@ impl Described {
     }
 
     /// The highest rank that takes part in something. `None` if it is on a ring that is not there, or of no rank.
-    fn highest_rank(&self, work: &Work) -> Option<u32> {
+    fn highest_rank(&self, work: &TaskWork) -> Option<u32> {
         match work {
-            Work::Compute { rank, .. } => Some(*rank),
-            Work::Transfer { from, to, .. } => Some(*from.max(to)),
-            Work::Across { ranks, .. } => ranks.iter().copied().max(),
-            Work::Ring { ring, .. } => self.ring(*ring).map(|ranks| ranks.end - 1),
+            TaskWork::Compute { rank, .. } => Some(*rank),
+            TaskWork::Transfer { from, to, .. } => Some(*from.max(to)),
+            TaskWork::Across { ranks, .. } => ranks.iter().copied().max(),
+            TaskWork::Ring { ring, .. } => self.ring(*ring).map(|ranks| ranks.end - 1),
         }
     }
 }
@@ -250,7 +255,9 @@ fn has_extension(name: &str, extension: &str) -> bool {
 }
 
 /// The first file; none of them is packed.
-fn unpacked<'a, 'b>(files: &'a [File<'b>]) -> Result<&'a File<'b>, DescribedError> {
+fn unpacked<'a, 'b>(
+    files: &'a [StepGraphFile<'b>],
+) -> Result<&'a StepGraphFile<'b>, DescribedError> {
     let packed = files.iter().find(|file| file.bytes.starts_with(&[0x1f, 0x8b]));
     match packed {
         Some(packed) => Err(DescribedError::Packed { file: packed.name.to_owned() }),
@@ -258,11 +265,11 @@ fn unpacked<'a, 'b>(files: &'a [File<'b>]) -> Result<&'a File<'b>, DescribedErro
     }
 }
 
-fn alone(files: &[File<'_>], why: &str) -> Result<(), DescribedError> {
+fn alone(files: &[StepGraphFile<'_>], why: &str) -> Result<(), DescribedError> {
     if files.len() > 1 { Err(DescribedError::Alone(why.to_owned())) } else { Ok(()) }
 }
 
-fn text<'a>(file: &File<'a>) -> Result<&'a str, DescribedError> {
+fn text<'a>(file: &StepGraphFile<'a>) -> Result<&'a str, DescribedError> {
     std::str::from_utf8(file.bytes)
         .map_err(|error| DescribedError::NoText { file: file.name.to_owned(), error })
 }

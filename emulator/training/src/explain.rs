@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::calibrated::{Chip, Framework, compose};
 use super::fit::{Constant, all};
-use super::runs::Run;
+use super::runs::MeasuredRun;
 
 mod descent;
 
@@ -33,7 +33,7 @@ const REFUSED: f64 = 2.0;
 
 /// The runs, and the constants that they start from.
 pub struct Model<'r> {
-    runs: &'r [&'r Run],
+    runs: &'r [&'r MeasuredRun],
     chip: Chip,
     framework: Framework,
     constants: Vec<&'static Constant>,
@@ -44,7 +44,7 @@ pub struct Model<'r> {
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// Constants that are moved.
-    pub moved: BTreeMap<&'static str, Moved>,
+    pub moved: BTreeMap<&'static str, MovedConstant>,
     /// Constants whose shipped value is at the limit that the runs push against.
     pub at_limit: Vec<&'static str>,
     /// Constants that change the runs, and whose shipped values the runs do not ask to change.
@@ -55,7 +55,7 @@ pub struct Explained {
 
 /// A constant that is moved.
 #[derive(Clone, Debug)]
-pub struct Moved {
+pub struct MovedConstant {
     /// Its value.
     pub value: f64,
     /// Where it lies with 95 % of probability, if no other constant is wrong.
@@ -67,12 +67,12 @@ pub struct Moved {
 }
 
 /// By value of a constant on its grid: its logarithm, and what it adds to the residue of each run.
-type Profile = Vec<(f64, Vec<f64>)>;
+type ResidualProfile = Vec<(f64, Vec<f64>)>;
 
 impl<'r> Model<'r> {
     /// The shipped constants of `runs`, which are all of one accelerator and software.
     #[must_use]
-    pub fn new(runs: &'r [&'r Run], (mut chip, mut framework): (Chip, Framework)) -> Self {
+    pub fn new(runs: &'r [&'r MeasuredRun], (mut chip, mut framework): (Chip, Framework)) -> Self {
         let constants: Vec<&'static Constant> = all().collect();
         let start =
             constants.iter().map(|constant| constant.of(&mut chip, &mut framework).ln()).collect();
@@ -83,7 +83,7 @@ impl<'r> Model<'r> {
     #[must_use]
     pub fn explain(&self) -> Explained {
         let nothing = Fit::nothing(self);
-        let profiles: Vec<Profile> =
+        let profiles: Vec<ResidualProfile> =
             (0..self.constants.len()).map(|which| self.profile(which, &nothing)).collect();
         let shows = |which: &usize| {
             let changes = profiles[*which].iter().flat_map(|(_, changes)| changes);
@@ -131,7 +131,7 @@ impl<'r> Model<'r> {
     }
 
     /// What each value of a constant, alone, adds to the residues.
-    fn profile(&self, which: usize, nothing: &Fit) -> Profile {
+    fn profile(&self, which: usize, nothing: &Fit) -> ResidualProfile {
         self.grid(which)
             .map(|value| {
                 let residues = self.residues(&[which], &[value]);
@@ -148,7 +148,7 @@ impl<'r> Model<'r> {
         &self,
         size: usize,
         effective: &[usize],
-        profiles: &[Profile],
+        profiles: &[ResidualProfile],
         nothing: &Fit,
     ) -> Fit {
         let mut screened: Vec<(f64, Vec<usize>, Vec<f64>)> = Vec::new();
@@ -177,7 +177,7 @@ impl<'r> Model<'r> {
         best: &Fit,
         member: usize,
         effective: &[usize],
-        profiles: &[Profile],
+        profiles: &[ResidualProfile],
         nothing: &Fit,
     ) -> Vec<&'static str> {
         let mut names = Vec::new();
@@ -198,18 +198,18 @@ impl<'r> Model<'r> {
         best: &Fit,
         effective: &[usize],
         without: &[usize],
-        profiles: &[Profile],
+        profiles: &[ResidualProfile],
         nothing: &Fit,
     ) -> Explained {
         let name = |which: &usize| self.constants[*which].name;
         let errors = best.errors(self);
-        let moved: BTreeMap<&'static str, Moved> = (0..best.members.len())
+        let moved: BTreeMap<&'static str, MovedConstant> = (0..best.members.len())
             .map(|place| {
                 let (member, value) = (best.members[place], best.values[place]);
                 let limits = self.constants[member].limits();
                 let [low, high] = limits.map(f64::ln);
                 let at = |log: f64| log.clamp(low, high).exp();
-                let moved = Moved {
+                let moved = MovedConstant {
                     value: at(value),
                     interval: [at(value - errors[place]), at(value + errors[place])],
                     is_at_limit: value - low < 1e-6 || high - value < 1e-6,
@@ -238,7 +238,7 @@ impl<'r> Model<'r> {
             *self.constants[*member].of(&mut chip, &mut framework) = value.exp();
         }
         let calibration = compose(&chip, &framework);
-        let residue = |run: &&Run| {
+        let residue = |run: &&MeasuredRun| {
             run.compute_with(calibration)
                 .map_or(REFUSED, |found| (found.step.step_seconds / run.measured_seconds).ln())
         };
@@ -260,7 +260,7 @@ fn sets(from: &[usize], size: usize, taken: &mut Vec<usize>, seen: &mut dyn FnMu
 
 /// The least sum of squares on the grids of `set`, if effects add up, and where it is. Of three constants every third value
 /// is tried.
-fn screen(set: &[usize], profiles: &[Profile], residues: &[f64]) -> (f64, Vec<f64>) {
+fn screen(set: &[usize], profiles: &[ResidualProfile], residues: &[f64]) -> (f64, Vec<f64>) {
     let Some((&first, rest)) = set.split_first() else {
         return (residues.iter().map(|residue| residue * residue).sum(), Vec::new());
     };

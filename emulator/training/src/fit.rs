@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::calibrated::{Chip, Framework, compose};
-use super::runs::Run;
+use super::runs::MeasuredRun;
 
 /// What can be fitted: chips and frameworks.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ const fn framework(
 impl Constants {
     /// `(ours − measured) / measured` of a run; `None` if nothing fits.
     #[must_use]
-    pub fn error(&self, run: &Run) -> Option<f64> {
+    pub fn error(&self, run: &MeasuredRun) -> Option<f64> {
         let chip = run.request.card.chip_among(&self.chips);
         let framework = self.frameworks.iter().find(|known| known.name == run.software)?;
         let found = run.compute_with(compose(&chip, framework)).ok()?;
@@ -148,12 +148,16 @@ struct Coordinate<'r> {
     constant: &'static Constant,
     of: usize,
     start: f64,
-    runs: Vec<(&'r Run, f64)>,
+    runs: Vec<(&'r MeasuredRun, f64)>,
 }
 
 /// `start` fitted on `runs`; `watch` sees the mean absolute error after each round.
 #[must_use]
-pub fn fit(start: &Constants, runs: &[&Run], watch: &mut dyn FnMut(usize, f64)) -> Constants {
+pub fn fit(
+    start: &Constants,
+    runs: &[&MeasuredRun],
+    watch: &mut dyn FnMut(usize, f64),
+) -> Constants {
     let mut best = start.clone();
     let weights = weights(runs);
     let coordinates = coordinates(start, runs, &weights);
@@ -169,7 +173,7 @@ pub fn fit(start: &Constants, runs: &[&Run], watch: &mut dyn FnMut(usize, f64)) 
 }
 
 /// Runs of one software, accelerator and model weigh together as the root of their number.
-fn weights(runs: &[&Run]) -> Vec<f64> {
+fn weights(runs: &[&MeasuredRun]) -> Vec<f64> {
     let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for run in runs {
         *counts.entry((&run.software, &run.accelerator, &run.model)).or_default() += 1.0;
@@ -182,20 +186,25 @@ fn weights(runs: &[&Run]) -> Vec<f64> {
         .collect()
 }
 
-fn coordinates<'r>(start: &Constants, runs: &[&'r Run], weights: &[f64]) -> Vec<Coordinate<'r>> {
+fn coordinates<'r>(
+    start: &Constants,
+    runs: &[&'r MeasuredRun],
+    weights: &[f64],
+) -> Vec<Coordinate<'r>> {
     let mut all = Vec::new();
-    let mut add = |constants: &'static [Constant], of: usize, concerns: &dyn Fn(&Run) -> bool| {
-        let mine: Vec<(&Run, f64)> = runs
-            .iter()
-            .zip(weights)
-            .filter(|(run, _)| concerns(run))
-            .map(|(run, weight)| (*run, *weight))
-            .collect();
-        for constant in constants.iter().filter(|_| !mine.is_empty()) {
-            let start = *start.clone().place(constant, of);
-            all.push(Coordinate { constant, of, start, runs: mine.clone() });
-        }
-    };
+    let mut add =
+        |constants: &'static [Constant], of: usize, concerns: &dyn Fn(&MeasuredRun) -> bool| {
+            let mine: Vec<(&MeasuredRun, f64)> = runs
+                .iter()
+                .zip(weights)
+                .filter(|(run, _)| concerns(run))
+                .map(|(run, weight)| (*run, *weight))
+                .collect();
+            for constant in constants.iter().filter(|_| !mine.is_empty()) {
+                let start = *start.clone().place(constant, of);
+                all.push(Coordinate { constant, of, start, runs: mine.clone() });
+            }
+        };
     for (of, chip) in start.chips.iter().enumerate() {
         add(OF_CHIP, of, &|run| run.request.card.chip_among(&start.chips).name == chip.name);
     }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
+use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
 
 /// Why a text is no GOAL that can be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,17 +58,17 @@ pub enum GoalError {
 }
 
 /// An operation of a rank.
-struct Operation {
+struct GoalOperation {
     line: usize,
     rank: u32,
     label: String,
-    what: What,
+    what: GoalVerb,
     /// Places of the operations it waits for.
     after: Vec<usize>,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum GoalVerb {
     Send { to: u32, bytes: u64, tag: i64 },
     Receive { from: Option<u32>, tag: i64 },
     Calc { nanos: u64 },
@@ -123,7 +123,7 @@ fn without_comments(text: &str) -> String {
 struct Reader {
     ranks: Option<u32>,
     rank: Option<u32>,
-    operations: Vec<Operation>,
+    operations: Vec<GoalOperation>,
     labels: BTreeMap<(u32, String), usize>,
 }
 
@@ -162,7 +162,7 @@ impl Reader {
                 if self.labels.insert((rank, label.clone()), place).is_some() {
                     return Err(GoalError::Twice { line, rank, label });
                 }
-                self.operations.push(Operation { line, rank, label, what, after: Vec::new() });
+                self.operations.push(GoalOperation { line, rank, label, what, after: Vec::new() });
             }
             _ => return Err(wrong("no statement of GOAL in this place")),
         }
@@ -184,14 +184,14 @@ impl Reader {
         let (mut tasks, mut task_of) = (Vec::<Task>::new(), vec![0; self.operations.len()]);
         for (place, operation) in self.operations.iter().enumerate() {
             let work = match operation.what {
-                What::Calc { nanos } => Work::Compute {
+                GoalVerb::Calc { nanos } => TaskWork::Compute {
                     rank: operation.rank,
                     took: Picoseconds(nanos.saturating_mul(1000)),
                 },
-                What::Send { to, bytes, .. } => {
-                    Work::Transfer { from: operation.rank, to, bytes: Bytes(bytes) }
+                GoalVerb::Send { to, bytes, .. } => {
+                    TaskWork::Transfer { from: operation.rank, to, bytes: Bytes(bytes) }
                 }
-                What::Receive { .. } => continue,
+                GoalVerb::Receive { .. } => continue,
             };
             task_of[place] = tasks.len();
             let name = format!("rank {} {}", operation.rank, operation.label);
@@ -217,7 +217,7 @@ impl Reader {
     fn pairs(&self) -> Result<Vec<(usize, usize)>, GoalError> {
         let mut sends: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (place, operation) in self.operations.iter().enumerate() {
-            if let What::Send { to, .. } = operation.what {
+            if let GoalVerb::Send { to, .. } = operation.what {
                 sends.entry(to).or_default().push(place);
             }
         }
@@ -225,14 +225,14 @@ impl Reader {
         let mut left = Vec::new();
         for is_exact in [true, false] {
             for (place, operation) in self.operations.iter().enumerate() {
-                let What::Receive { from, tag } = operation.what else { continue };
+                let GoalVerb::Receive { from, tag } = operation.what else { continue };
                 if (from.is_some() && tag >= 0) != is_exact {
                     continue;
                 }
                 let own = sends.entry(operation.rank).or_default();
                 let fits = |send: &usize| {
                     let sender = &self.operations[*send];
-                    let What::Send { tag: sent, .. } = sender.what else { return false };
+                    let GoalVerb::Send { tag: sent, .. } = sender.what else { return false };
                     from.is_none_or(|from| from == sender.rank) && (tag < 0 || tag == sent)
                 };
                 match own.iter().position(fits) {
@@ -245,7 +245,7 @@ impl Reader {
         match left.first() {
             None => Ok(pairs),
             Some((place, missing)) => {
-                let Operation { line, rank, label, .. } = &self.operations[*place];
+                let GoalOperation { line, rank, label, .. } = &self.operations[*place];
                 let (line, rank, label) = (*line, *rank, label.clone());
                 Err(GoalError::Unmatched { line, rank, label, count: left.len() - 1, missing })
             }
@@ -254,7 +254,7 @@ impl Reader {
 }
 
 /// `send 8b to 1 tag 0`, with what follows passed over.
-fn what(words: &[&str]) -> Option<What> {
+fn what(words: &[&str]) -> Option<GoalVerb> {
     let bytes = |text: &str| text.strip_suffix('b').and_then(|count| count.parse().ok());
     let tag = |rest: &[&str]| match rest {
         ["tag", tag, ..] => tag.parse().ok(),
@@ -262,14 +262,14 @@ fn what(words: &[&str]) -> Option<What> {
     };
     match words {
         ["send", size, "to", to, rest @ ..] => {
-            Some(What::Send { to: to.parse().ok()?, bytes: bytes(size)?, tag: tag(rest)? })
+            Some(GoalVerb::Send { to: to.parse().ok()?, bytes: bytes(size)?, tag: tag(rest)? })
         }
         ["recv", size, "from", from, rest @ ..] => {
             bytes(size)?;
             let from = if *from == "-1" { None } else { Some(from.parse().ok()?) };
-            Some(What::Receive { from, tag: tag(rest)? })
+            Some(GoalVerb::Receive { from, tag: tag(rest)? })
         }
-        ["calc", nanos, ..] => Some(What::Calc { nanos: nanos.parse().ok()? }),
+        ["calc", nanos, ..] => Some(GoalVerb::Calc { nanos: nanos.parse().ok()? }),
         _ => None,
     }
 }
@@ -280,24 +280,24 @@ fn what(words: &[&str]) -> Option<What> {
 /// The name of the first task that is a collective: write those as sends and receives first.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     let mut of_rank: Vec<Vec<String>> = vec![Vec::new(); ranks as usize];
-    let ends = |work: &Work| match work {
-        Work::Compute { rank, .. } => Some(vec![*rank]),
-        Work::Transfer { from, to, .. } => Some(vec![*from, *to]),
-        Work::Ring { .. } | Work::Across { .. } => None,
+    let ends = |work: &TaskWork| match work {
+        TaskWork::Compute { rank, .. } => Some(vec![*rank]),
+        TaskWork::Transfer { from, to, .. } => Some(vec![*from, *to]),
+        TaskWork::Ring { .. } | TaskWork::Across { .. } => None,
     };
     for (place, task) in graph.tasks().iter().enumerate() {
         let Some(own) = ends(&task.work) else { return Err(task.name.clone()) };
         for rank in own {
             let lines = &mut of_rank[rank as usize];
             lines.push(match &task.work {
-                Work::Transfer { from, to, bytes } if *from == rank => {
+                TaskWork::Transfer { from, to, bytes } if *from == rank => {
                     format!("t{place}: send {}b to {to} tag {place}", bytes.0)
                 }
-                Work::Transfer { from, bytes, .. } => {
+                TaskWork::Transfer { from, bytes, .. } => {
                     format!("t{place}: recv {}b from {from} tag {place}", bytes.0)
                 }
-                Work::Compute { took, .. } => format!("t{place}: calc {}", took.0 / 1000),
-                Work::Ring { .. } | Work::Across { .. } => String::new(),
+                TaskWork::Compute { took, .. } => format!("t{place}: calc {}", took.0 / 1000),
+                TaskWork::Ring { .. } | TaskWork::Across { .. } => String::new(),
             });
             for before in &task.after {
                 let is_own = ends(&graph.tasks()[before.index()].work)
@@ -327,7 +327,7 @@ mod tests {
         let (graph, ranks) = read(PING).unwrap();
         assert_eq!((graph.tasks().len(), ranks), (3, 2));
         let transfer = &graph.tasks()[1];
-        assert_eq!(transfer.work, Work::Transfer { from: 0, to: 1, bytes: Bytes(8) });
+        assert_eq!(transfer.work, TaskWork::Transfer { from: 0, to: 1, bytes: Bytes(8) });
         assert_eq!(transfer.after, [TaskId(0)]);
         assert_eq!(graph.tasks()[2].after, [TaskId(1)]);
     }

@@ -12,7 +12,7 @@ const DAY_SECONDS: f64 = 86_400.0;
 
 /// How a job meets faults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Operation {
+pub struct FaultCosts {
     /// Nodes of the job.
     pub nodes: f64,
     /// Faults of a node a day that stop the job.
@@ -50,7 +50,7 @@ pub struct Goodput {
     pub checkpoint_interval_seconds: f64,
 }
 
-impl Operation {
+impl FaultCosts {
     /// Mean time between interruptions: `1 / (nodes · rate)`.
     #[must_use]
     pub fn mttf_seconds(&self) -> f64 {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use rand::RngExt;
 
-    const META: Operation = Operation {
+    const META: FaultCosts = FaultCosts {
         nodes: 2048.0,
         faults_per_node_day: 6.5e-3,
         detect_seconds: 0.0,
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_closed_form_is_what_played_faults_give() {
-        let operation = Operation { nodes: 16_384.0, checkpoint_write_seconds: 20.0, ..META };
+        let operation = FaultCosts { nodes: 16_384.0, checkpoint_write_seconds: 20.0, ..META };
         let mut random = Seed(7).stream("faults of a job", 0);
         let mttf = operation.mttf_seconds();
         let mut draw = || -mttf * (1.0 - random.random::<f64>()).ln();
@@ -151,10 +151,13 @@ mod tests {
 
     #[test]
     fn young_s_interval_is_near_the_best_there_is() {
-        let operation =
-            Operation { checkpoint_write_seconds: 30.0, checkpoint_interval_seconds: None, ..META };
+        let operation = FaultCosts {
+            checkpoint_write_seconds: 30.0,
+            checkpoint_interval_seconds: None,
+            ..META
+        };
         let best = (1..200)
-            .map(|i| Operation {
+            .map(|i| FaultCosts {
                 checkpoint_interval_seconds: Some(20.0 * f64::from(i)),
                 ..operation
             })

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
 /// The place of a task in its graph.
@@ -23,7 +23,7 @@ impl TaskId {
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum TaskWork {
     /// A rank computes.
     Compute {
         /// Which rank.
@@ -34,7 +34,7 @@ pub enum Work {
     /// The ranks of a ring of the high-bandwidth domain exchange.
     Ring {
         /// What they compute.
-        kind: Kind,
+        kind: CollectiveKind,
         /// Which ring.
         ring: u32,
         /// The size, as [`lightloom_collective`] defines it.
@@ -43,7 +43,7 @@ pub enum Work {
     /// Ranks exchange round a ring over the data-centre network.
     Across {
         /// What they compute.
-        kind: Kind,
+        kind: CollectiveKind,
         /// The ranks in order.
         ranks: Vec<u32>,
         /// The size, as [`lightloom_collective`] defines it.
@@ -68,7 +68,7 @@ pub struct Task {
     /// What must be done before.
     pub after: Vec<TaskId>,
     /// What it does.
-    pub work: Work,
+    pub work: TaskWork,
 }
 
 /// Why tasks are no graph that can be run.
@@ -240,7 +240,7 @@ mod tests {
         Task {
             name: "t".into(),
             after: after.iter().copied().map(TaskId).collect(),
-            work: Work::Compute { rank: 0, took: Picoseconds(1) },
+            work: TaskWork::Compute { rank: 0, took: Picoseconds(1) },
         }
     }
 

@@ -17,14 +17,14 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use communication::{Communication, by_external_id};
 use document::{Category, Document, Event};
-use order::{Before, Operation, order};
+use order::{Before, ProfiledOperation, order};
 
-use super::graph::{Task, TaskGraph, TaskId, Work};
+use super::graph::{Task, TaskGraph, TaskId, TaskWork};
 use super::recorded::{Recorded, RecordedError};
 
 /// A file of one rank.
 #[derive(Clone, Copy, Debug)]
-pub struct File<'f> {
+pub struct RankProfile<'f> {
     /// As messages name it.
     pub name: &'f str,
     /// Its JSON.
@@ -105,7 +105,7 @@ pub enum KinetoError {
 
 /// A step and what a reader should know of it.
 #[derive(Clone, Debug)]
-pub struct Profile {
+pub struct ProfiledStep {
     /// The step.
     pub recorded: Recorded,
     /// Ranks that other ranks' groups name and that have no file.
@@ -130,7 +130,7 @@ pub fn is_kineto(text: &[u8]) -> bool {
 ///
 /// # Errors
 /// Files that are no profile, or of no rank; collectives whose sizes differ: file and event.
-pub fn read(files: &[File<'_>]) -> Result<Profile, KinetoError> {
+pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
     let mut joined = Joined::default();
     for file in files {
         let document: Document = serde_json::from_slice(file.text).map_err(|error| {
@@ -210,8 +210,9 @@ impl Joined {
         Ok(())
     }
 
-    fn add(&mut self, name: String, after: Vec<usize>, work: Work) -> usize {
-        let took = if let Work::Compute { took, .. } = &work { *took } else { Picoseconds::ZERO };
+    fn add(&mut self, name: String, after: Vec<usize>, work: TaskWork) -> usize {
+        let took =
+            if let TaskWork::Compute { took, .. } = &work { *took } else { Picoseconds::ZERO };
         let after = after.into_iter().map(|task| TaskId(task as u32)).collect();
         self.tasks.push(Task { name, after, work });
         self.took.push(took);
@@ -234,7 +235,7 @@ impl Joined {
         let key = (group.clone(), kind.name(), nth);
         let took = Picoseconds((event.dur * 1e6).round() as u64);
         let Some((task, ranks)) = self.known.get_mut(&key) else {
-            let work = Work::Across { kind, ranks: group, bytes: Bytes(bytes) };
+            let work = TaskWork::Across { kind, ranks: group, bytes: Bytes(bytes) };
             let task = self.add(format!("{} {bytes} B", kind.name()), after, work);
             self.took[task] = took;
             self.known.insert(key, (task, BTreeSet::from([rank])));
@@ -243,7 +244,7 @@ impl Joined {
         };
         ranks.insert(rank);
         let task = *task;
-        if let Work::Across { bytes: others, .. } = &self.tasks[task].work
+        if let TaskWork::Across { bytes: others, .. } = &self.tasks[task].work
             && others.0 != bytes
         {
             let (file, event, others) = (file.to_owned(), event.place, others.0);
@@ -268,7 +269,7 @@ impl Joined {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Profile, RecordedError> {
+    fn finish(mut self) -> Result<ProfiledStep, RecordedError> {
         if self.tasks.is_empty() {
             return Err(RecordedError::Empty);
         }
@@ -277,7 +278,7 @@ impl Joined {
             task.after.sort_unstable();
             task.after.dedup();
             task.after.retain(|before| before.index() != index);
-            if let Work::Across { ranks, .. } = &task.work {
+            if let TaskWork::Across { ranks, .. } = &task.work {
                 named.extend(ranks);
             }
         }
@@ -289,22 +290,22 @@ impl Joined {
             recorded: Picoseconds((self.recorded * 1e6).round() as u64),
         };
         let (unknown, collectives) = (self.unknown, self.collectives);
-        Ok(Profile { recorded, missing, unknown, collectives })
+        Ok(ProfiledStep { recorded, missing, unknown, collectives })
     }
 }
 
-fn compute(rank: u32, micros: f64) -> Work {
-    Work::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
+fn compute(rank: u32, micros: f64) -> TaskWork {
+    TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
 /// What ran on the device; without a device, the outermost operators of every thread and the collectives of the host. In the
 /// order of their beginnings.
-fn operations(events: &[Event]) -> Vec<Operation<'_>> {
+fn operations(events: &[Event]) -> Vec<ProfiledOperation<'_>> {
     let mut sorted: Vec<&Event> = events.iter().collect();
     sorted.sort_by(|a, b| a.ts.total_cmp(&b.ts).then(b.dur.total_cmp(&a.dur)));
     let of = |category| sorted.iter().copied().filter(move |event| event.category == category);
-    let device: Vec<Operation<'_>> = of(Category::Device)
-        .map(|event| Operation { event, stream: event.tid.to_string() })
+    let device: Vec<ProfiledOperation<'_>> = of(Category::Device)
+        .map(|event| ProfiledOperation { event, stream: event.tid.to_string() })
         .collect();
     if !device.is_empty() {
         return device;
@@ -321,14 +322,14 @@ fn operations(events: &[Event]) -> Vec<Operation<'_>> {
                 let lane = lanes.iter().position(|end| *end <= event.ts).unwrap_or(lanes.len());
                 lanes.resize(lanes.len().max(lane + 1), 0.0);
                 lanes[lane] = event.end();
-                found.push(Operation { event, stream: format!("collectives {lane}") });
+                found.push(ProfiledOperation { event, stream: format!("collectives {lane}") });
             }
             // The call that starts a collective spans it, where gloo has no event of its own.
             Category::Operator if is_gloo || !event.name.starts_with("c10d::") => {
                 let end = ends.entry(thread()).or_insert(f64::MIN);
                 if event.ts >= *end {
                     *end = event.end();
-                    found.push(Operation { event, stream: thread() });
+                    found.push(ProfiledOperation { event, stream: thread() });
                 }
             }
             _ => {}
@@ -353,8 +354,8 @@ mod tests {
         )
     }
 
-    fn files<'f>(texts: &'f [String]) -> Vec<File<'f>> {
-        texts.iter().map(|text| File { name: "rank.json", text: text.as_bytes() }).collect()
+    fn files<'f>(texts: &'f [String]) -> Vec<RankProfile<'f>> {
+        texts.iter().map(|text| RankProfile { name: "rank.json", text: text.as_bytes() }).collect()
     }
 
     #[test]
@@ -363,7 +364,8 @@ mod tests {
         let read = read(&files(&texts)).unwrap();
         assert_eq!((read.collectives, read.recorded.ranks, read.missing.len()), (1, 2, 0));
         let tasks = read.recorded.graph.tasks();
-        let exchange = tasks.iter().find(|task| matches!(task.work, Work::Across { .. })).unwrap();
+        let exchange =
+            tasks.iter().find(|task| matches!(task.work, TaskWork::Across { .. })).unwrap();
         // Each rank's device stood idle for 10 us before it.
         assert_eq!(exchange.after.len(), 2);
         assert_eq!(read.recorded.recorded, Picoseconds(160_000_000));

@@ -7,7 +7,7 @@
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::graph::{Schedule, TaskGraph, TaskId, Work};
+use super::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 
 /// Beginning and end of each task when task `i` takes `took[i]`.
 ///
@@ -50,7 +50,7 @@ pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<Tas
 
 /// What a path consists of. Seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Shares {
+pub struct PathShares {
     /// Computing.
     pub compute_seconds: f64,
     /// Exchange in the high-bandwidth domain.
@@ -63,7 +63,7 @@ pub struct Shares {
     pub waiting_seconds: f64,
 }
 
-impl Shares {
+impl PathShares {
     /// Of `path`, which begins at the start.
     #[must_use]
     pub fn of(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Self {
@@ -73,10 +73,10 @@ impl Shares {
             let (start, end) = spans[task.index()];
             let seconds = end.since(start).as_secs_f64();
             match graph.tasks()[task.index()].work {
-                Work::Compute { .. } => shares.compute_seconds += seconds,
-                Work::Ring { .. } => shares.domain_seconds += seconds,
-                Work::Across { .. } => shares.network_seconds += seconds,
-                Work::Transfer { .. } => shares.transfer_seconds += seconds,
+                TaskWork::Compute { .. } => shares.compute_seconds += seconds,
+                TaskWork::Ring { .. } => shares.domain_seconds += seconds,
+                TaskWork::Across { .. } => shares.network_seconds += seconds,
+                TaskWork::Transfer { .. } => shares.transfer_seconds += seconds,
             }
             shares.waiting_seconds += start.since(before).as_secs_f64();
             before = end;
@@ -113,7 +113,7 @@ mod tests {
             let tasks = after.iter().map(|after| Task {
                 name: String::new(),
                 after: after.iter().map(|id| TaskId(*id as u32)).collect(),
-                work: Work::Compute { rank: 0, took: Picoseconds::ZERO },
+                work: TaskWork::Compute { rank: 0, took: Picoseconds::ZERO },
             });
             let graph = TaskGraph::new(tasks.collect()).unwrap();
             let times: Vec<Picoseconds> = took.iter().copied().map(Picoseconds).collect();

@@ -7,7 +7,7 @@ use lightloom_fabric::fabric::{Fabric, JobSize};
 use lightloom_fabric::file::{MappingFile, SearchFile, ShardingFile, StepFile};
 use lightloom_fabric::plan::Searched;
 
-use super::calibration::{Precision, Sharding};
+use super::calibration::{Precision, ZeroStage};
 use super::cards;
 use super::mapping::Batch;
 use super::mfu::Convention;
@@ -20,7 +20,7 @@ use super::search::{Found, Limits, Search};
 const LARGEST_GROUP: u64 = 128;
 
 /// Why there is no mapping: the key that is wrong, what is, and what would help.
-struct Refused {
+struct NoMapping {
     key: &'static str,
     message: String,
     help: String,
@@ -42,7 +42,7 @@ pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
                 (job.tp, job.step) = (found.tp, Some(StepFile::Training(step)));
                 job.searched = Some(found);
             }
-            Err(Refused { key, message, help }) => {
+            Err(NoMapping { key, message, help }) => {
                 fabric.jobs[place].step = None;
                 let code = if key.is_empty() { codes::BAD_VALUE } else { codes::UNKNOWN_WORD };
                 let path = format!("/jobs/{place}/step/search{key}");
@@ -56,7 +56,7 @@ fn searched(
     fabric: &Fabric,
     (gpus, tp): (u64, u32),
     asked: &SearchFile,
-) -> Result<(MappingFile, Searched), Refused> {
+) -> Result<(MappingFile, Searched), NoMapping> {
     let limits =
         Limits { tensor: groups(fabric, gpus, tp), virtual_stages: vec![1], ..Limits::default() };
     let prepared = prepared(fabric, asked, limits)?;
@@ -132,15 +132,15 @@ fn can_be_planned(found: &Found, model: &Model) -> bool {
     mapping.data.is_multiple_of(mapping.expert) && model.layers.is_multiple_of(mapping.pipeline)
 }
 
-fn prepared(fabric: &Fabric, asked: &SearchFile, limits: Limits) -> Result<Prepared, Refused> {
+fn prepared(fabric: &Fabric, asked: &SearchFile, limits: Limits) -> Result<Prepared, NoMapping> {
     let unknown = |key: &'static str, message: String| {
         let help = "see `lightloom mfu --help`".to_owned();
-        Refused { key, message, help }
+        NoMapping { key, message, help }
     };
     let card = cards::accelerator(&asked.accelerator)
         .map_err(|error| unknown("/accelerator", error.to_string()))?;
     let sharding = match asked.sharding {
-        ShardingFile::Sharded => Some(Sharding::Everything),
+        ShardingFile::Sharded => Some(ZeroStage::Everything),
         ShardingFile::Replicated => None,
     };
     let request = Request {
@@ -171,7 +171,7 @@ fn model(fabric: &Fabric, name: &str) -> Result<Model, String> {
     model.ok_or_else(|| mistakes.first().map(ToString::to_string).unwrap_or_default())
 }
 
-fn none(search: &Search<'_>, prepared: &Prepared) -> Refused {
+fn none(search: &Search<'_>, prepared: &Prepared) -> NoMapping {
     let nearest = search.run().closest.map(|(_, refusal)| format!(": the nearest {refusal}"));
     let model = &prepared.request().model.name;
     let message = format!(
@@ -184,5 +184,5 @@ fn none(search: &Search<'_>, prepared: &Prepared) -> Refused {
         Some((gpus, _)) => format!("write `gpus: {gpus}`, or other `sequences`"),
         None => "write more GPUs, a smaller model, or other `sequences`".to_owned(),
     };
-    Refused { key: "", message, help }
+    NoMapping { key: "", message, help }
 }

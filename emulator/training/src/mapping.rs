@@ -60,7 +60,7 @@ impl Batch {
 
 /// Why a mapping cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum MappingRefusal {
     /// A degree is zero.
     #[error("{what} is 0: every degree is at least 1")]
     Zero {
@@ -184,8 +184,8 @@ impl Mapping {
 
     /// Every reason why `model` cannot be cut like this, memory apart.
     #[must_use]
-    pub fn refusals(&self, model: &Model, batch: Batch) -> Vec<Refusal> {
-        let mut refusals: Vec<Refusal> = [
+    pub fn refusals(&self, model: &Model, batch: Batch) -> Vec<MappingRefusal> {
+        let mut refusals: Vec<MappingRefusal> = [
             ("TP", self.tensor),
             ("CP", self.context),
             ("PP", self.pipeline),
@@ -196,7 +196,7 @@ impl Mapping {
         ]
         .into_iter()
         .filter(|(_, degree)| *degree == 0)
-        .map(|(what, _)| Refusal::Zero { what })
+        .map(|(what, _)| MappingRefusal::Zero { what })
         .collect();
         if !refusals.is_empty() {
             return refusals;
@@ -204,7 +204,7 @@ impl Mapping {
         let mut divide = |of: &'static str, whole: u64, what: &'static str, by: u64| {
             if !whole.is_multiple_of(by) {
                 let (remainder, nearest) = (whole % by, nearest_divisor(whole, by));
-                refusals.push(Refusal::Division { of, whole, what, by, remainder, nearest });
+                refusals.push(MappingRefusal::Division { of, whole, what, by, remainder, nearest });
             }
         };
         let (tensor, data) = (u64::from(self.tensor), u64::from(self.data));
@@ -240,7 +240,7 @@ impl Mapping {
             divide("layers", layers, "PP×virtual stages", pieces);
         }
         if self.is_zero_bubble() && self.virtual_stages > 1 {
-            refusals.push(Refusal::Interleaved { virtual_stages: self.virtual_stages });
+            refusals.push(MappingRefusal::Interleaved { virtual_stages: self.virtual_stages });
         }
         refusals
     }

@@ -10,14 +10,14 @@ use super::model::{Activation, Model};
 
 /// What a GPU holds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Memory {
+pub struct GpuMemory {
     /// Weights, gradients and optimizer states.
     pub states_bytes: f64,
     /// Activations of the micro-batches in flight.
     pub activations_bytes: f64,
 }
 
-impl Memory {
+impl GpuMemory {
     /// All of it.
     #[must_use]
     pub fn total_bytes(&self) -> f64 {
@@ -139,7 +139,7 @@ pub fn memory(
     software: &Software,
     precision: Precision,
     expert_imbalance: f64,
-) -> Memory {
+) -> GpuMemory {
     let (dense, experts) = weights_per_gpu(model, mapping, software);
     let replicas = f64::from(mapping.data) * f64::from(mapping.context);
     let expert_replicas = ExpertLayout::of(mapping, software).replicas as f64;
@@ -169,7 +169,7 @@ pub fn memory(
         activations_bytes +=
             4.0 * tokens * f64::from(model.hidden + model.vocabulary) / f64::from(mapping.tensor);
     }
-    Memory { states_bytes, activations_bytes }
+    GpuMemory { states_bytes, activations_bytes }
 }
 
 #[cfg(test)]

@@ -37,19 +37,19 @@ pub struct Network {
     /// Bytes per second that a GPU sends into the scale-out network, one way, as the data sheet says.
     pub scale_out_rate: f64,
     /// What a GPU gets beyond its leaf of the scale-out network.
-    pub leaf: Leaf,
+    pub leaf: ScaleOutLeaf,
 }
 
 /// A leaf of the scale-out network, and what its uplinks leave a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Leaf {
+pub struct ScaleOutLeaf {
     /// GPUs under one leaf.
     pub gpus: u64,
     /// Bytes per second and GPU, one way, beyond it.
     pub up_rate: f64,
 }
 
-impl Leaf {
+impl ScaleOutLeaf {
     /// Uplinks that never bind.
     pub const NON_BLOCKING: Self = Self { gpus: u64::MAX, up_rate: f64::INFINITY };
 }
@@ -185,7 +185,10 @@ impl Network {
             domain_gpus,
             domain_rate: 2.0 * edge,
             scale_out_rate,
-            leaf: Leaf { gpus: leaf_gpus, up_rate: (packets + circuits) / leaf_gpus.max(1) as f64 },
+            leaf: ScaleOutLeaf {
+                gpus: leaf_gpus,
+                up_rate: (packets + circuits) / leaf_gpus.max(1) as f64,
+            },
         }
     }
 }
@@ -201,7 +204,7 @@ mod tests {
             domain_gpus: 8,
             domain_rate: 450e9,
             scale_out_rate: 50e9,
-            leaf: Leaf::NON_BLOCKING,
+            leaf: ScaleOutLeaf::NON_BLOCKING,
         }
     }
 
@@ -230,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_group_beyond_its_leaf_gets_what_the_uplinks_leave() {
-        let thin = Network { leaf: Leaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
+        let thin = Network { leaf: ScaleOutLeaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
         let under = Group { size: 4, stride: 8 };
         let beyond = Group { size: 8, stride: 8 };
         let seconds = |network: &Network, group| network.all_gather(group, 1e9, &IDEAL);

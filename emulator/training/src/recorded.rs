@@ -15,12 +15,12 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
+use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
 
 /// A recorded step as a graph, with the times that were measured.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub enum RecordedError {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct RecordedTrace {
     #[serde(rename = "traceEvents")]
     events: Vec<Event>,
 }
@@ -115,18 +115,18 @@ struct Arguments {
 
 /// What ranks share one task.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Shared {
+enum SharedTask {
     Collective { group: Vec<u32>, kind: String, nth: usize },
     Transfer { from: u32, to: u32, nth: usize },
 }
 
 /// An operation of one rank.
-struct Operation<'e> {
+struct RecordedOperation<'e> {
     event: usize,
     source: &'e Event,
     rank: u32,
-    shared: Option<Shared>,
-    work: Work,
+    shared: Option<SharedTask>,
+    work: TaskWork,
 }
 
 /// What the clocks of a trace may be off: a nanosecond, its resolution.
@@ -140,7 +140,7 @@ const MOST_RANK: u32 = 1_000_000;
 /// # Errors
 /// Text that is no trace, and events that lack what they need, with their place.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
-    let document: Document = serde_json::from_slice(text).map_err(|error| {
+    let document: RecordedTrace = serde_json::from_slice(text).map_err(|error| {
         if let Some(found) = other_document(text) {
             return RecordedError::NoTrace { found };
         }
@@ -156,7 +156,7 @@ pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
         return Err(RecordedError::Empty);
     }
     events.sort_by(|a, b| a.1.ts.total_cmp(&b.1.ts));
-    let operations: Vec<Operation<'_>> = events
+    let operations: Vec<RecordedOperation<'_>> = events
         .into_iter()
         .map(|(place, event)| operation(place, event, tensor, &mut counts))
         .collect::<Result<_, _>>()?;
@@ -187,8 +187,8 @@ fn operation<'e>(
     event: usize,
     source: &'e Event,
     tensor: u32,
-    counts: &mut BTreeMap<(u32, Shared), usize>,
-) -> Result<Operation<'e>, RecordedError> {
+    counts: &mut BTreeMap<(u32, SharedTask), usize>,
+) -> Result<RecordedOperation<'e>, RecordedError> {
     let rank = source.pid.as_u64().and_then(|rank| u32::try_from(rank).ok()).unwrap_or(u32::MAX);
     let wrong = |reason: String| {
         let (name, rank) = (source.name.clone(), source.pid.to_string());
@@ -201,13 +201,13 @@ fn operation<'e>(
     {
         return Err(wrong(format!("`dur` {} is no time in microseconds", source.dur)));
     }
-    let nth = |first: Shared| {
+    let nth = |first: SharedTask| {
         let count = counts.entry((rank, first)).or_insert(0);
         *count += 1;
         *count - 1
     };
     let (shared, work) = meaning(rank, source, tensor, nth).map_err(wrong)?;
-    Ok(Operation { event, source, rank, shared, work })
+    Ok(RecordedOperation { event, source, rank, shared, work })
 }
 
 /// The work of an event and what it shares with events of other ranks; `nth` counts the equal ones of its rank.
@@ -215,8 +215,8 @@ fn meaning(
     rank: u32,
     source: &Event,
     tensor: u32,
-    mut nth: impl FnMut(Shared) -> usize,
-) -> Result<(Option<Shared>, Work), String> {
+    mut nth: impl FnMut(SharedTask) -> usize,
+) -> Result<(Option<SharedTask>, TaskWork), String> {
     let arguments = &source.args;
     let bytes = || {
         let bytes = arguments.bytes.filter(|bytes| *bytes > 0);
@@ -229,13 +229,13 @@ fn meaning(
         Ok(peer)
     };
     let mut transfer = |from, to| -> Result<_, String> {
-        let nth = nth(Shared::Transfer { from, to, nth: 0 });
-        let work = Work::Transfer { from, to, bytes: bytes()? };
-        Ok((Some(Shared::Transfer { from, to, nth }), work))
+        let nth = nth(SharedTask::Transfer { from, to, nth: 0 });
+        let work = TaskWork::Transfer { from, to, bytes: bytes()? };
+        Ok((Some(SharedTask::Transfer { from, to, nth }), work))
     };
     if let Some(name) = &arguments.collective {
         let kind = kind_of(name).ok_or_else(|| {
-            let known = KINDS.map(Kind::name).join(", ");
+            let known = KINDS.map(CollectiveKind::name).join(", ");
             format!("`collective` {name} is not known (there are: {known})")
         })?;
         let mut group = arguments.group.clone().unwrap_or_default();
@@ -245,7 +245,7 @@ fn meaning(
         {
             return Err("`group` is not a list of ranks with this one among them".to_owned());
         }
-        let shared = |nth| Shared::Collective { group: group.clone(), kind: name.clone(), nth };
+        let shared = |nth| SharedTask::Collective { group: group.clone(), kind: name.clone(), nth };
         let nth = nth(shared(0));
         Ok((Some(shared(nth)), exchange(kind, &group, tensor, bytes()?)))
     } else if let Some(to) = arguments.send_to {
@@ -253,24 +253,29 @@ fn meaning(
     } else if let Some(from) = arguments.receive_from {
         transfer(peer(from)?, rank)
     } else {
-        Ok((None, Work::Compute { rank, took: microseconds(source.dur) }))
+        Ok((None, TaskWork::Compute { rank, took: microseconds(source.dur) }))
     }
 }
 
-const KINDS: [Kind; 4] = [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll];
+const KINDS: [CollectiveKind; 4] = [
+    CollectiveKind::AllReduce,
+    CollectiveKind::AllGather,
+    CollectiveKind::ReduceScatter,
+    CollectiveKind::AllToAll,
+];
 
-fn kind_of(name: &str) -> Option<Kind> {
+fn kind_of(name: &str) -> Option<CollectiveKind> {
     KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
 /// On the ring of a TP group, or over the data-centre network.
-fn exchange(kind: Kind, group: &[u32], tensor: u32, bytes: Bytes) -> Work {
+fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> TaskWork {
     let first = group[0];
     let is_row = group.len() == tensor as usize && group[group.len() - 1] - first + 1 == tensor;
-    if is_row && first.is_multiple_of(tensor) && kind != Kind::AllToAll {
-        return Work::Ring { kind, ring: first / tensor, bytes };
+    if is_row && first.is_multiple_of(tensor) && kind != CollectiveKind::AllToAll {
+        return TaskWork::Ring { kind, ring: first / tensor, bytes };
     }
-    Work::Across { kind, ranks: group.to_vec(), bytes }
+    TaskWork::Across { kind, ranks: group.to_vec(), bytes }
 }
 
 fn microseconds(micros: f64) -> Picoseconds {
@@ -278,9 +283,9 @@ fn microseconds(micros: f64) -> Picoseconds {
 }
 
 /// One task for each computation, and one for all ends of each communication.
-fn join(operations: &[Operation<'_>]) -> Result<Recorded, RecordedError> {
+fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError> {
     let (mut tasks, mut took, mut task_of) = (Vec::<Task>::new(), Vec::new(), Vec::new());
-    let mut known: BTreeMap<&Shared, usize> = BTreeMap::new();
+    let mut known: BTreeMap<&SharedTask, usize> = BTreeMap::new();
     for operation in operations {
         let duration = microseconds(operation.source.dur);
         let task = match operation.shared.as_ref().and_then(|shared| known.get(shared)) {
@@ -303,9 +308,9 @@ fn join(operations: &[Operation<'_>]) -> Result<Recorded, RecordedError> {
     let first = operations.iter().map(|operation| operation.source.ts).fold(f64::MAX, f64::min);
     let ends = operations.iter().map(|operation| operation.source.ts + operation.source.dur);
     let named = operations.iter().flat_map(|operation| match &operation.work {
-        Work::Across { ranks, .. } => ranks.clone(),
-        Work::Transfer { from, to, .. } => vec![*from, *to],
-        Work::Compute { .. } | Work::Ring { .. } => vec![operation.rank],
+        TaskWork::Across { ranks, .. } => ranks.clone(),
+        TaskWork::Transfer { from, to, .. } => vec![*from, *to],
+        TaskWork::Compute { .. } | TaskWork::Ring { .. } => vec![operation.rank],
     });
     Ok(Recorded {
         ranks: named.max().unwrap_or(0) + 1,
@@ -317,7 +322,7 @@ fn join(operations: &[Operation<'_>]) -> Result<Recorded, RecordedError> {
 
 /// Adds what operations wait for: what they name, and what their stream did before.
 fn wait(
-    operations: &[Operation<'_>],
+    operations: &[RecordedOperation<'_>],
     task_of: &[usize],
     tasks: &mut [Task],
 ) -> Result<(), RecordedError> {
@@ -360,7 +365,7 @@ fn wait(
     Ok(())
 }
 
-fn event_error(operation: &Operation<'_>, reason: String) -> RecordedError {
+fn event_error(operation: &RecordedOperation<'_>, reason: String) -> RecordedError {
     RecordedError::Event {
         event: operation.event,
         name: operation.source.name.clone(),
@@ -383,29 +388,31 @@ impl Recorded {
             (rail < to).then_some(rank / from * to + rail)
         };
         let scaled = |bytes: Bytes| Bytes(((bytes.0 as f64 * ratio) as u64).max(1));
-        let nothing = |rank: u32| Work::Compute { rank, took: Picoseconds::ZERO };
+        let nothing = |rank: u32| TaskWork::Compute { rank, took: Picoseconds::ZERO };
         let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
         for (task, took) in tasks.iter_mut().zip(&mut times) {
             task.work = match &task.work {
-                Work::Compute { rank, took: own } => {
+                TaskWork::Compute { rank, took: own } => {
                     let shorter = Picoseconds((own.0 as f64 * ratio) as u64);
                     let rank = rank / from * to + (rank % from).min(to - 1);
                     *took = shorter;
-                    Work::Compute { rank, took: shorter }
+                    TaskWork::Compute { rank, took: shorter }
                 }
-                Work::Ring { .. } if to > 1 => task.work.clone(),
-                Work::Ring { ring, .. } => nothing(*ring),
-                Work::Across { kind, ranks, bytes } => {
+                TaskWork::Ring { .. } if to > 1 => task.work.clone(),
+                TaskWork::Ring { ring, .. } => nothing(*ring),
+                TaskWork::Across { kind, ranks, bytes } => {
                     let kept: Option<Vec<u32>> = ranks.iter().map(|rank| renumber(*rank)).collect();
                     match kept {
-                        Some(ranks) => Work::Across { kind: *kind, ranks, bytes: scaled(*bytes) },
+                        Some(ranks) => {
+                            TaskWork::Across { kind: *kind, ranks, bytes: scaled(*bytes) }
+                        }
                         None => nothing(ranks[0] / from * to),
                     }
                 }
-                Work::Transfer { from: sender, to: receiver, bytes } => {
+                TaskWork::Transfer { from: sender, to: receiver, bytes } => {
                     match (renumber(*sender), renumber(*receiver)) {
                         (Some(from), Some(to)) => {
-                            Work::Transfer { from, to, bytes: scaled(*bytes) }
+                            TaskWork::Transfer { from, to, bytes: scaled(*bytes) }
                         }
                         _ => nothing(sender / from * to),
                     }
@@ -423,7 +430,7 @@ impl Recorded {
     pub fn with_compute(&self, factor: f64) -> Result<Self, GraphError> {
         let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
         for (task, took) in tasks.iter_mut().zip(&mut times) {
-            if let Work::Compute { took: own, .. } = &mut task.work {
+            if let TaskWork::Compute { took: own, .. } = &mut task.work {
                 *own = Picoseconds((own.0 as f64 * factor).round() as u64);
                 *took = *own;
             }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use lightloom_fabric::provenance::{Inputs, Provenance};
 
 use super::calibrated::{BANDS, Band, compose};
-use super::calibration::{Calibration, ContextExchange, Precision, Sharding, Software};
+use super::calibration::{Calibration, ContextExchange, Precision, Software, ZeroStage};
 use super::cards::{Accelerator, UnknownConstants};
 use super::fit;
 use super::goodput::Goodput;
@@ -52,7 +52,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Changes {
     /// What replicas hold.
-    pub sharding: Option<Sharding>,
+    pub sharding: Option<ZeroStage>,
     /// How keys and values travel.
     pub context_exchange: Option<ContextExchange>,
     /// Whether TP splits the sequence.
@@ -238,9 +238,14 @@ impl Prepared {
 
     /// The document.
     #[must_use]
-    pub fn report<P>(&self, rows: Vec<Row<P>>, mappings_tried: usize, inputs: Inputs) -> Report<P> {
+    pub fn report<P>(
+        &self,
+        rows: Vec<Row<P>>,
+        mappings_tried: usize,
+        inputs: Inputs,
+    ) -> MfuReport<P> {
         let request = &self.request;
-        Report {
+        MfuReport {
             made: Provenance::of(SCHEMA, inputs),
             model: request.model.name.clone(),
             accelerator: request.card.name.clone(),
@@ -322,7 +327,7 @@ pub struct Row<P> {
 
 /// The document that `lightloom mfu` writes.
 #[derive(Debug, Serialize)]
-pub struct Report<P> {
+pub struct MfuReport<P> {
     /// What it was made from.
     #[serde(flatten)]
     pub made: Provenance,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measured runs in a table, and what the command line computes for each: the judge of all constants.
 //!
-//! A row becomes the [`Request`] that a user types for it ([`Run::words`]); what the row leaves out is left to the
+//! A row becomes the [`Request`] that a user types for it ([`MeasuredRun::words`]); what the row leaves out is left to the
 //! search, as a user would. Groups source × model × accelerator fall wholly into fitting or testing by a rule that
 //! sees names alone ([`Runs::testing`]).
 
@@ -22,12 +22,12 @@ use super::search::Found;
 #[derive(Clone, Debug)]
 pub struct Runs {
     /// All of them, in the table's order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<MeasuredRun>,
 }
 
 /// One measured run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct MeasuredRun {
     /// Row id.
     pub id: String,
     /// Where it was published.
@@ -61,7 +61,7 @@ pub struct RowError {
 /// Why the command line gives no figure for a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{id}: {why}")]
-pub struct Refused {
+pub struct RunRefused {
     /// Row id.
     pub id: String,
     /// What it says.
@@ -93,7 +93,7 @@ impl Runs {
                 all.insert(place, &run.model);
             }
         }
-        let tests = |run: &Run| {
+        let tests = |run: &MeasuredRun| {
             let all = models.get(&(&*run.software, &*run.accelerator));
             all.and_then(|all| all.binary_search(&&*run.model).ok())
                 .is_some_and(|place| place % 2 == 1)
@@ -102,13 +102,13 @@ impl Runs {
     }
 }
 
-impl Run {
+impl MeasuredRun {
     /// What the command line computes: the fastest mapping that fits.
     ///
     /// # Errors
     /// If it refuses: the first reason.
-    pub fn compute(&self) -> Result<Found, Refused> {
-        let refused = |why: String| Refused { id: self.id.clone(), why };
+    pub fn compute(&self) -> Result<Found, RunRefused> {
+        let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
         self.compute_prepared(&prepared).map_err(refused)
     }
@@ -117,8 +117,8 @@ impl Run {
     ///
     /// # Errors
     /// If it refuses: the first reason.
-    pub fn compute_with(&self, calibration: Calibration) -> Result<Found, Refused> {
-        let refused = |why: String| Refused { id: self.id.clone(), why };
+    pub fn compute_with(&self, calibration: Calibration) -> Result<Found, RunRefused> {
+        let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
         self.compute_prepared(&prepared.with_calibration(calibration)).map_err(refused)
     }

@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::calibration::{Calibration, Precision};
-use super::mapping::{Batch, Mapping, Recompute, Refusal, nearest_divisor};
-use super::memory::{Memory, memory};
+use super::mapping::{Batch, Mapping, MappingRefusal, Recompute, nearest_divisor};
+use super::memory::{GpuMemory, memory};
 use super::model::Model;
 use super::network::Network;
 use super::schedule::Schedule;
@@ -71,18 +71,18 @@ pub struct Found {
     /// How long a step takes.
     pub step: StepTime,
     /// What the fullest GPU holds.
-    pub memory: Memory,
+    pub memory: GpuMemory,
 }
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct SearchOutcome {
     /// Mappings that fit, fastest first.
     pub found: Vec<Found>,
     /// Mappings that divide, whether they fit or not.
     pub tried: usize,
     /// The mapping that comes nearest to fitting, when none fits.
-    pub closest: Option<(Mapping, Refusal)>,
+    pub closest: Option<(Mapping, MappingRefusal)>,
 }
 
 /// TP degrees that are tried when none are given.
@@ -234,7 +234,7 @@ impl Search<'_> {
 
     /// Every reason why `mapping` is not possible, memory last.
     #[must_use]
-    pub fn refusals(&self, mapping: Mapping) -> Vec<Refusal> {
+    pub fn refusals(&self, mapping: Mapping) -> Vec<MappingRefusal> {
         let mut refusals = mapping.refusals(self.model, self.batch);
         if refusals.is_empty() {
             refusals.extend(self.memory_refusal(&self.evaluate(mapping)));
@@ -242,9 +242,9 @@ impl Search<'_> {
         refusals
     }
 
-    fn memory_refusal(&self, found: &Found) -> Option<Refusal> {
+    fn memory_refusal(&self, found: &Found) -> Option<MappingRefusal> {
         let (needed, usable) = (found.memory.total_bytes(), self.usable_bytes());
-        (needed > usable).then_some(Refusal::Memory {
+        (needed > usable).then_some(MappingRefusal::Memory {
             needed_bytes: needed as u64,
             available_bytes: usable as u64,
             over_bytes: (needed - usable) as u64,
@@ -253,7 +253,7 @@ impl Search<'_> {
 
     /// Tries every candidate.
     #[must_use]
-    pub fn run(&self) -> Outcome {
+    pub fn run(&self) -> SearchOutcome {
         let candidates = self.candidates();
         let all: Vec<Found> =
             candidates.par_iter().map(|&mapping| self.evaluate(mapping)).collect();
@@ -265,21 +265,21 @@ impl Search<'_> {
             .min_by(|a, b| a.memory.total_bytes().total_cmp(&b.memory.total_bytes()))
             .filter(|_| found.is_empty())
             .and_then(|found| Some((found.mapping, self.memory_refusal(found)?)));
-        Outcome { found, tried: candidates.len(), closest }
+        SearchOutcome { found, tried: candidates.len(), closest }
     }
 
     /// The mapping that the limits ask for: the first of each list, 1 where a list is empty.
     ///
     /// # Errors
     /// If TP·CP·PP does not divide the GPUs, or one of them is zero.
-    pub fn wanted(&self) -> Result<Mapping, Refusal> {
+    pub fn wanted(&self) -> Result<Mapping, MappingRefusal> {
         let asked = self.asked();
         let by = [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();
         if by == 0 {
-            return Err(Refusal::Zero { what: "TP×CP×PP" });
+            return Err(MappingRefusal::Zero { what: "TP×CP×PP" });
         }
         if !self.gpus.is_multiple_of(by) {
-            return Err(Refusal::Division {
+            return Err(MappingRefusal::Division {
                 of: "GPUs",
                 whole: self.gpus,
                 what: "TP×CP×PP",
@@ -410,7 +410,8 @@ mod tests {
             let outcome = search.run();
             assert!(outcome.found.is_empty());
             let (mapping, refusal) = outcome.closest.unwrap();
-            let Refusal::Memory { needed_bytes, available_bytes, over_bytes } = refusal else {
+            let MappingRefusal::Memory { needed_bytes, available_bytes, over_bytes } = refusal
+            else {
                 panic!("{refusal}")
             };
             assert_eq!(needed_bytes - available_bytes, over_bytes);

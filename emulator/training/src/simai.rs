@@ -12,10 +12,10 @@
 //! the data-centre network between the equal ranks of all such groups, after the last pass only. Exchange marked `_EP`, and every
 //! all-to-all, runs over the data-centre network between the equal ranks of the first `ep` groups.
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::graph::{GraphError, Task, TaskGraph, TaskId, Work};
+use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
 
 /// Why a text is no workload that can be run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum SimaiError {
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Workload {
+pub struct SimaiWorkload {
     /// Ranks of a group that shares every matrix.
     pub tensor: u32,
     /// All ranks.
@@ -48,25 +48,25 @@ pub struct Workload {
 const MOST_TASKS: usize = 10_000_000;
 
 #[derive(Clone, Copy)]
-struct Part {
+struct LayerPass {
     took: Picoseconds,
-    exchange: Option<(Kind, Bytes)>,
+    exchange: Option<(CollectiveKind, Bytes)>,
     /// Between experts, not inside the group.
     is_expert: bool,
 }
 
-struct Layer {
+struct SimaiLayer {
     name: String,
-    forward: Part,
-    input: Part,
-    weight: Part,
+    forward: LayerPass,
+    input: LayerPass,
+    weight: LayerPass,
 }
 
 /// Reads a workload.
 ///
 /// # Errors
 /// What is not understood, with its line: pipeline stages, all-to-all, lines that are too short.
-pub fn read(text: &str) -> Result<Workload, SimaiError> {
+pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let wrong = |line: usize, reason: String| SimaiError::Line { line, reason };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (_, header) = lines.next().ok_or_else(|| wrong(1, "the file is empty".into()))?;
@@ -100,7 +100,7 @@ pub fn read(text: &str) -> Result<Workload, SimaiError> {
         .trim()
         .parse()
         .map_err(|_| wrong(at + 1, format!("`{}` is no number of layers", count.trim())))?;
-    let layers: Vec<Layer> = lines
+    let layers: Vec<SimaiLayer> = lines
         .take(count)
         .map(|(at, line)| layer(line).map_err(|reason| wrong(at + 1, reason)))
         .collect::<Result<_, _>>()?;
@@ -114,15 +114,15 @@ pub fn read(text: &str) -> Result<Workload, SimaiError> {
         return Err(wrong(1, format!("more than {MOST_TASKS} layers and passes")));
     }
     let graph = graph(&layers, passes, [tensor, experts], ranks)?;
-    Ok(Workload { tensor, ranks, graph })
+    Ok(SimaiWorkload { tensor, ranks, graph })
 }
 
-fn layer(line: &str) -> Result<Layer, String> {
+fn layer(line: &str) -> Result<SimaiLayer, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     if words.len() < 12 {
         return Err(format!("a layer has 12 columns, this line {}", words.len()));
     }
-    Ok(Layer {
+    Ok(SimaiLayer {
         name: words[0].to_owned(),
         forward: part(&words[2..5])?,
         input: part(&words[5..8])?,
@@ -131,7 +131,7 @@ fn layer(line: &str) -> Result<Layer, String> {
 }
 
 /// Nanoseconds of computing, exchange, bytes.
-fn part(words: &[&str]) -> Result<Part, String> {
+fn part(words: &[&str]) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
         word.parse().map_err(|_| format!("`{word}` is no whole number"))
     };
@@ -141,10 +141,10 @@ fn part(words: &[&str]) -> Result<Part, String> {
     let bytes = number(words[2])?;
     let kind = match words[1].split('_').next().unwrap_or_default() {
         "NONE" => None,
-        "ALLREDUCE" => Some(Kind::AllReduce),
-        "ALLGATHER" => Some(Kind::AllGather),
-        "REDUCESCATTER" => Some(Kind::ReduceScatter),
-        "ALLTOALL" => Some(Kind::AllToAll),
+        "ALLREDUCE" => Some(CollectiveKind::AllReduce),
+        "ALLGATHER" => Some(CollectiveKind::AllGather),
+        "REDUCESCATTER" => Some(CollectiveKind::ReduceScatter),
+        "ALLTOALL" => Some(CollectiveKind::AllToAll),
         _ => {
             return Err(format!(
                 "exchange `{}` cannot be run: all-reduce, all-gather, reduce-scatter and all-to-all can",
@@ -152,9 +152,9 @@ fn part(words: &[&str]) -> Result<Part, String> {
             ));
         }
     };
-    let is_expert =
-        kind == Some(Kind::AllToAll) || words[1].ends_with("_EP") && !words[1].ends_with("_DP_EP");
-    Ok(Part {
+    let is_expert = kind == Some(CollectiveKind::AllToAll)
+        || words[1].ends_with("_EP") && !words[1].ends_with("_DP_EP");
+    Ok(LayerPass {
         took,
         is_expert,
         exchange: kind.filter(|_| bytes > 0).map(|kind| (kind, Bytes(bytes))),
@@ -162,7 +162,7 @@ fn part(words: &[&str]) -> Result<Part, String> {
 }
 
 fn graph(
-    layers: &[Layer],
+    layers: &[SimaiLayer],
     passes: u32,
     [tensor, experts]: [u32; 2],
     ranks: u32,
@@ -170,7 +170,7 @@ fn graph(
     let peers: Vec<u32> = (0..ranks).step_by(tensor as usize).collect();
     let mut tasks: Vec<Task> = Vec::new();
     let mut last: Option<TaskId> = None;
-    let add = |tasks: &mut Vec<Task>, name: String, after: Option<TaskId>, work: Work| {
+    let add = |tasks: &mut Vec<Task>, name: String, after: Option<TaskId>, work: TaskWork| {
         tasks.push(Task { name, after: after.into_iter().collect(), work });
         Some(TaskId(tasks.len() as u32 - 1))
     };
@@ -181,21 +181,22 @@ fn graph(
         });
         for (layer, what, part) in forward.chain(backward) {
             let name = format!("{} {what} pass {pass}", layer.name);
-            last = add(&mut tasks, name.clone(), last, Work::Compute { rank: 0, took: part.took });
+            last =
+                add(&mut tasks, name.clone(), last, TaskWork::Compute { rank: 0, took: part.took });
             let Some((kind, bytes)) = part.exchange else { continue };
             if what == "weight gradient" {
                 // Only the end of the step waits for it.
                 if pass + 1 == passes && peers.len() > 1 {
-                    let work = Work::Across { kind, ranks: peers.clone(), bytes };
+                    let work = TaskWork::Across { kind, ranks: peers.clone(), bytes };
                     add(&mut tasks, name, last, work);
                 }
             } else if part.is_expert {
                 if experts > 1 {
                     let ranks = peers[..experts as usize].to_vec();
-                    last = add(&mut tasks, name, last, Work::Across { kind, ranks, bytes });
+                    last = add(&mut tasks, name, last, TaskWork::Across { kind, ranks, bytes });
                 }
             } else if tensor > 1 {
-                last = add(&mut tasks, name, last, Work::Ring { kind, ring: 0, bytes });
+                last = add(&mut tasks, name, last, TaskWork::Ring { kind, ring: 0, bytes });
             }
         }
     }
@@ -214,15 +215,15 @@ mod tests {
             "attention -1 2000 ALLREDUCE 4096 1000 ALLREDUCE 4096 500 REDUCESCATTER_DP_EP 8192 1";
         let workload = read(&format!("{HEADER}\n1\n{line}\n")).unwrap();
         assert_eq!((workload.tensor, workload.ranks), (8, 16));
-        let count = |wanted: fn(&Work) -> bool| {
+        let count = |wanted: fn(&TaskWork) -> bool| {
             workload.graph.tasks().iter().filter(|task| wanted(&task.work)).count()
         };
-        assert_eq!(count(|work| matches!(work, Work::Compute { .. })), 6);
-        assert_eq!(count(|work| matches!(work, Work::Ring { .. })), 4);
-        assert_eq!(count(|work| matches!(work, Work::Across { .. })), 1);
+        assert_eq!(count(|work| matches!(work, TaskWork::Compute { .. })), 6);
+        assert_eq!(count(|work| matches!(work, TaskWork::Ring { .. })), 4);
+        assert_eq!(count(|work| matches!(work, TaskWork::Across { .. })), 1);
         assert!(matches!(
             workload.graph.tasks()[0].work,
-            Work::Compute { took: Picoseconds(2_000_000), .. }
+            TaskWork::Compute { took: Picoseconds(2_000_000), .. }
         ));
     }
 
@@ -231,7 +232,11 @@ mod tests {
         let line = "moe -1 9 ALLTOALL_EP 4096 9 ALLTOALL_EP 4096 0 NONE 0 1";
         let text = format!("{}\n1\n{line}\n", HEADER.replace("ep: 1", "ep: 2"));
         let workload = read(&text).unwrap();
-        let exchange = Work::Across { kind: Kind::AllToAll, ranks: vec![0, 8], bytes: Bytes(4096) };
+        let exchange = TaskWork::Across {
+            kind: CollectiveKind::AllToAll,
+            ranks: vec![0, 8],
+            bytes: Bytes(4096),
+        };
         let count = workload.graph.tasks().iter().filter(|task| task.work == exchange).count();
         assert_eq!(count, 4, "forward and backward of two passes");
     }

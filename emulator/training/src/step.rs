@@ -16,7 +16,7 @@ mod pieces;
 
 use serde::Serialize;
 
-use super::calibration::{Calibration, Precision, Sharding};
+use super::calibration::{Calibration, Precision, ZeroStage};
 use super::mapping::{Batch, Mapping};
 use super::memory::{ExpertLayout, weights_per_gpu};
 use super::model::Model;
@@ -24,7 +24,7 @@ use super::network::Network;
 use super::schedule::{PipelineTime, pipeline_time};
 
 pub use bare::BareStep;
-pub use pieces::{Half, LayerParts, Pieces};
+pub use pieces::{ForwardBackward, LayerParts, StepPieces};
 
 use passes::Passes;
 
@@ -177,11 +177,11 @@ impl Job<'_> {
             weights_per_gpu(self.model, &self.mapping, &self.calibration.software);
         let replicas = f64::from(self.mapping.data) * f64::from(self.mapping.context);
         let shared = match self.calibration.software.sharding {
-            Sharding::Replicated => 1.0,
+            ZeroStage::Replicated => 1.0,
             _ => replicas,
         };
         let expert_shared = match self.calibration.software.sharding {
-            Sharding::Replicated => 1.0,
+            ZeroStage::Replicated => 1.0,
             _ => self.expert_layout().replicas as f64,
         };
         self.memory_seconds(30.0 * (dense / shared + experts / expert_shared))

@@ -10,23 +10,23 @@
 //! A *lane* is one TP group of a stage: there are `replicas × CP` of them. Nothing is hidden behind computing but
 //! what the order of the passes hides, and CP's blocks behind the core: the graph shows the exchange at its full length.
 //! The ranks of a lane use one rail each, and all rails carry the same at the same time; one stands for
-//! all unless [`Rails::All`] asks for every one.
+//! all unless [`SimulatedRails::All`] asks for every one.
 
 mod exchange;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::calibration::{ContextExchange, Sharding};
-use super::graph::{Task, TaskGraph, TaskId, Work};
+use super::calibration::{ContextExchange, ZeroStage};
+use super::graph::{Task, TaskGraph, TaskId, TaskWork};
 use super::machine::{Cable, Domain, Machine};
 use super::network::Shape;
 use super::schedule::{Pass, PassKind, Pipeline};
-use super::step::{Half, Job, Pieces};
+use super::step::{ForwardBackward, Job, StepPieces};
 
 /// How many of the equal rails are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rails {
+pub enum SimulatedRails {
     /// The first stands for all.
     First,
     /// Each.
@@ -35,7 +35,7 @@ pub enum Rails {
 
 /// What a task of a step is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Dimension {
+pub enum TaskPurpose {
     /// A rank computes.
     Compute,
     /// Exchange of tensor parallelism.
@@ -57,7 +57,7 @@ pub enum Dimension {
 /// If EP does not divide `DP × CP`, or the order of passes leaves stages waiting for each other
 /// (interleaved stages and micro-batches that are no multiple of them).
 #[must_use]
-pub fn step_tasks(job: &Job<'_>, rails: Rails) -> (TaskGraph, Vec<Dimension>) {
+pub fn step_tasks(job: &Job<'_>, rails: SimulatedRails) -> (TaskGraph, Vec<TaskPurpose>) {
     let (tasks, dimensions) = Maker::new(job, rails).step();
     (TaskGraph::new(tasks).expect("tasks are made in order"), dimensions)
 }
@@ -67,18 +67,18 @@ pub fn step_tasks(job: &Job<'_>, rails: Rails) -> (TaskGraph, Vec<Dimension>) {
 /// # Panics
 /// If EP does not divide `DP × CP`.
 #[must_use]
-pub fn step_machine(job: &Job<'_>, rails: Rails, [domain, rail]: [Cable; 2]) -> Machine {
+pub fn step_machine(job: &Job<'_>, rails: SimulatedRails, [domain, rail]: [Cable; 2]) -> Machine {
     Maker::new(job, rails).machine(domain, rail)
 }
 
 struct Maker<'j> {
     job: &'j Job<'j>,
-    pieces: Pieces,
+    pieces: StepPieces,
     lanes: u32,
     rails: u32,
     tasks: Vec<Task>,
     /// By task: what it is for.
-    dimensions: Vec<Dimension>,
+    dimensions: Vec<TaskPurpose>,
 }
 
 /// By lane: what must be done before the next task of the lane.
@@ -96,7 +96,7 @@ fn groups(lanes: u32, size: u32, stride: u32) -> impl Iterator<Item = Vec<u32>> 
 }
 
 impl<'j> Maker<'j> {
-    fn new(job: &'j Job<'j>, rails: Rails) -> Self {
+    fn new(job: &'j Job<'j>, rails: SimulatedRails) -> Self {
         let mapping = &job.mapping;
         let lanes = mapping.data * mapping.context;
         assert!(lanes.is_multiple_of(mapping.expert), "EP divides the lanes");
@@ -104,7 +104,7 @@ impl<'j> Maker<'j> {
             job,
             pieces: job.pieces(),
             lanes,
-            rails: if rails == Rails::All { mapping.tensor } else { 1 },
+            rails: if rails == SimulatedRails::All { mapping.tensor } else { 1 },
             tasks: Vec::new(),
             dimensions: Vec::new(),
         }
@@ -123,17 +123,17 @@ impl Maker<'_> {
 
     fn add(
         &mut self,
-        dimension: Dimension,
+        dimension: TaskPurpose,
         name: String,
         after: Vec<TaskId>,
-        work: Work,
+        work: TaskWork,
     ) -> TaskId {
         self.dimensions.push(dimension);
         self.tasks.push(Task { name, after, work });
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    fn step(mut self) -> (Vec<Task>, Vec<Dimension>) {
+    fn step(mut self) -> (Vec<Task>, Vec<TaskPurpose>) {
         let mapping = self.job.mapping;
         let pipeline = Pipeline {
             schedule: mapping.schedule,
@@ -238,7 +238,7 @@ impl Maker<'_> {
         // What ZB-H1 does later is taken off in the ratio of the halves.
         let later = if is_split { parts.weight_gradient } else { 0.0 };
         let both = parts.attention.backward + parts.feed_forward.backward;
-        let now = |half: Half| half.backward * (1.0 - later / both);
+        let now = |half: ForwardBackward| half.backward * (1.0 - later / both);
         let front = self.half(stage, pass, front, |maker, front| {
             let front = maker.experts("combine gradient", stage, parts.is_expert, front);
             let seconds = now(parts.feed_forward);
@@ -259,9 +259,9 @@ impl Maker<'_> {
         front: Front,
         work: impl FnOnce(&mut Self, Front) -> Front,
     ) -> Front {
-        let front = self.tensor_exchange(Kind::AllGather, stage, pass, front);
+        let front = self.tensor_exchange(CollectiveKind::AllGather, stage, pass, front);
         let front = work(self, front);
-        self.tensor_exchange(Kind::ReduceScatter, stage, pass, front)
+        self.tensor_exchange(CollectiveKind::ReduceScatter, stage, pass, front)
     }
 
     fn compute(&mut self, what: &str, stage: u32, pass: Pass, seconds: f64, front: Front) -> Front {
@@ -277,7 +277,7 @@ impl Maker<'_> {
                 _ => format!("backward {what} s{stage} lane {lane} m{micro}"),
             };
             let rank = self.rank(stage, lane as u32, 0);
-            vec![self.add(Dimension::Compute, name, after, Work::Compute { rank, took })]
+            vec![self.add(TaskPurpose::Compute, name, after, TaskWork::Compute { rank, took })]
         });
         lanes.collect()
     }
@@ -297,7 +297,7 @@ impl Maker<'_> {
         }
         let block = self.pieces.context_block_bytes;
         let cut: Vec<Vec<u32>> = groups(self.lanes, context, 1).collect();
-        let what = (Dimension::Context, "CP");
+        let what = (TaskPurpose::Context, "CP");
         match self.job.calibration.software.context_exchange {
             ContextExchange::Ring => {
                 let bytes = Bytes(if is_backward { 2.0 * block } else { block } as u64);
@@ -305,20 +305,21 @@ impl Maker<'_> {
             }
             ContextExchange::AllGather => {
                 let bytes = block * f64::from(context);
-                let front = self.spanning(what, Kind::AllGather, stage, &cut, bytes, front);
+                let front =
+                    self.spanning(what, CollectiveKind::AllGather, stage, &cut, bytes, front);
                 let front = self.compute("core", stage, pass, seconds, front);
                 if !is_backward {
                     return front;
                 }
-                self.spanning(what, Kind::ReduceScatter, stage, &cut, bytes, front)
+                self.spanning(what, CollectiveKind::ReduceScatter, stage, &cut, bytes, front)
             }
             ContextExchange::AllToAll => {
                 // Queries, keys and values on the way in, what attention gives on the way out; backward reversed.
                 let [into, out] = self.pieces.context_turn_bytes;
                 let (first, second) = if is_backward { (out, into) } else { (into, out) };
-                let front = self.across(what, Kind::AllToAll, stage, &cut, first, front);
+                let front = self.across(what, CollectiveKind::AllToAll, stage, &cut, first, front);
                 let front = self.compute("core", stage, pass, seconds, front);
-                self.across(what, Kind::AllToAll, stage, &cut, second, front)
+                self.across(what, CollectiveKind::AllToAll, stage, &cut, second, front)
             }
         }
     }
@@ -329,9 +330,9 @@ impl Maker<'_> {
         let (sharding, gradient_bytes) = (software.sharding, software.gradient_bytes);
         let pass = Pass { kind: PassKind::WeightGradient, piece: 0, micro_batch: 0 };
         let first = match sharding {
-            Sharding::Replicated => Some(Kind::AllReduce),
-            Sharding::Optimizer | Sharding::Gradients => Some(Kind::ReduceScatter),
-            Sharding::Everything => None,
+            ZeroStage::Replicated => Some(CollectiveKind::AllReduce),
+            ZeroStage::Optimizer | ZeroStage::Gradients => Some(CollectiveKind::ReduceScatter),
+            ZeroStage::Everything => None,
         };
         let mut front = front;
         if let Some(kind) = first.filter(|_| self.lanes > 1) {
@@ -339,8 +340,8 @@ impl Maker<'_> {
         }
         let seconds = self.pieces.optimizer_seconds;
         front = self.compute("optimizer", stage, pass, seconds, front);
-        if first == Some(Kind::ReduceScatter) && self.lanes > 1 {
-            self.replicas(Kind::AllGather, stage, 2.0, front);
+        if first == Some(CollectiveKind::ReduceScatter) && self.lanes > 1 {
+            self.replicas(CollectiveKind::AllGather, stage, 2.0, front);
         }
     }
 

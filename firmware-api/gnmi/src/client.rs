@@ -29,7 +29,7 @@ const WINDOW_BYTES: u32 = 4 << 20;
 
 /// What is asked of a device.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Call {
+pub enum GnmiCall {
     /// What it can.
     Capabilities,
     /// Values.
@@ -63,15 +63,15 @@ type Answers = Arc<Mutex<VecDeque<(u32, Answer)>>>;
 
 /// One connection.
 #[derive(Debug)]
-pub struct Client {
+pub struct GnmiClient {
     pipe: Pipe,
     tasks: Tasks,
-    calls: UnboundedSender<(u32, Call)>,
+    calls: UnboundedSender<(u32, GnmiCall)>,
     answers: Answers,
     ended: Arc<Mutex<Option<String>>>,
 }
 
-impl Client {
+impl GnmiClient {
     /// A fresh connection to the device called `authority` in HTTP.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Begins a call; its answers carry `number`.
-    pub fn call(&mut self, number: u32, call: Call) {
+    pub fn call(&mut self, number: u32, call: GnmiCall) {
         // It fails only where the connection has ended, which is known by `ended`.
         let _ = self.calls.send((number, call));
         self.tasks.run();
@@ -129,7 +129,7 @@ impl Client {
 async fn run(
     pipe: Pipe,
     spawner: Spawner,
-    (origin, mut calls): (http::Uri, UnboundedReceiver<(u32, Call)>),
+    (origin, mut calls): (http::Uri, UnboundedReceiver<(u32, GnmiCall)>),
     answers: Answers,
     ended: Arc<Mutex<Option<String>>>,
 ) {
@@ -150,43 +150,43 @@ async fn run(
         *locked(&ended) = Some(why);
     });
     while let Some((number, call)) = calls.recv().await {
-        let grpc = Grpc::with_origin(Transport(send.clone()), origin.clone())
+        let grpc = Grpc::with_origin(HyperTransport(send.clone()), origin.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         spawner.execute(perform(grpc, number, call, Arc::clone(&answers)));
     }
 }
 
-async fn perform(mut grpc: Grpc<Transport>, number: u32, call: Call, answers: Answers) {
+async fn perform(mut grpc: Grpc<HyperTransport>, number: u32, call: GnmiCall, answers: Answers) {
     let ready = grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()));
     let answer = match (ready, call) {
         (Err(status), _) => Err(status),
-        (Ok(()), Call::Capabilities) => {
+        (Ok(()), GnmiCall::Capabilities) => {
             let codec = ProstCodec::<CapabilityRequest, CapabilityResponse>::default();
             let path = PathAndQuery::from_static("/gnmi.gNMI/Capabilities");
             let answer = grpc.unary(Request::new(CapabilityRequest {}), path, codec).await;
             answer.map(|answer| Answer::Capabilities(answer.into_inner()))
         }
-        (Ok(()), Call::Get(get)) => {
+        (Ok(()), GnmiCall::Get(get)) => {
             let codec = ProstCodec::<GetRequest, GetResponse>::default();
             let path = PathAndQuery::from_static("/gnmi.gNMI/Get");
             let answer = grpc.unary(Request::new(get), path, codec).await;
             answer.map(|answer| Answer::Got(answer.into_inner()))
         }
-        (Ok(()), Call::Set(set)) => {
+        (Ok(()), GnmiCall::Set(set)) => {
             let codec = ProstCodec::<SetRequest, SetResponse>::default();
             let path = PathAndQuery::from_static("/gnmi.gNMI/Set");
             let answer = grpc.unary(Request::new(set), path, codec).await;
             answer.map(|answer| Answer::Set(answer.into_inner()))
         }
-        (Ok(()), Call::Subscribe(list)) => subscribe(grpc, number, list, &answers).await,
+        (Ok(()), GnmiCall::Subscribe(list)) => subscribe(grpc, number, list, &answers).await,
     };
     let answer = answer.unwrap_or_else(Answer::Refused);
     locked(&answers).push_back((number, answer));
 }
 
 async fn subscribe(
-    mut grpc: Grpc<Transport>,
+    mut grpc: Grpc<HyperTransport>,
     number: u32,
     list: SubscriptionList,
     answers: &Answers,
@@ -206,9 +206,9 @@ async fn subscribe(
 }
 
 /// hyper's connection as tonic calls it.
-struct Transport(SendRequest<Body>);
+struct HyperTransport(SendRequest<Body>);
 
-impl tower_service::Service<http::Request<Body>> for Transport {
+impl tower_service::Service<http::Request<Body>> for HyperTransport {
     type Response = http::Response<Incoming>;
     type Error = hyper::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;

@@ -21,7 +21,7 @@ pub const ORGANIZATION: &str = "Open Compute Project";
 
 /// How a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
+pub enum ConnectionStatus {
     /// Established.
     Connected,
     /// Being established.
@@ -34,7 +34,7 @@ pub enum Status {
     Invalid,
 }
 
-impl Status {
+impl ConnectionStatus {
     /// Every one.
     pub const ALL: [Self; 5] = [
         Self::Connected,
@@ -57,13 +57,13 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for ConnectionStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
 }
 
-impl FromStr for Status {
+impl FromStr for ConnectionStatus {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|status| status.word() == text);
@@ -73,7 +73,7 @@ impl FromStr for Status {
 
 /// What becomes of connections in a cold start, least harm last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Recovery {
+pub enum ColdStartRecovery {
     /// They are gone.
     #[default]
     Remove,
@@ -83,7 +83,7 @@ pub enum Recovery {
     Maintain,
 }
 
-impl Recovery {
+impl ColdStartRecovery {
     /// As the model spells it.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -95,7 +95,7 @@ impl Recovery {
     }
 }
 
-impl FromStr for Recovery {
+impl FromStr for ColdStartRecovery {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let known = [Self::Remove, Self::Restore, Self::Maintain];

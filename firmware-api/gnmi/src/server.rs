@@ -31,7 +31,7 @@ const CALLS_MAX: u32 = 128;
 /// A future that a trait object can return.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// What a subscriber hears; a status ends it.
-pub type Heard = Receiver<Result<SubscribeResponse, Status>>;
+pub type SubscriptionItem = Receiver<Result<SubscribeResponse, Status>>;
 
 /// Who answers.
 pub trait Target: Send + Sync + 'static {
@@ -42,7 +42,10 @@ pub trait Target: Send + Sync + 'static {
     /// A change.
     fn set(&self, request: SetRequest) -> Boxed<Result<SetResponse, Status>>;
     /// A subscription: what the subscriber sends, and what it hears.
-    fn subscribe(&self, asks: Streaming<SubscribeRequest>) -> Boxed<Result<Heard, Status>>;
+    fn subscribe(
+        &self,
+        asks: Streaming<SubscribeRequest>,
+    ) -> Boxed<Result<SubscriptionItem, Status>>;
 }
 
 /// One connection of a client.

@@ -22,7 +22,7 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[derive(Default)]
-struct Ends {
+struct WireEnds {
     arrived: VecDeque<u8>,
     leaving: Vec<u8>,
     is_closed: bool,
@@ -31,7 +31,7 @@ struct Ends {
 
 /// A connection whose far side is whoever holds a clone of it.
 #[derive(Clone, Default)]
-pub struct Pipe(Arc<Mutex<Ends>>);
+pub struct Pipe(Arc<Mutex<WireEnds>>);
 
 impl Pipe {
     /// Bytes arrived.
@@ -105,7 +105,7 @@ impl Write for Pipe {
 }
 
 /// Something that goes on when its waker says so.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type WireTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Flag(AtomicBool);
 
@@ -117,7 +117,7 @@ impl Wake for Flag {
 
 /// Takes in tasks from anywhere.
 #[derive(Clone, Default)]
-pub struct Spawner(Arc<Mutex<Vec<Task>>>);
+pub struct Spawner(Arc<Mutex<Vec<WireTask>>>);
 
 impl Spawner {
     /// Takes in a task.
@@ -137,7 +137,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
 #[derive(Default)]
 pub struct Tasks {
     spawner: Spawner,
-    running: Vec<(Task, Arc<Flag>)>,
+    running: Vec<(WireTask, Arc<Flag>)>,
 }
 
 impl Tasks {

@@ -4,12 +4,12 @@
 //! A host writes body before header and the two bytes of the command id last: that write starts
 //! the command. The module is then busy (lower memory byte 37) until it shows a result.
 
-use super::field::{Address, Code};
+use super::field::{Coded, RegisterAddress};
 
 /// The page of header and local payload.
 pub const PAGE: u8 = 0x9f;
 /// Where the command id is: written last.
-pub const COMMAND: Address = Address::page(PAGE, 128);
+pub const COMMAND: RegisterAddress = RegisterAddress::page(PAGE, 128);
 /// Bytes of the header: id, extended length, local length, check, reply length, reply check.
 pub const HEADER_BYTES: usize = 8;
 /// The longest local payload.
@@ -48,7 +48,7 @@ pub mod command {
 
 /// What lower memory byte 37 says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum CdbStatus {
     /// No command was given since reset.
     Idle,
     /// Taken, not yet looked at.
@@ -60,12 +60,12 @@ pub enum Status {
     /// Done.
     Success,
     /// Not done.
-    Failed(Failure),
+    Failed(CdbFailure),
 }
 
 /// Why a command was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CdbFailure {
     /// No such command.
     UnknownCommand,
     /// A parameter has no meaning.
@@ -82,7 +82,7 @@ pub enum Failure {
     WrongState,
 }
 
-impl Failure {
+impl CdbFailure {
     const ALL: [(u8, Self); 7] = [
         (1, Self::UnknownCommand),
         (2, Self::Parameter),
@@ -94,7 +94,7 @@ impl Failure {
     ];
 }
 
-impl Code for Status {
+impl Coded for CdbStatus {
     fn from_code(code: u8) -> Option<Self> {
         match code {
             0x00 => Some(Self::Idle),
@@ -102,7 +102,7 @@ impl Code for Status {
             0x81 => Some(Self::Captured),
             0x82 => Some(Self::Checking),
             0x83 => Some(Self::Executing),
-            _ if code & 0xc0 == 0x40 => Failure::ALL
+            _ if code & 0xc0 == 0x40 => CdbFailure::ALL
                 .iter()
                 .find(|(known, _)| *known == code & 0x3f)
                 .map(|&(_, failure)| Self::Failed(failure)),
@@ -117,14 +117,14 @@ impl Code for Status {
             Self::Checking => 0x82,
             Self::Executing => 0x83,
             Self::Failed(failure) => {
-                let position = Failure::ALL.iter().position(|(_, known)| *known == failure);
+                let position = CdbFailure::ALL.iter().position(|(_, known)| *known == failure);
                 0x41 + position.expect("every failure has a code") as u8
             }
         }
     }
 }
 
-impl Status {
+impl CdbStatus {
     /// Whether the command is still running.
     #[must_use]
     pub const fn is_busy(self) -> bool {
@@ -160,12 +160,13 @@ pub fn request(command: u16, payload: &[u8]) -> Option<[u8; MESSAGE_BYTES]> {
 /// The command and its payload, if lengths and check code are right. For the device.
 ///
 /// # Errors
-/// [`Failure::Parameter`] for lengths that cannot be, [`Failure::CheckCode`].
-pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), Failure> {
+/// [`CdbFailure::Parameter`] for lengths that cannot be, [`CdbFailure::CheckCode`].
+pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFailure> {
     let payload_bytes = usize::from(page[4]);
-    let payload = page.get(HEADER_BYTES..HEADER_BYTES + payload_bytes).ok_or(Failure::Parameter)?;
+    let payload =
+        page.get(HEADER_BYTES..HEADER_BYTES + payload_bytes).ok_or(CdbFailure::Parameter)?;
     if page[5] != check_code(page[..5].iter().chain(payload).copied()) {
-        return Err(Failure::CheckCode);
+        return Err(CdbFailure::CheckCode);
     }
     Ok((u16::from_be_bytes([page[0], page[1]]), payload))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Page checksums: the low eight bits of the plain sum of the bytes.
 
-use super::field::{Address, Registers, RegistersMut};
+use super::field::{RegisterAddress, Registers, RegistersMut};
 
 /// A checksum byte and the bytes it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    const fn at(self) -> Address {
-        Address::page(self.page, self.last + 1)
+    const fn at(self) -> RegisterAddress {
+        RegisterAddress::page(self.page, self.last + 1)
     }
 
     /// What the byte should be.
     pub fn expected(self, registers: &impl Registers) -> u8 {
         (self.first..=self.last)
-            .map(|offset| registers.byte(Address::page(self.page, offset)))
+            .map(|offset| registers.byte(RegisterAddress::page(self.page, offset)))
             .fold(0, u8::wrapping_add)
     }
 

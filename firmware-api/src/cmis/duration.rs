@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Duration codes: upper bounds for transitions, advertised in half-bytes.
 
-use super::field::Code;
+use super::field::Coded;
 use crate::time::Micros;
 
 /// Bounds of codes 0 to 12, in milliseconds.
@@ -27,7 +27,7 @@ impl Duration {
     }
 }
 
-impl Code for Duration {
+impl Coded for Duration {
     fn from_code(code: u8) -> Option<Self> {
         (code <= 13).then_some(Self(code))
     }

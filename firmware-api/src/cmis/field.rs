@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 
 /// Where a register is: bank and page apply from offset 128 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Address {
+pub struct RegisterAddress {
     /// Bank of a banked page, else 0.
     pub bank: u8,
     /// Page, ignored below offset 128.
@@ -14,7 +14,7 @@ pub struct Address {
     pub offset: u8,
 }
 
-impl Address {
+impl RegisterAddress {
     /// Byte `offset` of the lower memory.
     #[must_use]
     pub const fn lower(offset: u8) -> Self {
@@ -39,24 +39,24 @@ impl Address {
 /// Something registers can be read from: a module, or a host's copy.
 pub trait Registers {
     /// The byte at `at`; zero where there is none.
-    fn byte(&self, at: Address) -> u8;
+    fn byte(&self, at: RegisterAddress) -> u8;
 }
 
 /// Something registers can be put into.
 pub trait RegistersMut: Registers {
     /// Sets the byte at `at`; nothing where there is none.
-    fn set_byte(&mut self, at: Address, value: u8);
+    fn set_byte(&mut self, at: RegisterAddress, value: u8);
 }
 
 /// A value with a code in the map.
-pub trait Code: Sized {
+pub trait Coded: Sized {
     /// The value of a code; `None` for reserved codes.
     fn from_code(code: u8) -> Option<Self>;
     /// The code.
     fn code(self) -> u8;
 }
 
-impl Code for u8 {
+impl Coded for u8 {
     fn from_code(code: u8) -> Option<Self> {
         Some(code)
     }
@@ -67,30 +67,30 @@ impl Code for u8 {
 
 /// Adjacent bits of one byte that mean a `T`.
 #[derive(Debug)]
-pub struct Field<T> {
-    at: Address,
+pub struct BitField<T> {
+    at: RegisterAddress,
     high: u8,
     low: u8,
     meaning: PhantomData<fn() -> T>,
 }
 
-impl<T> Field<T> {
+impl<T> BitField<T> {
     /// Bits `high` down to `low` of the byte at `at`.
     #[must_use]
-    pub const fn bits(at: Address, high: u8, low: u8) -> Self {
+    pub const fn bits(at: RegisterAddress, high: u8, low: u8) -> Self {
         assert!(high < 8 && low <= high, "bits of one byte");
         Self { at, high, low, meaning: PhantomData }
     }
 
     /// The whole byte at `at`.
     #[must_use]
-    pub const fn byte(at: Address) -> Self {
+    pub const fn byte(at: RegisterAddress) -> Self {
         Self::bits(at, 7, 0)
     }
 
     /// Where it is.
     #[must_use]
-    pub const fn at(&self) -> Address {
+    pub const fn at(&self) -> RegisterAddress {
         self.at
     }
 
@@ -99,7 +99,7 @@ impl<T> Field<T> {
     }
 }
 
-impl<T: Code> Field<T> {
+impl<T: Coded> BitField<T> {
     /// The value, if its code is not reserved.
     pub fn get(&self, registers: &impl Registers) -> Option<T> {
         T::from_code((registers.byte(self.at) & self.mask()) >> self.low)
@@ -114,17 +114,17 @@ impl<T: Code> Field<T> {
 
 /// One bit.
 #[derive(Clone, Copy, Debug)]
-pub struct Flag {
+pub struct FlagBit {
     /// Its byte.
-    pub at: Address,
+    pub at: RegisterAddress,
     /// Its bit, 0 to 7.
     pub bit: u8,
 }
 
-impl Flag {
+impl FlagBit {
     /// Bit `bit` of the byte at `at`.
     #[must_use]
-    pub const fn new(at: Address, bit: u8) -> Self {
+    pub const fn new(at: RegisterAddress, bit: u8) -> Self {
         assert!(bit < 8, "a byte has eight bits");
         Self { at, bit }
     }
@@ -150,13 +150,13 @@ impl Flag {
 #[derive(Clone, Copy, Debug)]
 pub struct LaneFlags {
     /// The byte.
-    pub at: Address,
+    pub at: RegisterAddress,
 }
 
 impl LaneFlags {
     /// The byte at `at`.
     #[must_use]
-    pub const fn new(at: Address) -> Self {
+    pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
 
@@ -179,29 +179,29 @@ impl LaneFlags {
 /// An integer of several bytes, most significant first.
 #[derive(Debug)]
 pub struct Number<T> {
-    at: Address,
+    at: RegisterAddress,
     meaning: PhantomData<fn() -> T>,
 }
 
 impl<T> Number<T> {
     /// The integer that begins at `at`.
     #[must_use]
-    pub const fn new(at: Address) -> Self {
+    pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
     }
 
     /// Where it begins.
     #[must_use]
-    pub const fn at(&self) -> Address {
+    pub const fn at(&self) -> RegisterAddress {
         self.at
     }
 }
 
-fn read_array<const N: usize>(registers: &impl Registers, at: Address) -> [u8; N] {
+fn read_array<const N: usize>(registers: &impl Registers, at: RegisterAddress) -> [u8; N] {
     core::array::from_fn(|index| registers.byte(at.plus(index as u8)))
 }
 
-fn write_slice(registers: &mut impl RegistersMut, at: Address, bytes: &[u8]) {
+fn write_slice(registers: &mut impl RegistersMut, at: RegisterAddress, bytes: &[u8]) {
     for (index, &byte) in bytes.iter().enumerate() {
         registers.set_byte(at.plus(index as u8), byte);
     }
@@ -225,14 +225,14 @@ number!(u16, i16, u32);
 
 /// Text of fixed length, padded with spaces.
 #[derive(Debug)]
-pub struct Text<const N: usize> {
-    at: Address,
+pub struct TextField<const N: usize> {
+    at: RegisterAddress,
 }
 
-impl<const N: usize> Text<N> {
+impl<const N: usize> TextField<N> {
     /// The text that begins at `at`.
     #[must_use]
-    pub const fn new(at: Address) -> Self {
+    pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
 
@@ -250,20 +250,20 @@ impl<const N: usize> Text<N> {
 /// Eight half-bytes, lane 1 in the low half of the first byte.
 #[derive(Debug)]
 pub struct Nibbles<T> {
-    at: Address,
+    at: RegisterAddress,
     meaning: PhantomData<fn() -> T>,
 }
 
-impl<T: Code> Nibbles<T> {
+impl<T: Coded> Nibbles<T> {
     /// The four bytes from `at` on.
     #[must_use]
-    pub const fn new(at: Address) -> Self {
+    pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
     }
 
     /// Where they begin.
     #[must_use]
-    pub const fn at(&self) -> Address {
+    pub const fn at(&self) -> RegisterAddress {
         self.at
     }
 
@@ -287,13 +287,13 @@ impl<T: Code> Nibbles<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct U16s {
     /// The first byte of the first value.
-    pub at: Address,
+    pub at: RegisterAddress,
 }
 
 impl U16s {
     /// The sixteen bytes from `at` on.
     #[must_use]
-    pub const fn new(at: Address) -> Self {
+    pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
 

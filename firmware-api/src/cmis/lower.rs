@@ -1,76 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lower memory, bytes 0 to 127: always there, no page change needed.
 
-use super::field::{Address, Field, Flag, LaneFlags, Nibbles, Number};
+use super::field::{BitField, FlagBit, LaneFlags, Nibbles, Number, RegisterAddress};
 use super::state::{ModuleState, PathCode};
 
 /// What the module is: see [`identifier`].
-pub const IDENTIFIER: Field<u8> = Field::byte(Address::lower(0));
+pub const IDENTIFIER: BitField<u8> = BitField::byte(RegisterAddress::lower(0));
 /// CMIS revision, major nibble and minor nibble.
-pub const REVISION: Field<u8> = Field::byte(Address::lower(1));
+pub const REVISION: BitField<u8> = BitField::byte(RegisterAddress::lower(1));
 /// No pages at all.
-pub const FLAT_MEMORY: Flag = Flag::new(Address::lower(2), 7);
+pub const FLAT_MEMORY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 7);
 /// An application may only be changed on deactivated data paths.
-pub const STEPPED_CONFIG_ONLY: Flag = Flag::new(Address::lower(2), 6);
+pub const STEPPED_CONFIG_ONLY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 6);
 /// The module state machine.
-pub const MODULE_STATE: Field<ModuleState> = Field::bits(Address::lower(3), 3, 1);
+pub const MODULE_STATE: BitField<ModuleState> = BitField::bits(RegisterAddress::lower(3), 3, 1);
 /// Set while the interrupt line is *not* asserted.
-pub const INTERRUPT_DEASSERTED: Flag = Flag::new(Address::lower(3), 0);
+pub const INTERRUPT_DEASSERTED: FlagBit = FlagBit::new(RegisterAddress::lower(3), 0);
 /// Bank 0 has flags on page 11h.
-pub const SUMMARY_PAGE_11: Flag = Flag::new(Address::lower(4), 0);
+pub const SUMMARY_PAGE_11: FlagBit = FlagBit::new(RegisterAddress::lower(4), 0);
 /// Latched: a CDB command of instance 1 ended.
-pub const CDB_COMPLETE: Flag = Flag::new(Address::lower(8), 6);
+pub const CDB_COMPLETE: FlagBit = FlagBit::new(RegisterAddress::lower(8), 6);
 /// Latched: the module state changed.
-pub const MODULE_STATE_CHANGED: Flag = Flag::new(Address::lower(8), 0);
+pub const MODULE_STATE_CHANGED: FlagBit = FlagBit::new(RegisterAddress::lower(8), 0);
 /// Latched custom flags: ours are [`super::page_b0::flag`].
-pub const CUSTOM_FLAGS: LaneFlags = LaneFlags::new(Address::lower(13));
+pub const CUSTOM_FLAGS: LaneFlags = LaneFlags::new(RegisterAddress::lower(13));
 /// Case temperature, 1/256 °C.
-pub const TEMPERATURE: Number<i16> = Number::new(Address::lower(14));
+pub const TEMPERATURE: Number<i16> = Number::new(RegisterAddress::lower(14));
 /// Supply voltage, 100 µV.
-pub const SUPPLY: Number<u16> = Number::new(Address::lower(16));
+pub const SUPPLY: Number<u16> = Number::new(RegisterAddress::lower(16));
 /// The hardware low-power pin is obeyed.
-pub const LOW_POWER_ALLOW_HARDWARE: Flag = Flag::new(Address::lower(26), 6);
+pub const LOW_POWER_ALLOW_HARDWARE: FlagBit = FlagBit::new(RegisterAddress::lower(26), 6);
 /// Low power is requested by software.
-pub const LOW_POWER_REQUEST: Flag = Flag::new(Address::lower(26), 4);
+pub const LOW_POWER_REQUEST: FlagBit = FlagBit::new(RegisterAddress::lower(26), 4);
 /// Write one to restart the module; reads zero.
-pub const SOFTWARE_RESET: Flag = Flag::new(Address::lower(26), 3);
-/// Status of CDB instance 1: see [`super::cdb::Status`].
-pub const CDB_STATUS: Field<u8> = Field::byte(Address::lower(37));
+pub const SOFTWARE_RESET: FlagBit = FlagBit::new(RegisterAddress::lower(26), 3);
+/// Status of CDB instance 1: see [`super::cdb::CdbStatus`].
+pub const CDB_STATUS: BitField<u8> = BitField::byte(RegisterAddress::lower(37));
 /// Running firmware, major and minor.
-pub const FIRMWARE: [Field<u8>; 2] =
-    [Field::byte(Address::lower(39)), Field::byte(Address::lower(40))];
+pub const FIRMWARE: [BitField<u8>; 2] =
+    [BitField::byte(RegisterAddress::lower(39)), BitField::byte(RegisterAddress::lower(40))];
 /// Why the module is in the fault state.
-pub const FAULT_CAUSE: Field<u8> = Field::byte(Address::lower(41));
+pub const FAULT_CAUSE: BitField<u8> = BitField::byte(RegisterAddress::lower(41));
 
 /// Ours, in the custom bytes: groups to fire (fast form), first of four bytes.
-pub const FAST_FIRE: Address = Address::lower(64);
+pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
 /// Ours: the path each group's light takes, group 0 in the low half of the first byte.
-pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(Address::lower(68));
+pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(RegisterAddress::lower(68));
 /// Ours: groups whose light is moving.
-pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(Address::lower(72));
+pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(RegisterAddress::lower(72));
 /// Ours: the worst outcome of the last fire, as [`super::page_b0::short_outcome`] codes it.
-pub const FIRE_OUTCOME: Field<u8> = Field::bits(Address::lower(73), 6, 0);
+pub const FIRE_OUTCOME: BitField<u8> = BitField::bits(RegisterAddress::lower(73), 6, 0);
 /// Ours, cleared by reading: the module restarted since this byte was last read.
-pub const RESTARTED: Flag = Flag::new(Address::lower(73), 7);
+pub const RESTARTED: FlagBit = FlagBit::new(RegisterAddress::lower(73), 7);
 /// Ours: completed switches since power-on.
-pub const GENERATION: Number<u32> = Number::new(Address::lower(74));
+pub const GENERATION: Number<u32> = Number::new(RegisterAddress::lower(74));
 
 /// Kind of media, which says how media ids are read: see [`media_type`].
-pub const MEDIA_TYPE: Field<u8> = Field::byte(Address::lower(85));
+pub const MEDIA_TYPE: BitField<u8> = BitField::byte(RegisterAddress::lower(85));
 /// Application descriptor `number` (0 is the first), four bytes.
 #[must_use]
-pub const fn application(number: u8) -> Address {
+pub const fn application(number: u8) -> RegisterAddress {
     assert!(number < 8, "eight descriptors are in lower memory");
-    Address::lower(86 + 4 * number)
+    RegisterAddress::lower(86 + 4 * number)
 }
 /// The host id that ends the list of applications.
 pub const APPLICATIONS_END: u8 = 0xff;
 /// Password entry, write-only.
-pub const PASSWORD: Number<u32> = Number::new(Address::lower(122));
+pub const PASSWORD: Number<u32> = Number::new(RegisterAddress::lower(122));
 /// Bank select.
-pub const BANK_SELECT: Field<u8> = Field::byte(Address::lower(126));
+pub const BANK_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(126));
 /// Page select: the write to it makes the change.
-pub const PAGE_SELECT: Field<u8> = Field::byte(Address::lower(127));
+pub const PAGE_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(127));
 
 /// Codes of media types (SFF-8024). A host finds no application on a module whose type is undefined.
 pub mod media_type {

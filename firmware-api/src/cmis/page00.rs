@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Page 00h: who made the module.
 
-use super::field::{Address, Field, Text};
+use super::field::{BitField, RegisterAddress, TextField};
 
-const fn at(offset: u8) -> Address {
-    Address::page(0x00, offset)
+const fn at(offset: u8) -> RegisterAddress {
+    RegisterAddress::page(0x00, offset)
 }
 
 /// Vendor name.
-pub const VENDOR: Text<16> = Text::new(at(129));
+pub const VENDOR: TextField<16> = TextField::new(at(129));
 /// Vendor's organisation number (IEEE OUI).
-pub const OUI: Text<3> = Text::new(at(145));
+pub const OUI: TextField<3> = TextField::new(at(145));
 /// Part number.
-pub const PART: Text<16> = Text::new(at(148));
+pub const PART: TextField<16> = TextField::new(at(148));
 /// Revision of the part.
-pub const REVISION: Text<2> = Text::new(at(164));
+pub const REVISION: TextField<2> = TextField::new(at(164));
 /// Serial number.
-pub const SERIAL: Text<16> = Text::new(at(166));
+pub const SERIAL: TextField<16> = TextField::new(at(166));
 /// Date of manufacture, YYMMDD and two characters for the lot.
-pub const DATE: Text<8> = Text::new(at(182));
+pub const DATE: TextField<8> = TextField::new(at(182));
 /// Power class of the form factor, 0 for class 1 to 7 for class 8: [`power_class`].
-pub const POWER_CLASS: Field<u8> = Field::bits(at(200), 7, 5);
+pub const POWER_CLASS: BitField<u8> = BitField::bits(at(200), 7, 5);
 /// Highest power, in steps of 0.25 W.
-pub const POWER_MAX: Field<u8> = Field::byte(at(201));
+pub const POWER_MAX: BitField<u8> = BitField::byte(at(201));
 /// Connector.
-pub const CONNECTOR: Field<u8> = Field::byte(at(203));
+pub const CONNECTOR: BitField<u8> = BitField::byte(at(203));
 /// Media technology: see [`technology`].
-pub const TECHNOLOGY: Field<u8> = Field::byte(at(212));
+pub const TECHNOLOGY: BitField<u8> = BitField::byte(at(212));
 
 /// The least power class of QSFP-DD and OSFP that allows `watts`, as its code.
 ///

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Page 02h: thresholds of the monitors, four each: alarm above, alarm below, warning above, warning below.
 
-use super::field::{Address, Number, RegistersMut};
+use super::field::{Number, RegisterAddress, RegistersMut};
 
-const fn at(offset: u8) -> Address {
-    Address::page(0x02, offset)
+const fn at(offset: u8) -> RegisterAddress {
+    RegisterAddress::page(0x02, offset)
 }
 
 /// The four thresholds of one monitor, in its unit.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Page 10h: what the host wants of the lanes.
 
-use super::field::{Address, Field, LaneFlags};
+use super::field::{BitField, LaneFlags, RegisterAddress};
 
-const fn at(offset: u8) -> Address {
-    Address::page(0x10, offset)
+const fn at(offset: u8) -> RegisterAddress {
+    RegisterAddress::page(0x10, offset)
 }
 
 /// Data paths that shall stop: 1 = deinit from CMIS 4 on. See [`super::rules::deinit_lanes`].
@@ -19,9 +19,9 @@ pub const APPLY_INIT: LaneFlags = LaneFlags::new(at(143));
 pub const APPLY_IMMEDIATE: LaneFlags = LaneFlags::new(at(144));
 /// Staged configuration of lane `lane`, 0 to 7: application 7:4, first lane 3:1, explicit 0.
 #[must_use]
-pub const fn staged(lane: u8) -> Field<LaneConfig> {
+pub const fn staged(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
-    Field::byte(at(145 + lane))
+    BitField::byte(at(145 + lane))
 }
 
 /// One byte of the staged or active set.
@@ -35,7 +35,7 @@ pub struct LaneConfig {
     pub explicit: bool,
 }
 
-impl super::field::Code for LaneConfig {
+impl super::field::Coded for LaneConfig {
     fn from_code(code: u8) -> Option<Self> {
         Some(Self { application: code >> 4, data_path: code >> 1 & 0x07, explicit: code & 1 == 1 })
     }

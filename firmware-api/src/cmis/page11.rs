@@ -4,12 +4,12 @@
 //! Offsets are those of four independent implementations; a fifth has the flags one byte higher
 //! (docs/firmware-api.md, disagreement 1).
 
-use super::field::{Address, Field, LaneFlags, Nibbles, U16s};
+use super::field::{BitField, LaneFlags, Nibbles, RegisterAddress, U16s};
 use super::page10::LaneConfig;
 use super::state::{ConfigStatus, DataPathState};
 
-const fn at(offset: u8) -> Address {
-    Address::page(0x11, offset)
+const fn at(offset: u8) -> RegisterAddress {
+    RegisterAddress::page(0x11, offset)
 }
 
 /// State of each lane's data path.
@@ -40,9 +40,9 @@ pub const RX_POWER: U16s = U16s::new(at(186));
 pub const CONFIG_STATUS: Nibbles<ConfigStatus> = Nibbles::new(at(202));
 /// Active configuration of lane `lane`, 0 to 7.
 #[must_use]
-pub const fn active(lane: u8) -> Field<LaneConfig> {
+pub const fn active(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
-    Field::byte(at(206 + lane))
+    BitField::byte(at(206 + lane))
 }
 /// Lanes whose start is still to come.
 pub const INIT_PENDING: LaneFlags = LaneFlags::new(at(235));

@@ -6,62 +6,62 @@
 //! needs little more. The rest is new. Custom pages are used in bank 0 only.
 
 use super::duration::Duration;
-use super::field::{Address, Field, Flag, Number, Text, U16s};
+use super::field::{BitField, FlagBit, Number, RegisterAddress, TextField, U16s};
 use crate::message::Capabilities;
-use crate::path::{Outcome, Path, Policy};
+use crate::path::{DataPathPolicy, GroupOutcome, Path};
 
 /// The page.
 pub const PAGE: u8 = 0xb0;
 
-const fn at(offset: u8) -> Address {
-    Address::page(PAGE, offset)
+const fn at(offset: u8) -> RegisterAddress {
+    RegisterAddress::page(PAGE, offset)
 }
 
-const fn of_group(first: u8, group: usize) -> Address {
+const fn of_group(first: u8, group: usize) -> RegisterAddress {
     assert!(group < 8, "eight groups at most");
     at(first + group as u8)
 }
 
 /// Longest time from fire to an outcome.
-pub const COMMIT_MAX: Field<Duration> = Field::bits(at(128), 7, 4);
+pub const COMMIT_MAX: BitField<Duration> = BitField::bits(at(128), 7, 4);
 /// Wanted path of `group`; all eight in one eight-byte write.
 #[must_use]
-pub const fn wanted(group: usize) -> Field<Path> {
-    Field::byte(of_group(136, group))
+pub const fn wanted(group: usize) -> BitField<Path> {
+    BitField::byte(of_group(136, group))
 }
 /// Arms when set, disarms when cleared.
-pub const ENABLE: Flag = Flag::new(at(152), 0);
+pub const ENABLE: FlagBit = FlagBit::new(at(152), 0);
 /// Slow fire: write one, reads zero. Does nothing, and writes no outcome, while not enabled.
-pub const COMMIT: Flag = Flag::new(at(160), 0);
+pub const COMMIT: FlagBit = FlagBit::new(at(160), 0);
 /// How the last fire ended for `group`.
 #[must_use]
-pub const fn fire_outcome(group: usize) -> Field<Outcome> {
-    Field::byte(of_group(168, group))
+pub const fn fire_outcome(group: usize) -> BitField<GroupOutcome> {
+    BitField::byte(of_group(168, group))
 }
-/// What the arm found for `group`; [`Outcome::Success`] means armed.
+/// What the arm found for `group`; [`GroupOutcome::Success`] means armed.
 #[must_use]
-pub const fn arm_outcome(group: usize) -> Field<Outcome> {
-    Field::byte(of_group(176, group))
+pub const fn arm_outcome(group: usize) -> BitField<GroupOutcome> {
+    BitField::byte(of_group(176, group))
 }
 /// The path `group` was last brought to.
 #[must_use]
-pub const fn committed(group: usize) -> Field<Path> {
-    Field::byte(of_group(184, group))
+pub const fn committed(group: usize) -> BitField<Path> {
+    BitField::byte(of_group(184, group))
 }
 /// [`MAGIC_TEXT`] on modules that have this page.
-pub const MAGIC: Text<4> = Text::new(at(192));
+pub const MAGIC: TextField<4> = TextField::new(at(192));
 /// Says that the page is there.
 pub const MAGIC_TEXT: [u8; 4] = *b"OCS1";
 /// Layout version, major and minor nibble.
-pub const LAYOUT: Field<u8> = Field::byte(at(196));
+pub const LAYOUT: BitField<u8> = BitField::byte(at(196));
 /// The layout this file describes.
 pub const LAYOUT_VERSION: u8 = 0x12;
 /// How many groups there are.
-pub const GROUPS: Field<u8> = Field::byte(at(197));
+pub const GROUPS: BitField<u8> = BitField::byte(at(197));
 /// How many external paths each group has.
-pub const EXTERNAL_PATHS: Field<u8> = Field::byte(at(198));
+pub const EXTERNAL_PATHS: BitField<u8> = BitField::byte(at(198));
 /// Capability bits.
-pub const CAPABILITIES: Field<Capabilities> = Field::byte(at(199));
+pub const CAPABILITIES: BitField<Capabilities> = BitField::byte(at(199));
 /// Typical time from fire to the new path, µs.
 pub const SWITCH_US: Number<u16> = Number::new(at(200));
 /// Time from there until power is to be trusted, µs.
@@ -69,13 +69,13 @@ pub const SETTLE_US: Number<u16> = Number::new(at(202));
 /// Least time between two switches of a group, µs.
 pub const DWELL_US: Number<u16> = Number::new(at(204));
 /// Endurance: 10ⁿ switches in a lifetime; 0 says nothing.
-pub const ENDURANCE: Field<u8> = Field::byte(at(206));
+pub const ENDURANCE: BitField<u8> = BitField::byte(at(206));
 /// Completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(at(208));
 /// The host's name for the change; part of an arm.
 pub const TRANSACTION: Number<u32> = Number::new(at(212));
 /// What must hold of the data paths; part of an arm.
-pub const POLICY: Field<Policy> = Field::byte(at(216));
+pub const POLICY: BitField<DataPathPolicy> = BitField::byte(at(216));
 /// Power on each external path, 0.1 µW, path 1 first.
 pub const TAPS: U16s = U16s::new(at(217));
 /// The module's own link name; 0 after a restart. Since layout 1.1.
@@ -83,14 +83,14 @@ pub const LINK_NAME: Number<u32> = Number::new(at(233));
 /// The link name that arrives over the selected path of group 0; 0 while none does. Since layout 1.1.
 pub const NEIGHBOUR_NAME: Number<u32> = Number::new(at(248));
 /// The external path over which that is sent. Since layout 1.1.
-pub const NEIGHBOUR_PATH: Field<u8> = Field::byte(at(252));
+pub const NEIGHBOUR_PATH: BitField<u8> = BitField::byte(at(252));
 /// Path taken at power-on by `group`; written only after the password.
 #[must_use]
-pub const fn power_on_path(group: usize) -> Field<Path> {
-    Field::byte(of_group(240, group))
+pub const fn power_on_path(group: usize) -> BitField<Path> {
+    BitField::byte(of_group(240, group))
 }
 
-impl super::field::Code for Capabilities {
+impl super::field::Coded for Capabilities {
     fn from_code(code: u8) -> Option<Self> {
         Some(Self(code))
     }
@@ -115,7 +115,7 @@ pub mod flag {
 
 /// An outcome in the seven bits of lower memory byte 73: bit 6 stands for codes from 128 on.
 #[must_use]
-pub fn short_outcome(outcome: Outcome) -> u8 {
+pub fn short_outcome(outcome: GroupOutcome) -> u8 {
     let code = outcome.code();
     code & 0x3f | code >> 7 << 6
 }
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn encoding_unchanged() {
         assert_eq!(fast_fire(0x01, 0xaabb_0203), [0x01, 0x02, 0x03, 0xf9]);
-        assert_eq!(short_outcome(Outcome::Success), 1);
-        assert_eq!(short_outcome(Outcome::HardwareFault), 0x40);
-        assert_eq!(short_outcome(Outcome::PowerLow), 0x42);
+        assert_eq!(short_outcome(GroupOutcome::Success), 1);
+        assert_eq!(short_outcome(GroupOutcome::HardwareFault), 0x40);
+        assert_eq!(short_outcome(GroupOutcome::PowerLow), 0x42);
     }
 }

@@ -4,7 +4,7 @@
 //! Numbers are those of the table in docs/firmware-api.md; `tests/it/disagreements.rs` has a test for
 //! each of the ten. A host that takes the safe side of each works with modules of either opinion.
 
-use super::field::Address;
+use super::field::RegisterAddress;
 use crate::time::Micros;
 
 /// CMIS revision, as lower memory byte 1 has it: 0x53 is 5.3.
@@ -51,7 +51,7 @@ pub const fn write_mechanism(code: u8) -> Option<WriteMechanism> {
 /// The offset of a register in the linear file that Linux module drivers serve: 256 pages a bank
 /// (disagreement 5; an emulator uses 240 after page 0Fh, and agrees in bank 0 only).
 #[must_use]
-pub fn linear_offset(at: Address) -> u32 {
+pub fn linear_offset(at: RegisterAddress) -> u32 {
     let offset = u32::from(at.offset);
     if at.offset < 128 {
         return offset;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! States and results that registers show as codes.
 
-use super::field::Code;
-use crate::path::{Outcome, Path, Policy};
+use super::field::Coded;
+use crate::path::{DataPathPolicy, GroupOutcome, Path};
 
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal),+ $(,)? }) => {
@@ -11,7 +11,7 @@ macro_rules! codes {
         pub enum $name {
             $($(#[$variant_doc])* $variant,)+
         }
-        impl Code for $name {
+        impl Coded for $name {
             fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$variant),)+
@@ -90,7 +90,7 @@ codes! {
 /// A path as a half-byte or byte of a register.
 pub type PathCode = Path;
 
-impl Code for Path {
+impl Coded for Path {
     fn from_code(code: u8) -> Option<Self> {
         Self::from_code(code)
     }
@@ -99,7 +99,7 @@ impl Code for Path {
     }
 }
 
-impl Code for Outcome {
+impl Coded for GroupOutcome {
     fn from_code(code: u8) -> Option<Self> {
         Self::from_code(code)
     }
@@ -108,7 +108,7 @@ impl Code for Outcome {
     }
 }
 
-impl Code for Policy {
+impl Coded for DataPathPolicy {
     fn from_code(code: u8) -> Option<Self> {
         Self::from_code(code)
     }
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn codes_unchanged() {
         let data_paths = (0..16).filter_map(DataPathState::from_code);
-        assert!(data_paths.map(Code::code).eq(1..=7));
-        assert!((0..16).filter_map(ModuleState::from_code).map(Code::code).eq(1..=5));
-        let configs = (0..16).filter_map(ConfigStatus::from_code).map(Code::code);
+        assert!(data_paths.map(Coded::code).eq(1..=7));
+        assert!((0..16).filter_map(ModuleState::from_code).map(Coded::code).eq(1..=5));
+        let configs = (0..16).filter_map(ConfigStatus::from_code).map(Coded::code);
         assert!(configs.eq([0, 1, 2, 3, 4, 5, 6, 7, 12]));
     }
 }

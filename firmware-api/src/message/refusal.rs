@@ -3,7 +3,7 @@
 
 /// Why a request was refused. Nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// The command code has no meaning here.
     UnknownCommand,
     /// The payload has the wrong length or a field without a meaning.
@@ -22,7 +22,7 @@ pub enum Refusal {
     NoSuchRegister,
 }
 
-impl Refusal {
+impl RequestRefusal {
     const CODES: [(u8, Self); 8] = [
         (1, Self::UnknownCommand),
         (2, Self::Malformed),
@@ -51,7 +51,7 @@ impl Refusal {
     }
 }
 
-impl core::fmt::Display for Refusal {
+impl core::fmt::Display for RequestRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::UnknownCommand => "the module does not know this command",
@@ -66,4 +66,4 @@ impl core::fmt::Display for Refusal {
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for RequestRefusal {}

@@ -3,7 +3,7 @@
 
 use super::{
     ArmReport, EventsReport, FireReport, Identity, LinksReport, PayloadBuffer, REGISTER_BYTES_MAX,
-    Refusal, StatusReport, command,
+    RequestRefusal, StatusReport, command,
 };
 use crate::wire::{Reader, Writer};
 
@@ -27,7 +27,7 @@ pub enum Reply<'a> {
     /// To [`Request::Events`](super::Request::Events).
     Events(EventsReport),
     /// To any request: nothing was changed.
-    Refused(Refusal),
+    Refused(RequestRefusal),
 }
 
 impl<'a> Reply<'a> {
@@ -55,7 +55,7 @@ impl<'a> Reply<'a> {
     #[must_use]
     pub fn decode(command: u8, status: u8, payload: &'a [u8]) -> Option<Self> {
         if status != 0 {
-            return Refusal::from_code(status).map(Self::Refused);
+            return RequestRefusal::from_code(status).map(Self::Refused);
         }
         let mut reader = Reader(payload);
         let reply = match command {

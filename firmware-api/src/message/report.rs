@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What replies carry: who a module is, how an arm or a fire ended, where the light is, who is at its ends.
 
-use super::Transaction;
-use crate::path::{GROUPS_MAX, Groups, Outcome, Outcomes, Path, Paths};
+use super::TransactionId;
+use crate::path::{GROUPS_MAX, GroupOutcome, Groups, Outcomes, Path, Paths};
 use crate::wire::{Reader, Writer};
 
 /// Who a module is and what it can do.
@@ -77,7 +77,7 @@ impl Capabilities {
     pub const DARK: Self = Self(1);
     /// A group can loop back.
     pub const LOOPBACK: Self = Self(2);
-    /// [`Policy::Hot`](crate::path::Policy::Hot) is allowed.
+    /// [`DataPathPolicy::Hot`](crate::path::DataPathPolicy::Hot) is allowed.
     pub const HOT: Self = Self(4);
     /// Fire without paging, lower memory 64 to 67.
     pub const FAST_FIRE: Self = Self(8);
@@ -117,20 +117,20 @@ pub struct Power(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArmReport {
     /// What is armed now.
-    pub transaction: Transaction,
-    /// [`Outcome::Success`] for each group that can be fired.
+    pub transaction: TransactionId,
+    /// [`GroupOutcome::Success`] for each group that can be fired.
     pub outcomes: Outcomes,
 }
 
 impl ArmReport {
     pub(super) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u32(self.transaction.0).codes(&self.outcomes, Outcome::code);
+        writer.u32(self.transaction.0).codes(&self.outcomes, GroupOutcome::code);
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
-            transaction: Transaction(reader.u32()?),
-            outcomes: reader.codes(Outcome::from_code)?,
+            transaction: TransactionId(reader.u32()?),
+            outcomes: reader.codes(GroupOutcome::from_code)?,
         })
     }
 }
@@ -139,7 +139,7 @@ impl ArmReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FireReport {
     /// The change.
-    pub transaction: Transaction,
+    pub transaction: TransactionId,
     /// Completed switches since power-on, this one included.
     pub generation: u32,
     /// How it ended, for each group asked for.
@@ -151,14 +151,14 @@ pub struct FireReport {
 impl FireReport {
     pub(super) fn encode(&self, writer: &mut Writer<'_>) {
         writer.u32(self.transaction.0).u32(self.generation);
-        writer.codes(&self.outcomes, Outcome::code).codes(&self.active, Path::code);
+        writer.codes(&self.outcomes, GroupOutcome::code).codes(&self.active, Path::code);
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
-            transaction: Transaction(reader.u32()?),
+            transaction: TransactionId(reader.u32()?),
             generation: reader.u32()?,
-            outcomes: reader.codes(Outcome::from_code)?,
+            outcomes: reader.codes(GroupOutcome::from_code)?,
             active: reader.codes(Path::from_code)?,
         })
     }
@@ -173,10 +173,10 @@ pub struct StatusReport {
     pub uptime_ms: u32,
     /// CMIS module state code (1 low power, 2 power-up, 3 ready, 4 power-down, 5 fault).
     pub module_state: u8,
-    /// What is armed, or [`Transaction::NONE`].
-    pub armed: Transaction,
-    /// The last change fired, or [`Transaction::NONE`].
-    pub fired: Transaction,
+    /// What is armed, or [`TransactionId::NONE`].
+    pub armed: TransactionId,
+    /// The last change fired, or [`TransactionId::NONE`].
+    pub fired: TransactionId,
     /// Completed switches since power-on.
     pub generation: u32,
     /// Groups whose light is moving.
@@ -200,8 +200,8 @@ impl StatusReport {
         writer.u16(self.boots).u32(self.uptime_ms).u8(self.module_state);
         writer.u32(self.armed.0).u32(self.fired.0).u32(self.generation).u8(self.busy.0);
         writer.codes(&self.active, Path::code);
-        writer.codes(&self.arm_outcomes, Outcome::code);
-        writer.codes(&self.fire_outcomes, Outcome::code);
+        writer.codes(&self.arm_outcomes, GroupOutcome::code);
+        writer.codes(&self.fire_outcomes, GroupOutcome::code);
         writer.slice(&self.data_paths);
         for power in self.taps.iter().chain(&self.received) {
             writer.u16(power.0);
@@ -220,13 +220,13 @@ impl StatusReport {
             boots: reader.u16()?,
             uptime_ms: reader.u32()?,
             module_state: reader.u8()?,
-            armed: Transaction(reader.u32()?),
-            fired: Transaction(reader.u32()?),
+            armed: TransactionId(reader.u32()?),
+            fired: TransactionId(reader.u32()?),
             generation: reader.u32()?,
             busy: Groups(reader.u8()?),
             active: reader.codes(Path::from_code)?,
-            arm_outcomes: reader.codes(Outcome::from_code)?,
-            fire_outcomes: reader.codes(Outcome::from_code)?,
+            arm_outcomes: reader.codes(GroupOutcome::from_code)?,
+            fire_outcomes: reader.codes(GroupOutcome::from_code)?,
             data_paths: reader.array()?,
             taps: powers(reader)?,
             received: powers(reader)?,

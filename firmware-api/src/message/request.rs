@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a host asks, and how it is written into a frame.
 
-use super::{PayloadBuffer, REGISTER_BYTES_MAX, Refusal, Transaction, command};
-use crate::cmis::Address;
-use crate::path::{Groups, Path, Paths, Policy};
+use super::{PayloadBuffer, REGISTER_BYTES_MAX, RequestRefusal, TransactionId, command};
+use crate::cmis::RegisterAddress;
+use crate::path::{DataPathPolicy, Groups, Path, Paths};
 use crate::wire::{Reader, Writer};
 
 /// What a host asks.
@@ -15,14 +15,14 @@ pub enum Request<'a> {
     /// [`Reply::Registers`](super::Reply::Registers).
     Read {
         /// First register.
-        address: Address,
+        address: RegisterAddress,
         /// How many, 1 to [`REGISTER_BYTES_MAX`], not past the end of the half.
         length: u8,
     },
     /// Write registers. Answered by [`Reply::Done`](super::Reply::Done).
     Write {
         /// First register.
-        address: Address,
+        address: RegisterAddress,
         /// 1 to [`REGISTER_BYTES_MAX`] values.
         bytes: &'a [u8],
     },
@@ -34,14 +34,14 @@ pub enum Request<'a> {
     /// Sent again for a transaction that already moved, it moves nothing and answers the same.
     Fire {
         /// Must be the armed transaction.
-        transaction: Transaction,
+        transaction: TransactionId,
         /// Which groups move.
         groups: Groups,
     },
     /// Forget what is armed. Answered by [`Reply::Done`](super::Reply::Done), also when nothing was.
     Disarm {
         /// Only this transaction is forgotten; another one stays armed.
-        transaction: Transaction,
+        transaction: TransactionId,
     },
     /// Where is the light, and how did the last change end? Clears nothing. Answered by
     /// [`Reply::Status`](super::Reply::Status).
@@ -80,10 +80,10 @@ pub enum Request<'a> {
 /// The wanted paths of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
-    /// The change. Not [`Transaction::NONE`].
-    pub transaction: Transaction,
+    /// The change. Not [`TransactionId::NONE`].
+    pub transaction: TransactionId,
     /// What must hold of the data paths when it is fired.
-    pub policy: Policy,
+    pub policy: DataPathPolicy,
     /// One path a group.
     pub paths: Paths,
 }
@@ -151,8 +151,8 @@ impl<'a> Request<'a> {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`Refusal::UnknownCommand`] or [`Refusal::Malformed`], for the device to answer.
-    pub fn decode(command: u8, payload: &'a [u8]) -> Result<Self, Refusal> {
+    /// [`RequestRefusal::UnknownCommand`] or [`RequestRefusal::Malformed`], for the device to answer.
+    pub fn decode(command: u8, payload: &'a [u8]) -> Result<Self, RequestRefusal> {
         let mut reader = Reader(payload);
         let request = match command {
             command::HELLO => Some(Self::Hello),
@@ -162,31 +162,33 @@ impl<'a> Request<'a> {
             command::GO => Self::decode_go(&mut reader),
             command::EVENTS => Self::decode_events(&mut reader),
             command::FIRE => Self::decode_fire(&mut reader),
-            command::DISARM => reader.u32().map(|id| Self::Disarm { transaction: Transaction(id) }),
+            command::DISARM => {
+                reader.u32().map(|id| Self::Disarm { transaction: TransactionId(id) })
+            }
             command::STATUS => Some(Self::Status),
             command::SET_DEFAULT => Self::decode_set_default(&mut reader),
             command::RESET => Some(Self::Reset),
             command::LINKS => Some(Self::Links),
-            _ => return Err(Refusal::UnknownCommand),
+            _ => return Err(RequestRefusal::UnknownCommand),
         };
-        request.and_then(|request| reader.done(request)).ok_or(Refusal::Malformed)
+        request.and_then(|request| reader.done(request)).ok_or(RequestRefusal::Malformed)
     }
 
     fn decode_read(reader: &mut Reader<'a>) -> Option<Self> {
-        let (address, length) = (Address::decode(reader)?, reader.u8()?);
+        let (address, length) = (RegisterAddress::decode(reader)?, reader.u8()?);
         address.holds(usize::from(length)).then_some(Self::Read { address, length })
     }
 
     fn decode_write(reader: &mut Reader<'a>) -> Option<Self> {
-        let address = Address::decode(reader)?;
+        let address = RegisterAddress::decode(reader)?;
         let bytes = reader.slice(reader.0.len())?;
         address.holds(bytes.len()).then_some(Self::Write { address, bytes })
     }
 
     fn decode_arm(reader: &mut Reader<'a>) -> Option<Arm> {
         Some(Arm {
-            transaction: Transaction(reader.u32().filter(|&id| id != 0)?),
-            policy: Policy::from_code(reader.u8()?)?,
+            transaction: TransactionId(reader.u32().filter(|&id| id != 0)?),
+            policy: DataPathPolicy::from_code(reader.u8()?)?,
             paths: reader.codes(Path::from_code)?,
         })
     }
@@ -206,7 +208,7 @@ impl<'a> Request<'a> {
 
     fn decode_fire(reader: &mut Reader<'a>) -> Option<Self> {
         Some(Self::Fire {
-            transaction: Transaction(reader.u32().filter(|&id| id != 0)?),
+            transaction: TransactionId(reader.u32().filter(|&id| id != 0)?),
             groups: Groups(reader.u8()?),
         })
     }
@@ -216,7 +218,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Address {
+impl RegisterAddress {
     fn encode(self, writer: &mut Writer<'_>) {
         writer.u8(self.bank).u8(self.page).u8(self.offset);
     }

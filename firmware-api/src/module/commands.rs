@@ -3,16 +3,16 @@
 
 use super::memory::{Access, Memory};
 use super::{Hardware, Module};
-use crate::cmis::cdb::{self, Failure, Status};
-use crate::cmis::{Address, Code, Registers, RegistersMut, lower, page_b0, page10};
+use crate::cmis::cdb::{self, CdbFailure, CdbStatus};
+use crate::cmis::{Coded, RegisterAddress, Registers, RegistersMut, lower, page_b0, page10};
 use crate::frame::PAYLOAD_BYTES_MAX;
-use crate::message::{Arm, LinkName, Refusal, Reply, Request, Transaction, command};
+use crate::message::{Arm, LinkName, Reply, Request, RequestRefusal, TransactionId, command};
 use crate::path::{Groups, Path};
 use crate::time::Micros;
 
 impl<H: Hardware> Module<H> {
     /// Takes one written byte and does what it asks.
-    pub(super) fn put(&mut self, now: Micros, at: Address, value: u8) {
+    pub(super) fn put(&mut self, now: Micros, at: RegisterAddress, value: u8) {
         match Memory::access(at) {
             Access::Read => return,
             Access::Locked => return self.put_power_on_path(at, value),
@@ -67,7 +67,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    fn put_power_on_path(&mut self, at: Address, value: u8) {
+    fn put_power_on_path(&mut self, at: RegisterAddress, value: u8) {
         let (true, Some(path)) = (self.unlocked, Path::from_code(value)) else { return };
         let known =
             path.external_number().is_none_or(|number| number <= self.profile.external_paths);
@@ -84,9 +84,9 @@ impl<H: Hardware> Module<H> {
         for (group, path) in paths.iter_mut().enumerate() {
             *path = page_b0::wanted(group).get(&self.memory)?;
         }
-        let transaction = Transaction(page_b0::TRANSACTION.get(&self.memory));
+        let transaction = TransactionId(page_b0::TRANSACTION.get(&self.memory));
         let policy = page_b0::POLICY.get(&self.memory)?;
-        (transaction != Transaction::NONE).then_some(Arm { transaction, policy, paths })
+        (transaction != TransactionId::NONE).then_some(Arm { transaction, policy, paths })
     }
 
     /// Arms as the registers spell while enabled, else disarms; while light moves, after it.
@@ -123,7 +123,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    fn fire_or_flag(&mut self, now: Micros, transaction: Transaction, groups: Groups) {
+    fn fire_or_flag(&mut self, now: Micros, transaction: TransactionId, groups: Groups) {
         if self.fire_now(now, transaction, groups).is_err() {
             lower::CUSTOM_FLAGS.raise(&mut self.memory, page_b0::flag::FIRE_IGNORED);
         }
@@ -134,7 +134,7 @@ impl<H: Hardware> Module<H> {
     }
 
     fn start_cdb(&mut self, now: Micros) {
-        lower::CDB_STATUS.set(&mut self.memory, Status::Executing.code());
+        lower::CDB_STATUS.set(&mut self.memory, CdbStatus::Executing.code());
         self.cdb_ends = Some(now + Micros(u64::from(self.profile.timing.cdb_us)));
     }
 
@@ -148,8 +148,8 @@ impl<H: Hardware> Module<H> {
         let result = cdb::parse_request(&page)
             .and_then(|(id, payload)| self.run_cdb(now, id, payload, &mut reply));
         let (status, reply_bytes) = match result {
-            Ok(length) => (Status::Success, length),
-            Err(failure) => (Status::Failed(failure), 0),
+            Ok(length) => (CdbStatus::Success, length),
+            Err(failure) => (CdbStatus::Failed(failure), 0),
         };
         cdb::put_reply(self.memory.cdb_page(), &reply[..reply_bytes]);
         lower::CDB_STATUS.set(&mut self.memory, status.code());
@@ -163,13 +163,13 @@ impl<H: Hardware> Module<H> {
         id: u16,
         payload: &[u8],
         reply: &mut [u8; PAYLOAD_BYTES_MAX],
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, CdbFailure> {
         match id {
             cdb::command::STATUS => Ok(put(reply, &[0, u8::from(self.unlocked)])),
             cdb::command::PASSWORD => {
                 let expected = cdb::DEFAULT_PASSWORD.to_be_bytes();
                 self.unlocked = payload == expected;
-                if self.unlocked { Ok(0) } else { Err(Failure::Password) }
+                if self.unlocked { Ok(0) } else { Err(CdbFailure::Password) }
             }
             cdb::command::ABORT => Ok(0),
             cdb::command::MODULE_FEATURES => Ok(put(reply, &[0; 4])),
@@ -181,7 +181,7 @@ impl<H: Hardware> Module<H> {
             }
             cdb::command::PATH_CAPABILITIES => {
                 let bytes: [u8; 15] = core::array::from_fn(|index| {
-                    self.memory.byte(Address::page(page_b0::PAGE, 192 + index as u8))
+                    self.memory.byte(RegisterAddress::page(page_b0::PAGE, 192 + index as u8))
                 });
                 Ok(put(reply, &bytes))
             }
@@ -189,7 +189,7 @@ impl<H: Hardware> Module<H> {
             cdb::command::PATH_FIRE => self.run_path_cdb(now, command::FIRE, payload, reply),
             cdb::command::PATH_DISARM => self.run_path_cdb(now, command::DISARM, payload, reply),
             cdb::command::PATH_STATUS => self.run_path_cdb(now, command::STATUS, payload, reply),
-            _ => Err(Failure::UnknownCommand),
+            _ => Err(CdbFailure::UnknownCommand),
         }
     }
 
@@ -200,7 +200,7 @@ impl<H: Hardware> Module<H> {
         serial_command: u8,
         payload: &[u8],
         reply: &mut [u8; PAYLOAD_BYTES_MAX],
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, CdbFailure> {
         let request = Request::decode(serial_command, payload).map_err(failure_of)?;
         let answer = match request {
             Request::Arm(arm) => Reply::Armed(self.arm_now(arm).map_err(failure_of)?),
@@ -218,12 +218,16 @@ impl<H: Hardware> Module<H> {
     }
 }
 
-fn failure_of(refusal: Refusal) -> Failure {
+fn failure_of(refusal: RequestRefusal) -> CdbFailure {
     match refusal {
-        Refusal::UnknownCommand => Failure::UnknownCommand,
-        Refusal::Locked => Failure::Password,
-        Refusal::NotArmed | Refusal::Busy | Refusal::WrongState => Failure::WrongState,
-        Refusal::Malformed | Refusal::Version | Refusal::NoSuchRegister => Failure::Parameter,
+        RequestRefusal::UnknownCommand => CdbFailure::UnknownCommand,
+        RequestRefusal::Locked => CdbFailure::Password,
+        RequestRefusal::NotArmed | RequestRefusal::Busy | RequestRefusal::WrongState => {
+            CdbFailure::WrongState
+        }
+        RequestRefusal::Malformed | RequestRefusal::Version | RequestRefusal::NoSuchRegister => {
+            CdbFailure::Parameter
+        }
     }
 }
 

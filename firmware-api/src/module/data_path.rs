@@ -22,7 +22,7 @@ pub(crate) struct Wishes {
 
 /// One lane.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lane {
+pub(crate) struct DataPathLane {
     pub(crate) state: DataPathState,
     until: Option<Micros>,
     pub(crate) active: LaneConfig,
@@ -34,13 +34,13 @@ pub(crate) struct Lane {
 pub(crate) struct PowerAndLanes {
     pub(crate) state: ModuleState,
     until: Option<Micros>,
-    pub(crate) lanes: [Lane; LANES],
+    pub(crate) lanes: [DataPathLane; LANES],
     configuring: Option<(Micros, [ConfigStatus; LANES], [LaneConfig; LANES])>,
 }
 
 /// Latched events of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Events {
+pub(crate) struct LatchedEvents {
     pub(crate) module_state_changed: bool,
     pub(crate) lanes_changed: u8,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Events {
 impl PowerAndLanes {
     /// After reset: low power, the first application staged on every lane.
     pub(crate) fn power_on(profile: &Profile) -> Self {
-        let lanes = core::array::from_fn(|lane| Lane {
+        let lanes = core::array::from_fn(|lane| DataPathLane {
             state: DataPathState::Deactivated,
             until: None,
             active: default_config(profile, lane),
@@ -80,8 +80,13 @@ impl PowerAndLanes {
     }
 
     /// Ends what is due at `now` and starts what the host's wishes ask for.
-    pub(crate) fn advance(&mut self, timing: &Timing, wishes: Wishes, now: Micros) -> Events {
-        let mut events = Events::default();
+    pub(crate) fn advance(
+        &mut self,
+        timing: &Timing,
+        wishes: Wishes,
+        now: Micros,
+    ) -> LatchedEvents {
+        let mut events = LatchedEvents::default();
         self.finish_configuring(now);
         loop {
             let stepped = self.step_module(timing, wishes, now);

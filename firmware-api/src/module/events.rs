@@ -10,7 +10,7 @@
 
 use super::hardware::{Hardware, Position};
 use super::profile::Profile;
-use super::switch::Switch;
+use super::switch::SwitchGroups;
 use crate::message::{EventKind, EventsReport};
 use crate::path::{GROUPS_MAX, Path};
 use crate::time::Micros;
@@ -48,7 +48,7 @@ struct Group {
 
 /// The comparators of a module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct ComparatorWatch {
     enabled: bool,
     debounce: Micros,
     groups: [Group; GROUPS_MAX],
@@ -58,7 +58,7 @@ pub(super) struct Watch {
     paid_until: Micros,
 }
 
-impl Watch {
+impl ComparatorWatch {
     /// The firmware starts anew. A host that asked for events gets one.
     pub(super) fn restart(&mut self) {
         let (enabled, debounce, paid_until) = (self.enabled, self.debounce, self.paid_until);
@@ -86,7 +86,7 @@ impl Watch {
     pub(super) fn advance(
         &mut self,
         profile: &Profile,
-        switch: &Switch,
+        switch: &SwitchGroups,
         hardware: &impl Hardware,
         now: Micros,
     ) {

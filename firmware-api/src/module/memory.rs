@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The registers of a module, which of them a host may write, and which a read clears.
 
-use crate::cmis::{Address, Registers, RegistersMut, cdb, lower, page_b0};
+use crate::cmis::{RegisterAddress, Registers, RegistersMut, cdb, lower, page_b0};
 
 /// Pages a module has, lower memory first.
 const PAGES: [u8; 7] = [0x00, 0x01, 0x02, 0x10, 0x11, cdb::PAGE, page_b0::PAGE];
@@ -30,12 +30,12 @@ impl Memory {
     }
 
     /// Whether the module has this byte.
-    pub(crate) fn exists(at: Address) -> bool {
+    pub(crate) fn exists(at: RegisterAddress) -> bool {
         at.offset < 128 || (at.bank == 0 && PAGES.contains(&at.page))
     }
 
     /// What a host may do with the byte at `at`.
-    pub(crate) fn access(at: Address) -> Access {
+    pub(crate) fn access(at: RegisterAddress) -> Access {
         let writable = match (at.offset, at.page) {
             (26 | 29..=36 | 64..=67 | 122..=127, _) => true,
             (0..=127, _) => false,
@@ -50,7 +50,7 @@ impl Memory {
     }
 
     /// The byte a host reads. Latched flags are cleared by it; write-only bytes read as zero.
-    pub(crate) fn take(&mut self, at: Address) -> u8 {
+    pub(crate) fn take(&mut self, at: RegisterAddress) -> u8 {
         let value = self.byte(at);
         match (at.offset, at.page) {
             (8..=13, _) => self.set_byte(at, 0),
@@ -69,9 +69,9 @@ impl Memory {
 
     /// Sets the flag summary of bank 0.
     pub(crate) fn summarise_flags(&mut self) {
-        let any = (134..=153).any(|offset| self.byte(Address::page(0x11, offset)) != 0);
+        let any = (134..=153).any(|offset| self.byte(RegisterAddress::page(0x11, offset)) != 0);
         lower::SUMMARY_PAGE_11.set(self, any);
-        let lower_any = (8..=13).any(|offset| self.byte(Address::lower(offset)) != 0);
+        let lower_any = (8..=13).any(|offset| self.byte(RegisterAddress::lower(offset)) != 0);
         lower::INTERRUPT_DEASSERTED.set(self, !any && !lower_any);
     }
 
@@ -85,7 +85,7 @@ impl Memory {
 }
 
 impl Registers for Memory {
-    fn byte(&self, at: Address) -> u8 {
+    fn byte(&self, at: RegisterAddress) -> u8 {
         if at.offset < 128 {
             return self.lower[usize::from(at.offset)];
         }
@@ -97,7 +97,7 @@ impl Registers for Memory {
 }
 
 impl RegistersMut for Memory {
-    fn set_byte(&mut self, at: Address, value: u8) {
+    fn set_byte(&mut self, at: RegisterAddress, value: u8) {
         if at.offset < 128 {
             self.lower[usize::from(at.offset)] = value;
         } else if at.bank == 0

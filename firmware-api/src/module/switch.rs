@@ -12,10 +12,12 @@
 //!
 //! A transaction moves each group once. Fired again, it moves nothing and the outcome stands.
 
-use crate::message::{Arm, ArmReport, Capabilities, FireReport, Power, Refusal, Transaction};
+use crate::message::{
+    Arm, ArmReport, Capabilities, FireReport, Power, RequestRefusal, TransactionId,
+};
 use crate::module::hardware::{Hardware, Position};
 use crate::module::profile::Profile;
-use crate::path::{GROUPS_MAX, Groups, Outcome, Outcomes, Path, Paths, Policy};
+use crate::path::{DataPathPolicy, GROUPS_MAX, GroupOutcome, Groups, Outcomes, Path, Paths};
 use crate::time::Micros;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,20 +46,20 @@ pub(crate) struct Permission {
 
 /// What happened while time advanced.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct EndedMoves {
     /// Custom flags to raise.
     pub(crate) flags: u8,
 }
 
 /// The switch groups of a module.
 #[derive(Clone, Debug)]
-pub(crate) struct Switch {
+pub(crate) struct SwitchGroups {
     groups: Groups,
     armed: Option<Arm>,
     pub(crate) arm_outcomes: Outcomes,
-    pub(crate) fired: Transaction,
+    pub(crate) fired: TransactionId,
     fired_groups: Groups,
-    policy: Policy,
+    policy: DataPathPolicy,
     pub(crate) fire_outcomes: Outcomes,
     pub(crate) generation: u32,
     pub(crate) committed: Paths,
@@ -66,7 +68,7 @@ pub(crate) struct Switch {
     came_to_rest: [Option<Micros>; GROUPS_MAX],
 }
 
-impl Switch {
+impl SwitchGroups {
     /// After power-on: every group is driven to its stored path.
     pub(crate) fn power_on(profile: &Profile, hardware: &mut impl Hardware, now: Micros) -> Self {
         let stored = hardware.load_power_on_paths();
@@ -80,9 +82,9 @@ impl Switch {
             groups,
             armed: None,
             arm_outcomes: Outcomes::default(),
-            fired: Transaction::NONE,
+            fired: TransactionId::NONE,
             fired_groups: Groups::NONE,
-            policy: Policy::default(),
+            policy: DataPathPolicy::default(),
             fire_outcomes: Outcomes::default(),
             generation: 0,
             committed,
@@ -93,8 +95,8 @@ impl Switch {
     }
 
     /// What is armed.
-    pub(crate) fn armed(&self) -> Transaction {
-        self.armed.map_or(Transaction::NONE, |arm| arm.transaction)
+    pub(crate) fn armed(&self) -> TransactionId {
+        self.armed.map_or(TransactionId::NONE, |arm| arm.transaction)
     }
 
     /// Groups whose light is moving.
@@ -106,13 +108,13 @@ impl Switch {
 
     /// Whether transmitters must be off while groups move.
     pub(crate) fn mutes(&self) -> bool {
-        self.policy == Policy::MuteTransmit && !self.busy().is_empty()
+        self.policy == DataPathPolicy::MuteTransmit && !self.busy().is_empty()
     }
 
     /// Checks and stores a change. Nothing moves.
-    pub(crate) fn arm(&mut self, profile: &Profile, arm: Arm) -> Result<ArmReport, Refusal> {
+    pub(crate) fn arm(&mut self, profile: &Profile, arm: Arm) -> Result<ArmReport, RequestRefusal> {
         if !self.busy().is_empty() {
-            return Err(Refusal::Busy);
+            return Err(RequestRefusal::Busy);
         }
         let repeated = self.armed == Some(arm);
         let reused = arm.transaction == self.fired && !repeated;
@@ -121,7 +123,7 @@ impl Switch {
         Ok(ArmReport { transaction: self.armed(), outcomes: self.arm_outcomes })
     }
 
-    fn check(&self, profile: &Profile, arm: &Arm, group: usize, reused: bool) -> Outcome {
+    fn check(&self, profile: &Profile, arm: &Arm, group: usize, reused: bool) -> GroupOutcome {
         let can = |capability| profile.capabilities.has(capability);
         let path = arm.paths[group];
         let exists = match path.external_number() {
@@ -130,23 +132,23 @@ impl Switch {
             None => can(Capabilities::DARK),
         };
         match (self.groups.contains(group), exists) {
-            (false, _) if path == Path::DARK => Outcome::None,
-            (false, _) | (true, false) => Outcome::Invalid,
-            (true, true) if reused => Outcome::Rejected,
-            (true, true) if arm.policy == Policy::Hot && !can(Capabilities::HOT) => {
-                Outcome::Rejected
+            (false, _) if path == Path::DARK => GroupOutcome::None,
+            (false, _) | (true, false) => GroupOutcome::Invalid,
+            (true, true) if reused => GroupOutcome::Rejected,
+            (true, true) if arm.policy == DataPathPolicy::Hot && !can(Capabilities::HOT) => {
+                GroupOutcome::Rejected
             }
-            (true, true) => Outcome::Success,
+            (true, true) => GroupOutcome::Success,
         }
     }
 
     /// Forgets `transaction`, if it is the armed one and no light moves for it.
-    pub(crate) fn disarm(&mut self, transaction: Transaction) -> Result<(), Refusal> {
-        if self.armed() != transaction || transaction == Transaction::NONE {
+    pub(crate) fn disarm(&mut self, transaction: TransactionId) -> Result<(), RequestRefusal> {
+        if self.armed() != transaction || transaction == TransactionId::NONE {
             return Ok(());
         }
         if !self.busy().is_empty() {
-            return Err(Refusal::Busy);
+            return Err(RequestRefusal::Busy);
         }
         self.armed = None;
         self.arm_outcomes = Outcomes::default();
@@ -159,13 +161,13 @@ impl Switch {
         profile: &Profile,
         hardware: &mut impl Hardware,
         now: Micros,
-        (transaction, groups): (Transaction, Groups),
+        (transaction, groups): (TransactionId, Groups),
         permission: Permission,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         let arm = match self.armed {
             Some(arm) if arm.transaction == transaction => arm,
-            _ if transaction == self.fired && transaction != Transaction::NONE => return Ok(()),
-            _ => return Err(Refusal::NotArmed),
+            _ if transaction == self.fired && transaction != TransactionId::NONE => return Ok(()),
+            _ => return Err(RequestRefusal::NotArmed),
         };
         if self.fired != transaction {
             self.fired = transaction;
@@ -178,7 +180,7 @@ impl Switch {
         for group in groups.iter().filter(|&group| !moved_before.contains(group)) {
             let outcome = self.may_move(profile, &arm, group, now, permission);
             self.fire_outcomes[group] = outcome;
-            if outcome == Outcome::InProgress {
+            if outcome == GroupOutcome::InProgress {
                 self.fired_groups = self.fired_groups.with(group);
                 self.begin(profile, hardware, now, group, arm.paths[group]);
             }
@@ -193,19 +195,19 @@ impl Switch {
         group: usize,
         now: Micros,
         permission: Permission,
-    ) -> Outcome {
+    ) -> GroupOutcome {
         let dwell = Micros(u64::from(profile.timing.dwell_us));
         let rested = self.came_to_rest[group].is_none_or(|at| now.since(at) >= dwell);
         if !self.groups.contains(group) {
-            Outcome::Invalid
-        } else if self.arm_outcomes[group] != Outcome::Success {
+            GroupOutcome::Invalid
+        } else if self.arm_outcomes[group] != GroupOutcome::Success {
             self.arm_outcomes[group]
-        } else if arm.policy == Policy::RequireDeactivated && !permission.all_deactivated {
-            Outcome::InconsistentWithDataPath
+        } else if arm.policy == DataPathPolicy::RequireDeactivated && !permission.all_deactivated {
+            GroupOutcome::InconsistentWithDataPath
         } else if !permission.ready || !rested {
-            Outcome::Rejected
+            GroupOutcome::Rejected
         } else {
-            Outcome::InProgress
+            GroupOutcome::InProgress
         }
     }
 
@@ -236,16 +238,16 @@ impl Switch {
         profile: &Profile,
         hardware: &impl Hardware,
         now: Micros,
-    ) -> Ended {
-        let mut ended = Ended::default();
+    ) -> EndedMoves {
+        let mut ended = EndedMoves::default();
         for group in self.groups.iter() {
             let Some(motion) = self.motions[group].filter(|motion| motion.next_look <= now) else {
                 continue;
             };
             let position = hardware.position(now, group);
             match look(profile, motion, position, tap_of(hardware, now, motion.wanted), now) {
-                Look::Again(motion) => self.motions[group] = Some(motion),
-                Look::Ended(outcome) => {
+                MotionReading::Again(motion) => self.motions[group] = Some(motion),
+                MotionReading::Ended(outcome) => {
                     self.end(group, motion.wanted, outcome, now);
                     ended.flags |= flags_of(outcome);
                 }
@@ -254,11 +256,11 @@ impl Switch {
         ended
     }
 
-    fn end(&mut self, group: usize, wanted: Path, outcome: Outcome, now: Micros) {
+    fn end(&mut self, group: usize, wanted: Path, outcome: GroupOutcome, now: Micros) {
         self.motions[group] = None;
         self.came_to_rest[group] = Some(now);
         self.fire_outcomes[group] = outcome;
-        if matches!(outcome, Outcome::Success | Outcome::PowerLow) {
+        if matches!(outcome, GroupOutcome::Success | GroupOutcome::PowerLow) {
             self.committed[group] = wanted;
             self.moved_in_this_fire = true;
         }
@@ -295,9 +297,9 @@ impl Switch {
 }
 
 /// What a look at a moving group says.
-enum Look {
+enum MotionReading {
     Again(Motion),
-    Ended(Outcome),
+    Ended(GroupOutcome),
 }
 
 fn look(
@@ -306,26 +308,26 @@ fn look(
     position: Position,
     tap: Option<Power>,
     now: Micros,
-) -> Look {
+) -> MotionReading {
     let timing = &profile.timing;
     let deadline = motion.began + Micros(u64::from(timing.commit_max_us));
     match (motion.phase, position) {
         (Phase::Moving, Position::At(path)) if path == motion.wanted => {
             let next_look = now + Micros(u64::from(timing.settle_us));
-            Look::Again(Motion { phase: Phase::Settling, next_look, ..motion })
+            MotionReading::Again(Motion { phase: Phase::Settling, next_look, ..motion })
         }
         (Phase::Settling, Position::At(path)) if path == motion.wanted => {
             let has_taps = profile.capabilities.has(Capabilities::TAPS);
             let dim = has_taps && tap.is_some_and(|power| power < profile.power_low);
-            Look::Ended(if dim { Outcome::PowerLow } else { Outcome::Success })
+            MotionReading::Ended(if dim { GroupOutcome::PowerLow } else { GroupOutcome::Success })
         }
         (_, Position::Moving) if now < deadline => {
             let pause = u64::from(timing.switch_us / 4).max(1);
             let next_look = Micros((now.0 + pause).min(deadline.0));
-            Look::Again(Motion { phase: Phase::Moving, next_look, ..motion })
+            MotionReading::Again(Motion { phase: Phase::Moving, next_look, ..motion })
         }
-        (_, Position::Moving) => Look::Ended(Outcome::SettleTimeout),
-        (_, Position::At(_)) => Look::Ended(Outcome::HardwareFault),
+        (_, Position::Moving) => MotionReading::Ended(GroupOutcome::SettleTimeout),
+        (_, Position::At(_)) => MotionReading::Ended(GroupOutcome::HardwareFault),
     }
 }
 
@@ -333,11 +335,11 @@ fn tap_of(hardware: &impl Hardware, now: Micros, path: Path) -> Option<Power> {
     path.external_number().map(|number| hardware.tap(now, number))
 }
 
-fn flags_of(outcome: Outcome) -> u8 {
+fn flags_of(outcome: GroupOutcome) -> u8 {
     use crate::cmis::page_b0::flag;
     match outcome {
-        Outcome::Success => flag::SWITCH_DONE,
-        Outcome::PowerLow => flag::SWITCH_DONE | flag::POWER_LOW,
+        GroupOutcome::Success => flag::SWITCH_DONE,
+        GroupOutcome::PowerLow => flag::SWITCH_DONE | flag::POWER_LOW,
         _ => flag::SWITCH_FAULT,
     }
 }

@@ -5,10 +5,10 @@ use super::data_path::{LANES, default_config};
 use super::{Hardware, Module};
 use crate::cmis::duration::Duration;
 use crate::cmis::{
-    Address, RegistersMut, checksum, lower, page_b0, page00, page01, page02, page10, page11,
+    RegisterAddress, RegistersMut, checksum, lower, page_b0, page00, page01, page02, page10, page11,
 };
 use crate::message::{Arm, Power};
-use crate::path::{GROUPS_MAX, Outcome};
+use crate::path::{GROUPS_MAX, GroupOutcome};
 use crate::time::Micros;
 
 /// CMIS 5.3, the first revision with a page change time.
@@ -33,7 +33,7 @@ impl<H: Hardware> Module<H> {
     fn write_identity(&mut self) {
         let (memory, profile) = (&mut self.memory, &self.profile);
         lower::IDENTIFIER.set(memory, profile.identifier);
-        memory.set_byte(Address::page(0x00, 128), profile.identifier);
+        memory.set_byte(RegisterAddress::page(0x00, 128), profile.identifier);
         lower::REVISION.set(memory, CMIS_REVISION);
         lower::STEPPED_CONFIG_ONLY.set(memory, true);
         lower::INTERRUPT_DEASSERTED.set(memory, true);
@@ -179,7 +179,7 @@ impl<H: Hardware> Module<H> {
         page_b0::NEIGHBOUR_PATH.set(memory, neighbour.path);
         lower::BUSY_GROUPS.set(memory, switch.busy().0);
         let worst = switch.fire_outcomes.iter().copied().max_by_key(|outcome| outcome.code());
-        let worst = worst.unwrap_or(Outcome::None);
+        let worst = worst.unwrap_or(GroupOutcome::None);
         lower::FIRE_OUTCOME.set(memory, page_b0::short_outcome(worst));
         lower::GENERATION.set(memory, switch.generation);
         page_b0::GENERATION.set(memory, switch.generation);

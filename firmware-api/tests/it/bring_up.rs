@@ -6,31 +6,31 @@ use bench::{PROFILE, activated_at, module};
 use lightloom_firmware_api::cmis::page10::LaneConfig;
 use lightloom_firmware_api::cmis::state::{ConfigStatus, DataPathState, ModuleState};
 use lightloom_firmware_api::cmis::{
-    Address, Code, Flag, lower, page_b0, page00, page01, page10, page11,
+    Coded, FlagBit, RegisterAddress, lower, page_b0, page00, page01, page10, page11,
 };
-use lightloom_firmware_api::message::{Power, Refusal};
+use lightloom_firmware_api::message::{Power, RequestRefusal};
 use lightloom_firmware_api::module::Module;
 use lightloom_firmware_api::time::Micros;
 
 const T: lightloom_firmware_api::module::Timing = PROFILE.timing;
 
-fn read_byte(module: &mut Module<bench::Bench>, now: Micros, at: Address) -> u8 {
+fn read_byte(module: &mut Module<bench::Bench>, now: Micros, at: RegisterAddress) -> u8 {
     let mut byte = [0];
     module.read(now, at, &mut byte).unwrap();
     byte[0]
 }
 
 fn module_state(module: &mut Module<bench::Bench>, now: Micros) -> ModuleState {
-    read_byte(module, now, Address::lower(3));
+    read_byte(module, now, RegisterAddress::lower(3));
     lower::MODULE_STATE.get(module).unwrap()
 }
 
 fn lane_state(module: &mut Module<bench::Bench>, now: Micros, lane: usize) -> DataPathState {
-    read_byte(module, now, Address::page(0x11, 128));
+    read_byte(module, now, RegisterAddress::page(0x11, 128));
     page11::DATA_PATH_STATE.get(module, lane).unwrap()
 }
 
-fn write(module: &mut Module<bench::Bench>, now: Micros, at: Address, byte: u8) {
+fn write(module: &mut Module<bench::Bench>, now: Micros, at: RegisterAddress, byte: u8) {
     module.write(now, at, &[byte]).unwrap();
 }
 
@@ -60,7 +60,7 @@ fn an_undisturbed_module_comes_up_and_carries_traffic_in_the_advertised_times() 
     assert_eq!(module_state(&mut module, before(up)), ModuleState::PowerUp);
     assert_eq!(module_state(&mut module, up), ModuleState::Ready);
     assert_eq!(lane_state(&mut module, up, 0), DataPathState::Init);
-    assert_eq!(read_byte(&mut module, up, Address::page(0x11, 235)), 0xff);
+    assert_eq!(read_byte(&mut module, up, RegisterAddress::page(0x11, 235)), 0xff);
     let initialised = Micros(up.0 + u64::from(T.data_path_init_us));
     assert_eq!(lane_state(&mut module, before(initialised), 7), DataPathState::Init);
     assert_eq!(lane_state(&mut module, initialised, 7), DataPathState::TxTurnOn);
@@ -96,14 +96,14 @@ fn one_late_look_sees_the_same_as_many() {
 fn tx_disable_and_deinit_walk_back_through_every_state() {
     let mut module = module();
     let mut now = activated_at();
-    write(&mut module, now, Address::page(0x10, 130), 0x01);
+    write(&mut module, now, RegisterAddress::page(0x10, 130), 0x01);
     assert_eq!(lane_state(&mut module, now, 0), DataPathState::TxTurnOff);
     now = now + at(&[T.tx_turn_off_us]);
     assert_eq!(lane_state(&mut module, now, 0), DataPathState::Initialized);
     assert_eq!(lane_state(&mut module, now, 1), DataPathState::Activated);
     assert_eq!(module.hardware().transmitters, 0xfe);
 
-    write(&mut module, now, Address::page(0x10, 128), 0x03);
+    write(&mut module, now, RegisterAddress::page(0x10, 128), 0x03);
     assert_eq!(lane_state(&mut module, now, 0), DataPathState::Deinit);
     assert_eq!(lane_state(&mut module, now, 1), DataPathState::TxTurnOff);
     let ended = now + at(&[T.data_path_deinit_us]);
@@ -124,7 +124,7 @@ fn a_start_can_be_given_up() {
     let mut module = module();
     let now = at(&[T.boot_us, T.power_up_us, 10]);
     assert_eq!(lane_state(&mut module, now, 0), DataPathState::Init);
-    write(&mut module, now, Address::page(0x10, 128), 0xff);
+    write(&mut module, now, RegisterAddress::page(0x10, 128), 0xff);
     assert_eq!(lane_state(&mut module, now, 0), DataPathState::Deinit);
     let ended = now + at(&[T.data_path_deinit_us]);
     assert_eq!(lane_state(&mut module, ended, 0), DataPathState::Deactivated);
@@ -134,7 +134,7 @@ fn a_start_can_be_given_up() {
 fn low_power_waits_for_the_data_paths_and_leads_back() {
     let mut module = module();
     let asked = activated_at();
-    write(&mut module, asked, Address::lower(26), 0x10);
+    write(&mut module, asked, RegisterAddress::lower(26), 0x10);
     assert_eq!(module_state(&mut module, asked), ModuleState::PowerDown);
     let stopped = asked + at(&[T.tx_turn_off_us, T.data_path_deinit_us]);
     assert_eq!(lane_state(&mut module, stopped, 0), DataPathState::Deactivated);
@@ -142,7 +142,7 @@ fn low_power_waits_for_the_data_paths_and_leads_back() {
     assert_eq!(module_state(&mut module, before(down)), ModuleState::PowerDown);
     assert_eq!(module_state(&mut module, down), ModuleState::LowPower);
     assert_eq!(module.next_wakeup(), None, "nothing happens by itself at low power");
-    write(&mut module, down, Address::lower(26), 0x00);
+    write(&mut module, down, RegisterAddress::lower(26), 0x00);
     assert_eq!(module_state(&mut module, down), ModuleState::PowerUp);
     assert_eq!(module_state(&mut module, down + at(&[T.power_up_us])), ModuleState::Ready);
 }
@@ -155,7 +155,7 @@ fn the_low_power_pin_is_obeyed_only_while_allowed() {
     assert_eq!(module_state(&mut module, now), ModuleState::PowerDown);
     let down = now + at(&[T.power_down_us]);
     assert_eq!(module_state(&mut module, down), ModuleState::LowPower);
-    write(&mut module, down, Address::lower(26), 0x00);
+    write(&mut module, down, RegisterAddress::lower(26), 0x00);
     assert_eq!(module_state(&mut module, down), ModuleState::PowerUp);
 }
 
@@ -164,28 +164,28 @@ fn an_application_is_changed_in_the_order_hosts_use() {
     let mut module = module();
     let mut now = activated_at();
     let status = |module: &mut Module<bench::Bench>, now, lane| {
-        read_byte(module, now, Address::page(0x11, 202));
+        read_byte(module, now, RegisterAddress::page(0x11, 202));
         page11::CONFIG_STATUS.get(module, lane).unwrap()
     };
     // Two data paths of four lanes: application 2, beginning on lanes 0 and 4.
     let staged: Vec<u8> = (0..8u8)
         .map(|lane| LaneConfig { application: 2, data_path: lane / 4 * 4, explicit: false }.code())
         .collect();
-    module.write(now, Address::page(0x10, 145), &staged).unwrap();
-    write(&mut module, now, Address::page(0x10, 143), 0xff);
+    module.write(now, RegisterAddress::page(0x10, 145), &staged).unwrap();
+    write(&mut module, now, RegisterAddress::page(0x10, 143), 0xff);
     now = now + at(&[T.configure_us]);
     assert_eq!(status(&mut module, now, 0), ConfigStatus::LaneInUse, "still active");
 
-    write(&mut module, now, Address::page(0x10, 128), 0xff);
+    write(&mut module, now, RegisterAddress::page(0x10, 128), 0xff);
     now = now + at(&[T.tx_turn_off_us, T.data_path_deinit_us]);
-    write(&mut module, now, Address::page(0x10, 143), 0xff);
+    write(&mut module, now, RegisterAddress::page(0x10, 143), 0xff);
     assert_eq!(status(&mut module, now, 0), ConfigStatus::InProgress);
     now = now + at(&[T.configure_us]);
     assert_eq!(status(&mut module, before(now), 7), ConfigStatus::InProgress);
     assert_eq!(status(&mut module, now, 7), ConfigStatus::Success);
     assert_eq!(page11::active(5).get(&module).unwrap().code(), staged[5]);
-    assert_eq!(read_byte(&mut module, now, Address::page(0x10, 143)), 0, "self-clearing");
-    write(&mut module, now, Address::page(0x10, 128), 0x00);
+    assert_eq!(read_byte(&mut module, now, RegisterAddress::page(0x10, 143)), 0, "self-clearing");
+    write(&mut module, now, RegisterAddress::page(0x10, 128), 0x00);
     now = now + at(&[T.data_path_init_us, T.tx_turn_on_us]);
     assert_eq!(lane_state(&mut module, now, 4), DataPathState::Activated);
 }
@@ -194,14 +194,14 @@ fn an_application_is_changed_in_the_order_hosts_use() {
 fn wrong_configurations_are_refused_with_their_reason() {
     let mut module = module();
     let mut now = activated_at();
-    write(&mut module, now, Address::page(0x10, 128), 0xff);
+    write(&mut module, now, RegisterAddress::page(0x10, 128), 0xff);
     now = now + at(&[T.tx_turn_off_us, T.data_path_deinit_us]);
     let mut verdict = |application: u8, data_path: u8, lanes: u8| {
         let config = LaneConfig { application, data_path, explicit: false }.code();
-        module.write(now, Address::page(0x10, 145), &[config; 8]).unwrap();
-        write(&mut module, now, Address::page(0x10, 143), lanes);
+        module.write(now, RegisterAddress::page(0x10, 145), &[config; 8]).unwrap();
+        write(&mut module, now, RegisterAddress::page(0x10, 143), lanes);
         now = now + at(&[T.configure_us]);
-        read_byte(&mut module, now, Address::page(0x11, 202));
+        read_byte(&mut module, now, RegisterAddress::page(0x11, 202));
         page11::CONFIG_STATUS.get(&module, 0).unwrap()
     };
     assert_eq!(verdict(9, 0, 0xff), ConfigStatus::BadAppSel);
@@ -214,24 +214,32 @@ fn wrong_configurations_are_refused_with_their_reason() {
 fn flags_are_latched_until_read_once() {
     let mut module = module();
     let now = activated_at();
-    assert_eq!(read_byte(&mut module, now, Address::lower(8)) & 1, 1, "module state changed");
-    assert_eq!(read_byte(&mut module, now, Address::lower(8)) & 1, 0);
-    assert_eq!(read_byte(&mut module, now, Address::page(0x11, 134)), 0xff);
-    assert_eq!(read_byte(&mut module, now, Address::page(0x11, 134)), 0);
+    assert_eq!(
+        read_byte(&mut module, now, RegisterAddress::lower(8)) & 1,
+        1,
+        "module state changed"
+    );
+    assert_eq!(read_byte(&mut module, now, RegisterAddress::lower(8)) & 1, 0);
+    assert_eq!(read_byte(&mut module, now, RegisterAddress::page(0x11, 134)), 0xff);
+    assert_eq!(read_byte(&mut module, now, RegisterAddress::page(0x11, 134)), 0);
 }
 
 #[test]
 fn a_lost_signal_is_flagged_late_and_shown_at_once() {
     let mut module = module();
     let now = activated_at();
-    read_byte(&mut module, now, Address::page(0x11, 147));
+    read_byte(&mut module, now, RegisterAddress::page(0x11, 147));
     module.hardware_mut().received = Power(10);
-    assert_eq!(read_byte(&mut module, now, Address::page(0x11, 147)), 0, "no proof of light");
+    assert_eq!(
+        read_byte(&mut module, now, RegisterAddress::page(0x11, 147)),
+        0,
+        "no proof of light"
+    );
     let mut power = [0; 2];
     module.read(now, page11::RX_POWER.at, &mut power).unwrap();
     assert_eq!(power, [0, 10]);
     let flagged = now + at(&[T.flag_us]);
-    assert_eq!(read_byte(&mut module, flagged, Address::page(0x11, 147)), 0xff);
+    assert_eq!(read_byte(&mut module, flagged, RegisterAddress::page(0x11, 147)), 0xff);
     assert!(flagged.since(now) <= Micros::from_millis(lower::FLAG_MAX_MS));
 }
 
@@ -288,14 +296,14 @@ fn software_reset_starts_over() {
     let mut module = module();
     let now = activated_at();
     let mut byte = [0];
-    module.read(now, Address::lower(73), &mut byte).unwrap();
+    module.read(now, RegisterAddress::lower(73), &mut byte).unwrap();
     assert!(byte[0] & 0x80 != 0, "first read after power-on");
-    module.read(now, Address::lower(73), &mut byte).unwrap();
+    module.read(now, RegisterAddress::lower(73), &mut byte).unwrap();
     assert!(byte[0] & 0x80 == 0);
-    write(&mut module, now, Flag::new(Address::lower(26), 3).at, 0x08);
+    write(&mut module, now, FlagBit::new(RegisterAddress::lower(26), 3).at, 0x08);
     assert!(!module.answers(now));
     let up = now + at(&[T.boot_us]);
-    module.read(up, Address::lower(73), &mut byte).unwrap();
+    module.read(up, RegisterAddress::lower(73), &mut byte).unwrap();
     assert!(byte[0] & 0x80 != 0);
     assert_eq!(module.boots(), 2);
 }
@@ -304,10 +312,19 @@ fn software_reset_starts_over() {
 fn what_cannot_be_written_is_refused_on_the_line_and_ignored_on_the_bus() {
     let mut module = module();
     let now = activated_at();
-    assert_eq!(module.write(now, Address::lower(0), &[1]), Err(Refusal::NoSuchRegister));
-    assert_eq!(module.write(now, Address::page(0x20, 128), &[1]), Err(Refusal::NoSuchRegister));
-    assert_eq!(module.write(now, Address::page(0xb0, 240), &[1]), Err(Refusal::Locked));
+    assert_eq!(
+        module.write(now, RegisterAddress::lower(0), &[1]),
+        Err(RequestRefusal::NoSuchRegister)
+    );
+    assert_eq!(
+        module.write(now, RegisterAddress::page(0x20, 128), &[1]),
+        Err(RequestRefusal::NoSuchRegister)
+    );
+    assert_eq!(
+        module.write(now, RegisterAddress::page(0xb0, 240), &[1]),
+        Err(RequestRefusal::Locked)
+    );
     module.bus_write(now, 0, &[1]).unwrap();
-    assert_eq!(read_byte(&mut module, now, Address::lower(0)), 0x18);
+    assert_eq!(read_byte(&mut module, now, RegisterAddress::lower(0)), 0x18);
     assert_eq!(page10::DATA_PATH_DEINIT.get(&module), 0);
 }

@@ -10,8 +10,8 @@ use lightloom_firmware_api::cmis::rules::{
     is_banked, linear_offset, page_change_bound, write_mechanism,
 };
 use lightloom_firmware_api::cmis::state::{ConfigStatus, DataPathState};
-use lightloom_firmware_api::cmis::{Address, Code, page_b0, page01, page11};
-use lightloom_firmware_api::message::Refusal;
+use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0, page01, page11};
+use lightloom_firmware_api::message::RequestRefusal;
 use lightloom_firmware_api::time::Micros;
 
 #[test]
@@ -52,7 +52,7 @@ fn disagreement_4_both_codes_of_each_write_mechanism_are_read() {
 
 #[test]
 fn disagreement_5_linear_offsets_use_256_pages_a_bank_and_only_at_the_edge() {
-    let at = |bank, page, offset| linear_offset(Address { bank, page, offset });
+    let at = |bank, page, offset| linear_offset(RegisterAddress { bank, page, offset });
     assert_eq!(at(0, 0x11, 130), 0x11 * 128 + 130);
     assert_eq!(at(1, 0x11, 130), (256 + 0x11) * 128 + 130);
     assert_eq!(at(1, 0x11, 5), 5, "lower memory has neither bank nor page");
@@ -79,7 +79,7 @@ fn disagreement_7_deinit_is_inverted_before_cmis_4() {
     // Our module follows CMIS 4 and later: zero means run.
     let mut module = module();
     let mut byte = [0xff];
-    module.read(activated_at(), Address::page(0x10, 128), &mut byte).unwrap();
+    module.read(activated_at(), RegisterAddress::page(0x10, 128), &mut byte).unwrap();
     assert_eq!(byte, [0]);
     assert_eq!(module.status(activated_at()).data_paths[0], DataPathState::Activated.code());
 }
@@ -89,26 +89,26 @@ fn disagreement_8_custom_pages_are_used_in_bank_0_only() {
     let mut module = module();
     let magic = page_b0::MAGIC_TEXT;
     let mut bytes = [0; 4];
-    let at = |bank| Address { bank, page: page_b0::PAGE, offset: 192 };
+    let at = |bank| RegisterAddress { bank, page: page_b0::PAGE, offset: 192 };
     module.read(activated_at(), at(CUSTOM_PAGE_BANK), &mut bytes).unwrap();
     assert_eq!(bytes, magic);
     let refused = module.read(activated_at(), at(1), &mut bytes);
-    assert_eq!(refused, Err(Refusal::NoSuchRegister));
+    assert_eq!(refused, Err(RequestRefusal::NoSuchRegister));
 }
 
 #[test]
 fn disagreement_9_a_wrong_application_is_refused_and_never_activates() {
     let mut module = module();
     let mut now = activated_at();
-    module.write(now, Address::page(0x10, 128), &[0xff]).unwrap();
+    module.write(now, RegisterAddress::page(0x10, 128), &[0xff]).unwrap();
     now = now + Micros(10_000);
     let wrong = LaneConfig { application: 14, data_path: 0, explicit: false }.code();
-    module.write(now, Address::page(0x10, 145), &[wrong; 8]).unwrap();
-    module.write(now, Address::page(0x10, 143), &[0xff]).unwrap();
+    module.write(now, RegisterAddress::page(0x10, 145), &[wrong; 8]).unwrap();
+    module.write(now, RegisterAddress::page(0x10, 143), &[0xff]).unwrap();
     now = now + Micros(10_000);
-    module.read(now, Address::page(0x11, 202), &mut [0; 4]).unwrap();
+    module.read(now, RegisterAddress::page(0x11, 202), &mut [0; 4]).unwrap();
     assert_eq!(page11::CONFIG_STATUS.get(&module, 0), Some(ConfigStatus::BadAppSel));
-    assert_ne!(page11::active(0).get(&module).map(Code::code), Some(wrong));
+    assert_ne!(page11::active(0).get(&module).map(Coded::code), Some(wrong));
 }
 
 #[test]

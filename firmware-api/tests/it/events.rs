@@ -4,25 +4,25 @@
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, external};
-use lightloom_firmware_api::device::Device;
+use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use lightloom_firmware_api::host::{Host, Received, Sequence, acknowledge};
 use lightloom_firmware_api::message::{
-    Capabilities, Event, EventKind, EventsReport, FireReport, Power, Refusal, Reply, Request,
-    Transaction, command,
+    Capabilities, Event, EventKind, EventsReport, FireReport, Power, Reply, Request,
+    RequestRefusal, TransactionId, command,
 };
 use lightloom_firmware_api::module::{Module, Profile};
-use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 use lightloom_firmware_api::time::Micros;
 use proptest::prelude::*;
 
 /// A module that carries traffic on its first fibre, and a host on its line.
 struct Rig {
-    device: Device<Bench>,
+    device: SerialModule<Bench>,
     host: Host,
     now: Micros,
     events: Vec<(Micros, u16, Event)>,
-    refused: Vec<Refusal>,
+    refused: Vec<RequestRefusal>,
     reports: Vec<EventsReport>,
     fired: Vec<FireReport>,
 }
@@ -30,7 +30,7 @@ struct Rig {
 impl Rig {
     fn with(profile: Profile) -> Self {
         let optics = Bench { power_on: [external(1); 8], at: [external(1); 8], ..Bench::default() };
-        let device = Device::new(Module::new(profile, optics, Micros::ZERO));
+        let device = SerialModule::new(Module::new(profile, optics, Micros::ZERO));
         let (now, host) = (activated_at(), Host::new());
         let (events, refused, reports, fired) = (vec![], vec![], vec![], vec![]);
         let mut rig = Self { device, host, now, events, refused, reports, fired };
@@ -130,12 +130,12 @@ fn event_and_request_encodings_unchanged() {
     let request = Request::Events { enabled: true, debounce_us: 100 };
     assert_eq!(request.encode(&mut payload), 3);
     assert_eq!((request.command(), &payload[..3]), (0x17, &[1, 0, 100][..]));
-    assert_eq!(Request::decode(0x17, &[2, 0, 0]), Err(Refusal::Malformed));
+    assert_eq!(Request::decode(0x17, &[2, 0, 0]), Err(RequestRefusal::Malformed));
     let report = EventsReport { enabled: true, debounce_us: 100, repeat_ms: 10, answer_us: 300 };
     assert_eq!(Reply::Events(report).encode(&mut payload), (0, 9));
     assert_eq!(payload[..9], [1, 0, 100, 0, 10, 0, 0, 1, 44]);
 
-    let go = Request::Go { arm: arm_to(7, external(2), Policy::Hot), groups: Groups(1) };
+    let go = Request::Go { arm: arm_to(7, external(2), DataPathPolicy::Hot), groups: Groups(1) };
     assert_eq!(go.encode(&mut payload), 14);
     assert_eq!(payload[..14], [0, 0, 0, 7, 2, 2, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(Request::decode(command::GO, &payload[..14]), Ok(go));
@@ -228,13 +228,13 @@ fn light_that_flaps_for_a_minute_sends_ten_events_a_second() {
 #[test]
 fn planned_moves_are_no_events_and_a_restart_is_one() {
     let mut rig = Rig::new();
-    rig.ask(&Request::Arm(arm_to(7, external(2), Policy::Hot)));
-    rig.ask(&Request::Fire { transaction: Transaction(7), groups: Groups(1) });
+    rig.ask(&Request::Arm(arm_to(7, external(2), DataPathPolicy::Hot)));
+    rig.ask(&Request::Fire { transaction: TransactionId(7), groups: Groups(1) });
     rig.device.module_mut().hardware_mut().tap = Power(0);
     rig.run_for(5_000);
     rig.light(true);
     rig.run_for(50);
-    assert_eq!(rig.fired[0].outcomes[0], Outcome::PowerLow, "dark at its new path");
+    assert_eq!(rig.fired[0].outcomes[0], GroupOutcome::PowerLow, "dark at its new path");
     rig.run_for(5_000);
     assert_eq!(rig.kinds(), [EventKind::LightBack]);
     rig.acknowledge(1);
@@ -263,8 +263,8 @@ fn a_module_of_1_1_refuses_both_and_a_host_of_1_1_hears_nothing() {
     let capabilities = Capabilities(PROFILE.capabilities.0 & 0x3f);
     let mut rig = Rig::with(Profile { capabilities, ..PROFILE });
     rig.ask(&Request::Events { enabled: true, debounce_us: 0 });
-    rig.ask(&Request::Go { arm: arm_to(7, external(2), Policy::Hot), groups: Groups(1) });
-    assert_eq!(rig.refused, [Refusal::UnknownCommand; 2]);
+    rig.ask(&Request::Go { arm: arm_to(7, external(2), DataPathPolicy::Hot), groups: Groups(1) });
+    assert_eq!(rig.refused, [RequestRefusal::UnknownCommand; 2]);
     let mut unasked = Rig::with(PROFILE);
     for rig in [&mut rig, &mut unasked] {
         rig.light(false);
@@ -277,7 +277,7 @@ fn a_module_of_1_1_refuses_both_and_a_host_of_1_1_hears_nothing() {
 fn go_moves_once_and_a_repeat_answers_the_same() {
     let mut rig = Rig::new();
     let drives = rig.device.module().hardware().drives;
-    let go = Request::Go { arm: arm_to(7, external(2), Policy::Hot), groups: Groups(1) };
+    let go = Request::Go { arm: arm_to(7, external(2), DataPathPolicy::Hot), groups: Groups(1) };
     rig.ask(&go);
     rig.run_for(20);
     rig.ask(&go);
@@ -287,16 +287,19 @@ fn go_moves_once_and_a_repeat_answers_the_same() {
     assert_eq!(rig.device.module().hardware().drives, drives + 1);
     assert_eq!(rig.fired.len(), 2, "two on their way at once: the later one gets the reply");
     for fired in &rig.fired {
-        assert_eq!((fired.outcomes[0], fired.active[0]), (Outcome::Success, external(2)));
-        assert_eq!((fired.transaction, fired.generation), (Transaction(7), 1));
+        assert_eq!((fired.outcomes[0], fired.active[0]), (GroupOutcome::Success, external(2)));
+        assert_eq!((fired.transaction, fired.generation), (TransactionId(7), 1));
     }
     // The number is taken: other paths under it move nothing.
-    rig.ask(&Request::Go { arm: arm_to(7, Path::LOOPBACK, Policy::Hot), groups: Groups(1) });
+    rig.ask(&Request::Go {
+        arm: arm_to(7, Path::LOOPBACK, DataPathPolicy::Hot),
+        groups: Groups(1),
+    });
     rig.run_for(2_000);
     assert_eq!(rig.device.module().hardware().drives, drives + 1);
-    rig.ask(&Request::Go { arm: arm_to(8, external(5), Policy::Hot), groups: Groups(1) });
+    rig.ask(&Request::Go { arm: arm_to(8, external(5), DataPathPolicy::Hot), groups: Groups(1) });
     rig.run_for(2_000);
-    assert_eq!(rig.fired.last().unwrap().outcomes[0], Outcome::Invalid);
+    assert_eq!(rig.fired.last().unwrap().outcomes[0], GroupOutcome::Invalid);
     assert_eq!(rig.device.module().hardware().drives, drives + 1);
 }
 

@@ -3,12 +3,12 @@
 
 use crate::bench;
 use bench::{Bench, PROFILE, module};
-use lightloom_firmware_api::device::Device;
+use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::Host;
 use lightloom_firmware_api::message::Request;
 use lightloom_firmware_api::module::Module;
-use lightloom_firmware_api::path::{Path, Policy};
+use lightloom_firmware_api::path::{DataPathPolicy, Path};
 use lightloom_firmware_api::time::Micros;
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn play(module: &mut Module<Bench>, acts: &[Act]) {
 #[test]
 fn a_device_is_small() {
     // What docs/firmware-api.md promises, the optics not counted.
-    assert!(size_of::<Device<()>>() <= 3 * 1024, "{} bytes", size_of::<Device<()>>());
+    assert!(size_of::<SerialModule<()>>() <= 3 * 1024, "{} bytes", size_of::<SerialModule<()>>());
 }
 
 proptest! {
@@ -77,7 +77,7 @@ proptest! {
 
     #[test]
     fn a_line_of_garbage_moves_no_light(noise in prop::collection::vec(any::<u8>(), 0..3000)) {
-        let mut device = Device::new(module());
+        let mut device = SerialModule::new(module());
         let now = Micros(u64::from(PROFILE.timing.boot_us));
         device.poll(now, |_| {});
         let drives = device.module().hardware().drives;
@@ -89,11 +89,11 @@ proptest! {
 
     #[test]
     fn a_request_with_a_flipped_bit_is_not_answered(bit in 0usize..200) {
-        let mut device = Device::new(module());
+        let mut device = SerialModule::new(module());
         let now = bench::activated_at();
         device.poll(now, |_| {});
         let mut line = [0; ENCODED_BYTES_MAX];
-        let request = Request::Arm(bench::arm_to(1, Path::LOOPBACK, Policy::Hot));
+        let request = Request::Arm(bench::arm_to(1, Path::LOOPBACK, DataPathPolicy::Hot));
         let (_, length) = Host::new().request(&request, &mut line);
         let bit = 8 + bit % ((length - 2) * 8);
         line[bit / 8] ^= 1 << (bit % 8);

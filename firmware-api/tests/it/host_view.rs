@@ -4,12 +4,12 @@
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, module};
-use lightloom_firmware_api::cmis::Address;
+use lightloom_firmware_api::cmis::RegisterAddress;
 use lightloom_firmware_api::cmis::page00::power_class;
 use lightloom_firmware_api::module::{Hardware, Module, Profile};
 use lightloom_firmware_api::time::Micros;
 
-fn bytes<const N: usize>(module: &mut Module<Bench>, at: Address) -> [u8; N] {
+fn bytes<const N: usize>(module: &mut Module<Bench>, at: RegisterAddress) -> [u8; N] {
     let mut bytes = [0; N];
     module.read(activated_at(), at, &mut bytes).unwrap();
     bytes
@@ -19,22 +19,22 @@ fn bytes<const N: usize>(module: &mut Module<Bench>, at: Address) -> [u8; N] {
 fn a_host_finds_the_applications_by_the_media_type() {
     let mut module = module();
     // Single-mode fibre; 800GAUI-8 over 800GBASE-DR8, 400GAUI-4 over 400GBASE-DR4, 100GAUI-1 over 100GBASE-DR.
-    let seen = bytes::<17>(&mut module, Address::lower(85));
+    let seen = bytes::<17>(&mut module, RegisterAddress::lower(85));
     let applications = [0x51, 0x56, 0x88, 0x01, 0x4f, 0x1c, 0x44, 0x11, 0x4b, 0x14, 0x11, 0xff];
     assert_eq!((seen[0], &seen[1..13], seen[13]), (2, &applications[..], 0xff));
-    assert_eq!(bytes(&mut module, Address::page(1, 176)), [0x01, 0x11, 0xff]);
+    assert_eq!(bytes(&mut module, RegisterAddress::page(1, 176)), [0x01, 0x11, 0xff]);
 }
 
 #[test]
 fn a_host_reads_who_made_the_module_and_what_it_draws() {
     let mut module = module();
-    assert_eq!(&bytes::<2>(&mut module, Address::page(0, 164)), b"01");
-    assert_eq!(&bytes::<8>(&mut module, Address::page(0, 182)), b"260901  ");
+    assert_eq!(&bytes::<2>(&mut module, RegisterAddress::page(0, 164)), b"01");
+    assert_eq!(&bytes::<8>(&mut module, RegisterAddress::page(0, 182)), b"260901  ");
     // Power class 6 in the three high bits, 12 W in quarters.
-    assert_eq!(bytes(&mut module, Address::page(0, 200)), [5 << 5, 48]);
-    assert_eq!(bytes(&mut module, Address::page(0, 203)), [13], "MPO 2x16");
-    assert_eq!(bytes(&mut module, Address::page(0, 212)), [6], "1310 nm EML");
-    let page = bytes::<95>(&mut module, Address::page(0, 128));
+    assert_eq!(bytes(&mut module, RegisterAddress::page(0, 200)), [5 << 5, 48]);
+    assert_eq!(bytes(&mut module, RegisterAddress::page(0, 203)), [13], "MPO 2x16");
+    assert_eq!(bytes(&mut module, RegisterAddress::page(0, 212)), [6], "1310 nm EML");
+    let page = bytes::<95>(&mut module, RegisterAddress::page(0, 128));
     let sum = page[..94].iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
     assert_eq!(page[94], sum);
 }
@@ -49,15 +49,18 @@ fn the_power_class_allows_what_the_module_draws() {
     }
     let mut small =
         Module::new(Profile { power_max_watts: 1, ..PROFILE }, Bench::default(), Micros::ZERO);
-    assert_eq!(bytes(&mut small, Address::page(0, 200)), [0, 4]);
+    assert_eq!(bytes(&mut small, RegisterAddress::page(0, 200)), [0, 4]);
 }
 
 #[test]
 fn a_host_reads_which_controls_flags_and_monitors_there_are() {
     let mut module = module();
     // Controls of both directions, flags of both, module monitors, lane monitors: without bias here.
-    assert_eq!(bytes(&mut module, Address::page(1, 155)), [0x02, 0x02, 0x00, 0x02, 0x03, 0x06]);
-    let page = bytes::<128>(&mut module, Address::page(1, 128));
+    assert_eq!(
+        bytes(&mut module, RegisterAddress::page(1, 155)),
+        [0x02, 0x02, 0x00, 0x02, 0x03, 0x06]
+    );
+    let page = bytes::<128>(&mut module, RegisterAddress::page(1, 128));
     let sum = page[2..127].iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
     assert_eq!(page[127], sum);
     assert_eq!(Bench::default().bias(Micros::ZERO, 0), None);
@@ -66,7 +69,7 @@ fn a_host_reads_which_controls_flags_and_monitors_there_are() {
 #[test]
 fn thresholds_are_in_order_around_what_is_measured() {
     let mut module = module();
-    let page = bytes::<128>(&mut module, Address::page(2, 128));
+    let page = bytes::<128>(&mut module, RegisterAddress::page(2, 128));
     let at =
         |offset: usize| i32::from(u16::from_be_bytes([page[offset - 128], page[offset - 127]]));
     let signed = |offset| at(offset) - if at(offset) > 0x7fff { 0x1_0000 } else { 0 };
@@ -85,7 +88,7 @@ fn thresholds_are_in_order_around_what_is_measured() {
 #[test]
 fn a_receiver_output_that_is_turned_off_is_off() {
     let mut module = module();
-    assert_eq!(bytes(&mut module, Address::page(0x11, 132)), [0xff]);
-    module.write(activated_at(), Address::page(0x10, 138), &[0x05]).unwrap();
-    assert_eq!(bytes(&mut module, Address::page(0x11, 132)), [0xfa]);
+    assert_eq!(bytes(&mut module, RegisterAddress::page(0x11, 132)), [0xff]);
+    module.write(activated_at(), RegisterAddress::page(0x10, 138), &[0x05]).unwrap();
+    assert_eq!(bytes(&mut module, RegisterAddress::page(0x11, 132)), [0xfa]);
 }

@@ -4,10 +4,10 @@
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use lightloom_firmware_api::host::{Host, ReceiveError, Sequence, encode_request};
 use lightloom_firmware_api::message::{
-    Address, Arm, ArmReport, Capabilities, FireReport, Identity, LinkName, LinksReport, Neighbour,
-    Power, Refusal, Reply, Request, StatusReport, Transaction, command,
+    Arm, ArmReport, Capabilities, FireReport, Identity, LinkName, LinksReport, Neighbour, Power,
+    RegisterAddress, Reply, Request, RequestRefusal, StatusReport, TransactionId, command,
 };
-use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 use proptest::prelude::*;
 
 fn external(number: u8) -> Path {
@@ -30,23 +30,23 @@ fn arm() -> Arm {
     let mut paths = [Path::DARK; 8];
     paths[0] = external(2);
     paths[1] = Path::LOOPBACK;
-    Arm { transaction: Transaction(0x0102_0304), policy: Policy::MuteTransmit, paths }
+    Arm { transaction: TransactionId(0x0102_0304), policy: DataPathPolicy::MuteTransmit, paths }
 }
 
 #[test]
 fn request_encoding_unchanged() {
-    let address = Address { bank: 0, page: 0xb0, offset: 136 };
+    let address = RegisterAddress { bank: 0, page: 0xb0, offset: 136 };
     let cases: [(Request<'_>, u8, &[u8]); 9] = [
         (Request::Hello, 0x01, &[]),
         (Request::Read { address, length: 8 }, 0x02, &[0, 0xb0, 136, 8]),
         (Request::Write { address, bytes: &[2, 15] }, 0x03, &[0, 0xb0, 136, 2, 15]),
         (Request::Arm(arm()), 0x10, &[1, 2, 3, 4, 1, 2, 15, 0, 0, 0, 0, 0, 0]),
         (
-            Request::Fire { transaction: Transaction(7), groups: Groups(0b11) },
+            Request::Fire { transaction: TransactionId(7), groups: Groups(0b11) },
             0x11,
             &[0, 0, 0, 7, 3],
         ),
-        (Request::Disarm { transaction: Transaction(7) }, 0x12, &[0, 0, 0, 7]),
+        (Request::Disarm { transaction: TransactionId(7) }, 0x12, &[0, 0, 0, 7]),
         (Request::Status, 0x13, &[]),
         (
             Request::SetDefault { password: 0x1011, paths: [Path::LOOPBACK; 8] },
@@ -63,13 +63,13 @@ fn request_encoding_unchanged() {
 
 #[test]
 fn reply_encoding_unchanged() {
-    let mut outcomes = [Outcome::None; 8];
-    outcomes[0] = Outcome::Success;
-    outcomes[1] = Outcome::PowerLow;
-    let armed = Reply::Armed(ArmReport { transaction: Transaction(7), outcomes });
+    let mut outcomes = [GroupOutcome::None; 8];
+    outcomes[0] = GroupOutcome::Success;
+    outcomes[1] = GroupOutcome::PowerLow;
+    let armed = Reply::Armed(ArmReport { transaction: TransactionId(7), outcomes });
     assert_eq!(reply_bytes(&armed), (0, vec![0, 0, 0, 7, 1, 130, 0, 0, 0, 0, 0, 0]));
     let fired = Reply::Fired(FireReport {
-        transaction: Transaction(7),
+        transaction: TransactionId(7),
         generation: 258,
         outcomes,
         active: arm().paths,
@@ -77,14 +77,14 @@ fn reply_encoding_unchanged() {
     let bytes = vec![0, 0, 0, 7, 0, 0, 1, 2, 1, 130, 0, 0, 0, 0, 0, 0, 2, 15, 0, 0, 0, 0, 0, 0];
     assert_eq!(reply_bytes(&fired), (0, bytes));
     for (refusal, code) in [
-        (Refusal::UnknownCommand, 1),
-        (Refusal::Malformed, 2),
-        (Refusal::NotArmed, 3),
-        (Refusal::Busy, 4),
-        (Refusal::WrongState, 5),
-        (Refusal::Locked, 6),
-        (Refusal::Version, 7),
-        (Refusal::NoSuchRegister, 8),
+        (RequestRefusal::UnknownCommand, 1),
+        (RequestRefusal::Malformed, 2),
+        (RequestRefusal::NotArmed, 3),
+        (RequestRefusal::Busy, 4),
+        (RequestRefusal::WrongState, 5),
+        (RequestRefusal::Locked, 6),
+        (RequestRefusal::Version, 7),
+        (RequestRefusal::NoSuchRegister, 8),
     ] {
         assert_eq!(reply_bytes(&Reply::Refused(refusal)), (code, vec![]));
         assert_eq!(Reply::decode(command::ARM, code, &[]), Some(Reply::Refused(refusal)));
@@ -132,8 +132,8 @@ fn identity_and_status_encoding_unchanged() {
         boots: 3,
         uptime_ms: 1000,
         module_state: 3,
-        armed: Transaction(8),
-        fired: Transaction(7),
+        armed: TransactionId(8),
+        fired: TransactionId(7),
         generation: 9,
         busy: Groups(1),
         active: arm().paths,
@@ -153,16 +153,16 @@ fn identity_and_status_encoding_unchanged() {
 
 #[test]
 fn requests_without_meaning_are_refused_by_kind() {
-    let cases: [(u8, &[u8], Refusal); 9] = [
-        (0x7f, &[], Refusal::UnknownCommand),
-        (command::STATUS, &[0], Refusal::Malformed),
-        (command::FIRE, &[0, 0, 0, 0, 1], Refusal::Malformed),
-        (command::ARM, &[0, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0], Refusal::Malformed),
-        (command::ARM, &[0, 0, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0], Refusal::Malformed),
-        (command::READ, &[0, 0, 120, 9], Refusal::Malformed),
-        (command::READ, &[0, 0, 200, 57], Refusal::Malformed),
-        (command::READ, &[0, 0, 0, 0], Refusal::Malformed),
-        (command::WRITE, &[0, 0, 255, 1, 2], Refusal::Malformed),
+    let cases: [(u8, &[u8], RequestRefusal); 9] = [
+        (0x7f, &[], RequestRefusal::UnknownCommand),
+        (command::STATUS, &[0], RequestRefusal::Malformed),
+        (command::FIRE, &[0, 0, 0, 0, 1], RequestRefusal::Malformed),
+        (command::ARM, &[0, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0], RequestRefusal::Malformed),
+        (command::ARM, &[0, 0, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0], RequestRefusal::Malformed),
+        (command::READ, &[0, 0, 120, 9], RequestRefusal::Malformed),
+        (command::READ, &[0, 0, 200, 57], RequestRefusal::Malformed),
+        (command::READ, &[0, 0, 0, 0], RequestRefusal::Malformed),
+        (command::WRITE, &[0, 0, 255, 1, 2], RequestRefusal::Malformed),
     ];
     for (code, payload, refusal) in cases {
         assert_eq!(Request::decode(code, payload), Err(refusal), "{code:#x} {payload:?}");
@@ -202,8 +202,8 @@ proptest! {
     #[test]
     fn arms_read_back(transaction in 1u32.., policy in 0u8..3, codes in prop::array::uniform8(0u8..9)) {
         let request = Request::Arm(Arm {
-            transaction: Transaction(transaction),
-            policy: Policy::from_code(policy).unwrap(),
+            transaction: TransactionId(transaction),
+            policy: DataPathPolicy::from_code(policy).unwrap(),
             paths: codes.map(|code| Path::from_code(code).unwrap()),
         });
         let bytes = request_bytes(&request);

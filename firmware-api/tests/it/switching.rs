@@ -3,21 +3,22 @@
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, ask, external, module, wait};
-use lightloom_firmware_api::cmis::{Address, checksum, lower, page_b0};
-use lightloom_firmware_api::device::Device;
-use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, Kind};
+use lightloom_firmware_api::cmis::{RegisterAddress, checksum, lower, page_b0};
+use lightloom_firmware_api::device::SerialModule;
+use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameKind};
 use lightloom_firmware_api::host::Host;
 use lightloom_firmware_api::message::{
-    Arm, FireReport, LinkName, Neighbour, Power, Refusal, Reply, Request, StatusReport, Transaction,
+    Arm, FireReport, LinkName, Neighbour, Power, Reply, Request, RequestRefusal, StatusReport,
+    TransactionId,
 };
 use lightloom_firmware_api::module::Module;
-use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 use lightloom_firmware_api::time::Micros;
 
 const G0: Groups = Groups(1);
 
 struct Rig {
-    device: Device<Bench>,
+    device: SerialModule<Bench>,
     host: Host,
     now: Micros,
 }
@@ -25,9 +26,9 @@ struct Rig {
 impl Rig {
     /// A module that carries traffic.
     fn new() -> Self {
-        Self { device: Device::new(module()), host: Host::new(), now: activated_at() }
+        Self { device: SerialModule::new(module()), host: Host::new(), now: activated_at() }
     }
-    fn ask(&mut self, request: &Request<'_>) -> Option<Result<(), Refusal>> {
+    fn ask(&mut self, request: &Request<'_>) -> Option<Result<(), RequestRefusal>> {
         let mut seen = None;
         ask(&mut self.device, &mut self.host, self.now, request, |_, reply| {
             seen = Some(match reply {
@@ -37,7 +38,7 @@ impl Rig {
         });
         seen
     }
-    fn arm(&mut self, transaction: u32, path: Path, policy: Policy) -> Outcome {
+    fn arm(&mut self, transaction: u32, path: Path, policy: DataPathPolicy) -> GroupOutcome {
         let request = Request::Arm(arm_to(transaction, path, policy));
         let mut outcome = None;
         ask(&mut self.device, &mut self.host, self.now, &request, |_, reply| match reply {
@@ -48,7 +49,7 @@ impl Rig {
     }
     /// Fires and waits until the report comes, at most ten milliseconds.
     fn fire(&mut self, transaction: u32) -> (Micros, FireReport) {
-        let request = Request::Fire { transaction: Transaction(transaction), groups: G0 };
+        let request = Request::Fire { transaction: TransactionId(transaction), groups: G0 };
         let began = self.now;
         let mut report = None;
         let mut take = |_, reply: Reply<'_>| match reply {
@@ -79,12 +80,12 @@ fn arm_moves_nothing_and_fire_moves_once() {
     let mut rig = Rig::new();
     assert_eq!(rig.status().active[0], Path::LOOPBACK, "the power-on path");
     let drives = rig.optics().drives;
-    assert_eq!(rig.arm(1, external(2), Policy::Hot), Outcome::Success);
+    assert_eq!(rig.arm(1, external(2), DataPathPolicy::Hot), GroupOutcome::Success);
     assert_eq!(rig.optics().drives, drives);
     let (took, report) = rig.fire(1);
     assert_eq!(took, Micros(100), "70 µs to switch and 30 µs to settle");
-    assert_eq!(report.transaction, Transaction(1));
-    assert_eq!((report.generation, report.outcomes[0]), (1, Outcome::Success));
+    assert_eq!(report.transaction, TransactionId(1));
+    assert_eq!((report.generation, report.outcomes[0]), (1, GroupOutcome::Success));
     assert_eq!(report.active[0], external(2));
     // The same fire again: the same answer, no motion.
     let (took, again) = rig.fire(1);
@@ -95,55 +96,63 @@ fn arm_moves_nothing_and_fire_moves_once() {
 #[test]
 fn only_the_armed_transaction_fires() {
     let mut rig = Rig::new();
-    let fire = |id| Request::Fire { transaction: Transaction(id), groups: G0 };
-    assert_eq!(rig.ask(&fire(1)), Some(Err(Refusal::NotArmed)));
-    rig.arm(1, external(1), Policy::Hot);
-    rig.arm(2, external(2), Policy::Hot);
-    assert_eq!(rig.ask(&fire(1)), Some(Err(Refusal::NotArmed)), "a late fire of a former plan");
-    assert_eq!(rig.ask(&Request::Disarm { transaction: Transaction(1) }), Some(Ok(())));
-    assert_eq!(rig.status().armed, Transaction(2), "disarming another one changes nothing");
-    assert_eq!(rig.ask(&Request::Disarm { transaction: Transaction(2) }), Some(Ok(())));
-    assert_eq!(rig.ask(&fire(2)), Some(Err(Refusal::NotArmed)));
+    let fire = |id| Request::Fire { transaction: TransactionId(id), groups: G0 };
+    assert_eq!(rig.ask(&fire(1)), Some(Err(RequestRefusal::NotArmed)));
+    rig.arm(1, external(1), DataPathPolicy::Hot);
+    rig.arm(2, external(2), DataPathPolicy::Hot);
+    assert_eq!(
+        rig.ask(&fire(1)),
+        Some(Err(RequestRefusal::NotArmed)),
+        "a late fire of a former plan"
+    );
+    assert_eq!(rig.ask(&Request::Disarm { transaction: TransactionId(1) }), Some(Ok(())));
+    assert_eq!(rig.status().armed, TransactionId(2), "disarming another one changes nothing");
+    assert_eq!(rig.ask(&Request::Disarm { transaction: TransactionId(2) }), Some(Ok(())));
+    assert_eq!(rig.ask(&fire(2)), Some(Err(RequestRefusal::NotArmed)));
     assert_eq!(rig.status().active[0], Path::LOOPBACK);
 }
 
 #[test]
 fn a_used_transaction_cannot_be_armed_with_other_paths() {
     let mut rig = Rig::new();
-    rig.arm(1, external(1), Policy::Hot);
+    rig.arm(1, external(1), DataPathPolicy::Hot);
     rig.fire(1);
     rig.rest();
-    assert_eq!(rig.arm(1, external(1), Policy::Hot), Outcome::Success, "a repeated arm");
-    assert_eq!(rig.arm(1, external(2), Policy::Hot), Outcome::Rejected);
-    assert_eq!(rig.status().armed, Transaction::NONE);
+    assert_eq!(
+        rig.arm(1, external(1), DataPathPolicy::Hot),
+        GroupOutcome::Success,
+        "a repeated arm"
+    );
+    assert_eq!(rig.arm(1, external(2), DataPathPolicy::Hot), GroupOutcome::Rejected);
+    assert_eq!(rig.status().armed, TransactionId::NONE);
 }
 
 #[test]
 fn paths_that_do_not_exist_are_invalid() {
     let mut rig = Rig::new();
-    assert_eq!(rig.arm(1, external(3), Policy::Hot), Outcome::Invalid);
+    assert_eq!(rig.arm(1, external(3), DataPathPolicy::Hot), GroupOutcome::Invalid);
     let (_, report) = rig.fire(1);
-    assert_eq!((report.outcomes[0], report.generation), (Outcome::Invalid, 0));
+    assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::Invalid, 0));
     assert_eq!(report.active[0], Path::LOOPBACK);
     // A group that the module does not have.
     let mut paths = [Path::DARK; 8];
     paths[5] = external(1);
-    let arm = Arm { transaction: Transaction(2), policy: Policy::Hot, paths };
+    let arm = Arm { transaction: TransactionId(2), policy: DataPathPolicy::Hot, paths };
     let report = rig.device.module_mut().arm(rig.now, arm).unwrap();
-    assert_eq!(report.outcomes[5], Outcome::Invalid);
+    assert_eq!(report.outcomes[5], GroupOutcome::Invalid);
 }
 
 #[test]
 fn the_default_policy_needs_deactivated_data_paths() {
     let mut rig = Rig::new();
-    rig.arm(1, external(1), Policy::RequireDeactivated);
+    rig.arm(1, external(1), DataPathPolicy::RequireDeactivated);
     let (_, report) = rig.fire(1);
-    assert_eq!(report.outcomes[0], Outcome::InconsistentWithDataPath);
+    assert_eq!(report.outcomes[0], GroupOutcome::InconsistentWithDataPath);
     let now = rig.now;
-    rig.device.module_mut().write(now, Address::page(0x10, 128), &[0xff]).unwrap();
+    rig.device.module_mut().write(now, RegisterAddress::page(0x10, 128), &[0xff]).unwrap();
     rig.now = now + Micros(10_000);
     let (_, report) = rig.fire(1);
-    assert_eq!(report.outcomes[0], Outcome::Success, "a refused fire may be sent again");
+    assert_eq!(report.outcomes[0], GroupOutcome::Success, "a refused fire may be sent again");
 }
 
 #[test]
@@ -151,7 +160,7 @@ fn muted_transmitters_are_dark_exactly_while_light_moves() {
     let mut rig = Rig::new();
     assert_eq!(rig.status().data_paths, [4; 8]);
     let began = rig.now;
-    rig.arm(1, external(1), Policy::MuteTransmit);
+    rig.arm(1, external(1), DataPathPolicy::MuteTransmit);
     rig.fire(1);
     let log: Vec<_> =
         rig.optics().transmitter_log.iter().copied().filter(|(at, _)| *at >= began).collect();
@@ -161,29 +170,29 @@ fn muted_transmitters_are_dark_exactly_while_light_moves() {
 #[test]
 fn dwell_is_enforced() {
     let mut rig = Rig::new();
-    rig.arm(1, external(1), Policy::Hot);
+    rig.arm(1, external(1), DataPathPolicy::Hot);
     rig.fire(1);
-    rig.arm(2, external(2), Policy::Hot);
+    rig.arm(2, external(2), DataPathPolicy::Hot);
     let (_, report) = rig.fire(2);
-    assert_eq!((report.outcomes[0], report.generation), (Outcome::Rejected, 1));
+    assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::Rejected, 1));
     rig.rest();
     let (_, report) = rig.fire(2);
-    assert_eq!((report.outcomes[0], report.generation), (Outcome::Success, 2));
+    assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::Success, 2));
 }
 
 #[test]
 fn every_way_a_switch_can_fail_has_its_own_error() {
     type Fault = fn(&mut Bench);
-    let cases: [(Fault, Outcome, u64, u32); 4] = [
-        (|optics| optics.stuck = true, Outcome::HardwareFault, 70, 0),
-        (|optics| optics.arrives_at = Path::external(2), Outcome::HardwareFault, 70, 0),
-        (|optics| optics.takes_us = 5_000, Outcome::SettleTimeout, 1_000, 0),
-        (|optics| optics.tap = Power(999), Outcome::PowerLow, 100, 1),
+    let cases: [(Fault, GroupOutcome, u64, u32); 4] = [
+        (|optics| optics.stuck = true, GroupOutcome::HardwareFault, 70, 0),
+        (|optics| optics.arrives_at = Path::external(2), GroupOutcome::HardwareFault, 70, 0),
+        (|optics| optics.takes_us = 5_000, GroupOutcome::SettleTimeout, 1_000, 0),
+        (|optics| optics.tap = Power(999), GroupOutcome::PowerLow, 100, 1),
     ];
     for (fault, outcome, takes_us, generation) in cases {
         let mut rig = Rig::new();
         fault(rig.optics());
-        rig.arm(1, external(1), Policy::Hot);
+        rig.arm(1, external(1), DataPathPolicy::Hot);
         let (took, report) = rig.fire(1);
         assert_eq!((report.outcomes[0], report.generation), (outcome, generation));
         assert_eq!(took, Micros(takes_us), "{outcome:?}");
@@ -194,9 +203,9 @@ fn every_way_a_switch_can_fail_has_its_own_error() {
 fn a_slow_switch_within_the_bound_succeeds() {
     let mut rig = Rig::new();
     rig.optics().takes_us = 600;
-    rig.arm(1, external(1), Policy::Hot);
+    rig.arm(1, external(1), DataPathPolicy::Hot);
     let (took, report) = rig.fire(1);
-    assert_eq!(report.outcomes[0], Outcome::Success);
+    assert_eq!(report.outcomes[0], GroupOutcome::Success);
     assert!((Micros(630)..Micros(660)).contains(&took), "{took:?}");
 }
 
@@ -204,27 +213,30 @@ fn a_slow_switch_within_the_bound_succeeds() {
 fn light_that_arrives_late_or_strays_raises_a_flag() {
     let mut rig = Rig::new();
     rig.optics().takes_us = 5_000;
-    rig.arm(1, external(1), Policy::Hot);
+    rig.arm(1, external(1), DataPathPolicy::Hot);
     rig.fire(1);
     rig.now = rig.now + Micros(10_000);
     let mut flags = [0];
-    rig.device.module_mut().read(rig.now, Address::lower(13), &mut flags).unwrap();
+    rig.device.module_mut().read(rig.now, RegisterAddress::lower(13), &mut flags).unwrap();
     assert_eq!(flags[0], page_b0::flag::SWITCH_FAULT | page_b0::flag::UNEXPECTED_PATH);
 }
 
 #[test]
 fn while_light_moves_an_arm_is_refused_and_status_says_so() {
     let mut rig = Rig::new();
-    rig.arm(1, external(1), Policy::Hot);
-    let fire = Request::Fire { transaction: Transaction(1), groups: G0 };
+    rig.arm(1, external(1), DataPathPolicy::Hot);
+    let fire = Request::Fire { transaction: TransactionId(1), groups: G0 };
     assert_eq!(rig.ask(&fire), None, "answered when it has settled");
     assert_eq!(
-        rig.ask(&Request::Arm(arm_to(2, external(2), Policy::Hot))),
-        Some(Err(Refusal::Busy))
+        rig.ask(&Request::Arm(arm_to(2, external(2), DataPathPolicy::Hot))),
+        Some(Err(RequestRefusal::Busy))
     );
-    assert_eq!(rig.ask(&Request::Disarm { transaction: Transaction(1) }), Some(Err(Refusal::Busy)));
+    assert_eq!(
+        rig.ask(&Request::Disarm { transaction: TransactionId(1) }),
+        Some(Err(RequestRefusal::Busy))
+    );
     let status = rig.status();
-    assert_eq!((status.busy, status.fire_outcomes[0]), (G0, Outcome::InProgress));
+    assert_eq!((status.busy, status.fire_outcomes[0]), (G0, GroupOutcome::InProgress));
     assert_eq!(status.active[0], Path::DARK);
 }
 
@@ -232,18 +244,18 @@ fn while_light_moves_an_arm_is_refused_and_status_says_so() {
 fn a_reset_in_the_middle_loses_the_arm_and_answers_nothing_stale() {
     let mut rig = Rig::new();
     let before = rig.status();
-    rig.arm(1, external(1), Policy::Hot);
-    let fire = Request::Fire { transaction: Transaction(1), groups: G0 };
+    rig.arm(1, external(1), DataPathPolicy::Hot);
+    let fire = Request::Fire { transaction: TransactionId(1), groups: G0 };
     assert_eq!(rig.ask(&fire), None);
     let now = rig.now + Micros(35);
-    rig.device.module_mut().write(now, Address::lower(26), &[0x08]).unwrap();
+    rig.device.module_mut().write(now, RegisterAddress::lower(26), &[0x08]).unwrap();
     rig.now = now + Micros(u64::from(PROFILE.timing.boot_us));
     let mut answers = 0;
     wait(&mut rig.device, &mut rig.host, rig.now, |_, _| answers += 1);
     assert_eq!(answers, 0);
     let status = rig.status();
     assert_eq!(status.boots, before.boots + 1);
-    assert_eq!((status.armed, status.fired), (Transaction::NONE, Transaction::NONE));
+    assert_eq!((status.armed, status.fired), (TransactionId::NONE, TransactionId::NONE));
     assert_eq!((status.active[0], status.generation), (Path::LOOPBACK, 0));
 }
 
@@ -261,7 +273,7 @@ fn power_on_paths_need_the_password_and_are_taken_at_reset() {
         Path::DARK,
     ];
     let set = |password| Request::SetDefault { password, paths };
-    assert_eq!(rig.ask(&set(0)), Some(Err(Refusal::Locked)));
+    assert_eq!(rig.ask(&set(0)), Some(Err(RequestRefusal::Locked)));
     assert_eq!(rig.ask(&set(0x1011)), Some(Ok(())));
     assert_eq!(rig.status().active[0], Path::LOOPBACK, "nothing moves now");
     assert_eq!(rig.ask(&Request::Reset), Some(Ok(())));
@@ -272,15 +284,21 @@ fn power_on_paths_need_the_password_and_are_taken_at_reset() {
 #[test]
 fn another_protocol_version_is_refused_by_name() {
     let mut rig = Rig::new();
-    let frame =
-        Frame { version: 2, kind: Kind::Request, sequence: 7, command: 1, status: 0, payload: &[] };
+    let frame = Frame {
+        version: 2,
+        kind: FrameKind::Request,
+        sequence: 7,
+        command: 1,
+        status: 0,
+        payload: &[],
+    };
     let mut line = [0; ENCODED_BYTES_MAX];
     let length = frame.encode(&mut line);
     let mut sent = Vec::new();
     rig.device.on_bytes(rig.now, &line[..length], |bytes| sent.extend_from_slice(bytes));
     let mut seen = None;
     rig.host.receive(&sent, |answer| {
-        seen = Some(answer.unwrap().reply == Reply::Refused(Refusal::Version))
+        seen = Some(answer.unwrap().reply == Reply::Refused(RequestRefusal::Version))
     });
     assert_eq!(seen, Some(true));
 }
@@ -296,13 +314,17 @@ mod registers {
     }
 
     fn write(module: &mut Module<Bench>, now: Micros, offset: u8, bytes: &[u8]) {
-        let at = if offset < 128 { Address::lower(offset) } else { Address::page(0xb0, offset) };
+        let at = if offset < 128 {
+            RegisterAddress::lower(offset)
+        } else {
+            RegisterAddress::page(0xb0, offset)
+        };
         module.write(now, at, bytes).unwrap();
     }
 
     fn lower_bytes<const N: usize>(module: &mut Module<Bench>, now: Micros, first: u8) -> [u8; N] {
         let mut bytes = [0; N];
-        module.read(now, Address::lower(first), &mut bytes).unwrap();
+        module.read(now, RegisterAddress::lower(first), &mut bytes).unwrap();
         bytes
     }
 
@@ -310,7 +332,7 @@ mod registers {
     fn arm(module: &mut Module<Bench>, now: Micros, transaction: u32, path: Path) {
         write(module, now, 136, &[path.code(), 0, 0, 0, 0, 0, 0, 0]);
         let [a, b, c, d] = transaction.to_be_bytes();
-        write(module, now, 212, &[a, b, c, d, Policy::Hot.code()]);
+        write(module, now, 212, &[a, b, c, d, DataPathPolicy::Hot.code()]);
         write(module, now, 152, &[1]);
     }
 
@@ -318,20 +340,20 @@ mod registers {
     fn slow_fire_follows_page_6d() {
         let (mut module, now) = ready();
         write(&mut module, now, 160, &[1]);
-        module.read(now, Address::page(0xb0, 168), &mut [0; 8]).unwrap();
-        assert_eq!(page_b0::fire_outcome(0).get(&module), Some(Outcome::None), "not enabled");
+        module.read(now, RegisterAddress::page(0xb0, 168), &mut [0; 8]).unwrap();
+        assert_eq!(page_b0::fire_outcome(0).get(&module), Some(GroupOutcome::None), "not enabled");
         arm(&mut module, now, 7, external(1));
-        module.read(now, Address::page(0xb0, 176), &mut [0; 8]).unwrap();
-        assert_eq!(page_b0::arm_outcome(0).get(&module), Some(Outcome::Success));
+        module.read(now, RegisterAddress::page(0xb0, 176), &mut [0; 8]).unwrap();
+        assert_eq!(page_b0::arm_outcome(0).get(&module), Some(GroupOutcome::Success));
         write(&mut module, now, 160, &[1]);
         let mut commit = [9];
-        module.read(now, Address::page(0xb0, 160), &mut commit).unwrap();
+        module.read(now, RegisterAddress::page(0xb0, 160), &mut commit).unwrap();
         assert_eq!(commit, [0], "self-clearing");
-        assert_eq!(page_b0::fire_outcome(0).get(&module), Some(Outcome::InProgress));
+        assert_eq!(page_b0::fire_outcome(0).get(&module), Some(GroupOutcome::InProgress));
         assert_eq!(lower_bytes::<1>(&mut module, now, 72), [1], "busy without paging");
         let done = now + Micros(100);
-        module.read(done, Address::page(0xb0, 168), &mut [0; 8]).unwrap();
-        assert_eq!(page_b0::fire_outcome(0).get(&module), Some(Outcome::Success));
+        module.read(done, RegisterAddress::page(0xb0, 168), &mut [0; 8]).unwrap();
+        assert_eq!(page_b0::fire_outcome(0).get(&module), Some(GroupOutcome::Success));
         assert_eq!(page_b0::committed(0).get(&module), Some(external(1)));
         assert_eq!(page_b0::GENERATION.get(&module), 1);
     }
@@ -381,7 +403,7 @@ mod registers {
         let (mut module, now) = ready();
         arm(&mut module, now, 7, external(1));
         write(&mut module, now, 152, &[0]);
-        assert_eq!(module.status(now).armed, Transaction::NONE);
+        assert_eq!(module.status(now).armed, TransactionId::NONE);
     }
 
     #[test]
@@ -390,8 +412,8 @@ mod registers {
         arm(&mut module, now, 7, external(1));
         write(&mut module, now, 160, &[1]);
         arm(&mut module, now, 8, external(2));
-        assert_eq!(module.status(now).armed, Transaction(7));
-        assert_eq!(module.status(now + Micros(100)).armed, Transaction(8));
+        assert_eq!(module.status(now).armed, TransactionId(7));
+        assert_eq!(module.status(now + Micros(100)).armed, TransactionId(8));
     }
 
     #[test]
@@ -401,7 +423,7 @@ mod registers {
         assert_eq!(module.links(now).name, LinkName(0x0001_0203));
         assert_eq!(module.links(now).neighbours, [Neighbour::default(); 8], "no peer sends one");
         let mut seen = [1; 5];
-        module.read(now, Address::page(0xb0, 248), &mut seen).unwrap();
+        module.read(now, RegisterAddress::page(0xb0, 248), &mut seen).unwrap();
         assert_eq!(seen, [0; 5]);
         module.reset(now);
         assert_eq!(module.links(now).name, LinkName::NONE);
@@ -411,7 +433,7 @@ mod registers {
     fn the_page_announces_itself_with_a_checksum() {
         let (mut module, now) = ready();
         let mut head = [0; 16];
-        module.read(now, Address::page(0xb0, 192), &mut head).unwrap();
+        module.read(now, RegisterAddress::page(0xb0, 192), &mut head).unwrap();
         assert_eq!(&head[..8], b"OCS1\x12\x01\x02\xff");
         assert_eq!(head[8..14], [0, 70, 0, 30, 3, 232]);
         for sum in [checksum::PAGE_00, checksum::PAGE_01, checksum::PAGE_02, checksum::PAGE_B0] {
@@ -423,17 +445,17 @@ mod registers {
     fn power_taps_and_power_on_paths_are_registers_too() {
         let (mut module, now) = ready();
         let mut taps = [0; 4];
-        module.read(now, Address::page(0xb0, 217), &mut taps).unwrap();
+        module.read(now, RegisterAddress::page(0xb0, 217), &mut taps).unwrap();
         assert_eq!(taps, [0x13, 0x88, 0x13, 0x88]);
-        let at = Address::page(0xb0, 240);
-        assert_eq!(module.write(now, at, &[1]), Err(Refusal::Locked));
-        module.write(now, Address::lower(122), &0x1011u32.to_be_bytes()).unwrap();
+        let at = RegisterAddress::page(0xb0, 240);
+        assert_eq!(module.write(now, at, &[1]), Err(RequestRefusal::Locked));
+        module.write(now, RegisterAddress::lower(122), &0x1011u32.to_be_bytes()).unwrap();
         module.write(now, at, &[1]).unwrap();
         assert_eq!(module.hardware().power_on[0], external(1));
         assert_eq!(lower_bytes::<4>(&mut module, now, 122), [0; 4], "a password reads as zero");
         assert_eq!(lower::ACTIVE_PATHS.get(&module, 0), Some(Path::LOOPBACK));
         // A wrong entry locks again.
-        module.write(now, Address::lower(122), &[9; 4]).unwrap();
-        assert_eq!(module.write(now, at, &[2]), Err(Refusal::Locked));
+        module.write(now, RegisterAddress::lower(122), &[9; 4]).unwrap();
+        assert_eq!(module.write(now, at, &[2]), Err(RequestRefusal::Locked));
     }
 }

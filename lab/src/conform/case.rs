@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::link::Trouble;
+use super::link::ExchangeError;
 use super::target::Options;
 
 /// One promise.
@@ -19,7 +19,7 @@ pub struct Case {
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CaseVerdict {
     /// The promise was kept.
     Passed,
     /// The device does not do what is promised.
@@ -30,28 +30,28 @@ pub enum Verdict {
     NotTested(String),
 }
 
-/// What a case says at its end. `?` on [`Trouble`] is a finding: no answer is an answer, too.
-pub type Judged = Result<Verdict, Trouble>;
+/// What a case says at its end. `?` on [`ExchangeError`] is a finding: no answer is an answer, too.
+pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
 /// A misbehaviour, for the end of a case.
 ///
 /// # Errors
 /// Never: the result is what a case returns.
-pub fn found(what: impl Into<String>) -> Judged {
-    Ok(Verdict::Misbehaves(what.into()))
+pub fn found(what: impl Into<String>) -> CaseResult {
+    Ok(CaseVerdict::Misbehaves(what.into()))
 }
 
 /// Passed, or misbehaves as `what` says.
 ///
 /// # Errors
 /// Never: the result is what a case returns.
-pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> Judged {
-    Ok(if is_so { Verdict::Passed } else { Verdict::Misbehaves(what()) })
+pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> CaseResult {
+    Ok(if is_so { CaseVerdict::Passed } else { CaseVerdict::Misbehaves(what()) })
 }
 
 /// What a suite may do.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct SuiteScope<'a> {
     /// Ports whose light may be moved.
     pub ports: &'a [String],
     /// Circuits that are made to measure set-up times.
@@ -62,9 +62,9 @@ pub struct Plan<'a> {
 
 /// What has been found so far.
 #[derive(Clone, Debug)]
-pub struct Results {
+pub struct SuiteResults {
     /// In the order of testing.
-    pub cases: Vec<(Case, Verdict)>,
+    pub cases: Vec<(Case, CaseVerdict)>,
     /// From a request until the device says that light passes.
     pub set_ups: Vec<Duration>,
     /// What cannot be tested from outside, and why.
@@ -74,7 +74,7 @@ pub struct Results {
     state: u64,
 }
 
-impl Results {
+impl SuiteResults {
     /// Nothing yet; draws follow `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -105,16 +105,16 @@ impl Results {
     }
 
     /// Notes what came of a case. Says whether the device can be asked more.
-    pub fn note(&mut self, case: Case, judged: Judged) -> bool {
+    pub fn note(&mut self, case: Case, judged: CaseResult) -> bool {
         let (verdict, goes_on) = match judged {
             Ok(verdict) => (verdict, true),
-            Err(Trouble::Interrupted) => {
+            Err(ExchangeError::Interrupted) => {
                 self.is_interrupted = true;
-                (Verdict::NotTested("interrupted".into()), false)
+                (CaseVerdict::NotTested("interrupted".into()), false)
             }
-            Err(Trouble::Broken(what)) => (Verdict::Fault(what), true),
-            Err(Trouble::Lost(why)) => (Verdict::Misbehaves(why), false),
-            Err(trouble) => (Verdict::Misbehaves(trouble.to_string()), true),
+            Err(ExchangeError::Broken(what)) => (CaseVerdict::Fault(what), true),
+            Err(ExchangeError::Lost(why)) => (CaseVerdict::Misbehaves(why), false),
+            Err(trouble) => (CaseVerdict::Misbehaves(trouble.to_string()), true),
         };
         self.cases.push((case, verdict));
         goes_on
@@ -122,30 +122,30 @@ impl Results {
 
     /// Notes a case that could not be tested.
     pub fn skip(&mut self, case: Case, why: impl Into<String>) {
-        self.cases.push((case, Verdict::NotTested(why.into())));
+        self.cases.push((case, CaseVerdict::NotTested(why.into())));
     }
 }
 
 /// A case and how it is tested with a session of type `S`.
-pub type Tested<S> = (Case, fn(&mut S) -> Judged);
+pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
 /// What a suite can do with its device between cases.
-pub trait Session {
+pub trait SuiteSession {
     /// Connects again after the connection was lost.
     ///
     /// # Errors
     /// It cannot be reached.
-    fn reconnect(&mut self) -> Result<(), Trouble>;
+    fn reconnect(&mut self) -> Result<(), ExchangeError>;
 
     /// Takes away what a case has made.
     ///
     /// # Errors
     /// It could not.
-    fn clear(&mut self) -> Result<(), Trouble>;
+    fn clear(&mut self) -> Result<(), ExchangeError>;
 }
 
 /// Runs cases one after the other. After each of those that move light, what it made is taken away.
-pub fn run_all<S: Session>(session: &mut S, cases: &[Tested<S>], results: &mut Results) {
+pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &mut SuiteResults) {
     let mut unreachable: Option<String> = None;
     for (case, test) in cases {
         if results.is_interrupted {
@@ -167,7 +167,7 @@ pub fn run_all<S: Session>(session: &mut S, cases: &[Tested<S>], results: &mut R
                 }
             };
         }
-        if goes_on && let Err(Trouble::Interrupted) = session.clear() {
+        if goes_on && let Err(ExchangeError::Interrupted) = session.clear() {
             results.is_interrupted = true;
         }
     }

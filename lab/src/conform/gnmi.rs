@@ -8,7 +8,7 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
 use lightloom_gnmi::message::{
     DataType, Encoding, GetRequest, GetResponse, ListMode, SetRequest, SetResponse,
     SubscribeAnswer, Subscription, SubscriptionList, SubscriptionMode, TypedValue, Update, Value,
@@ -17,15 +17,15 @@ use lightloom_gnmi::path::parse;
 use lightloom_gnmi::{Code, Status};
 use serde_json::json;
 
-use super::case::{Case, PUT_BACK, Plan, Results, Session, Verdict, run_all};
-use super::link::{Link, Trouble};
+use super::case::{Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, run_all};
+use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
-use tree::{Switch, flatten};
+use tree::{ShownSwitch, flatten};
 
 /// One device and what the suite has made on it.
-pub struct Gnmi {
+pub struct GnmiSuite {
     link: Box<dyn Link>,
-    client: Client,
+    client: GnmiClient,
     next_call: u32,
     heard: BTreeMap<u32, Vec<Answer>>,
     encoding: Encoding,
@@ -59,11 +59,15 @@ const UNTESTABLE: [(&str, &str); 5] = [
 ///
 /// # Errors
 /// The device does not answer Capabilities at all.
-pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
+pub fn run(
+    link: Box<dyn Link>,
+    plan: &SuiteScope<'_>,
+    results: &mut SuiteResults,
+) -> Result<String, ExchangeError> {
     let target = plan.options.target.trim_start_matches("gnmi:").trim_start_matches('/');
     let authority = if target.is_empty() { "device" } else { target }.to_owned();
-    let client = Client::new(&authority).map_err(Trouble::Lost)?;
-    let mut session = Gnmi {
+    let client = GnmiClient::new(&authority).map_err(ExchangeError::Lost)?;
+    let mut session = GnmiSuite {
         link,
         client,
         next_call: 0,
@@ -118,9 +122,9 @@ fn shown(status: &Status) -> String {
     format!("{:?} ({})", status.code(), status.message())
 }
 
-impl Gnmi {
+impl GnmiSuite {
     /// Sends what waits, takes in what arrives within this time.
-    fn exchange(&mut self, within: Duration) -> Result<(), Trouble> {
+    fn exchange(&mut self, within: Duration) -> Result<(), ExchangeError> {
         let out = self.client.take_output();
         if !out.is_empty() {
             self.link.send(&out)?;
@@ -135,18 +139,18 @@ impl Gnmi {
             self.heard.entry(number).or_default().push(answer);
         }
         match self.client.ended() {
-            Some(why) => Err(Trouble::Lost(why)),
+            Some(why) => Err(ExchangeError::Lost(why)),
             None => Ok(()),
         }
     }
 
-    fn begin(&mut self, call: Call) -> u32 {
+    fn begin(&mut self, call: GnmiCall) -> u32 {
         self.next_call += 1;
         self.client.call(self.next_call, call);
         self.next_call
     }
 
-    fn call(&mut self, call: Call, what: &str) -> Result<Answer, Trouble> {
+    fn call(&mut self, call: GnmiCall, what: &str) -> Result<Answer, ExchangeError> {
         let number = self.begin(call);
         let deadline = self.link.now() + ANSWER_WITHIN;
         loop {
@@ -155,19 +159,23 @@ impl Gnmi {
             }
             let left = deadline.saturating_sub(self.link.now());
             if left.is_zero() {
-                return Err(Trouble::Silent(format!("no answer to {what} in {ANSWER_WITHIN:?}")));
+                return Err(ExchangeError::Silent(format!(
+                    "no answer to {what} in {ANSWER_WITHIN:?}"
+                )));
             }
             self.exchange(left)?;
         }
     }
 
-    fn capabilities(&mut self) -> Result<lightloom_gnmi::message::CapabilityResponse, Trouble> {
-        match self.call(Call::Capabilities, "Capabilities")? {
+    fn capabilities(
+        &mut self,
+    ) -> Result<lightloom_gnmi::message::CapabilityResponse, ExchangeError> {
+        match self.call(GnmiCall::Capabilities, "Capabilities")? {
             Answer::Capabilities(said) => Ok(said),
             Answer::Refused(status) => {
-                Err(Trouble::Nonsense(format!("Capabilities refused: {}", shown(&status))))
+                Err(ExchangeError::Nonsense(format!("Capabilities refused: {}", shown(&status))))
             }
-            _ => Err(Trouble::Nonsense("another answer than Capabilities".into())),
+            _ => Err(ExchangeError::Nonsense("another answer than Capabilities".into())),
         }
     }
 
@@ -176,38 +184,38 @@ impl Gnmi {
         paths: &[&str],
         encoding: Encoding,
         of: DataType,
-    ) -> Result<Result<GetResponse, Status>, Trouble> {
-        let path = paths.iter().map(|text| parse(text).map_err(Trouble::Nonsense));
+    ) -> Result<Result<GetResponse, Status>, ExchangeError> {
+        let path = paths.iter().map(|text| parse(text).map_err(ExchangeError::Nonsense));
         let request = GetRequest {
             path: path.collect::<Result<_, _>>()?,
             r#type: of as i32,
             encoding: encoding as i32,
             ..GetRequest::default()
         };
-        match self.call(Call::Get(request), &format!("Get {}", paths.join(" ")))? {
+        match self.call(GnmiCall::Get(request), &format!("Get {}", paths.join(" ")))? {
             Answer::Got(got) => Ok(Ok(got)),
             Answer::Refused(status) => Ok(Err(status)),
-            _ => Err(Trouble::Nonsense("another answer than that of a Get".into())),
+            _ => Err(ExchangeError::Nonsense("another answer than that of a Get".into())),
         }
     }
 
-    fn get(&mut self, paths: &[&str]) -> Result<GetResponse, Trouble> {
+    fn get(&mut self, paths: &[&str]) -> Result<GetResponse, ExchangeError> {
         self.get_as(paths, self.encoding, DataType::All)?.map_err(|status| {
-            Trouble::Nonsense(format!("Get {} refused: {}", paths.join(" "), shown(&status)))
+            ExchangeError::Nonsense(format!("Get {} refused: {}", paths.join(" "), shown(&status)))
         })
     }
 
     /// All of the switch, as of one Get.
-    fn switch(&mut self) -> Result<Switch, Trouble> {
+    fn switch(&mut self) -> Result<ShownSwitch, ExchangeError> {
         let got = self.get(&["/optical-switch", "/connections", "/components"])?;
-        Ok(Switch::of(&flatten(&got).map_err(Trouble::Nonsense)?))
+        Ok(ShownSwitch::of(&flatten(&got).map_err(ExchangeError::Nonsense)?))
     }
 
-    fn set(&mut self, request: SetRequest) -> Result<Result<SetResponse, Status>, Trouble> {
-        match self.call(Call::Set(request), "Set")? {
+    fn set(&mut self, request: SetRequest) -> Result<Result<SetResponse, Status>, ExchangeError> {
+        match self.call(GnmiCall::Set(request), "Set")? {
             Answer::Set(set) => Ok(Ok(set)),
             Answer::Refused(status) => Ok(Err(status)),
-            _ => Err(Trouble::Nonsense("another answer than that of a Set".into())),
+            _ => Err(ExchangeError::Nonsense("another answer than that of a Set".into())),
         }
     }
 
@@ -219,15 +227,15 @@ impl Gnmi {
         })
     }
 
-    fn entry(&mut self, name: &str, config: &serde_json::Value) -> Result<Update, Trouble> {
+    fn entry(&mut self, name: &str, config: &serde_json::Value) -> Result<Update, ExchangeError> {
         self.made.insert(name.to_owned());
         let value = self.json(&json!({"name": name, "config": config}));
-        let path = parse(&entry_path(name)).map_err(Trouble::Nonsense)?;
+        let path = parse(&entry_path(name)).map_err(ExchangeError::Nonsense)?;
         Ok(Update { path: Some(path), val: Some(value), duplicates: 0 })
     }
 
     /// A part of a Set that makes a connection.
-    fn joins(&mut self, name: &str, input: &str, output: &str) -> Result<Update, Trouble> {
+    fn joins(&mut self, name: &str, input: &str, output: &str) -> Result<Update, ExchangeError> {
         let config = json!({"name": name, "input-port-name": input, "output-port-name": output});
         self.entry(name, &config)
     }
@@ -246,13 +254,13 @@ impl Gnmi {
     }
 
     /// Subscribes; the number under which it is heard of.
-    fn subscribe(&mut self, path: &str, mode: ListMode) -> Result<u32, Trouble> {
+    fn subscribe(&mut self, path: &str, mode: ListMode) -> Result<u32, ExchangeError> {
         let subscription = Subscription {
-            path: Some(parse(path).map_err(Trouble::Nonsense)?),
+            path: Some(parse(path).map_err(ExchangeError::Nonsense)?),
             mode: SubscriptionMode::OnChange as i32,
             ..Subscription::default()
         };
-        Ok(self.begin(Call::Subscribe(SubscriptionList {
+        Ok(self.begin(GnmiCall::Subscribe(SubscriptionList {
             subscription: vec![subscription],
             mode: mode as i32,
             encoding: self.encoding as i32,
@@ -266,7 +274,7 @@ impl Gnmi {
         number: u32,
         within: Duration,
         is_enough: impl Fn(&[Answer]) -> bool,
-    ) -> Result<Vec<Answer>, Trouble> {
+    ) -> Result<Vec<Answer>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
             let heard = self.heard.get(&number).cloned().unwrap_or_default();
@@ -279,7 +287,10 @@ impl Gnmi {
     }
 
     /// Reads until `is_so` of the switch, or until light should have come to rest.
-    fn until(&mut self, is_so: impl Fn(&Switch) -> bool) -> Result<(bool, Switch), Trouble> {
+    fn until(
+        &mut self,
+        is_so: impl Fn(&ShownSwitch) -> bool,
+    ) -> Result<(bool, ShownSwitch), ExchangeError> {
         let began = self.link.now();
         let deadline = began + REST_WITHIN;
         loop {
@@ -298,7 +309,12 @@ impl Gnmi {
     }
 
     /// Which ports may be moved, and whether that is enough.
-    fn choose(&mut self, plan: &Plan<'_>, before: Option<&Switch>, results: &mut Results) {
+    fn choose(
+        &mut self,
+        plan: &SuiteScope<'_>,
+        before: Option<&ShownSwitch>,
+        results: &mut SuiteResults,
+    ) {
         let Some(switch) = before else {
             self.stays_still = Some("its ports could not be read".into());
             return;
@@ -338,14 +354,14 @@ impl Gnmi {
     }
 
     /// Takes away whatever is left, shielded from interruptions, and compares.
-    fn put_back(&mut self, before: Option<&Switch>, results: &mut Results) {
+    fn put_back(&mut self, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
         let judged = cleared.and_then(|()| self.switch()).map(|after| {
             let lost = before.map(|before| before.differences(&after)).unwrap_or_default();
             match lost.first() {
-                None => Verdict::Passed,
-                Some(first) => Verdict::Misbehaves(first.clone()),
+                None => CaseVerdict::Passed,
+                Some(first) => CaseVerdict::Misbehaves(first.clone()),
             }
         });
         results.note(PUT_BACK, judged);
@@ -357,15 +373,15 @@ fn entry_path(name: &str) -> String {
     format!("/connections/port-connection[name={escaped}]")
 }
 
-impl Session for Gnmi {
-    fn reconnect(&mut self) -> Result<(), Trouble> {
+impl SuiteSession for GnmiSuite {
+    fn reconnect(&mut self) -> Result<(), ExchangeError> {
         self.link.open()?;
-        self.client = Client::new(&self.authority).map_err(Trouble::Lost)?;
+        self.client = GnmiClient::new(&self.authority).map_err(ExchangeError::Lost)?;
         self.heard.clear();
         self.capabilities().map(drop)
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<(), ExchangeError> {
         if self.made.is_empty() {
             return Ok(());
         }
@@ -378,17 +394,17 @@ impl Session for Gnmi {
             .collect();
         if !gone.is_empty() {
             let delete =
-                gone.iter().map(|name| parse(&entry_path(name)).map_err(Trouble::Nonsense));
+                gone.iter().map(|name| parse(&entry_path(name)).map_err(ExchangeError::Nonsense));
             let delete = delete.collect::<Result<_, _>>()?;
             if let Err(status) = self.set(SetRequest { delete, ..SetRequest::default() })? {
-                return Err(Trouble::Nonsense(format!("Set refused: {}", shown(&status))));
+                return Err(ExchangeError::Nonsense(format!("Set refused: {}", shown(&status))));
             }
         }
         let is_gone =
-            |switch: &Switch| gone.iter().all(|name| !switch.connections.contains_key(name));
+            |switch: &ShownSwitch| gone.iter().all(|name| !switch.connections.contains_key(name));
         let (all_gone, _) = self.until(is_gone)?;
         if !all_gone {
-            return Err(Trouble::Nonsense(format!("{} is not deleted", gone.join(", "))));
+            return Err(ExchangeError::Nonsense(format!("{} is not deleted", gone.join(", "))));
         }
         self.made.clear();
         Ok(())

@@ -23,7 +23,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why an exchange came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum ExchangeError {
     /// The connection is gone, or cannot be made.
     #[error("{0}")]
     Lost(String),
@@ -46,20 +46,20 @@ pub trait Link {
     /// Connects, afresh where there was a connection.
     ///
     /// # Errors
-    /// [`Trouble::Lost`].
-    fn open(&mut self) -> Result<(), Trouble>;
+    /// [`ExchangeError::Lost`].
+    fn open(&mut self) -> Result<(), ExchangeError>;
 
     /// Sends bytes.
     ///
     /// # Errors
-    /// [`Trouble::Lost`].
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble>;
+    /// [`ExchangeError::Lost`].
+    fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError>;
 
     /// What arrives, at the latest after `within`; empty where nothing did.
     ///
     /// # Errors
-    /// [`Trouble::Lost`], and [`Trouble::Interrupted`] unless [`Link::shield`] was called.
-    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, Trouble>;
+    /// [`ExchangeError::Lost`], and [`ExchangeError::Interrupted`] unless [`Link::shield`] was called.
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError>;
 
     /// Time since some start.
     fn now(&self) -> Duration;
@@ -69,9 +69,9 @@ pub trait Link {
 }
 
 /// A device of this world.
-pub struct Wire {
-    address: Address,
-    stream: Option<Stream>,
+pub struct RealDevice {
+    address: LinkAddress,
+    stream: Option<LinkStream>,
     started: Instant,
     interrupted: Arc<AtomicBool>,
     is_shielded: bool,
@@ -79,7 +79,7 @@ pub struct Wire {
 
 /// Where a device is.
 #[derive(Clone, Debug)]
-pub enum Address {
+pub enum LinkAddress {
     /// `host:port`.
     Tcp(String),
     /// The same, with TLS.
@@ -88,16 +88,16 @@ pub enum Address {
     Serial(String, u32),
 }
 
-enum Stream {
+enum LinkStream {
     Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     Serial(OwnedFd),
 }
 
-impl Wire {
+impl RealDevice {
     /// Not connected yet. Ends early once `interrupted` is set.
     #[must_use]
-    pub fn new(address: Address, interrupted: Arc<AtomicBool>) -> Self {
+    pub fn new(address: LinkAddress, interrupted: Arc<AtomicBool>) -> Self {
         Self { address, stream: None, started: Instant::now(), interrupted, is_shielded: false }
     }
 
@@ -134,10 +134,10 @@ fn serial(path: &str, bits_per_second: u32) -> io::Result<OwnedFd> {
     Ok(line)
 }
 
-fn open(address: &Address) -> io::Result<Stream> {
+fn open(address: &LinkAddress) -> io::Result<LinkStream> {
     Ok(match address {
-        Address::Tcp(address) => Stream::Tcp(tcp(address)?),
-        Address::Tls(address, name, config) => {
+        LinkAddress::Tcp(address) => LinkStream::Tcp(tcp(address)?),
+        LinkAddress::Tls(address, name, config) => {
             let connection = ClientConnection::new(Arc::clone(config), name.clone())
                 .map_err(io::Error::other)?;
             let mut stream = tcp(address)?;
@@ -147,9 +147,9 @@ fn open(address: &Address) -> io::Result<Stream> {
                 connection.complete_io(&mut stream)?;
             }
             stream.set_read_timeout(Some(SLICE))?;
-            Stream::Tls(Box::new(StreamOwned::new(connection, stream)))
+            LinkStream::Tls(Box::new(StreamOwned::new(connection, stream)))
         }
-        Address::Serial(path, rate) => Stream::Serial(serial(path, *rate)?),
+        LinkAddress::Serial(path, rate) => LinkStream::Serial(serial(path, *rate)?),
     })
 }
 
@@ -210,49 +210,51 @@ fn read_serial(line: &OwnedFd, buffer: &mut [u8], within: Duration) -> io::Resul
     Ok(rustix::io::read(line, buffer)?)
 }
 
-impl Link for Wire {
-    fn open(&mut self) -> Result<(), Trouble> {
+impl Link for RealDevice {
+    fn open(&mut self) -> Result<(), ExchangeError> {
         self.stream = None;
         let stream = open(&self.address).map_err(|error| {
             let at = match &self.address {
-                Address::Tcp(at) | Address::Tls(at, ..) | Address::Serial(at, _) => at,
+                LinkAddress::Tcp(at) | LinkAddress::Tls(at, ..) | LinkAddress::Serial(at, _) => at,
             };
-            Trouble::Lost(format!("cannot connect to {at}: {}", named(&error)))
+            ExchangeError::Lost(format!("cannot connect to {at}: {}", named(&error)))
         })?;
         self.stream = Some(stream);
         Ok(())
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         let sent = match &mut self.stream {
             None => Err(io::Error::other("not connected")),
-            Some(Stream::Tcp(stream)) => stream.write_all(bytes),
-            Some(Stream::Tls(stream)) => stream.write_all(bytes).and_then(|()| stream.flush()),
-            Some(Stream::Serial(line)) => write_serial(line, bytes),
+            Some(LinkStream::Tcp(stream)) => stream.write_all(bytes),
+            Some(LinkStream::Tls(stream)) => stream.write_all(bytes).and_then(|()| stream.flush()),
+            Some(LinkStream::Serial(line)) => write_serial(line, bytes),
         };
-        sent.map_err(|error| Trouble::Lost(format!("write: {}", named(&error))))
+        sent.map_err(|error| ExchangeError::Lost(format!("write: {}", named(&error))))
     }
 
-    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, Trouble> {
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
         let deadline = self.now() + within;
         let mut buffer = [0; 16 << 10];
         loop {
             if self.is_interrupted() {
-                return Err(Trouble::Interrupted);
+                return Err(ExchangeError::Interrupted);
             }
             let left = deadline.saturating_sub(self.now()).clamp(Duration::from_millis(1), SLICE);
             let read = match &mut self.stream {
                 None => Err(io::Error::other("not connected")),
-                Some(Stream::Tcp(stream)) => {
+                Some(LinkStream::Tcp(stream)) => {
                     stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut buffer))
                 }
-                Some(Stream::Tls(stream)) => {
+                Some(LinkStream::Tls(stream)) => {
                     stream.sock.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut buffer))
                 }
-                Some(Stream::Serial(line)) => read_serial(line, &mut buffer, left),
+                Some(LinkStream::Serial(line)) => read_serial(line, &mut buffer, left),
             };
             match read {
-                Ok(0) => return Err(Trouble::Lost("the device closed the connection".into())),
+                Ok(0) => {
+                    return Err(ExchangeError::Lost("the device closed the connection".into()));
+                }
                 Ok(length) => return Ok(buffer[..length].to_vec()),
                 Err(error)
                     if matches!(
@@ -264,7 +266,7 @@ impl Link for Wire {
                         return Ok(Vec::new());
                     }
                 }
-                Err(error) => return Err(Trouble::Lost(format!("read: {}", named(&error)))),
+                Err(error) => return Err(ExchangeError::Lost(format!("read: {}", named(&error)))),
             }
         }
     }

@@ -6,14 +6,15 @@ mod cases;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, Kind, Reassembler};
+use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
 
 use super::ANSWER_WITHIN;
 use super::case::{
-    Case, Judged, PUT_BACK, Plan, Results, Session, Tested, Verdict, found, holds, run_all,
+    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, found,
+    holds, run_all,
 };
-use super::link::{Link, Trouble};
+use super::link::{ExchangeError, Link};
 
 /// How long the suite listens where nothing may come.
 const SILENCE: Duration = Duration::from_millis(50);
@@ -37,7 +38,7 @@ const UNTESTABLE: [(&str, &str); 5] = [
 ];
 
 /// One device and what the suite has done to it.
-pub struct Module {
+pub struct ModuleSuite {
     link: Box<dyn Link>,
     reassembler: Reassembler,
     next_sequence: u16,
@@ -67,7 +68,7 @@ struct Reply {
 
 /// The fields of a status that the suite compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Status {
+struct StatusFields {
     boots: u16,
     uptime: u32,
     armed: u32,
@@ -85,8 +86,12 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
 ///
 /// # Errors
 /// The device does not answer Hello at all.
-pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
-    let mut module = Module {
+pub fn run(
+    link: Box<dyn Link>,
+    plan: &SuiteScope<'_>,
+    results: &mut SuiteResults,
+) -> Result<String, ExchangeError> {
+    let mut module = ModuleSuite {
         link,
         reassembler: Reassembler::new(),
         next_sequence: u16::try_from(results.draw() >> 48).unwrap_or(1),
@@ -128,18 +133,19 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
 }
 
-impl Module {
+impl ModuleSuite {
     fn frame(&mut self, version: u8, command: u8, payload: &[u8]) -> Vec<u8> {
         self.next_sequence = self.next_sequence.wrapping_add(1);
         let sequence = self.next_sequence;
-        let frame = Frame { version, kind: Kind::Request, sequence, command, status: 0, payload };
+        let frame =
+            Frame { version, kind: FrameKind::Request, sequence, command, status: 0, payload };
         let mut line = [0; ENCODED_BYTES_MAX];
         let length = frame.encode(&mut line);
         line[..length].to_vec()
     }
 
     /// The next reply that arrives, whatever its number; `None` where none does in time.
-    fn hear(&mut self, within: Duration) -> Result<Option<Reply>, Trouble> {
+    fn hear(&mut self, within: Duration) -> Result<Option<Reply>, ExchangeError> {
         let began = self.link.now();
         loop {
             let left = (began + within).saturating_sub(self.link.now());
@@ -149,7 +155,7 @@ impl Module {
             let arrived = self.link.receive(left)?;
             for byte in arrived {
                 if let Some(Ok(frame)) = self.reassembler.push(byte)
-                    && frame.kind == Kind::Reply
+                    && frame.kind == FrameKind::Reply
                 {
                     let own = self.next_sequence;
                     if frame.sequence != own && self.unanswered.remove(&frame.sequence) {
@@ -165,29 +171,34 @@ impl Module {
         }
     }
 
-    fn send(&mut self, version: u8, command: u8, payload: &[u8]) -> Result<Option<Reply>, Trouble> {
+    fn send(
+        &mut self,
+        version: u8,
+        command: u8,
+        payload: &[u8],
+    ) -> Result<Option<Reply>, ExchangeError> {
         let line = self.frame(version, command, payload);
         self.unanswered.insert(self.next_sequence);
         self.link.send(&line)?;
         self.hear(ANSWER_WITHIN)
     }
 
-    fn ask(&mut self, command: u8, payload: &[u8]) -> Result<Reply, Trouble> {
+    fn ask(&mut self, command: u8, payload: &[u8]) -> Result<Reply, ExchangeError> {
         let reply = self.send(1, command, payload)?;
-        reply.ok_or_else(|| Trouble::Silent(format!("no reply to command {command:02X}h")))
+        reply.ok_or_else(|| ExchangeError::Silent(format!("no reply to command {command:02X}h")))
     }
 
-    fn status(&mut self) -> Result<Status, Trouble> {
+    fn status(&mut self) -> Result<StatusFields, ExchangeError> {
         let reply = self.ask(command::STATUS, &[])?;
         if reply.status != 0 || reply.payload.len() != 84 {
             let why =
                 format!("a status of {} bytes, refusal {}", reply.payload.len(), reply.status);
-            return Err(Trouble::Nonsense(why));
+            return Err(ExchangeError::Nonsense(why));
         }
         let bytes = &reply.payload;
         let mut active = [0; 8];
         active.copy_from_slice(&bytes[20..28]);
-        Ok(Status {
+        Ok(StatusFields {
             boots: u16_at(bytes, 0),
             uptime: u32_at(bytes, 2),
             armed: u32_at(bytes, 7),
@@ -198,7 +209,7 @@ impl Module {
         })
     }
 
-    fn read(&mut self, page: u8, offset: u8, length: u8) -> Result<Vec<u8>, Trouble> {
+    fn read(&mut self, page: u8, offset: u8, length: u8) -> Result<Vec<u8>, ExchangeError> {
         let reply = self.ask(command::READ, &[0, page, offset, length])?;
         if reply.status != 0 || reply.payload.len() != usize::from(length) {
             let why = format!(
@@ -206,7 +217,7 @@ impl Module {
                 reply.payload.len(),
                 reply.status
             );
-            return Err(Trouble::Nonsense(why));
+            return Err(ExchangeError::Nonsense(why));
         }
         Ok(reply.payload)
     }
@@ -217,7 +228,7 @@ impl Module {
     }
 
     /// Arms: the group that may be moved goes to `path`, the others stay where they are.
-    fn arm(&mut self, transaction: u32, path: u8) -> Result<Reply, Trouble> {
+    fn arm(&mut self, transaction: u32, path: u8) -> Result<Reply, ExchangeError> {
         let mut paths = self.status()?.active;
         if let Some((group, _)) = self.group {
             paths[group] = path;
@@ -228,7 +239,7 @@ impl Module {
         self.ask(command::ARM, &payload)
     }
 
-    fn fire(&mut self, transaction: u32) -> Result<Reply, Trouble> {
+    fn fire(&mut self, transaction: u32) -> Result<Reply, ExchangeError> {
         let group = self.group.map_or(0, |(group, _)| group);
         let mut payload = transaction.to_be_bytes().to_vec();
         payload.push(1 << group);
@@ -237,7 +248,7 @@ impl Module {
     }
 
     /// Lets the least time between two changes pass.
-    fn dwell(&mut self) -> Result<(), Trouble> {
+    fn dwell(&mut self) -> Result<(), ExchangeError> {
         let end = self.link.now() + self.dwell + Duration::from_millis(2);
         while self.link.now() < end {
             let left = end.saturating_sub(self.link.now());
@@ -256,7 +267,7 @@ impl Module {
     }
 
     /// Brings the group to `path`; a verdict where it does not get there.
-    fn moved(&mut self, path: u8) -> Result<Result<(u32, Reply), Verdict>, Trouble> {
+    fn moved(&mut self, path: u8) -> Result<Result<(u32, Reply), CaseVerdict>, ExchangeError> {
         self.dwell()?;
         let group = self.group.map_or(0, |(group, _)| group);
         let transaction = self.transaction();
@@ -267,11 +278,11 @@ impl Module {
                 "an arm of path {path} is refused with {}, outcome {outcome:?}",
                 armed.status
             );
-            return Ok(Err(Verdict::Misbehaves(why)));
+            return Ok(Err(CaseVerdict::Misbehaves(why)));
         }
         let fired = self.fire(transaction)?;
         if fired.status != 0 || fired.payload.len() != 24 {
-            return Ok(Err(Verdict::Misbehaves(format!(
+            return Ok(Err(CaseVerdict::Misbehaves(format!(
                 "a fire is refused with {}",
                 fired.status
             ))));
@@ -279,15 +290,15 @@ impl Module {
         Ok(match fired.payload[8 + group] {
             1 => Ok((transaction, fired)),
             outcome @ 128.. => {
-                Err(Verdict::Fault(format!("a move to path {path} has outcome {outcome}")))
+                Err(CaseVerdict::Fault(format!("a move to path {path} has outcome {outcome}")))
             }
             outcome => {
-                Err(Verdict::Misbehaves(format!("a move to path {path} has outcome {outcome}")))
+                Err(CaseVerdict::Misbehaves(format!("a move to path {path} has outcome {outcome}")))
             }
         })
     }
 
-    fn choose(&mut self, plan: &Plan<'_>) -> Option<String> {
+    fn choose(&mut self, plan: &SuiteScope<'_>) -> Option<String> {
         let [port] = plan.ports else {
             return Some(
                 "read-only: give --may-move with one group of the module, such as 0".into(),
@@ -307,34 +318,33 @@ impl Module {
         None
     }
 
-    fn put_back(&mut self, results: &mut Results) {
+    fn put_back(&mut self, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
         let before = self.group;
         let judged = cleared.and_then(|()| self.status()).map(|status| match before {
-            Some((group, path)) if status.active[group] != path => Verdict::Misbehaves(format!(
-                "group {group} was at path {path} and is at {}",
-                status.active[group]
-            )),
-            _ => Verdict::Passed,
+            Some((group, path)) if status.active[group] != path => CaseVerdict::Misbehaves(
+                format!("group {group} was at path {path} and is at {}", status.active[group]),
+            ),
+            _ => CaseVerdict::Passed,
         });
         results.note(PUT_BACK, judged);
     }
 }
 
-impl Session for Module {
-    fn reconnect(&mut self) -> Result<(), Trouble> {
+impl SuiteSession for ModuleSuite {
+    fn reconnect(&mut self) -> Result<(), ExchangeError> {
         self.link.open()?;
         self.reassembler.reset();
         self.ask(command::HELLO, &[]).map(drop)
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<(), ExchangeError> {
         let Some((group, home)) = self.group else { return Ok(()) };
         if self.status()?.active[group] != home
             && let Err(verdict) = self.moved(home)?
         {
-            return Err(Trouble::Nonsense(format!("{verdict:?}")));
+            return Err(ExchangeError::Nonsense(format!("{verdict:?}")));
         }
         let status = self.status()?;
         if status.armed != 0 {

@@ -4,10 +4,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use lightloom::junit::{self, Case, Ended, Suite};
+use lightloom::junit::{self, JunitCase, JunitEnd, Suite};
 use serde::Serialize;
 
-use super::case::{Results, Verdict, percentile};
+use super::case::{CaseVerdict, SuiteResults, percentile};
 use super::target::{Options, Protocol};
 
 /// What became of one promise.
@@ -47,7 +47,7 @@ pub struct Untestable {
 
 /// The result of a suite.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct SuiteReport {
     /// `lightloom.conform/v1`.
     pub schema: &'static str,
     /// Of this program.
@@ -74,16 +74,21 @@ pub struct Report {
     pub untestable: Vec<Untestable>,
 }
 
-impl Report {
+impl SuiteReport {
     /// Of these results.
     #[must_use]
-    pub fn of(protocol: Protocol, identity: String, options: &Options, results: Results) -> Self {
+    pub fn of(
+        protocol: Protocol,
+        identity: String,
+        options: &Options,
+        results: SuiteResults,
+    ) -> Self {
         let cases = results.cases.into_iter().map(|(case, verdict)| {
             let (word, detail) = match verdict {
-                Verdict::Passed => ("passed", String::new()),
-                Verdict::Misbehaves(what) => ("misbehaves", what),
-                Verdict::Fault(what) => ("fault", what),
-                Verdict::NotTested(why) => ("not-tested", why),
+                CaseVerdict::Passed => ("passed", String::new()),
+                CaseVerdict::Misbehaves(what) => ("misbehaves", what),
+                CaseVerdict::Fault(what) => ("fault", what),
+                CaseVerdict::NotTested(why) => ("not-tested", why),
             };
             Line {
                 id: format!("{}/{}", protocol.scheme(), case.id),
@@ -272,12 +277,12 @@ impl Report {
                 false => format!("{}: {} ({})", line.says, line.detail, line.clause),
             };
             let ended = match line.verdict {
-                "passed" => Ended::Well,
-                "misbehaves" => Ended::Failed(message, String::new()),
-                "fault" => Ended::Error(message),
-                _ => Ended::Skipped(message),
+                "passed" => JunitEnd::Well,
+                "misbehaves" => JunitEnd::Failed(message, String::new()),
+                "fault" => JunitEnd::Error(message),
+                _ => JunitEnd::Skipped(message),
             };
-            suite.add(Case::new(line.id.clone(), &class, ended).took(Duration::ZERO));
+            suite.add(JunitCase::new(line.id.clone(), &class, ended).took(Duration::ZERO));
         }
         junit::document("lightloom conform", &[suite])
     }

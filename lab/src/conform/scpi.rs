@@ -6,9 +6,10 @@ mod cases;
 use std::time::Duration;
 
 use super::case::{
-    Case, Judged, PUT_BACK, Plan, Results, Session, Tested, Verdict, found, holds, run_all,
+    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, found,
+    holds, run_all,
 };
-use super::link::{Link, Trouble};
+use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
 /// How long the suite listens where nothing may come.
@@ -29,7 +30,7 @@ const UNTESTABLE: [(&str, &str); 4] = [
 ];
 
 /// One device and what the suite has made on it.
-pub struct Scpi {
+pub struct ScpiSuite {
     link: Box<dyn Link>,
     received: Vec<u8>,
     /// A query was sent, and its answer has not come.
@@ -52,8 +53,12 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
 ///
 /// # Errors
 /// The device does not answer `*IDN?` at all.
-pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
-    let mut session = Scpi {
+pub fn run(
+    link: Box<dyn Link>,
+    plan: &SuiteScope<'_>,
+    results: &mut SuiteResults,
+) -> Result<String, ExchangeError> {
+    let mut session = ScpiSuite {
         link,
         received: Vec::new(),
         is_waiting: false,
@@ -94,13 +99,13 @@ fn error(text: &str) -> Option<i32> {
     text.split_once(',')?.0.trim().parse().ok()
 }
 
-impl Scpi {
-    fn send(&mut self, line: &str) -> Result<(), Trouble> {
+impl ScpiSuite {
+    fn send(&mut self, line: &str) -> Result<(), ExchangeError> {
         self.link.send(format!("{line}\n").as_bytes())
     }
 
     /// The next line that arrives; `None` where none does in time.
-    fn line(&mut self, within: Duration) -> Result<Option<String>, Trouble> {
+    fn line(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
             let end = self.received.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
@@ -122,48 +127,49 @@ impl Scpi {
     }
 
     /// The one line that answers a line with queries.
-    fn ask(&mut self, line: &str) -> Result<String, Trouble> {
+    fn ask(&mut self, line: &str) -> Result<String, ExchangeError> {
         // What came too late for an earlier question is no answer to this one.
         self.received.clear();
         self.send(line)?;
         self.is_waiting = true;
         let answer = self.line(ANSWER_WITHIN + REST_WITHIN)?;
         self.is_waiting = false;
-        answer.ok_or_else(|| Trouble::Silent(format!("no answer to `{line}`")))
+        answer.ok_or_else(|| ExchangeError::Silent(format!("no answer to `{line}`")))
     }
 
     /// The oldest error of the queue, 0 without one.
-    fn error(&mut self) -> Result<i32, Trouble> {
+    fn error(&mut self) -> Result<i32, ExchangeError> {
         let line = self.ask(":syst:err?")?;
         error(&line)
-            .ok_or_else(|| Trouble::Nonsense(format!("`:syst:err?` answered with `{line}`")))
+            .ok_or_else(|| ExchangeError::Nonsense(format!("`:syst:err?` answered with `{line}`")))
     }
 
     /// Everything that is joined.
-    fn pairs(&mut self) -> Result<Pairs, Trouble> {
+    fn pairs(&mut self) -> Result<Pairs, ExchangeError> {
         let line = self.ask(":oxc:swit:conn:stat?")?;
         let read = || {
             let (first, second) = line.split_once("),(")?;
             let (first, second) = (list(&format!("{first})"))?, list(&format!("({second}"))?);
             (first.len() == second.len()).then(|| first.into_iter().zip(second).collect())
         };
-        read().ok_or_else(|| Trouble::Nonsense(format!("`conn:stat?` answered with `{line}`")))
+        read()
+            .ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
     }
 
     /// Sends a change behind an empty queue, waits for the barrier, and returns the error it left.
-    fn change(&mut self, command: &str) -> Result<i32, Trouble> {
+    fn change(&mut self, command: &str) -> Result<i32, ExchangeError> {
         self.send("*CLS")?;
         let done = self.ask(&format!("{command};*OPC?"))?;
         if done.rsplit(';').next() != Some("1") {
-            return Err(Trouble::Nonsense(format!("`*OPC?` answered with `{done}`")));
+            return Err(ExchangeError::Nonsense(format!("`*OPC?` answered with `{done}`")));
         }
         match self.error()? {
-            -240 => Err(Trouble::Broken(format!("hardware error −240 at `{command}`"))),
+            -240 => Err(ExchangeError::Broken(format!("hardware error −240 at `{command}`"))),
             error => Ok(error),
         }
     }
 
-    fn add(&mut self, pairs: &[(u32, u32)]) -> Result<i32, Trouble> {
+    fn add(&mut self, pairs: &[(u32, u32)]) -> Result<i32, ExchangeError> {
         self.made.extend(pairs);
         let side = |of: fn(&(u32, u32)) -> u32| {
             pairs.iter().map(|pair| of(pair).to_string()).collect::<Vec<_>>().join(",")
@@ -176,7 +182,7 @@ impl Scpi {
         (self.free.0[index], self.free.1[index])
     }
 
-    fn powers(&mut self, ports: &[u32]) -> Result<Option<Vec<f64>>, Trouble> {
+    fn powers(&mut self, ports: &[u32]) -> Result<Option<Vec<f64>>, ExchangeError> {
         let wanted: Vec<_> = ports.iter().map(ToString::to_string).collect();
         self.received.clear();
         self.send("*CLS")?;
@@ -195,15 +201,15 @@ impl Scpi {
         });
         values
             .map(Some)
-            .ok_or_else(|| Trouble::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
+            .ok_or_else(|| ExchangeError::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
     }
 
     /// Which ports may be moved; why none can, if so.
     fn choose(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &SuiteScope<'_>,
         before: Option<&Pairs>,
-        results: &mut Results,
+        results: &mut SuiteResults,
     ) -> Option<String> {
         let Some(before) = before else { return Some("its connections could not be read".into()) };
         if plan.ports.is_empty() {
@@ -234,7 +240,7 @@ impl Scpi {
         })
     }
 
-    fn put_back(&mut self, before: Option<Pairs>, results: &mut Results) {
+    fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {
         self.link.shield();
         if self.is_waiting {
             // A late answer to a query that has timed out.
@@ -243,23 +249,23 @@ impl Scpi {
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
         let judged = cleared.and_then(|()| self.pairs()).map(|after| match before {
             Some(before) if before != after => {
-                Verdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
+                CaseVerdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
             }
-            _ => Verdict::Passed,
+            _ => CaseVerdict::Passed,
         });
         results.note(PUT_BACK, judged);
     }
 }
 
-impl Session for Scpi {
-    fn reconnect(&mut self) -> Result<(), Trouble> {
+impl SuiteSession for ScpiSuite {
+    fn reconnect(&mut self) -> Result<(), ExchangeError> {
         self.received.clear();
         self.link.open()?;
         self.send("*CLS")?;
         self.ask("*IDN?").map(drop)
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<(), ExchangeError> {
         if self.made.is_empty() {
             return Ok(());
         }
@@ -270,7 +276,7 @@ impl Session for Scpi {
         for (input, output) in there.into_iter().filter(is_ours) {
             let left = self.change(&format!(":oxc:swit:conn:sub (@{input}),(@{output})"))?;
             if left != 0 {
-                return Err(Trouble::Nonsense(format!(
+                return Err(ExchangeError::Nonsense(format!(
                     "({input}, {output}) is not parted: error {left}"
                 )));
             }

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-use super::link::Address;
+use super::link::LinkAddress;
 
 /// What a device speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub fn address(
     target: &Target,
     tls: &Tls,
     bits_per_second: Option<u32>,
-) -> anyhow::Result<Address> {
+) -> anyhow::Result<LinkAddress> {
     let has_tls = tls.ca.is_some() || tls.certificate.is_some() || tls.key.is_some();
     if target.protocol != Protocol::Gnmi {
         ensure!(
@@ -139,12 +139,12 @@ pub fn address(
     }
     if target.is_line {
         let usual = if target.protocol == Protocol::Scpi { 38_400 } else { 921_600 };
-        return Ok(Address::Serial(target.at.clone(), bits_per_second.unwrap_or(usual)));
+        return Ok(LinkAddress::Serial(target.at.clone(), bits_per_second.unwrap_or(usual)));
     }
     ensure!(bits_per_second.is_none(), "--bits-per-second is for serial lines");
     match (&tls.ca, tls.plaintext) {
-        _ if target.protocol != Protocol::Gnmi => Ok(Address::Tcp(target.at.clone())),
-        (None, true) if !has_tls => Ok(Address::Tcp(target.at.clone())),
+        _ if target.protocol != Protocol::Gnmi => Ok(LinkAddress::Tcp(target.at.clone())),
+        (None, true) if !has_tls => Ok(LinkAddress::Tcp(target.at.clone())),
         (Some(ca), false) => secured(&target.at, ca, tls),
         (_, true) => bail!("give either --ca or --plaintext"),
         (None, false) => bail!(
@@ -153,7 +153,7 @@ pub fn address(
     }
 }
 
-fn secured(at: &str, ca: &Path, tls: &Tls) -> anyhow::Result<Address> {
+fn secured(at: &str, ca: &Path, tls: &Tls) -> anyhow::Result<LinkAddress> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(ca)? {
         roots.add(certificate).with_context(|| format!("{} is no authority", ca.display()))?;
@@ -175,7 +175,7 @@ fn secured(at: &str, ca: &Path, tls: &Tls) -> anyhow::Result<Address> {
     let name = tls.name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());
     let name = ServerName::try_from(name.clone())
         .with_context(|| format!("`{name}` is no name of a host: give --name"))?;
-    Ok(Address::Tls(at.to_owned(), name, Arc::new(config)))
+    Ok(LinkAddress::Tls(at.to_owned(), name, Arc::new(config)))
 }
 
 fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
@@ -218,7 +218,7 @@ mod tests {
         let target: Target = "gnmi://a:1".parse().unwrap();
         assert!(address(&target, &Tls::default(), None).is_err());
         let plain = Tls { plaintext: true, ..Tls::default() };
-        assert!(matches!(address(&target, &plain, None), Ok(Address::Tcp(_))));
+        assert!(matches!(address(&target, &plain, None), Ok(LinkAddress::Tcp(_))));
         assert!(address(&"scpi://a:1".parse().unwrap(), &plain, None).is_err());
     }
 }

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::case::{
-    Case, Judged, PUT_BACK, Plan, Results, Session, Tested, Verdict, found, holds, run_all,
+    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, found,
+    holds, run_all,
 };
-use super::link::{Link, Trouble};
+use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
 /// Reported by ports without light, or lower.
@@ -23,7 +24,7 @@ const UNTESTABLE: [(&str, &str); 4] = [
 ];
 
 /// One device and what the suite has made on it.
-pub struct Tl1 {
+pub struct Tl1Suite {
     link: Box<dyn Link>,
     received: String,
     next_tag: u32,
@@ -92,11 +93,15 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
 ///
 /// # Errors
 /// No account is given; the device does not answer at all.
-pub fn run(link: Box<dyn Link>, plan: &Plan<'_>, results: &mut Results) -> Result<String, Trouble> {
+pub fn run(
+    link: Box<dyn Link>,
+    plan: &SuiteScope<'_>,
+    results: &mut SuiteResults,
+) -> Result<String, ExchangeError> {
     let login = plan.options.login.clone().ok_or_else(|| {
-        Trouble::Lost("a TL1 switch wants an account: give --user and --password-file".into())
+        ExchangeError::Lost("a TL1 switch wants an account: give --user and --password-file".into())
     })?;
-    let mut session = Tl1 {
+    let mut session = Tl1Suite {
         link,
         received: String::new(),
         next_tag: 100,
@@ -145,9 +150,9 @@ fn pair(text: &str) -> Option<(u32, u32)> {
     Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
 }
 
-impl Tl1 {
+impl Tl1Suite {
     /// The next whole message; `None` where none comes in time.
-    fn message(&mut self, within: Duration) -> Result<Option<String>, Trouble> {
+    fn message(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
             if let Some(end) = self.received.find(';') {
@@ -165,7 +170,7 @@ impl Tl1 {
 
     /// The reply to a command, with any tag but that of an earlier command: whether it is the right one is a case
     /// of its own.
-    fn raw(&mut self, command: &str) -> Result<Reply, Trouble> {
+    fn raw(&mut self, command: &str) -> Result<Reply, ExchangeError> {
         let own = command.split(':').nth(3).unwrap_or("").to_owned();
         self.unanswered.insert(own.clone());
         self.link.send(format!("{command}\n").as_bytes())?;
@@ -173,7 +178,7 @@ impl Tl1 {
         loop {
             let left = deadline.saturating_sub(self.link.now());
             let Some(message) = self.message(left)? else {
-                return Err(Trouble::Silent(format!("no reply to `{command}`")));
+                return Err(ExchangeError::Silent(format!("no reply to `{command}`")));
             };
             // Messages that were not asked for have another grade than M.
             let Some(reply) = Reply::of(&message) else { continue };
@@ -184,35 +189,37 @@ impl Tl1 {
         }
     }
 
-    fn ask(&mut self, verb: &str, aid: &str, rest: &str) -> Result<Reply, Trouble> {
+    fn ask(&mut self, verb: &str, aid: &str, rest: &str) -> Result<Reply, ExchangeError> {
         self.next_tag += 1;
         let tag = self.next_tag;
         let reply = self.raw(&format!("{verb}::{aid}:{tag}:{rest};"))?;
         match reply.code() {
-            "SROF" => Err(Trouble::Broken(format!("SROF, a hardware fault, at {verb}::{aid}"))),
+            "SROF" => {
+                Err(ExchangeError::Broken(format!("SROF, a hardware fault, at {verb}::{aid}")))
+            }
             _ => Ok(reply),
         }
     }
 
-    fn activate(&mut self) -> Result<Reply, Trouble> {
+    fn activate(&mut self) -> Result<Reply, ExchangeError> {
         let (user, password) = self.login.clone();
         self.ask("ACT-USER", &user, &format!(":{password}"))
     }
 
-    fn patches(&mut self) -> Result<Pairs, Trouble> {
+    fn patches(&mut self) -> Result<Pairs, ExchangeError> {
         let reply = self.ask("RTRV-PATCH", "", "")?;
         if !reply.completed() {
-            return Err(Trouble::Nonsense(format!(
+            return Err(ExchangeError::Nonsense(format!(
                 "RTRV-PATCH ended in {} {}",
                 reply.word,
                 reply.code()
             )));
         }
         let pairs: Option<Pairs> = reply.items().map(pair).collect();
-        pairs.ok_or_else(|| Trouble::Nonsense(format!("RTRV-PATCH has {:?}", reply.body)))
+        pairs.ok_or_else(|| ExchangeError::Nonsense(format!("RTRV-PATCH has {:?}", reply.body)))
     }
 
-    fn enter(&mut self, from: &str, to: &str) -> Result<Reply, Trouble> {
+    fn enter(&mut self, from: &str, to: &str) -> Result<Reply, ExchangeError> {
         self.has_made = true;
         self.ask("ENT-PATCH", &format!("{from},{to}"), "")
     }
@@ -224,9 +231,9 @@ impl Tl1 {
     /// Which ports may be moved; why none can, if so.
     fn choose(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &SuiteScope<'_>,
         before: Option<&Pairs>,
-        results: &mut Results,
+        results: &mut SuiteResults,
     ) -> Option<String> {
         let Some(before) = before else { return Some("its patches could not be read".into()) };
         if plan.ports.is_empty() {
@@ -257,27 +264,27 @@ impl Tl1 {
         })
     }
 
-    fn put_back(&mut self, before: Option<Pairs>, results: &mut Results) {
+    fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
         let judged = cleared.and_then(|()| self.patches()).map(|after| match before {
             Some(before) if before != after => {
-                Verdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
+                CaseVerdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
             }
-            _ => Verdict::Passed,
+            _ => CaseVerdict::Passed,
         });
         results.note(PUT_BACK, judged);
     }
 }
 
-impl Session for Tl1 {
-    fn reconnect(&mut self) -> Result<(), Trouble> {
+impl SuiteSession for Tl1Suite {
+    fn reconnect(&mut self) -> Result<(), ExchangeError> {
         self.link.open()?;
         self.received.clear();
         self.activate().map(drop)
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<(), ExchangeError> {
         if !self.has_made {
             return Ok(());
         }
@@ -288,7 +295,7 @@ impl Session for Tl1 {
             let reply = self.ask("DLT-PATCH", &input.to_string(), "")?;
             if !reply.completed() {
                 let why = format!("({input}, {output}) is not parted: {}", reply.code());
-                return Err(Trouble::Nonsense(why));
+                return Err(ExchangeError::Nonsense(why));
             }
         }
         self.has_made = false;

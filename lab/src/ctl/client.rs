@@ -29,7 +29,7 @@ const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 /// The way to the daemon.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct DaemonClient {
     socket: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl Response {
     }
 }
 
-impl Client {
+impl DaemonClient {
     pub(super) fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned() }
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::client::Client;
-use lightloom::output::{self, Outcome};
+use super::client::DaemonClient;
+use lightloom::output::{self, VerbOutcome};
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
@@ -23,7 +23,7 @@ const HEAD_WITHIN: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// An address that other machines could reach, or that is taken.
-pub(super) fn serve(client: &Client, listen: SocketAddr) -> anyhow::Result<Outcome> {
+pub(super) fn serve(client: &DaemonClient, listen: SocketAddr) -> anyhow::Result<VerbOutcome> {
     if !listen.ip().is_loopback() {
         bail!("{listen} can be reached by others: for them `lightloomd` serves TLS (`tls:`)");
     }
@@ -45,10 +45,14 @@ pub(super) fn serve(client: &Client, listen: SocketAddr) -> anyhow::Result<Outco
             places.fetch_sub(1, Ordering::Relaxed);
         });
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
-fn answer(client: &Client, mut browser: &TcpStream, address: SocketAddr) -> anyhow::Result<()> {
+fn answer(
+    client: &DaemonClient,
+    mut browser: &TcpStream,
+    address: SocketAddr,
+) -> anyhow::Result<()> {
     browser.set_read_timeout(Some(HEAD_WITHIN))?;
     let answer = match asked(browser, address)? {
         Ok(path) => client.raw_get(&path).unwrap_or_else(|error| {

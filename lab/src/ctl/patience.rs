@@ -10,8 +10,8 @@ use lightloom_daemon_api::status::Status;
 use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 
 use super::client::Response;
-use super::{Session, print, show, time};
-use lightloom::output::{self, Format, Outcome};
+use super::{CtlSession, print, show, time};
+use lightloom::output::{self, Format, VerbOutcome};
 
 /// How long a daemon that died in the middle of a transaction may take to be back.
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
@@ -24,12 +24,12 @@ const SAY_EVERY: Duration = Duration::from_secs(5);
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
 /// Says what is waited for, now and then.
-struct Waiting {
+struct WaitNotice {
     since: Instant,
     say_at: Instant,
 }
 
-impl Waiting {
+impl WaitNotice {
     fn begins() -> Self {
         let now = Instant::now();
         Self { since: now, say_at: now + SAY_AFTER }
@@ -44,7 +44,7 @@ impl Waiting {
     }
 }
 
-impl Session {
+impl CtlSession {
     /// The daemon's answer, unless it is away or about to be.
     fn present(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(path)?;
@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// Shows the status with each change until interrupted, also over the daemon's absence.
-    pub(super) fn watch(&self) -> anyhow::Result<Outcome> {
+    pub(super) fn watch(&self) -> anyhow::Result<VerbOutcome> {
         let (mut wait_ms, mut away, mut last) = (0, None, String::new());
         loop {
             match self.present(&format!("/v1/status?wait_ms={wait_ms}")) {
@@ -107,8 +107,8 @@ impl Session {
     }
 
     /// Waits for these devices, or for all. A daemon that has only just been started has no socket yet.
-    pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<Outcome> {
-        let mut waiting = Waiting::begins();
+    pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<VerbOutcome> {
+        let mut waiting = WaitNotice::begins();
         loop {
             let present = match self.present("/v1/status") {
                 Ok(response) if !response.is_good() => return self.refused(&response),
@@ -117,7 +117,7 @@ impl Session {
             };
             if let Ok((response, status)) = &present {
                 if show::is_deaf(status) {
-                    return self.show(response, show::status).map(|_| Outcome::Bad);
+                    return self.show(response, show::status).map(|_| VerbOutcome::Bad);
                 }
                 if let Some(stranger) = show::not_a_device(named, status) {
                     bail!("{stranger}: no such device or node is configured here");
@@ -131,7 +131,7 @@ impl Session {
                 let (response, status) = present?;
                 let names = not_read(named, &status);
                 output::note(&format!("not read within {}: {names}", span(within)));
-                return self.show(&response, show::status).map(|_| Outcome::Bad);
+                return self.show(&response, show::status).map(|_| VerbOutcome::Bad);
             }
             waiting.say(|| {
                 let what = match &present {
@@ -146,7 +146,7 @@ impl Session {
 
     /// The transaction is journalled: a daemon that dies meanwhile brings it to an end when it is
     /// started again, so that is waited for.
-    pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<Outcome> {
+    pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} is on its way"));
         let (began, mut away) = (Instant::now(), None);
         let path = format!("/v1/transactions/{txn}?wait_ms={}", SAY_EVERY.as_millis());
@@ -161,7 +161,7 @@ impl Session {
                     let gone = away.get_or_insert_with(|| {
                         let promise = "it is journalled and comes to its end with the daemon";
                         output::note(&format!("{error:#}; transaction {txn}: {promise}"));
-                        Waiting { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
+                        WaitNotice { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
                     });
                     let left = DAEMON_BACK_WITHIN.saturating_sub(gone.since.elapsed());
                     if left.is_zero() {
@@ -184,7 +184,7 @@ impl Session {
         }
     }
 
-    fn ended(&self, response: &Response) -> anyhow::Result<Outcome> {
+    fn ended(&self, response: &Response) -> anyhow::Result<VerbOutcome> {
         let shown = self.show(response, show::transaction)?;
         if !response.is_good() {
             return Ok(shown);
@@ -196,7 +196,7 @@ impl Session {
             output::note(&confirm);
         }
         let is_good = past.result == TransactionResult::Committed && past.crossed.is_empty();
-        Ok(if is_good { shown } else { Outcome::Bad })
+        Ok(if is_good { shown } else { VerbOutcome::Bad })
     }
 }
 

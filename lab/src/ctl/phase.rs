@@ -8,9 +8,9 @@ use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::phase::{PhaseBody, PhaseState, PhaseStatus, Phases, ReleaseBody};
 
 use super::client::Response;
-use super::{Session, fresh_id, print, show, time};
-use lightloom::output::{self, Format, Outcome, WrongUsage};
-use lightloom::table::Table;
+use super::{CtlSession, fresh_id, print, show, time};
+use lightloom::output::{self, Format, VerbOutcome, WrongUsage};
+use lightloom::table::TextTable;
 
 /// How long the end of a phase's change is waited for at a time.
 const WAIT_MS: u64 = 30_000;
@@ -45,8 +45,8 @@ fn ms(time: Duration) -> anyhow::Result<u64> {
     Ok(u64::try_from(time.as_millis())?)
 }
 
-impl Session {
-    pub(super) fn phase(&self, asked: &Phase) -> anyhow::Result<Outcome> {
+impl CtlSession {
+    pub(super) fn phase(&self, asked: &Phase) -> anyhow::Result<VerbOutcome> {
         match (&asked.phase, asked.release) {
             (_, true) => self.release(asked),
             (None, false) => self.phases(),
@@ -54,17 +54,17 @@ impl Session {
         }
     }
 
-    fn phases(&self) -> anyhow::Result<Outcome> {
+    fn phases(&self) -> anyhow::Result<VerbOutcome> {
         self.look("/v1/phases", listed)
     }
 
-    fn release(&self, asked: &Phase) -> anyhow::Result<Outcome> {
+    fn release(&self, asked: &Phase) -> anyhow::Result<VerbOutcome> {
         let body = ReleaseBody { request_id: fresh_id("release"), job: asked.job.clone() };
         let response = self.client.post("/v1/phase/release", &body)?;
-        self.show(&response, |answer| show::done(&show::Done::Released, answer))
+        self.show(&response, |answer| show::done(&show::DoneAtOnce::Released, answer))
     }
 
-    fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<Outcome> {
+    fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<VerbOutcome> {
         let Some(least) = asked.least else {
             return Err(WrongUsage("say how long it lasts: `--for 800ms`".into()).into());
         };
@@ -98,11 +98,11 @@ impl Session {
                 Format::Text => print(&became(&status))?,
             }
             let is_lit = status.state == PhaseState::Lit;
-            return Ok(if is_lit { Outcome::Good } else { Outcome::Bad });
+            return Ok(if is_lit { VerbOutcome::Good } else { VerbOutcome::Bad });
         }
     }
 
-    fn phase_refused(&self, response: &Response) -> anyhow::Result<Outcome> {
+    fn phase_refused(&self, response: &Response) -> anyhow::Result<VerbOutcome> {
         let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = response.read() else {
             return self.refused(response);
         };
@@ -110,7 +110,7 @@ impl Session {
             output::print_json(&response.body)?;
         }
         output::note(&format!("refused ({code}): {reason}\n         {fix}"));
-        Ok(Outcome::Bad)
+        Ok(VerbOutcome::Bad)
     }
 }
 
@@ -162,13 +162,13 @@ fn listed(phases: &Phases) -> String {
         None => "none of its phases has light".into(),
     };
     let mut text = format!("plan {revision}: {lit}\n\n");
-    let mut table = Table::new(["phase", "circuits"]);
+    let mut table = TextTable::new(["phase", "circuits"]);
     for phase in &phases.phases {
         table.row([phase.name.clone(), phase.circuits.to_string()]);
     }
     text += &table.to_string();
     if !phases.ways.is_empty() {
-        let mut table = Table::new(["from", "to", "stages", "dark, stated", "took at most"]);
+        let mut table = TextTable::new(["from", "to", "stages", "dark, stated", "took at most"]);
         for way in &phases.ways {
             let took = way.measured_ms.map_or_else(|| "-".into(), |took| format!("{took:.1} ms"));
             table.row([

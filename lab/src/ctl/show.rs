@@ -21,7 +21,7 @@ use serde_json::Value;
 pub(super) use drift::drift;
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use module::module;
-pub(super) use moves::Preview;
+pub(super) use moves::PreviewStyle;
 pub(super) use status::{
     all_is_well, all_read, devices_named, is_deaf, not_a_device, on_its_way, status, waited_for,
 };
@@ -203,7 +203,7 @@ fn alike(reasons: &[String]) -> Vec<String> {
 }
 
 /// What was asked for, where it is done at once and without a transaction.
-pub(super) enum Done<'a> {
+pub(super) enum DoneAtOnce<'a> {
     /// An apply, a rollback or a fault that moves nothing.
     Moved,
     /// This transaction stays.
@@ -221,15 +221,15 @@ pub(super) enum Done<'a> {
 }
 
 /// What was done at once, without a transaction.
-pub(super) fn done(done: &Done<'_>, answer: &Answer) -> String {
+pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
     if let Answer::NothingToDo { reasons } = answer {
         return format!("nothing to do: {}\n", reasons.join("\n               "));
     }
     let names = |devices: &[String]| named(devices.to_vec(), 8);
     match done {
-        Done::Moved => "nothing had to move\n".into(),
-        Done::Confirmed(txn) => format!("transaction {txn} is confirmed: it stays\n"),
-        Done::Adopted => {
+        DoneAtOnce::Moved => "nothing had to move\n".into(),
+        DoneAtOnce::Confirmed(txn) => format!("transaction {txn} is confirmed: it stays\n"),
+        DoneAtOnce::Adopted => {
             let (devices, slots) = match answer {
                 Answer::Adopted { devices, slots } => (*devices, *slots),
                 _ => (0, 0),
@@ -240,12 +240,12 @@ pub(super) fn done(done: &Done<'_>, answer: &Answer) -> String {
             };
             format!("adopted: {slots} on {}; nothing moved\n", count(devices, "device"))
         }
-        Done::Drained(devices) => {
+        DoneAtOnce::Drained(devices) => {
             format!("drained: {}; back with `lightloom ctl undrain`\n", names(devices))
         }
-        Done::Undrained(devices) => format!("undrained: {}\n", names(devices)),
-        Done::Released => "released: what has light keeps it\n".into(),
-        Done::Resumed => "resumed: what breaks is bypassed automatically again\n".into(),
+        DoneAtOnce::Undrained(devices) => format!("undrained: {}\n", names(devices)),
+        DoneAtOnce::Released => "released: what has light keeps it\n".into(),
+        DoneAtOnce::Resumed => "resumed: what breaks is bypassed automatically again\n".into(),
     }
 }
 

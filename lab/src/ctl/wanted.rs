@@ -12,7 +12,7 @@ use lightloom_fabric::document;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::show::Preview;
+use super::show::PreviewStyle;
 use super::time;
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
@@ -43,7 +43,7 @@ pub(super) struct Wanted {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Apply {
+pub(super) struct ApplyArguments {
     #[command(flatten)]
     pub(super) wanted: Wanted,
     /// Show what would be sent, and send nothing.
@@ -67,7 +67,7 @@ pub(super) struct Apply {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Rollback {
+pub(super) struct RollbackArguments {
     /// The transaction.
     txn: u32,
     /// Show what would be sent, and send nothing.
@@ -85,7 +85,7 @@ pub(super) struct Rollback {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Fault {
+pub(super) struct FaultArguments {
     /// What broke: `n17`, `n17/b0`, `n17/b0.2`; several with spaces or commas between them.
     #[arg(value_name = "PART", value_delimiter = ',')]
     pub(super) broken: Vec<String>,
@@ -100,7 +100,7 @@ pub(super) struct Fault {
     bytes: bool,
 }
 
-impl Fault {
+impl FaultArguments {
     /// What the API wants to know.
     ///
     /// # Errors
@@ -120,8 +120,8 @@ impl Fault {
     }
 
     /// How its preview is shown.
-    pub(super) fn preview(&self) -> Preview {
-        Preview { bytes: self.bytes, overwrites: false, by_device: false }
+    pub(super) fn preview(&self) -> PreviewStyle {
+        PreviewStyle { bytes: self.bytes, overwrites: false, by_device: false }
     }
 }
 
@@ -139,8 +139,12 @@ enum Mode {
 impl Wanted {
     /// How its preview is shown; that everything else on the devices goes dark has to be confirmed
     /// in words.
-    pub(super) fn preview(&self) -> Preview {
-        Preview { bytes: self.bytes, overwrites: self.mode == Mode::Overwrite, by_device: false }
+    pub(super) fn preview(&self) -> PreviewStyle {
+        PreviewStyle {
+            bytes: self.bytes,
+            overwrites: self.mode == Mode::Overwrite,
+            by_device: false,
+        }
     }
 
     /// What the API wants to know.
@@ -161,7 +165,7 @@ impl Wanted {
     }
 }
 
-impl Apply {
+impl ApplyArguments {
     /// What the API wants to know.
     ///
     /// # Errors
@@ -177,7 +181,7 @@ impl Apply {
     }
 }
 
-impl Rollback {
+impl RollbackArguments {
     /// What the API wants to know.
     ///
     /// # Errors
@@ -188,8 +192,8 @@ impl Rollback {
     }
 
     /// How its preview is shown.
-    pub(super) fn preview(&self) -> Preview {
-        Preview { bytes: self.bytes, overwrites: false, by_device: false }
+    pub(super) fn preview(&self) -> PreviewStyle {
+        PreviewStyle { bytes: self.bytes, overwrites: false, by_device: false }
     }
 }
 
@@ -214,7 +218,7 @@ fn read(path: &Path) -> anyhow::Result<ApplyBody> {
 
 /// A file with positions instead of a plan.
 #[derive(Deserialize)]
-struct Positions {
+struct PositionsFile {
     target: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 
@@ -223,7 +227,7 @@ fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
     let document = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&bytes);
     if let Ok(document) = &document {
         if document.contains_key("target") {
-            let Positions { target } = serde_json::from_slice(&bytes).with_context(|| {
+            let PositionsFile { target } = serde_json::from_slice(&bytes).with_context(|| {
                 format!(
                     "{shown} is no target: write for each device where its ports or groups shall be, such as \
                      {{\"target\": {{\"ocs0\": {{\"1\": 25}}}}}}; 0 is dark"

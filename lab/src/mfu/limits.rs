@@ -2,7 +2,7 @@
 //! The flags of `lightloom mfu` that say which mappings are tried and how the training software works.
 
 use clap::ValueEnum;
-use lightloom_training::calibration::{ContextExchange, Sharding};
+use lightloom_training::calibration::{ContextExchange, ZeroStage};
 use lightloom_training::mapping::Recompute;
 use lightloom_training::request::Changes;
 use lightloom_training::schedule::Schedule;
@@ -113,10 +113,10 @@ impl LimitArguments {
     pub(crate) fn changes(&self) -> Changes {
         Changes {
             sharding: self.zero.map(|stage| match stage {
-                0 => Sharding::Replicated,
-                1 => Sharding::Optimizer,
-                2 => Sharding::Gradients,
-                _ => Sharding::Everything,
+                0 => ZeroStage::Replicated,
+                1 => ZeroStage::Optimizer,
+                2 => ZeroStage::Gradients,
+                _ => ZeroStage::Everything,
             }),
             context_exchange: self.cp_exchange.map(|exchange| match exchange {
                 ContextArgument::Ring => ContextExchange::Ring,

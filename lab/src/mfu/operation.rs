@@ -7,12 +7,12 @@ use lightloom_fabric::provenance::Inputs;
 use lightloom_fabric::trace::Timeline;
 use lightloom_study::architecture::{Cluster, parse};
 use lightloom_study::compare::{RowOutcome, Study, compare};
-use lightloom_training::goodput::{Goodput, Operation};
+use lightloom_training::goodput::{FaultCosts, Goodput};
 use lightloom_training::model::Model;
 use lightloom_units::seed::Seed;
 
 use crate::compare::fault_source;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// The cluster that faults are replayed on to find the share of wasted GPUs: 2,880 GPUs in nodes of four.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
@@ -86,9 +86,9 @@ impl OperationArguments {
         Ok(Some(Faults { arguments: self, samples, waste: BTreeMap::new() }))
     }
 
-    fn operation(&self, model: &Model, gpus: u64) -> Operation {
+    fn operation(&self, model: &Model, gpus: u64) -> FaultCosts {
         let write = model.parameters() * CHECKPOINT_BYTES_PER_WEIGHT / STORE_BYTES_PER_SECOND;
-        Operation {
+        FaultCosts {
             nodes: gpus as f64 / 8.0,
             faults_per_node_day: self.fault_rate,
             detect_seconds: self.detect,
@@ -144,7 +144,7 @@ impl Faults<'_> {
 
 /// The four factors, one row a mapping.
 pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, u32, &'r Goodput)>) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "arch",
         "GPUs",
         "TP",

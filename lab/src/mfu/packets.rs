@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove, Ran};
+use lightloom_emulator::training::packets::{self, ExcerptRun, PacketStep, Proof, Prove};
 use lightloom_training::graph::TaskGraph;
 use lightloom_training::machine::Machine;
 use lightloom_training::step::Job;
@@ -15,7 +15,7 @@ use lightloom_units::SimTime;
 use lightloom::emulate::Live;
 use lightloom::files;
 use lightloom::output;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// Whether and how steps are run packet by packet.
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,7 @@ pub(crate) struct PacketArguments {
 
 impl PacketArguments {
     /// Runs `job`, `arch` being what its network is called; nothing where it has no packet mode, which is said.
-    pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<Ran> {
+    pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<ExcerptRun> {
         let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
         let ran = packets::run(job, prove, &mut Live::default());
         ran.map_err(|refusal| output::note(&format!("{} on {arch}: {refusal}", job.mapping))).ok()
@@ -47,7 +47,7 @@ impl PacketArguments {
     ///
     /// # Errors
     /// If they cannot be written.
-    pub(crate) fn write_traces(&self, ran: &Ran) -> anyhow::Result<()> {
+    pub(crate) fn write_traces(&self, ran: &ExcerptRun) -> anyhow::Result<()> {
         if let Some(folder) = &self.chakra_out {
             write_chakra(folder, &ran.graph, &ran.machine)?;
         }
@@ -101,7 +101,7 @@ pub(crate) fn write_chrome(
 
 /// Both modes side by side, a row a mapping.
 pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, &'r PacketStep)>) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "arch",
         "of GPUs",
         "run GPUs",

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lightloom_fabric::provenance::{Input, Inputs, Provenance};
-use lightloom_training::claims::{Claim, Verdict, claims};
+use lightloom_training::claims::{Claim, ClaimVerdict, claims};
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 use lightloom_training::runs::page::{ComparedRun, page};
 use serde::Serialize;
 
 use lightloom::files;
-use lightloom::output::{self, Outcome};
+use lightloom::output::{self, VerbOutcome};
 use lightloom::result::{ResultFormat, csv_of};
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 #[derive(Serialize)]
 struct Document {
@@ -26,7 +26,7 @@ struct Document {
 }
 
 /// Prints every claim with its verdict; good if all that were published come out.
-pub(crate) fn reproduce(format: ResultFormat) -> anyhow::Result<Outcome> {
+pub(crate) fn reproduce(format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     let made = Provenance::of("lightloom.reproduce-mfu/v1", Inputs::new());
     let document = Document { made, study: "mfu", claims: claims() };
     match format {
@@ -35,12 +35,13 @@ pub(crate) fn reproduce(format: ResultFormat) -> anyhow::Result<Outcome> {
         ResultFormat::Csv => output::print(&csv_of(&document, "claims")?)?,
         ResultFormat::Markdown => output::print(&markdown(&document.claims))?,
     }
-    let agree = |claim: &Claim| matches!(claim.verdict, Verdict::Reproduced | Verdict::Added);
-    Ok(if document.claims.iter().all(agree) { Outcome::Good } else { Outcome::Bad })
+    let agree =
+        |claim: &Claim| matches!(claim.verdict, ClaimVerdict::Reproduced | ClaimVerdict::Added);
+    Ok(if document.claims.iter().all(agree) { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
 /// Published runs beside what is computed for them: the page of validation, or its rows.
-pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<Outcome> {
+pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let texts: Vec<String> = tables
         .iter()
@@ -55,7 +56,7 @@ pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Res
         ResultFormat::Csv => output::print(&csv_of(&document(), "runs")?)?,
         ResultFormat::Text | ResultFormat::Markdown => output::print(&page(&judged, &mistakes))?,
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// The text of a table of runs, noted among the inputs.
@@ -105,7 +106,7 @@ fn cells(claim: &Claim) -> [String; 4] {
 }
 
 fn text(claims: &[Claim]) -> String {
-    let mut table = Table::new(["claim", "published", "ours", "verdict"]);
+    let mut table = TextTable::new(["claim", "published", "ours", "verdict"]);
     claims.iter().for_each(|claim| table.row(cells(claim)));
     format!("MFU, full attention; constants and conventions: docs/mfu.md\n\n{table}")
 }

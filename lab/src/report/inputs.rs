@@ -14,7 +14,7 @@ use lightloom_fabric::provenance;
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
 use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::file::RfabricInput;
-use lightloom_report::page::{Run, Source, Swept, Training};
+use lightloom_report::page::{EmulatedRun, SourceFile, Swept, TrainingResult};
 use lightloom_study::buy::{Question, load_buy};
 use lightloom_study::cost::{PriceList, read_prices};
 use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use lightloom::output::{self, Refused};
+use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds, plan_rfabric};
 
 /// Larger files are refused before they are read into memory.
@@ -38,10 +38,10 @@ pub(super) struct Inputs {
     pub(super) trace: Option<(String, FaultTrace)>,
     pub(super) prices: Option<(String, PriceList)>,
     pub(super) buy: Option<(PathBuf, Question)>,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<EmulatedRun>,
     pub(super) sweeps: Vec<Swept>,
-    pub(super) training: Vec<Training>,
-    pub(super) sources: Vec<Source>,
+    pub(super) training: Vec<TrainingResult>,
+    pub(super) sources: Vec<SourceFile>,
 }
 
 /// Keys by which results are distinguished. Their values are not looked at, whatever they are.
@@ -57,7 +57,7 @@ struct Marks {
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum InputKind {
     Fabric,
     Tree,
     Plan,
@@ -70,7 +70,7 @@ enum Kind {
     Training,
 }
 
-impl Kind {
+impl InputKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Fabric => "fabric",
@@ -109,56 +109,58 @@ impl Inputs {
         let bytes = bytes(path)?;
         let kind = recognise(&name, &bytes)?;
         match kind {
-            Kind::Fabric => {
+            InputKind::Fabric => {
                 let fabric = lightloom::fabric::of_document(path, Ok(bytes.clone()))?;
                 once(&mut self.fabric, (name.clone(), fabric), kind, &name)?;
             }
-            Kind::Tree => once(
+            InputKind::Tree => once(
                 &mut self.tree,
                 plan_rfabric::load(path, &bytes, &mut Default::default())?,
                 kind,
                 &name,
             )?,
-            Kind::Plan => {
+            InputKind::Plan => {
                 once(&mut self.plan, (name.clone(), json(&name, &bytes, kind)?), kind, &name)?
             }
-            Kind::TreePlan => {
+            InputKind::TreePlan => {
                 let plan: Plan = json(&name, &bytes, kind)?;
                 let plan = RfabricPlan::of(&plan)
                     .with_context(|| format!("{name} has no circuits of optical switches"))?;
                 once(&mut self.tree_plan, plan, kind, &name)?;
             }
-            Kind::Trace => {
+            InputKind::Trace => {
                 ensure!(bytes.len() <= MAX_TRACE_BYTES, "{name} is too large for a fault trace");
                 let trace = FaultTrace::read(&bytes, Observation::default())
                     .map_err(|errors| lightloom::trace::refused(path, &errors))?;
                 once(&mut self.trace, (name.clone(), trace), kind, &name)?;
             }
-            Kind::Prices => {
+            InputKind::Prices => {
                 let (prices, mistakes) = read_prices(&name, &bytes);
                 output::diagnostics(&mistakes);
-                once(&mut self.prices, (name.clone(), prices.ok_or(Refused)?), kind, &name)?;
+                once(&mut self.prices, (name.clone(), prices.ok_or(InputRefused)?), kind, &name)?;
             }
-            Kind::Buy => {
+            InputKind::Buy => {
                 let (question, mistakes) = load_buy(&name, &bytes);
                 output::diagnostics(&mistakes);
-                once(&mut self.buy, (path.to_owned(), question.ok_or(Refused)?), kind, &name)?;
+                once(&mut self.buy, (path.to_owned(), question.ok_or(InputRefused)?), kind, &name)?;
             }
-            Kind::Run => self.runs.push(json(&name, &bytes, kind)?),
-            Kind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),
-            Kind::Training => self.training.push(json(&name, &bytes, kind)?),
+            InputKind::Run => self.runs.push(json(&name, &bytes, kind)?),
+            InputKind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),
+            InputKind::Training => self.training.push(json(&name, &bytes, kind)?),
         }
         let plan = match kind {
-            Kind::Plan | Kind::TreePlan => Some(digest(&json::<Value>(&name, &bytes, kind)?)),
+            InputKind::Plan | InputKind::TreePlan => {
+                Some(digest(&json::<Value>(&name, &bytes, kind)?))
+            }
             _ => None,
         };
         let (sha256, size) = (provenance::sha256(&bytes), bytes.len() as u64);
-        self.sources.push(Source { name, kind: kind.name(), sha256, bytes: size, plan });
+        self.sources.push(SourceFile { name, kind: kind.name(), sha256, bytes: size, plan });
         Ok(())
     }
 }
 
-fn once<T>(place: &mut Option<T>, value: T, kind: Kind, name: &str) -> anyhow::Result<()> {
+fn once<T>(place: &mut Option<T>, value: T, kind: InputKind, name: &str) -> anyhow::Result<()> {
     ensure!(place.is_none(), "{name} is a second {}: a report has room for one", kind.name());
     *place = Some(value);
     Ok(())
@@ -173,33 +175,33 @@ fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: Kind) -> anyhow::Result<T> {
+fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: InputKind) -> anyhow::Result<T> {
     serde_json::from_slice(bytes)
         .with_context(|| format!("{name} looks like a {} and is not one", kind.name()))
 }
 
 /// What a file is, by its marks.
-fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
+fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => bail!("{name} is empty; {READABLE}"),
-        Some(b'[') => return Ok(Kind::Trace),
+        Some(b'[') => return Ok(InputKind::Trace),
         Some(b'{') => {
             let marks: Marks = serde_json::from_slice(bytes)
                 .with_context(|| format!("{name} is not whole JSON"))?;
             match marks.schema.as_deref() {
                 Some(SCHEMA) if marks.phases.is_some() && marks.groups.is_none() => {
-                    return Ok(Kind::TreePlan);
+                    return Ok(InputKind::TreePlan);
                 }
-                Some(SCHEMA) => return Ok(Kind::Plan),
+                Some(SCHEMA) => return Ok(InputKind::Plan),
                 Some(COMPARE_SCHEMA | COST_SCHEMA | REPRODUCE_SCHEMA) => {
                     bail!(
                         "{name} is a result that a report computes itself: give the fabric and the trace instead"
                     )
                 }
-                Some(SWEEP_SCHEMA) => return Ok(Kind::Sweep),
-                _ if marks.packet_hops.is_some() => return Ok(Kind::Run),
-                _ if marks.mappings_tried.is_some() => return Ok(Kind::Training),
-                _ if marks.events.is_some() => return Ok(Kind::Trace),
+                Some(SWEEP_SCHEMA) => return Ok(InputKind::Sweep),
+                _ if marks.packet_hops.is_some() => return Ok(InputKind::Run),
+                _ if marks.mappings_tried.is_some() => return Ok(InputKind::Training),
+                _ if marks.events.is_some() => return Ok(InputKind::Trace),
                 Some(other) => bail!("{name} has the schema `{other}`; {READABLE}"),
                 None => {}
             }
@@ -207,10 +209,10 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<Kind> {
         Some(_) => {}
     }
     match kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name) {
-        Some("fabric") if plan_rfabric::is_kind(bytes) => Ok(Kind::Tree),
-        Some("fabric") => Ok(Kind::Fabric),
-        Some("prices") => Ok(Kind::Prices),
-        Some("buy") => Ok(Kind::Buy),
+        Some("fabric") if plan_rfabric::is_kind(bytes) => Ok(InputKind::Tree),
+        Some("fabric") => Ok(InputKind::Fabric),
+        Some("prices") => Ok(InputKind::Prices),
+        Some("buy") => Ok(InputKind::Buy),
         Some("scenario") => bail!(
             "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and give run.json"
         ),

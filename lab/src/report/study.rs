@@ -23,7 +23,7 @@ const NODES_A_POINT: u32 = 100_000;
 const SNAPSHOTS: [u32; 2] = [4, 200];
 
 /// What is compared, and under which faults.
-pub(super) struct Question<'a> {
+pub(super) struct StudyQuestion<'a> {
     pub(super) cluster: Cluster,
     pub(super) designs: &'a [Box<dyn Architecture>],
     pub(super) own: Option<String>,
@@ -56,8 +56,8 @@ pub(super) fn samples(
 }
 
 /// The designs under the faults.
-pub(super) fn comparison(question: &Question<'_>) -> Comparison {
-    let Question { cluster, designs, tp, samples, seed, .. } = *question;
+pub(super) fn comparison(question: &StudyQuestion<'_>) -> Comparison {
+    let StudyQuestion { cluster, designs, tp, samples, seed, .. } = *question;
     let study = Study { cluster, architectures: designs, tp: &[tp], jobs: &[], samples };
     let histories = designs.iter().filter_map(|design| {
         let moments = history(design.as_ref(), cluster, tp, &samples[0]).ok()?;

@@ -11,7 +11,7 @@ use lightloom_live::ranks::Ranks;
 use serde::Deserialize;
 
 use super::{Dir, check, hold, up};
-use lightloom::output::Outcome;
+use lightloom::output::VerbOutcome;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -39,7 +39,7 @@ struct Transaction {
     plan_sha256: String,
 }
 
-pub(crate) fn run(verb: &Verb) -> anyhow::Result<Outcome> {
+pub(crate) fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Hold(dir) => hold::hold(&dir.folder()?, &up::Programs::find()?.own)?,
         Verb::Init(dir) => {
@@ -49,7 +49,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<Outcome> {
         Verb::Probe => check::probe()?,
         Verb::Committed(dir) => committed(dir)?,
     }
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
 /// A line of the journal that has a plan.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use lightloom::junit::{self, Case, Ended, Suite};
-use lightloom::output::{self, Format, FormatArgument, Outcome, WrongUsage};
+use lightloom::junit::{self, JunitCase, JunitEnd, Suite};
+use lightloom::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 use lightloom_live::report::{self, GroupReport};
 use lightloom_live::{ring, up};
 
@@ -20,7 +20,7 @@ use super::Dir;
   lightloom twin exec --all --name ring --timeout 60s --dir /tmp/twin -- lightloom twin ring --steps 500
 
 It runs in a node, which LIGHTLOOM_NODE names. When a neighbour is lost it waits for the next ranks.json and goes on.")]
-pub(crate) struct Ring {
+pub(crate) struct JobRing {
     /// Steps of the job.
     #[arg(long, value_name = "N", default_value_t = 200)]
     steps: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Ring {
   lightloom twin report --name ring --dir /tmp/twin
 
 After `lightloom twin exec --all --name ring -- lightloom twin ring` and a `lightloom twin fault` in its middle.")]
-pub(crate) struct Report {
+pub(crate) struct JobReport {
     /// What the run was called.
     #[arg(long, value_name = "NAME", default_value = "ring")]
     name: String,
@@ -66,30 +66,30 @@ fn size(text: &str) -> Result<usize, String> {
     if (4..=1 << 30).contains(&bytes) { Ok(bytes) } else { Err("write 4B to 1GiB".to_owned()) }
 }
 
-pub(crate) fn ring(arguments: &Ring) -> anyhow::Result<Outcome> {
+pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     if arguments.steps == 0 {
         return Err(WrongUsage("a job has at least one step: write --steps 1".into()).into());
     }
     let options =
         ring::Options { steps: arguments.steps, bytes: arguments.size, pause: arguments.pause };
-    let show = |step: &ring::Step| {
+    let show = |step: &ring::RingStep| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
         // The reader may be gone; the ring goes on for the others.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;
-    Ok(Outcome::Good)
+    Ok(VerbOutcome::Good)
 }
 
-pub(crate) fn report(arguments: &Report) -> anyhow::Result<Outcome> {
+pub(crate) fn report(arguments: &JobReport) -> anyhow::Result<VerbOutcome> {
     let folder = arguments.dir.folder()?;
     let report = report::of(&folder, &arguments.name, &up::Programs::find()?)?;
     match arguments.format.format {
         Format::Json => output::print_json(&report)?,
         Format::Text => output::print(&report.text())?,
     }
-    let Some(within) = arguments.within else { return Ok(Outcome::Good) };
+    let Some(within) = arguments.within else { return Ok(VerbOutcome::Good) };
     if let Some(file) = &arguments.junit {
         std::fs::write(file, junit(&report, within))
             .with_context(|| format!("cannot write {}", file.display()))?;
@@ -97,30 +97,30 @@ pub(crate) fn report(arguments: &Report) -> anyhow::Result<Outcome> {
     let late = report.groups.iter().filter(|group| is_late(group, within));
     let late: Vec<_> = late.map(|group| group.group.as_str()).collect();
     if late.is_empty() {
-        return Ok(Outcome::Good);
+        return Ok(VerbOutcome::Good);
     }
     let (late, within) = (late.join(", "), within.as_secs_f64());
     output::note(&format!("missed: {late} had a gap longer than {within:.3} s"));
-    Ok(Outcome::Bad)
+    Ok(VerbOutcome::Bad)
 }
 
 fn is_late(group: &GroupReport, within: Duration) -> bool {
     group.gap_ms > within.as_secs_f64() * 1e3
 }
 
-fn junit(report: &report::Report, within: Duration) -> String {
+fn junit(report: &report::FaultReport, within: Duration) -> String {
     let mut suite = Suite::new(format!("{} {}", report.part, report.fault));
     for group in &report.groups {
         let limit = within.as_secs_f64() * 1e3;
         let ended = match is_late(group, within) {
-            true => Ended::Failed(
+            true => JunitEnd::Failed(
                 format!("no step for {:.2} ms, and {limit:.2} ms are allowed", group.gap_ms),
                 String::new(),
             ),
-            false => Ended::Well,
+            false => JunitEnd::Well,
         };
         let took = Duration::from_secs_f64(group.gap_ms / 1e3);
-        suite.add(Case::new(group.group.clone(), "lightloom.twin", ended).took(took));
+        suite.add(JunitCase::new(group.group.clone(), "lightloom.twin", ended).took(took));
     }
     junit::document("lightloom twin", &[suite])
 }

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightloom_devices::{
-    Device, Family, Fault, Faulty, FaultyLight, GnmiSpec, GnmiSwitch, Line, Misbehaviour,
-    OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
+    DeviceFault, EmulatedDevice, Family, Faulty, FaultyLight, GnmiSpec, GnmiSwitch, Line,
+    Misbehaviour, OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
 };
 use lightloom_lab::conform;
-use lightloom_lab::conform::link::{Link, Trouble};
-use lightloom_lab::conform::report::Report;
+use lightloom_lab::conform::link::{ExchangeError, Link};
+use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{Options, Protocol};
 use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
@@ -31,7 +31,7 @@ struct Emulated<D> {
     is_shielded: bool,
 }
 
-impl<D: Device + FaultyLight> Emulated<D> {
+impl<D: EmulatedDevice + FaultyLight> Emulated<D> {
     fn take(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
@@ -43,35 +43,35 @@ impl<D: Device + FaultyLight> Emulated<D> {
     }
 }
 
-impl<D: Device + FaultyLight> Link for Emulated<D> {
-    fn open(&mut self) -> Result<(), Trouble> {
+impl<D: EmulatedDevice + FaultyLight> Link for Emulated<D> {
+    fn open(&mut self) -> Result<(), ExchangeError> {
         let mut out = Vec::new();
         self.device.borrow_mut().close(self.now, self.line);
         self.line = Line(self.line.0 + 1);
         (self.is_open, self.inbox) = (true, Vec::new());
         self.device.borrow_mut().open(self.now, self.line, self.port, &mut out);
         self.take(out);
-        if self.is_open { Ok(()) } else { Err(Trouble::Lost("refused".into())) }
+        if self.is_open { Ok(()) } else { Err(ExchangeError::Lost("refused".into())) }
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         let mut out = Vec::new();
         self.device.borrow_mut().on_bytes(self.now, self.line, bytes, &mut out);
         self.take(out);
         Ok(())
     }
 
-    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, Trouble> {
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
         let deadline = self.now + Picoseconds::from_nanos(within.as_nanos() as u64);
         loop {
             if !self.is_shielded && self.interrupt_at.is_some_and(|at| self.now() >= at) {
-                return Err(Trouble::Interrupted);
+                return Err(ExchangeError::Interrupted);
             }
             if !self.inbox.is_empty() {
                 return Ok(std::mem::take(&mut self.inbox));
             }
             if !self.is_open {
-                return Err(Trouble::Lost("the device closed the connection".into()));
+                return Err(ExchangeError::Lost("the device closed the connection".into()));
             }
             if self.now >= deadline {
                 return Ok(Vec::new());
@@ -103,22 +103,22 @@ fn options(may_move: &[&str]) -> Options {
     }
 }
 
-fn tested<D: Device + FaultyLight + 'static>(
+fn tested<D: EmulatedDevice + FaultyLight + 'static>(
     device: D,
     (port, protocol, may_move): (Port, Protocol, &[&str]),
     faults: &[&str],
     interrupt_at: Option<Duration>,
-) -> (Report, Rc<RefCell<Faulty<D>>>) {
+) -> (SuiteReport, Rc<RefCell<Faulty<D>>>) {
     tested_with(device, (port, protocol), &options(may_move), faults, interrupt_at)
 }
 
-fn tested_with<D: Device + FaultyLight + 'static>(
+fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     device: D,
     (port, protocol): (Port, Protocol),
     options: &Options,
     faults: &[&str],
     interrupt_at: Option<Duration>,
-) -> (Report, Rc<RefCell<Faulty<D>>>) {
+) -> (SuiteReport, Rc<RefCell<Faulty<D>>>) {
     let mut device = Faulty::new(device, Seed(3), 0);
     for fault in faults {
         device.apply(SimTime::START, fault.parse().expect(fault), &mut Vec::new());
@@ -159,7 +159,7 @@ fn switch() -> OpticalSwitch {
     switch
 }
 
-fn run(family: Family, faults: &[&str]) -> Report {
+fn run(family: Family, faults: &[&str]) -> SuiteReport {
     match family {
         Family::Gnmi => {
             tested(gnmi_switch(), (Port::Gnmi, Protocol::Gnmi, GNMI_PORTS), faults, None).0
@@ -196,7 +196,7 @@ fn each_of_the_devices_broken_on_purpose_is_found() {
     let mut table = String::from("misbehaviour,promise that it breaks,found by\n");
     let mut missed = Vec::new();
     for misbehaviour in Misbehaviour::ALL {
-        let fault = Fault::Misbehave(*misbehaviour).to_string();
+        let fault = DeviceFault::Misbehave(*misbehaviour).to_string();
         let report = run(misbehaviour.family(), &[&fault]);
         let found: Vec<_> = report
             .cases

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use lightloom_devices::load;
 use lightloom_devices::serve::{Options as Serving, Server, Stopper};
 use lightloom_lab::conform;
-use lightloom_lab::conform::link::Wire;
-use lightloom_lab::conform::report::Report;
+use lightloom_lab::conform::link::RealDevice;
+use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{Options, Protocol, Target, Tls, address};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use tokio::io::copy_bidirectional;
@@ -107,10 +107,10 @@ impl Secured {
         Self { at, stopper, _end: end }
     }
 
-    fn conform(&self, tls: &Tls) -> Result<Report, String> {
+    fn conform(&self, tls: &Tls) -> Result<SuiteReport, String> {
         let target: Target = format!("gnmi://{}", self.at).parse().unwrap();
         let address = address(&target, tls, None).unwrap();
-        let link = Wire::new(address, Arc::new(AtomicBool::new(false)));
+        let link = RealDevice::new(address, Arc::new(AtomicBool::new(false)));
         let options = Options { target: self.at.clone(), rounds: 1, ..Options::default() };
         conform::run(Protocol::Gnmi, Box::new(link), &options).map_err(|why| why.to_string())
     }

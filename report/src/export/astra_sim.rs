@@ -8,9 +8,9 @@
 
 use lightloom_fabric::hbd::Grouping;
 
-use super::{Export, ExportError, Format, RingPlan};
+use super::{Export, ExportError, ExportFormat, RingPlan};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "astra-sim",
     about: "ASTRA-sim analytical network YAML of one job: its rings or domains, and a switch between them",
     ring: Ok(export),
@@ -26,13 +26,13 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let crosses_nodes = job.tp > u32::from(plan.fabric.hbd.gpus_per_node());
     let links = &plan.fabric.hbd_links;
     let latency = if crosses_nodes { links.fibre_latency } else { links.inside_latency };
-    let domain = |shape, edges: f64| Dimension {
+    let domain = |shape, edges: f64| AstraDimension {
         shape,
         npus: job.tp as usize,
         gbytes_per_s: edges * links.edge_rate.bytes_per_second() / 1e9,
         latency_ns: latency.0 as f64 / 1e3,
     };
-    let network = |npus| Dimension {
+    let network = |npus| AstraDimension {
         shape: "Switch",
         npus,
         gbytes_per_s: plan.fabric.dcn.link_rate().bytes_per_second() / 1e9,
@@ -47,7 +47,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     if groups > 1 && plan.fabric.hbd.grouping() != Grouping::Anywhere {
         dimensions.push(network(groups));
     }
-    let row = |cell: &dyn Fn(&Dimension) -> String| {
+    let row = |cell: &dyn Fn(&AstraDimension) -> String| {
         dimensions.iter().map(cell).collect::<Vec<_>>().join(", ")
     };
     let text = format!(
@@ -62,7 +62,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("network.yml", text, lost(plan, crosses_nodes)))
 }
 
-struct Dimension {
+struct AstraDimension {
     shape: &'static str,
     npus: usize,
     gbytes_per_s: f64,

@@ -11,9 +11,9 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Circuit;
 
 use super::write::quoted;
-use super::{Export, ExportError, FatTreePlan, Format, RingPlan, Seat};
+use super::{Export, ExportError, ExportFormat, FatTreePlan, RingPlan, Seat};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "containerlab",
     about: "containerlab topology: hosts as Linux containers, lit fibres as links",
     ring: Ok(ring),

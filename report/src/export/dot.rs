@@ -9,9 +9,9 @@ use std::fmt::Write;
 use lightloom_units::id::LeafId;
 
 use super::write::quoted;
-use super::{Export, ExportError, FatTreePlan, Format, RingPlan, Seat};
+use super::{Export, ExportError, ExportFormat, FatTreePlan, RingPlan, Seat};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "dot",
     about: "DOT for Graphviz: rings as clusters and lit fibres (circuits of a fat-tree)",
     ring: Ok(ring),

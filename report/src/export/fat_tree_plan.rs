@@ -6,7 +6,7 @@ use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::plan::PhasePlan;
 use lightloom_units::id::{LeafId, OcsId};
 
-use super::{ExportError, Names};
+use super::{ExportError, ExportNames};
 
 /// A plan, the network it is for, and the names of its leaves.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct FatTreePlan<'a> {
     /// The plan, which is sound for this network.
     pub plan: &'a RfabricPlan,
     /// The names of the leaves.
-    pub names: &'a Names,
+    pub names: &'a ExportNames,
     phase: Option<&'a PhasePlan>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> FatTreePlan<'a> {
         name: &'a str,
         network: &'a ReconfigurableFatTree,
         plan: &'a RfabricPlan,
-        names: &'a Names,
+        names: &'a ExportNames,
         phase: Option<&str>,
     ) -> Result<Self, ExportError> {
         let find = |name: &str| {

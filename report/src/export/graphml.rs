@@ -12,9 +12,9 @@ use lightloom_units::id::{LeafId, NodeId};
 use rustc_hash::FxHashSet;
 
 use super::write::xml;
-use super::{Export, ExportError, FatTreePlan, Format, RingPlan, Seat};
+use super::{Export, ExportError, ExportFormat, FatTreePlan, RingPlan, Seat};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "graphml",
     about: "GraphML: nodes and every fibre, lit or not (leaves and circuits of a fat-tree)",
     ring: Ok(ring),

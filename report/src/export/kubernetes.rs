@@ -13,12 +13,12 @@ use lightloom_units::id::NodeId;
 
 use super::topograph;
 use super::write::{label_value, quoted};
-use super::{Export, ExportError, Format, RingPlan, Seat};
+use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
 /// What our own labels begin with.
 pub(super) const PREFIX: &str = "lightloom.github.io/";
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "kubernetes",
     about: "Kubernetes node labels (YAML): ring, place in it, job, switches above",
     ring: Ok(export),

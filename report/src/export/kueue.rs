@@ -8,9 +8,9 @@
 use super::kubernetes::PREFIX;
 use super::topograph::DOMAIN_LABEL;
 use super::write::{label_value, object_name, quoted};
-use super::{Export, ExportError, Format, RingPlan};
+use super::{Export, ExportError, ExportFormat, RingPlan};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "kueue",
     about: "Kueue Topology and ResourceFlavor (v1beta2), on the labels of `kubernetes`",
     ring: Ok(export),

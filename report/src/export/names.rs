@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The name of every node of a k-hop ring, or of every leaf of a fat-tree, by number. All different,
 /// and all valid host names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names(Vec<String>);
+pub struct ExportNames(Vec<String>);
 
 /// Why names cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum NameError {
     },
 }
 
-impl Names {
+impl ExportNames {
     /// The ids themselves: `n17`.
     #[must_use]
     pub fn ids(prefix: &'static str, count: u32) -> Self {
@@ -158,24 +158,24 @@ mod tests {
 
     #[test]
     fn a_template_numbers_hosts() {
-        let names = Names::from_template("gpu{:04}.pod-a", 18).unwrap();
+        let names = ExportNames::from_template("gpu{:04}.pod-a", 18).unwrap();
         assert_eq!(names.of(17), "gpu0017.pod-a");
-        assert_eq!(Names::from_template("n{}", 3).unwrap(), Names::ids("n", 3));
+        assert_eq!(ExportNames::from_template("n{}", 3).unwrap(), ExportNames::ids("n", 3));
         for template in ["gpu", "{}{}", "gpu{", "gpu{x}", "gpu{:4}", "{}}"] {
-            let error = Names::from_template(template, 3).unwrap_err();
+            let error = ExportNames::from_template(template, 3).unwrap_err();
             assert_eq!(error, NameError::Template(template.into()));
         }
         for template in ["GPU{}", "gpu_{}", "-{}", "{}-"] {
-            let error = Names::from_template(template, 3).unwrap_err();
+            let error = ExportNames::from_template(template, 3).unwrap_err();
             assert!(matches!(error, NameError::NotAHost(_)), "{error}");
         }
     }
 
     #[test]
     fn a_list_names_every_host_once() {
-        let names = Names::from_list("# mine\nn1, b\n\nn0\ta # first\n", "n", 2).unwrap();
+        let names = ExportNames::from_list("# mine\nn1, b\n\nn0\ta # first\n", "n", 2).unwrap();
         assert_eq!((names.of(0), names.of(1)), ("a", "b"));
-        let error = |text: &str| Names::from_list(text, "n", 2).unwrap_err().to_string();
+        let error = |text: &str| ExportNames::from_list(text, "n", 2).unwrap_err().to_string();
         assert_eq!(error("n0 a\nn1"), "line 2: write an id and a name, such as `n17 gpu-a-17`");
         assert_eq!(error("n0 a\nn2 b"), "line 2: there is no `n2`; the fabric has n0 to n1");
         assert_eq!(error("n0 a\nn1 a"), "line 2: `a` stands in line 1 already");

@@ -6,7 +6,7 @@ use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::{Group, JobPlan, Plan};
 use lightloom_units::id::{GroupId, NodeId};
 
-use super::{ExportError, Names};
+use super::{ExportError, ExportNames};
 
 /// A plan, the fabric it is for, and the names of its nodes.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct RingPlan<'a> {
     /// The plan, which is sound for this fabric.
     pub plan: &'a Plan,
     /// The names of the nodes.
-    pub names: &'a Names,
+    pub names: &'a ExportNames,
     /// The job to describe where a format holds one; the first by default.
     job: usize,
     seats: Vec<Seat>,
@@ -51,7 +51,7 @@ impl<'a> RingPlan<'a> {
     pub fn new(
         fabric: &'a Fabric,
         plan: &'a Plan,
-        names: &'a Names,
+        names: &'a ExportNames,
         job: Option<&str>,
     ) -> Result<Self, ExportError> {
         let job = match job {

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use lightloom_units::id::NodeId;
 
 use super::write::{host_list, quoted};
-use super::{Export, ExportError, Format, RingPlan, Seat};
+use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
 /// The most nodes of one ring (`MAX_RING_SIZE`).
 const RING_NODES_MAX: usize = 16;
@@ -22,21 +22,21 @@ const RING_NODES_MAX: usize = 16;
 const NO_HOSTS: &str = "its file describes leaves and not the hosts below them, and its circuits \
                         change with every phase while Slurm's topology stays";
 
-pub(super) const BLOCK: Format = Format {
+pub(super) const BLOCK: ExportFormat = ExportFormat {
     name: "slurm",
     about: "Slurm topology.yaml (25.05 or later): each ring a block",
     ring: Ok(|plan| export(plan, &BLOCK)),
     fat_tree: Err(NO_HOSTS),
 };
 
-pub(super) const RING: Format = Format {
+pub(super) const RING: ExportFormat = ExportFormat {
     name: "slurm-ring",
     about: "Slurm topology.yaml (26.05 or later): each ring a block, and beside it a ring of up to 16 nodes",
     ring: Ok(|plan| export(plan, &RING)),
     fat_tree: Err(NO_HOSTS),
 };
 
-pub(super) const TREE: Format = Format {
+pub(super) const TREE: ExportFormat = ExportFormat {
     name: "slurm-tree",
     about: "Slurm topology.conf (any version, topology/tree): each ring a leaf switch",
     ring: Ok(tree),
@@ -45,7 +45,8 @@ pub(super) const TREE: Format = Format {
 
 /// `topology.conf`: a job that fits a ring is laid on one, a larger one on as few as can be.
 fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
-    let units: Vec<Unit> = units_by_tp(plan).into_iter().flat_map(|(_, units)| units).collect();
+    let units: Vec<TopologyUnit> =
+        units_by_tp(plan).into_iter().flat_map(|(_, units)| units).collect();
     if units.is_empty() {
         return Err(ExportError::NoRing { format: TREE.name });
     }
@@ -69,12 +70,12 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
 }
 
 /// The nodes of one ring, or one node that holds rings smaller than itself.
-struct Unit {
+struct TopologyUnit {
     name: String,
     nodes: Vec<NodeId>,
 }
 
-fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
+fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportError> {
     let as_rings = format.name == RING.name;
     let mut text = format!(
         "# Rings of {} that lightloom planned; nodes in the order of the line.\n",
@@ -86,7 +87,7 @@ fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
         // Slurm stops at a ring topology without rings and complains about one without blocks.
         return Err(ExportError::NoRing { format: format.name });
     }
-    let most = |(_, (_, units)): &(usize, &(usize, Vec<Unit>))| units.len();
+    let most = |(_, (_, units)): &(usize, &(usize, Vec<TopologyUnit>))| units.len();
     let largest = topologies.iter().enumerate().max_by_key(most).map(|(index, _)| index);
     for (index, (tp, units)) in topologies.iter().enumerate() {
         let default = Some(index) == largest;
@@ -97,7 +98,7 @@ fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
                  {RING_NODES_MAX} nodes and these have {nodes}, so they are written as blocks"
             ));
         }
-        write_topology(&mut text, plan, &format!("tp{tp}"), Kind::Block { default }, units);
+        write_topology(&mut text, plan, &format!("tp{tp}"), TopologyKind::Block { default }, units);
         if as_rings && (2..=RING_NODES_MAX).contains(&nodes) {
             let name = format!("tp{tp}-ring");
             lost.push(format!(
@@ -108,7 +109,7 @@ fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
                 "jobs of more than one ring in a partition with Topology={name}: Slurm refuses \
                  them there ({nodes} nodes at most); the blocks tp{tp} beside it take them"
             ));
-            write_topology(&mut text, plan, &name, Kind::Ring, units);
+            write_topology(&mut text, plan, &name, TopologyKind::Ring, units);
         }
     }
     if !as_rings && topologies.iter().any(|(_, units)| units.iter().any(|u| u.nodes.len() > 1)) {
@@ -120,16 +121,16 @@ fn export(plan: &RingPlan<'_>, format: &Format) -> Result<Export, ExportError> {
 }
 
 /// What Slurm schedules, for each ring size: in the order of the plan, which is rank order.
-fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<Unit>)> {
-    let mut by_tp: BTreeMap<usize, BTreeMap<(usize, NodeId), Unit>> = BTreeMap::new();
+fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<TopologyUnit>)> {
+    let mut by_tp: BTreeMap<usize, BTreeMap<(usize, NodeId), TopologyUnit>> = BTreeMap::new();
     for group in &plan.plan.groups {
         let units = by_tp.entry(group.ring.len()).or_default();
         if plan.is_of_whole_nodes(group) {
-            let unit = Unit { name: group.id.to_string(), nodes: group.nodes.clone() };
+            let unit = TopologyUnit { name: group.id.to_string(), nodes: group.nodes.clone() };
             units.insert((group.id.index(), NodeId(0)), unit);
         } else {
             for node in &group.nodes {
-                let unit = Unit { name: node.to_string(), nodes: vec![*node] };
+                let unit = TopologyUnit { name: node.to_string(), nodes: vec![*node] };
                 units.insert((0, *node), unit);
             }
         }
@@ -139,23 +140,29 @@ fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<Unit>)> {
 
 /// What a topology of Slurm is made of.
 #[derive(Clone, Copy)]
-enum Kind {
+enum TopologyKind {
     Block { default: bool },
     Ring,
 }
 
-fn write_topology(text: &mut String, plan: &RingPlan<'_>, name: &str, kind: Kind, units: &[Unit]) {
+fn write_topology(
+    text: &mut String,
+    plan: &RingPlan<'_>,
+    name: &str,
+    kind: TopologyKind,
+    units: &[TopologyUnit],
+) {
     let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
         text.write_fmt(line).expect("a string takes any text");
     };
-    let default = matches!(kind, Kind::Block { default: true });
+    let default = matches!(kind, TopologyKind::Block { default: true });
     put(text, format_args!("- topology: {name}\n  cluster_default: {default}\n"));
     let key = match kind {
-        Kind::Ring => {
+        TopologyKind::Ring => {
             put(text, format_args!("  ring:\n    rings:\n"));
             "ring"
         }
-        Kind::Block { .. } => {
+        TopologyKind::Block { .. } => {
             let base = units.iter().map(|unit| unit.nodes.len()).min().unwrap_or(1);
             put(text, format_args!("  block:\n    block_sizes:\n      - {base}\n    blocks:\n"));
             "block"

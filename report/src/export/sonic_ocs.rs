@@ -11,9 +11,9 @@ use lightloom_fabric::fat_tree::device_ports::{DevicePorts, OneWay};
 use lightloom_units::id::OcsId;
 use serde::Serialize;
 
-use super::{Export, ExportError, ExportedFile, FatTreePlan, Format};
+use super::{Export, ExportError, ExportFormat, ExportedFile, FatTreePlan};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "sonic-ocs",
     about: "SONiC CONFIG_DB JSON of every optical switch: ports and cross-connects of a phase",
     ring: Err(
@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
     fat_tree: Ok(export),
 };
 
-pub(super) const COMMANDS: Format = Format {
+pub(super) const COMMANDS: ExportFormat = ExportFormat {
     name: "sonic-ocs-cli",
     about: "SONiC commands for every optical switch: the cross-connects of a phase",
     ring: FORMAT.ring,
@@ -54,7 +54,7 @@ const PORTS: DevicePorts = DevicePorts::Sides;
 struct ConfigDb {
     device_metadata: BTreeMap<&'static str, Metadata>,
     ocs_port: InNumericOrder<Port>,
-    ocs_cross_connect: InNumericOrder<Connection>,
+    ocs_cross_connect: InNumericOrder<OcsConnection>,
 }
 
 #[derive(Serialize)]
@@ -70,7 +70,7 @@ struct Port {
 }
 
 #[derive(Serialize)]
-struct Connection {
+struct OcsConnection {
     a_side: String,
     b_side: String,
 }
@@ -123,7 +123,7 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
 }
 
 /// The circuits of the phase and those of other jobs, which a new configuration must not cut.
-fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Connection)> {
+fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, OcsConnection)> {
     let circuits = plan.one_phase().circuits.iter().chain(plan.held());
     let of_switch = circuits.filter(|circuit| circuit.ocs == ocs);
     let mut ways: Vec<OneWay> = of_switch.flat_map(|circuit| PORTS.ways(circuit)).collect();
@@ -131,7 +131,7 @@ fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Connection)> 
     ways.into_iter()
         .map(|OneWay { input, output }| {
             let (a_side, b_side) = (format!("{input}A"), format!("{output}B"));
-            (format!("{a_side}-{b_side}"), Connection { a_side, b_side })
+            (format!("{a_side}-{b_side}"), OcsConnection { a_side, b_side })
         })
         .collect()
 }

@@ -13,7 +13,7 @@ use lightloom_units::id::{NodeId, TorId};
 use serde::Serialize;
 
 use super::write::host_list;
-use super::{Export, ExportError, Format, RingPlan, Seat};
+use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
 /// What a node of a ring is labelled with.
 pub(super) const DOMAIN_LABEL: &str = "accelerator.topograph.run/domain";
@@ -22,14 +22,14 @@ pub(super) const TIER_LABEL: &str = "fabric.topograph.run/tier-";
 
 const NO_HOSTS: &str = "its file describes leaves and not the hosts below them";
 
-pub(super) const MODEL: Format = Format {
+pub(super) const MODEL: ExportFormat = ExportFormat {
     name: "topograph",
     about: "NVIDIA Topograph model YAML: switches, and rings as accelerator domains",
     ring: Ok(|plan| Ok(model(plan))),
     fat_tree: Err(NO_HOSTS),
 };
 
-pub(super) const GRAPH: Format = Format {
+pub(super) const GRAPH: ExportFormat = ExportFormat {
     name: "topograph-graph",
     about: "NVIDIA Topograph graph JSON: each host with its switches and its ring",
     ring: Ok(graph),
@@ -75,14 +75,14 @@ fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>
 }
 
 /// Nodes below one ToR that are part of one ring, or of none.
-struct Block {
+struct TorBlock {
     tor: TorId,
     domain: Option<String>,
     nodes: Vec<NodeId>,
 }
 
-fn blocks(plan: &RingPlan<'_>) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
+fn blocks(plan: &RingPlan<'_>) -> Vec<TorBlock> {
+    let mut blocks: Vec<TorBlock> = Vec::new();
     let mut first_of_tor = 0;
     for node in working(plan) {
         let (tor, domain) = (plan.fabric.dcn.tor_of(node), domain_of(plan, node));
@@ -91,7 +91,7 @@ fn blocks(plan: &RingPlan<'_>) -> Vec<Block> {
         }
         match blocks[first_of_tor..].iter_mut().find(|block| block.domain == domain) {
             Some(block) => block.nodes.push(node),
-            None => blocks.push(Block { tor, domain, nodes: vec![node] }),
+            None => blocks.push(TorBlock { tor, domain, nodes: vec![node] }),
         }
     }
     blocks

@@ -41,9 +41,9 @@ pub(super) fn object_name(text: &str) -> String {
 /// Names in order, in the short form that Slurm (hostlist) and Topograph (cluset) read:
 /// `gpu[001-004,009],login`.
 pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
-    let mut runs: Vec<Run<'n>> = Vec::new();
+    let mut runs: Vec<NameRange<'n>> = Vec::new();
     for name in names {
-        let next = Run::new(name);
+        let next = NameRange::new(name);
         if !runs.last_mut().is_some_and(|run| run.take(&next)) {
             runs.push(next);
         }
@@ -59,7 +59,7 @@ pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String 
 }
 
 /// Names that differ only in a number at their end, as ranges of numbers in order.
-struct Run<'n> {
+struct NameRange<'n> {
     name: &'n str,
     prefix: &'n str,
     /// Digits of a number with leading zeros; 0 where numbers are written without.
@@ -67,7 +67,7 @@ struct Run<'n> {
     ranges: Vec<(u64, u64)>,
 }
 
-impl<'n> Run<'n> {
+impl<'n> NameRange<'n> {
     fn new(name: &'n str) -> Self {
         let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let digits = &name[prefix.len()..];

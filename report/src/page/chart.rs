@@ -57,7 +57,7 @@ pub(super) struct Plot {
 }
 
 /// Where curves end, and where the remark stands, in pixels.
-type Ends = (Vec<(i32, i32)>, Option<(i32, i32, String)>);
+type CurveEnds = (Vec<(i32, i32)>, Option<(i32, i32, String)>);
 
 const WIDTHS_PX: [u32; 2] = [960, 340];
 const VARIANTS: [&str; 2] = ["wide", "narrow"];
@@ -105,7 +105,11 @@ impl Plot {
     }
 
     /// Draws axes and curves; returns where each curve ends, in pixels.
-    fn draw(&self, out: &mut String, variant: usize) -> Result<Ends, Box<dyn std::error::Error>> {
+    fn draw(
+        &self,
+        out: &mut String,
+        variant: usize,
+    ) -> Result<CurveEnds, Box<dyn std::error::Error>> {
         let px = |px: u32| px * PER_PX.unsigned_abs();
         let (width, height) = (WIDTHS_PX[variant], self.heights_px[variant]);
         let area = Surface::new(out, width, height).into_drawing_area();

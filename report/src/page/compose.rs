@@ -2,8 +2,8 @@
 //! From results to a report: which sections there are, and in which order.
 
 use super::definitions;
-use super::document::{Block, Cell, Headline, Report, Section, Table};
-use super::quantity::{Quantity, Unit, fixed};
+use super::document::{Cell, FigureTable, Headline, PageBlock, PageDocument, PageSection};
+use super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::results::{Results, Subject};
 use super::sections::{buy, cost, fabric, published, run, sweep, training, waste};
 
@@ -11,8 +11,9 @@ use super::sections::{buy, cost, fabric, published, run, sweep, training, waste}
 pub(super) type Used = Vec<(&'static str, String)>;
 
 /// Puts the report together.
-pub(super) fn compose(results: &Results<'_>) -> Report {
-    let mut report = Report { title: title(results), lead: lead(results), ..Report::default() };
+pub(super) fn compose(results: &Results<'_>) -> PageDocument {
+    let mut report =
+        PageDocument { title: title(results), lead: lead(results), ..PageDocument::default() };
     let mut used = Used::new();
     if let Some(bought) = &results.bought {
         report.answer = bought.answer.verdict.sentence.clone();
@@ -79,37 +80,37 @@ fn lead(results: &Results<'_>) -> String {
 
 /// A headline, in one line.
 pub(super) fn headline(
-    report: &mut Report,
+    report: &mut PageDocument,
     label: &'static str,
-    (value, unit): (f64, Unit),
+    (value, unit): (f64, ShownUnit),
     beside: String,
     definition: &'static str,
 ) {
     report.headlines.push(Headline {
         label,
-        quantity: Quantity::new(value, unit),
+        quantity: ShownQuantity::new(value, unit),
         beside,
         definition,
     });
 }
 
-fn formulas(used: &Used) -> Section {
-    let mut section = Section::new(
+fn formulas(used: &Used) -> PageSection {
+    let mut section = PageSection::new(
         "formulas",
         "Formulas",
         "Where every figure comes from: its definition, and what went into it here.",
     );
-    section.blocks.push(Block::Table(definitions::table(used)));
+    section.blocks.push(PageBlock::Table(definitions::table(used)));
     section
 }
 
-fn sources(results: &Results<'_>) -> Section {
+fn sources(results: &Results<'_>) -> PageSection {
     let conclusion = format!(
         "Made by lightloom {} with seed {}. The same command on the same files makes the same page, byte for byte.",
         results.version, results.seed
     );
-    let mut section = Section::new("sources", "Sources", conclusion);
-    let mut table = Table::new("sources", "Input files")
+    let mut section = PageSection::new("sources", "Sources", conclusion);
+    let mut table = FigureTable::new("sources", "Input files")
         .words("file")
         .words("read as")
         .words("SHA-256")
@@ -119,18 +120,18 @@ fn sources(results: &Results<'_>) -> Section {
             Cell::text(&source.name),
             Cell::text(source.kind),
             Cell::text(&source.sha256),
-            Cell::number(source.bytes as f64, Unit::Bytes),
+            Cell::number(source.bytes as f64, ShownUnit::Bytes),
         ]);
     }
-    section.blocks.push(Block::Table(table));
+    section.blocks.push(PageBlock::Table(table));
     for source in &results.sources {
         if let Some(plan) = &source.plan {
-            section.blocks.push(Block::Note(format!("{} is plan {plan}.", source.name)));
+            section.blocks.push(PageBlock::Note(format!("{} is plan {plan}.", source.name)));
         }
     }
-    section.blocks.push(Block::Note(format!("Command: {}", results.command)));
+    section.blocks.push(PageBlock::Note(format!("Command: {}", results.command)));
     for missing in &results.would_add {
-        section.blocks.push(Block::Note(missing.clone()));
+        section.blocks.push(PageBlock::Note(missing.clone()));
     }
     section
 }

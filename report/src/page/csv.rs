@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::document::{Block, Cell, Report, Table};
+use super::document::{Cell, FigureTable, PageBlock, PageDocument};
 
 /// Renders the report.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &PageDocument) -> String {
     let mut out = String::from("table,row,column,value,unit\n");
     for headline in &report.headlines {
         let (value, unit) = (headline.quantity.value, headline.quantity.unit.name());
@@ -17,16 +17,18 @@ pub(super) fn render(report: &Report) -> String {
     }
     for block in report.sections.iter().flat_map(|section| &section.blocks) {
         match block {
-            Block::Figure(figure) => figure.data.iter().for_each(|table| add(&mut out, table)),
-            Block::Table(table) => add(&mut out, table),
-            Block::Folded { tables, .. } => tables.iter().for_each(|table| add(&mut out, table)),
-            Block::Note(_) => {}
+            PageBlock::Figure(figure) => figure.data.iter().for_each(|table| add(&mut out, table)),
+            PageBlock::Table(table) => add(&mut out, table),
+            PageBlock::Folded { tables, .. } => {
+                tables.iter().for_each(|table| add(&mut out, table))
+            }
+            PageBlock::Note(_) => {}
         }
     }
     out
 }
 
-fn add(out: &mut String, table: &Table) {
+fn add(out: &mut String, table: &FigureTable) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let columns = unique(table.columns.iter().map(|column| column.heading.as_str()));
     for row in &table.rows {
@@ -83,11 +85,11 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::quantity::Unit;
+    use crate::page::quantity::ShownUnit;
 
     #[test]
     fn rows_and_columns_that_repeat_are_numbered_and_text_is_quoted() {
-        let mut table = Table::new("waste", "Waste")
+        let mut table = FigureTable::new("waste", "Waste")
             .words("design")
             .numbers("from")
             .numbers("from")
@@ -106,6 +108,6 @@ mod tests {
                         waste,\"a,b#2\",from,0.000000001,fraction\nwaste,\"a,b#2\",note,\"say \"\"so\"\"\",\n";
         assert_eq!(out, expected);
         assert_eq!(unique(["x", "y", "x"].into_iter()), ["x", "y", "x#2"]);
-        assert_eq!(Unit::Watts.name(), "W");
+        assert_eq!(ShownUnit::Watts.name(), "W");
     }
 }

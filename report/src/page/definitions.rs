@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Definitions of metrics, taken from the pages that define them, so that a metric is defined once.
 
-use super::document::{Cell, Table};
+use super::document::{Cell, FigureTable};
 
 /// The pages, and where they stand for a reader.
 const PAGES: [(&str, &str); 3] = [
@@ -56,8 +56,8 @@ fn plain(markdown: &str) -> String {
 }
 
 /// The metrics that the page uses, each with its definition and how ours came about.
-pub(super) fn table(used: &[(&'static str, String)]) -> Table {
-    let mut table = Table::new("definitions", "Formulas")
+pub(super) fn table(used: &[(&'static str, String)]) -> FigureTable {
+    let mut table = FigureTable::new("definitions", "Formulas")
         .words("figure")
         .words("definition")
         .words("here")

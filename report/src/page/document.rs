@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a page consists of, before it is a page: the three forms are made from this.
 
-use super::quantity::{Quantity, Unit};
+use super::quantity::{ShownQuantity, ShownUnit};
 
 /// The whole page.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct PageDocument {
     pub(super) title: String,
     /// What this is, in a sentence.
     pub(super) lead: String,
     /// The answer to what was asked, in a sentence. Empty: nothing was.
     pub(super) answer: String,
     pub(super) headlines: Vec<Headline>,
-    pub(super) sections: Vec<Section>,
+    pub(super) sections: Vec<PageSection>,
     /// What the page was made from and by.
     pub(super) footer: String,
 }
@@ -21,7 +21,7 @@ pub(super) struct Report {
 #[derive(Debug)]
 pub(super) struct Headline {
     pub(super) label: &'static str,
-    pub(super) quantity: Quantity,
+    pub(super) quantity: ShownQuantity,
     /// What it is held against: the bound, the share, the spread.
     pub(super) beside: String,
     /// Anchor of its definition.
@@ -30,26 +30,26 @@ pub(super) struct Headline {
 
 /// A part of the page.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct PageSection {
     /// Anchor.
     pub(super) id: &'static str,
     pub(super) title: String,
     /// What to conclude, in a sentence or two.
     pub(super) conclusion: String,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<PageBlock>,
 }
 
 /// What stands in a section.
 #[derive(Debug)]
-pub(super) enum Block {
+pub(super) enum PageBlock {
     Figure(Figure),
-    Table(Table),
+    Table(FigureTable),
     /// A remark in small print.
     Note(String),
     /// Tables that are folded away on a screen, and shown on paper.
     Folded {
         summary: String,
-        tables: Vec<Table>,
+        tables: Vec<FigureTable>,
     },
 }
 
@@ -62,12 +62,12 @@ pub(super) struct Figure {
     /// What it shows and how to read it.
     pub(super) caption: String,
     /// The numbers that are drawn: for the CSV.
-    pub(super) data: Vec<Table>,
+    pub(super) data: Vec<FigureTable>,
 }
 
 /// Numbers in rows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(super) struct FigureTable {
     /// Names it in the CSV.
     pub(super) id: String,
     pub(super) title: String,
@@ -87,7 +87,7 @@ pub(super) struct Column {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Text(String),
-    Number(Quantity),
+    Number(ShownQuantity),
     /// A figure that is shown in its own way: the bare number for the CSV, its unit, the text.
     Shown {
         value: Option<f64>,
@@ -98,7 +98,7 @@ pub(super) enum Cell {
     Missing,
 }
 
-impl Table {
+impl FigureTable {
     pub(super) fn new(id: impl Into<String>, title: impl Into<String>) -> Self {
         Self { id: id.into(), title: title.into(), ..Self::default() }
     }
@@ -143,15 +143,15 @@ impl Cell {
         Self::Text(text.into())
     }
 
-    pub(super) const fn number(value: f64, unit: Unit) -> Self {
-        Self::Number(Quantity::new(value, unit))
+    pub(super) const fn number(value: f64, unit: ShownUnit) -> Self {
+        Self::Number(ShownQuantity::new(value, unit))
     }
 
     pub(super) const fn share(value: f64) -> Self {
-        Self::Number(Quantity::share(value))
+        Self::Number(ShownQuantity::share(value))
     }
 
-    pub(super) fn maybe(value: Option<f64>, unit: Unit) -> Self {
+    pub(super) fn maybe(value: Option<f64>, unit: ShownUnit) -> Self {
         value.map_or(Self::Missing, |value| Self::number(value, unit))
     }
 
@@ -165,7 +165,7 @@ impl Cell {
     }
 }
 
-impl Section {
+impl PageSection {
     pub(super) fn new(
         id: &'static str,
         title: impl Into<String>,

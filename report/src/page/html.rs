@@ -3,17 +3,17 @@
 
 use askama::Template;
 
-use super::document::{Block, Cell, Column, Report};
+use super::document::{Cell, Column, PageBlock, PageDocument};
 
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page<'a> {
-    report: &'a Report,
+    report: &'a PageDocument,
     style: &'static str,
 }
 
 /// Renders the page.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &PageDocument) -> String {
     let page = Page { report, style: include_str!("style.css") };
     page.render().expect("writing to a text does not fail")
 }

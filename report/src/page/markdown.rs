@@ -4,13 +4,13 @@
 
 use std::fmt::Write;
 
-use super::document::{Block, Figure, Report, Table};
+use super::document::{Figure, FigureTable, PageBlock, PageDocument};
 
 /// A drawing's numbers are shown up to so many rows.
 const MOST_ROWS: usize = 60;
 
 /// Renders the report.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &PageDocument) -> String {
     let mut out = format!("# {}\n\n{}\n", report.title, report.lead);
     if !report.answer.is_empty() {
         let _ = writeln!(out, "\n**{}**", report.answer);
@@ -37,24 +37,24 @@ pub(super) fn render(report: &Report) -> String {
     out
 }
 
-fn add(out: &mut String, block: &Block) {
+fn add(out: &mut String, block: &PageBlock) {
     match block {
-        Block::Figure(Figure { caption, data, .. }) => {
+        PageBlock::Figure(Figure { caption, data, .. }) => {
             let _ = writeln!(out, "\n{caption}");
             data.iter()
                 .filter(|table| table.rows.len() <= MOST_ROWS)
                 .for_each(|table| add_table(out, table));
         }
-        Block::Table(table) => add_table(out, table),
-        Block::Note(note) => _ = writeln!(out, "\n{note}"),
-        Block::Folded { summary, tables } => {
+        PageBlock::Table(table) => add_table(out, table),
+        PageBlock::Note(note) => _ = writeln!(out, "\n{note}"),
+        PageBlock::Folded { summary, tables } => {
             let _ = writeln!(out, "\n### {summary}");
             tables.iter().for_each(|table| add_table(out, table));
         }
     }
 }
 
-fn add_table(out: &mut String, table: &Table) {
+fn add_table(out: &mut String, table: &FigureTable) {
     out.push('\n');
     if !table.title.is_empty() {
         let _ = writeln!(out, "**{}**\n", escaped(&table.title));

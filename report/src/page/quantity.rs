@@ -3,7 +3,7 @@
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum ShownUnit {
     /// A fraction, shown in per cent.
     Share,
     /// A difference of fractions, shown in percentage points with its sign.
@@ -34,7 +34,7 @@ pub(super) enum Unit {
     PartsPerGpu,
 }
 
-impl Unit {
+impl ShownUnit {
     /// In the CSV, where the value is the bare number.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -57,38 +57,38 @@ impl Unit {
 
 /// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Quantity {
+pub(super) struct ShownQuantity {
     pub(super) value: f64,
-    pub(super) unit: Unit,
+    pub(super) unit: ShownUnit,
 }
 
-impl Quantity {
-    pub(super) const fn new(value: f64, unit: Unit) -> Self {
+impl ShownQuantity {
+    pub(super) const fn new(value: f64, unit: ShownUnit) -> Self {
         Self { value, unit }
     }
 
     pub(super) const fn share(value: f64) -> Self {
-        Self::new(value, Unit::Share)
+        Self::new(value, ShownUnit::Share)
     }
 
     /// The digits and the unit, apart: they are set in different weights.
     pub(super) fn parts(self) -> (String, &'static str) {
         let value = self.value;
         match self.unit {
-            Unit::Share => (fixed(100.0 * value, share_decimals(value)), "%"),
-            Unit::Points => (signed(100.0 * value, 3), "pp"),
-            Unit::Gpus => (fixed(value, 0), "GPUs"),
-            Unit::Nodes => (fixed(value, 0), "nodes"),
-            Unit::Usd => (format!("${}", fixed(value, 2)), ""),
-            Unit::UsdPerBandwidth => (format!("${}", fixed(value, 2)), "per GB/s"),
-            Unit::Watts => (fixed(value, 2), "W"),
-            Unit::Bandwidth => (fixed(value, 1), "GB/s"),
-            Unit::Count => (fixed(value, 0), ""),
-            Unit::Times => (fixed(value, 2), "×"),
-            Unit::Days => (fixed(value, 1), "d"),
-            Unit::Seconds => scaled(value),
-            Unit::Bytes => sized(value),
-            Unit::PartsPerGpu => (fixed(value, 4), "a GPU"),
+            ShownUnit::Share => (fixed(100.0 * value, share_decimals(value)), "%"),
+            ShownUnit::Points => (signed(100.0 * value, 3), "pp"),
+            ShownUnit::Gpus => (fixed(value, 0), "GPUs"),
+            ShownUnit::Nodes => (fixed(value, 0), "nodes"),
+            ShownUnit::Usd => (format!("${}", fixed(value, 2)), ""),
+            ShownUnit::UsdPerBandwidth => (format!("${}", fixed(value, 2)), "per GB/s"),
+            ShownUnit::Watts => (fixed(value, 2), "W"),
+            ShownUnit::Bandwidth => (fixed(value, 1), "GB/s"),
+            ShownUnit::Count => (fixed(value, 0), ""),
+            ShownUnit::Times => (fixed(value, 2), "×"),
+            ShownUnit::Days => (fixed(value, 1), "d"),
+            ShownUnit::Seconds => scaled(value),
+            ShownUnit::Bytes => sized(value),
+            ShownUnit::PartsPerGpu => (fixed(value, 4), "a GPU"),
         }
     }
 
@@ -163,16 +163,16 @@ mod tests {
 
     #[test]
     fn numbers_are_shown_with_commas_and_units() {
-        let show = |value, unit| Quantity::new(value, unit).show();
-        assert_eq!(show(131_072.0, Unit::Gpus), "131,072\u{a0}GPUs");
-        assert_eq!(show(0.005_37, Unit::Share), "0.54\u{a0}%");
-        assert_eq!(show(-0.0, Unit::Share), "0.00\u{a0}%");
-        assert_eq!(show(0.000_017, Unit::Share), "0.0017\u{a0}%");
-        assert_eq!(show(-0.000_01, Unit::Points), "−0.001\u{a0}pp");
-        assert_eq!(show(0.000_5, Unit::Points), "+0.050\u{a0}pp");
-        assert_eq!(show(-1234.5, Unit::Usd), "$−1,234.50");
-        assert_eq!(show(7e-5, Unit::Seconds), "70.00\u{a0}µs");
-        assert_eq!(show(3.0 * 1024.0, Unit::Bytes), "3.0\u{a0}KiB");
-        assert_eq!(show(18.78, Unit::Times), "18.78×");
+        let show = |value, unit| ShownQuantity::new(value, unit).show();
+        assert_eq!(show(131_072.0, ShownUnit::Gpus), "131,072\u{a0}GPUs");
+        assert_eq!(show(0.005_37, ShownUnit::Share), "0.54\u{a0}%");
+        assert_eq!(show(-0.0, ShownUnit::Share), "0.00\u{a0}%");
+        assert_eq!(show(0.000_017, ShownUnit::Share), "0.0017\u{a0}%");
+        assert_eq!(show(-0.000_01, ShownUnit::Points), "−0.001\u{a0}pp");
+        assert_eq!(show(0.000_5, ShownUnit::Points), "+0.050\u{a0}pp");
+        assert_eq!(show(-1234.5, ShownUnit::Usd), "$−1,234.50");
+        assert_eq!(show(7e-5, ShownUnit::Seconds), "70.00\u{a0}µs");
+        assert_eq!(show(3.0 * 1024.0, ShownUnit::Bytes), "3.0\u{a0}KiB");
+        assert_eq!(show(18.78, ShownUnit::Times), "18.78×");
     }
 }

@@ -27,15 +27,15 @@ pub struct Results<'a> {
     /// What the designs cost.
     pub cost: Option<Cost>,
     /// Runs of the emulator.
-    pub runs: Vec<Run>,
+    pub runs: Vec<EmulatedRun>,
     /// Runs of the emulator under many seeds.
     pub sweeps: Vec<Swept>,
     /// Results of the training model.
-    pub training: Vec<Training>,
+    pub training: Vec<TrainingResult>,
     /// Published figures beside ours.
     pub claims: Vec<Claim>,
     /// The files it was made from, in the order given.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceFile>,
     /// What further input would add, a sentence each.
     pub would_add: Vec<String>,
     /// Seed of all draws.
@@ -152,7 +152,7 @@ pub struct Bought {
 
 /// A file that the page was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceFile {
     /// As the user named it.
     pub name: String,
     /// What it was recognised as.
@@ -167,7 +167,7 @@ pub struct Source {
 
 /// A run of the emulator, as `lightloom emulate --format json` prints it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Run {
+pub struct EmulatedRun {
     /// Name of the scenario.
     pub scenario: String,
     /// SHA-256 of the fabric it ran on.
@@ -179,18 +179,18 @@ pub struct Run {
     /// Packets put on a wire.
     pub packet_hops: u64,
     /// What became of the packets.
-    pub packets: Packets,
+    pub packets: EmulatedPackets,
     /// Every collective of every group, and every repetition of every other workload.
-    pub workloads: Vec<Collective>,
+    pub workloads: Vec<EmulatedCollective>,
     /// What each fault did.
     pub faults: Vec<EmulatedFault>,
     /// What was expected.
-    pub expectations: Vec<Expectation>,
+    pub expectations: Vec<EmulatedExpectation>,
 }
 
 /// What became of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Packets {
+pub struct EmulatedPackets {
     /// Handed to the network.
     pub sent: u64,
     /// That arrived.
@@ -205,7 +205,7 @@ pub struct Packets {
 
 /// One collective of one group.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Collective {
+pub struct EmulatedCollective {
     /// Its name in the scenario.
     pub name: String,
     /// The group; nothing for one between groups.
@@ -249,7 +249,7 @@ pub struct EmulatedFault {
 
 /// What was expected, and whether it came true.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Expectation {
+pub struct EmulatedExpectation {
     /// The expectation.
     pub expect: String,
     /// Whether it came true.
@@ -303,7 +303,7 @@ pub struct Lost {
 
 /// A result of `lightloom mfu --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Training {
+pub struct TrainingResult {
     /// The model.
     pub model: String,
     /// The accelerator.

@@ -14,7 +14,7 @@ use lightloom_fabric::plan::{Group, Plan};
 use lightloom_planner::khop::{self, Method};
 use lightloom_planner::rfabric;
 use lightloom_report::export::{
-    Export, ExportError, FORMATS, FatTreePlan, Format, Names, RingPlan,
+    Export, ExportError, ExportFormat, ExportNames, FORMATS, FatTreePlan, RingPlan,
 };
 use lightloom_units::seed::Seed;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ use serde::Deserialize;
 struct Case {
     fabric: Fabric,
     plan: Plan,
-    names: Names,
+    names: ExportNames,
 }
 
 impl Case {
@@ -35,13 +35,13 @@ impl Case {
         let faults = FaultSet::of(&fabric, faults.iter().copied()).ok()?;
         let layout = khop::plan(&fabric, &faults, Method::Scan).ok()?;
         let plan = khop::to_document(&fabric, &faults, Seed(1), &layout);
-        let names = Names::from_template(template, fabric.hbd.nodes()).unwrap();
+        let names = ExportNames::from_template(template, fabric.hbd.nodes()).unwrap();
         Some(Self { fabric, plan, names })
     }
 
     fn export(&self, format: &str) -> Result<Export, ExportError> {
         let plan = RingPlan::new(&self.fabric, &self.plan, &self.names, None).unwrap();
-        Format::named(format).unwrap().of_ring(&plan)
+        ExportFormat::named(format).unwrap().of_ring(&plan)
     }
 
     fn text(&self, format: &str) -> String {
@@ -384,12 +384,12 @@ fn every_switch_gets_its_circuits(text: &str) {
     let (input, mistakes) = rfabric::file::load("small.yaml", text.as_bytes(), &mut none);
     let input = input.unwrap_or_else(|| panic!("{mistakes:?}"));
     let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options).unwrap();
-    let names = Names::ids("leaf", 8);
+    let names = ExportNames::ids("leaf", 8);
     for (at, phase) in plan.phases.iter().enumerate() {
         let chosen =
             FatTreePlan::new("small", &input.fabric, &plan, &names, Some(&phase.name)).unwrap();
-        let export = Format::named("sonic-ocs").unwrap().of_fat_tree(&chosen).unwrap();
-        let commands = Format::named("sonic-ocs-cli").unwrap().of_fat_tree(&chosen).unwrap();
+        let export = ExportFormat::named("sonic-ocs").unwrap().of_fat_tree(&chosen).unwrap();
+        let commands = ExportFormat::named("sonic-ocs-cli").unwrap().of_fat_tree(&chosen).unwrap();
         assert_eq!((export.files.len(), commands.files.len()), (4, 4));
         for (ocs, file) in (0..).zip(&export.files) {
             let config: readers::ConfigDb = serde_json::from_str(&file.text).unwrap();
@@ -416,19 +416,19 @@ fn every_switch_gets_its_circuits(text: &str) {
             );
         }
 
-        let graph = Format::named("graphml").unwrap().of_fat_tree(&chosen).unwrap();
+        let graph = ExportFormat::named("graphml").unwrap().of_fat_tree(&chosen).unwrap();
         let graph = readers::graphml(&graph.files[0].text);
         assert_eq!(graph.edge_count(), phase.circuits.len());
-        let lab = Format::named("containerlab").unwrap().of_fat_tree(&chosen).unwrap();
+        let lab = ExportFormat::named("containerlab").unwrap().of_fat_tree(&chosen).unwrap();
         let lab: readers::Lab = readers::yaml(&lab.files[0].text);
         assert_eq!(lab.links().len(), phase.circuits.len());
-        let dot = Format::named("dot").unwrap().of_fat_tree(&chosen).unwrap();
+        let dot = ExportFormat::named("dot").unwrap().of_fat_tree(&chosen).unwrap();
         let (_, edges) = readers::dot(&dot.files[0].text);
         assert_eq!(edges.len(), phase.circuits.len());
         assert!(edges.iter().all(|(_, _, data)| data["phase"] == phase.name));
     }
     let slurm = FatTreePlan::new("small", &input.fabric, &plan, &names, None).unwrap();
-    let error = Format::named("slurm").unwrap().of_fat_tree(&slurm).unwrap_err().to_string();
+    let error = ExportFormat::named("slurm").unwrap().of_fat_tree(&slurm).unwrap_err().to_string();
     assert!(
         error.ends_with("these can: graphml, dot, containerlab, sonic-ocs, sonic-ocs-cli"),
         "{error}"

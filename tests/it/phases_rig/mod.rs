@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use lightloom_daemon::{api, serve, start};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, Server, Stopper};
-use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
 use lightloom_gnmi::message::GetRequest;
 use redis_server::Redis;
 use serde_json::Value;
@@ -341,8 +341,8 @@ fn gnmi_pairs(at: &str) -> String {
     let path = "/components/component[name=*]/ocp-ocs-port/state/connection/peer";
     let path = vec![lightloom_gnmi::path::parse(path).unwrap()];
     let get = GetRequest { path, encoding: 2, ..GetRequest::default() };
-    let mut client = Client::new(at).unwrap();
-    client.call(1, Call::Get(get));
+    let mut client = GnmiClient::new(at).unwrap();
+    client.call(1, GnmiCall::Get(get));
     let mut socket = talk(at, b"");
     let mut buffer = [0; 65_536];
     let said = loop {
@@ -441,7 +441,7 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    fn serve(third_ports: u32) -> (Self, Vec<device::serve::Address>) {
+    fn serve(third_ports: u32) -> (Self, Vec<device::serve::ServedAddress>) {
         let switch = |name: &str, ports: u32| {
             format!(
                 "  - {{name: {name}, ingress: {ports}, egress: {ports}, scpi: '127.0.0.1:0', \
@@ -462,7 +462,7 @@ impl Switches {
     pub(crate) fn of(
         devices: device::DeviceList,
         control: Option<PathBuf>,
-    ) -> (Self, Vec<device::serve::Address>) {
+    ) -> (Self, Vec<device::serve::ServedAddress>) {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let options = Options { control, ..Options::default() };

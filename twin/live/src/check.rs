@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::netlink::{Batch, Kernel};
+use crate::netlink::{Kernel, RequestBatch};
 use crate::record::{Folder, RECORD, Record};
 use crate::{Error, link};
 
@@ -119,7 +119,7 @@ pub fn probe() -> Result<(), Error> {
     let mut kernel = Kernel::open()?;
     let here = fs::File::open("/proc/self/ns/net")
         .map_err(|error| Error::system("open a namespace", error))?;
-    let mut try_it = |needs: &str, module: &str, batch: Batch| {
+    let mut try_it = |needs: &str, module: &str, batch: RequestBatch| {
         kernel.run(batch).map_err(|error| {
             Error::Refused(format!(
                 "this kernel has no {needs} ({error}): load it as root with `modprobe -a {module}`, or run a kernel \
@@ -127,7 +127,7 @@ pub fn probe() -> Result<(), Error> {
             ))
         })
     };
-    let mut batch = Batch::default();
+    let mut batch = RequestBatch::default();
     let pair = link::Pair {
         name: "probe0",
         index: 1_000,
@@ -139,13 +139,13 @@ pub fn probe() -> Result<(), Error> {
     };
     link::add_pair(&mut batch, &pair);
     try_it("pairs of virtual interfaces", "veth", batch)?;
-    let mut batch = Batch::default();
+    let mut batch = RequestBatch::default();
     link::add_bridge(&mut batch, "probe2", 1_002);
     try_it("bridges", "bridge", batch)?;
-    let mut batch = Batch::default();
+    let mut batch = RequestBatch::default();
     link::add_ingress(&mut batch, 1_000);
     try_it("hook at ingress", "sch_ingress", batch)?;
-    let mut batch = Batch::default();
+    let mut batch = RequestBatch::default();
     link::redirect(&mut batch, 1_000, 1_001);
     try_it("u32 and mirred", "cls_u32 act_mirred", batch)
 }

@@ -78,7 +78,7 @@ pub fn up(folder: &Folder) -> Result<(Holder, Ready), Error> {
 
 /// What to start on each node.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub struct NodePrograms {
     /// What the run is called: the folder of its logs.
     pub name: String,
     /// The program and its arguments.
@@ -116,7 +116,11 @@ impl Ended {
 ///
 /// # Errors
 /// The twin is not up, or a log cannot be written.
-pub fn everywhere(folder: &Folder, own: &Path, programs: &Programs) -> Result<Vec<Ended>, Error> {
+pub fn everywhere(
+    folder: &Folder,
+    own: &Path,
+    programs: &NodePrograms,
+) -> Result<Vec<Ended>, Error> {
     let record: Record = folder.record()?;
     up(folder)?;
     let logs = folder.file("log").join(&programs.name);

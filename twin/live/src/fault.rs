@@ -10,16 +10,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::netlink::{Batch, Kernel};
+use crate::netlink::{Kernel, RequestBatch};
 use crate::record::Folder;
 use crate::{Error, enter, link, nodes, unix_us};
 
-/// The file of [`Fault`], a line each.
+/// The file of [`InjectedFault`], a line each.
 pub const FILE: &str = "faults.jsonl";
 
 /// What was made to break.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Fault {
+pub struct InjectedFault {
     /// The node or transceiver.
     pub part: String,
     /// What happened to it, in the words of `lightloom device fault`.
@@ -34,17 +34,21 @@ pub struct Fault {
 ///
 /// # Errors
 /// The twin is not up, or the emulated transceivers refuse.
-pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<Fault, Error> {
+pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault, Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;
     say(folder, &format!("{part} {fault}"))?;
-    let mut entry =
-        Fault { part: part.to_owned(), fault: fault.to_owned(), unix_us: unix_us(), killed: 0 };
+    let mut entry = InjectedFault {
+        part: part.to_owned(),
+        fault: fault.to_owned(),
+        unix_us: unix_us(),
+        killed: 0,
+    };
     if let (Ok(node), "dead") = (record.node(part), fault) {
         let namespace = ready.namespaces.get(node as usize).copied().unwrap_or_default();
         entry.killed = kill_all(&format!("/proc/{}/fd/{namespace}", holder.init.pid))?;
         enter::enter_holder(holder.init.pid, None)?;
-        let mut batch = Batch::default();
+        let mut batch = RequestBatch::default();
         link::set(&mut batch, nodes::dcn_index(node), false, None);
         Kernel::open()?.run(batch)?;
     }

@@ -23,7 +23,7 @@ use netlink_packet_route::tc::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::address::hardware;
-use crate::netlink::Batch;
+use crate::netlink::RequestBatch;
 
 const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
 /// Every protocol, in the byte order of the network.
@@ -53,7 +53,7 @@ fn set_up(message: &mut LinkMessage, up: bool) {
     message.header.change_mask = LinkFlags::Up;
 }
 
-pub(crate) fn add_pair(batch: &mut Batch, pair: &Pair<'_>) {
+pub(crate) fn add_pair(batch: &mut RequestBatch, pair: &Pair<'_>) {
     let mut peer = link(pair.peer_index);
     peer.attributes = vec![
         LinkAttribute::IfName(pair.peer.to_owned()),
@@ -73,7 +73,7 @@ pub(crate) fn add_pair(batch: &mut Batch, pair: &Pair<'_>) {
     batch.add(what, RouteNetlinkMessage::NewLink(message), NEW);
 }
 
-pub(crate) fn add_bridge(batch: &mut Batch, name: &str, index: u32) {
+pub(crate) fn add_bridge(batch: &mut RequestBatch, name: &str, index: u32) {
     let mut message = link(index);
     message.attributes = vec![
         LinkAttribute::IfName(name.to_owned()),
@@ -84,7 +84,7 @@ pub(crate) fn add_bridge(batch: &mut Batch, name: &str, index: u32) {
 }
 
 /// Up or down; the other end of a pair loses its carrier with it. `bridge` makes it a port of that bridge.
-pub(crate) fn set(batch: &mut Batch, index: u32, up: bool, bridge: Option<u32>) {
+pub(crate) fn set(batch: &mut RequestBatch, index: u32, up: bool, bridge: Option<u32>) {
     let mut message = link(index);
     set_up(&mut message, up);
     message.attributes.extend(bridge.map(LinkAttribute::Controller));
@@ -92,7 +92,7 @@ pub(crate) fn set(batch: &mut Batch, index: u32, up: bool, bridge: Option<u32>) 
     batch.add(what, RouteNetlinkMessage::SetLink(message), 0);
 }
 
-pub(crate) fn add_address(batch: &mut Batch, index: u32, address: Ipv4Addr, prefix: u8) {
+pub(crate) fn add_address(batch: &mut RequestBatch, index: u32, address: Ipv4Addr, prefix: u8) {
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.prefix_len = prefix;
@@ -106,7 +106,7 @@ pub(crate) fn add_address(batch: &mut Batch, index: u32, address: Ipv4Addr, pref
 }
 
 /// What is at the far end of a fibre: reached through this interface, without asking for its hardware address.
-pub(crate) fn add_far_end(batch: &mut Batch, index: u32, own: Ipv4Addr, far: Ipv4Addr) {
+pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, far: Ipv4Addr) {
     let mut message = RouteMessage::default();
     message.header.address_family = AddressFamily::Inet;
     message.header.destination_prefix_length = 32;
@@ -135,7 +135,7 @@ pub(crate) fn add_far_end(batch: &mut Batch, index: u32, own: Ipv4Addr, far: Ipv
 }
 
 /// The hook at which packets that come out of an interface can be sent elsewhere.
-pub(crate) fn add_ingress(batch: &mut Batch, index: u32) {
+pub(crate) fn add_ingress(batch: &mut RequestBatch, index: u32) {
     let mut message = TcMessage::with_index(index.cast_signed());
     message.header.parent = TcHandle::INGRESS;
     message.header.handle = TcHandle { major: u16::MAX, minor: 0 };
@@ -152,7 +152,7 @@ fn filter(index: u32) -> TcMessage {
 }
 
 /// Whatever comes out of `index` leaves by `to` from now on.
-pub(crate) fn redirect(batch: &mut Batch, index: u32, to: u32) {
+pub(crate) fn redirect(batch: &mut RequestBatch, index: u32, to: u32) {
     let mut mirror = TcMirror::default();
     mirror.generic.action = TcActionType::Stolen;
     mirror.eaction = TcMirrorActionType::EgressRedir;
@@ -182,13 +182,13 @@ pub(crate) fn redirect(batch: &mut Batch, index: u32, to: u32) {
 }
 
 /// Nothing that comes out of `index` is passed on any more.
-pub(crate) fn part(batch: &mut Batch, index: u32) {
+pub(crate) fn part(batch: &mut RequestBatch, index: u32) {
     let what = format!("part interface {index}");
     batch.remove(what, RouteNetlinkMessage::DelTrafficFilter(filter(index)));
 }
 
 /// No more than this leaves by `index`: a token bucket.
-pub(crate) fn limit(batch: &mut Batch, index: u32, bytes_per_second: u64) {
+pub(crate) fn limit(batch: &mut RequestBatch, index: u32, bytes_per_second: u64) {
     // struct tc_tbf_qopt: rate, peak rate (12 bytes each), limit, buffer in ticks of 64 ns, mtu.
     let burst = (bytes_per_second / 250).clamp(128 << 10, 16 << 20);
     let ticks = burst.saturating_mul(1_000_000_000) / bytes_per_second.max(1) / 64;

@@ -18,7 +18,7 @@ const PIECE_REQUESTS: usize = 64;
 
 /// Requests that are sent together, in order.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct RequestBatch {
     requests: Vec<Request>,
 }
 
@@ -29,7 +29,7 @@ struct Request {
     may_be_missing: bool,
 }
 
-impl Batch {
+impl RequestBatch {
     /// Adds a request; `what` follows "cannot" where it is refused.
     pub(crate) fn add(
         &mut self,
@@ -69,7 +69,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The first request that was refused. Those after it may have been done.
-    pub(crate) fn run(&mut self, batch: Batch) -> Result<(), Error> {
+    pub(crate) fn run(&mut self, batch: RequestBatch) -> Result<(), Error> {
         let mut piece: Vec<(u32, Request)> = Vec::new();
         let mut bytes = Vec::new();
         for request in batch.requests {

@@ -10,7 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::address::{self, DCN};
 use crate::link::{self, Pair};
-use crate::netlink::{Batch, Kernel};
+use crate::netlink::{Kernel, RequestBatch};
 use crate::{Error, record::Record};
 
 const BRIDGE: u32 = 2;
@@ -41,7 +41,7 @@ pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error>
     let outside = File::open("/proc/self/ns/net")
         .map_err(|error| Error::system("open the namespace of the fibres", error))?;
     let mut kernel = Kernel::open()?;
-    let mut batch = Batch::default();
+    let mut batch = RequestBatch::default();
     link::set(&mut batch, LOOPBACK, true, None);
     link::add_bridge(&mut batch, "dcn", BRIDGE);
     kernel.run(batch)?;
@@ -71,7 +71,7 @@ pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error>
         };
         threads.into_iter().map(join).collect::<Result<Vec<_>, Error>>()
     })?;
-    let mut batch = Batch::default();
+    let mut batch = RequestBatch::default();
     for node in 0..record.nodes {
         for bundle in 0..record.bundles {
             link::add_ingress(&mut batch, port_index(node, bundle));
@@ -95,7 +95,7 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     let mut kernel = Kernel::open()?;
-    let mut batch = Batch::default();
+    let mut batch = RequestBatch::default();
     link::set(&mut batch, LOOPBACK, true, None);
     let own = address::dcn(node);
     let peer = format!("{name}-{DCN}");

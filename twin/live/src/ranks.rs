@@ -35,12 +35,12 @@ pub struct Group {
     /// The job that it works for; `None` for a spare one.
     pub job: Option<String>,
     /// Its members.
-    pub members: Vec<Member>,
+    pub members: Vec<RankMember>,
 }
 
 /// A node of a group and its neighbours over light.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct RankMember {
     /// The node.
     pub node: String,
     /// The address of the next node's port; `None` at the end of the line.
@@ -61,7 +61,7 @@ impl Ranks {
         }
         let groups = plan.groups.iter().map(|group| {
             let job = group.job.and_then(|job| plan.jobs.get(job as usize));
-            let members = group.nodes.iter().enumerate().map(|(index, node)| Member {
+            let members = group.nodes.iter().enumerate().map(|(index, node)| RankMember {
                 node: node.to_string(),
                 next: group.nodes.get(index + 1).and_then(|to| far.get(&(*node, *to)).copied()),
                 previous: index

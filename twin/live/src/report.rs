@@ -16,16 +16,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Error;
-use crate::fault::{self, Fault};
+use crate::fault::{self, InjectedFault};
 use crate::ranks::{self, Ranks};
 use crate::record::Folder;
-use crate::ring::Step;
+use crate::ring::RingStep;
 use crate::up::Programs;
 use crate::wiring::{self, Rewired};
 
 /// What happened to the group that a fault met.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct FaultReport {
     /// Always `lightloom.live-report/v1`.
     pub schema: &'static str,
     /// What broke.
@@ -66,8 +66,8 @@ pub struct GroupReport {
 ///
 /// # Errors
 /// There was no fault, or no such run.
-pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<Report, Error> {
-    let faults: Vec<Fault> = lines(folder, fault::FILE)?;
+pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultReport, Error> {
+    let faults: Vec<InjectedFault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {
         return Err(Error::Refused(
             "nothing broke: `lightloom twin fault NODE dead` while the job runs".into(),
@@ -93,7 +93,7 @@ pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<Report, Er
     let is_modelled = fault.fault == "dead" && !fault.part.contains('/');
     let modelled =
         if is_modelled { model::both(folder, name, fault, programs)? } else { Vec::new() };
-    Ok(Report {
+    Ok(FaultReport {
         schema: "lightloom.live-report/v1",
         part: fault.part.clone(),
         fault: fault.fault.clone(),
@@ -117,31 +117,31 @@ fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Err
 }
 
 /// Steps by group, each as soon as the last of its nodes had done it.
-fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<Step>>, Error> {
+fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<RingStep>>, Error> {
     let logs = folder.file("log").join(name);
     let read = fs::read_dir(&logs)
         .map_err(|error| Error::system(format!("read {}", logs.display()), error))?;
-    let mut last: BTreeMap<(String, u64), Step> = BTreeMap::new();
+    let mut last: BTreeMap<(String, u64), RingStep> = BTreeMap::new();
     for path in read.flatten().map(|entry| entry.path()) {
         if path.extension().is_none_or(|extension| extension != "out") {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap_or_default();
-        for step in text.lines().filter_map(|line| serde_json::from_str::<Step>(line).ok()) {
+        for step in text.lines().filter_map(|line| serde_json::from_str::<RingStep>(line).ok()) {
             let of = last.entry((step.group.clone(), step.step)).or_insert_with(|| step.clone());
             if step.unix_us > of.unix_us {
                 *of = step;
             }
         }
     }
-    let mut groups: BTreeMap<String, Vec<Step>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<RingStep>> = BTreeMap::new();
     for ((group, _), step) in last {
         groups.entry(group).or_default().push(step);
     }
     Ok(groups)
 }
 
-fn group_report(group: String, steps: &[Step], fault_us: u64) -> GroupReport {
+fn group_report(group: String, steps: &[RingStep], fault_us: u64) -> GroupReport {
     let before = steps.iter().filter(|step| step.unix_us <= fault_us);
     let after: Vec<_> = steps.iter().filter(|step| step.unix_us > fault_us).collect();
     let ends = before.clone().next_back().into_iter().chain(after.iter().copied());
@@ -167,7 +167,7 @@ fn median(times: impl Iterator<Item = u64>) -> Option<f64> {
     times.get(times.len() / 2).copied().map(milliseconds)
 }
 
-impl Report {
+impl FaultReport {
     /// As a table with units.
     #[must_use]
     pub fn text(&self) -> String {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_counted_from_the_last_step_before_the_fault() {
-        let step = |number, unix_us| Step {
+        let step = |number, unix_us| RingStep {
             node: "n0".into(),
             group: "g0".into(),
             generation: 1,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// One step, a line of the program's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct RingStep {
     /// The node.
     pub node: String,
     /// Its group.

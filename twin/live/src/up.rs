@@ -68,7 +68,7 @@ impl Programs {
 
 /// What came up.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct UpReport {
     /// The folder of the twin.
     pub folder: PathBuf,
     /// The name of the fabric.
@@ -99,7 +99,7 @@ pub struct Report {
 ///
 /// # Errors
 /// The input or the machine does not allow it, and what would do.
-pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<Report, Error> {
+pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<UpReport, Error> {
     let start = Instant::now();
     let bytes = fs::read(&wanted.fabric)
         .map_err(|error| Error::system(format!("read {}", wanted.fabric.display()), error))?;
@@ -116,7 +116,7 @@ pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<Repor
             return Err(undone.err().unwrap_or(error));
         }
     };
-    Ok(Report {
+    Ok(UpReport {
         folder: folder.path().to_owned(),
         fabric: record.fabric.clone(),
         nodes: record.nodes,

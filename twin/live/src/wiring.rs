@@ -12,13 +12,13 @@ use lightloom_devices::LightChange;
 use lightloom_units::id::BundleId;
 use serde::{Deserialize, Serialize};
 
-use crate::netlink::{Batch, Kernel};
+use crate::netlink::{Kernel, RequestBatch};
 use crate::nodes::port_index;
 use crate::record::{Folder, Record};
 use crate::{Error, link, unix_us};
 
 /// Light that moved, and when the device said so.
-struct Heard {
+struct LightMove {
     at: Instant,
     unix_us: u64,
     changes: Vec<LightChange>,
@@ -56,12 +56,12 @@ pub(crate) fn start(
     record: &Record,
 ) -> Result<impl FnMut(Vec<LightChange>) + Send + use<>, Error> {
     let kernel = Kernel::open()?;
-    let (sender, receiver): (Sender<Heard>, _) = channel();
+    let (sender, receiver): (Sender<LightMove>, _) = channel();
     let wiring =
         Wiring { kernel, folder: folder.clone(), nodes: record.nodes, ports: BTreeMap::new() };
     std::thread::spawn(move || wiring.run(&receiver));
     Ok(move |changes| {
-        let heard = Heard { at: Instant::now(), unix_us: unix_us(), changes };
+        let heard = LightMove { at: Instant::now(), unix_us: unix_us(), changes };
         // The thread that listens ends only with this process.
         let _ended = sender.send(heard);
     })
@@ -75,7 +75,7 @@ struct Wiring {
 }
 
 impl Wiring {
-    fn run(mut self, receiver: &Receiver<Heard>) {
+    fn run(mut self, receiver: &Receiver<LightMove>) {
         while let Ok(first) = receiver.recv() {
             if let Err(error) = self.round(first, receiver) {
                 let _receiver_is_gone =
@@ -84,7 +84,7 @@ impl Wiring {
         }
     }
 
-    fn round(&mut self, first: Heard, receiver: &Receiver<Heard>) -> Result<(), Error> {
+    fn round(&mut self, first: LightMove, receiver: &Receiver<LightMove>) -> Result<(), Error> {
         let (light_unix_us, mut last) = (first.unix_us, first.at);
         let mut changed: BTreeMap<String, Option<String>> = BTreeMap::new();
         let mut next = Some(first);
@@ -131,7 +131,7 @@ impl Wiring {
             }
         }
         wanted.retain(|index, to| self.ports.entry(*index).or_default().to != *to);
-        let mut batch = Batch::default();
+        let mut batch = RequestBatch::default();
         for index in wanted.keys().filter(|index| self.ports[*index].to.is_some()) {
             link::part(&mut batch, *index);
         }
@@ -146,7 +146,7 @@ impl Wiring {
     }
 
     fn carriers(&mut self) -> Result<(), Error> {
-        let mut batch = Batch::default();
+        let mut batch = RequestBatch::default();
         for (index, port) in &mut self.ports {
             if port.has_carrier != port.to.is_some() {
                 port.has_carrier = port.to.is_some();

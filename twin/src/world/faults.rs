@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What breaks: a fault of the scenario as faults of transceivers, of the daemon and of its disk.
 
-use lightloom_devices::{Fault, Slot as RackSlot};
+use lightloom_devices::{DeviceFault, RackSlot};
 use lightloom_emulator::scenario::Effect;
 use lightloom_fabric::fault::Part;
 use lightloom_units::id::BundleId;
@@ -10,13 +10,13 @@ use super::World;
 
 impl World {
     /// The faults of transceivers that an effect on a part is.
-    pub(super) fn faults_of(&self, part: Part, effect: &Effect) -> Vec<(RackSlot, Fault)> {
+    pub(super) fn faults_of(&self, part: Part, effect: &Effect) -> Vec<(RackSlot, DeviceFault)> {
         let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
         let fault = match effect {
-            Effect::Down | Effect::Flapping { .. } => Fault::Dead,
-            Effect::Stuck => Fault::Stuck(None),
-            Effect::Lies => Fault::Lie,
-            Effect::Late(by) => Fault::Late(*by),
+            Effect::Down | Effect::Flapping { .. } => DeviceFault::Dead,
+            Effect::Stuck => DeviceFault::Stuck(None),
+            Effect::Lies => DeviceFault::Lie,
+            Effect::Late(by) => DeviceFault::Late(*by),
             _ => return Vec::new(),
         };
         match part {
@@ -29,14 +29,14 @@ impl World {
             }
             Part::Fibre(port) => {
                 let ends = [Some(port), self.fabric.hbd.peer(port)].into_iter().flatten();
-                ends.filter_map(|end| Some((of_bundle(end.bundle)?, Fault::Unplug(end.path))))
+                ends.filter_map(|end| Some((of_bundle(end.bundle)?, DeviceFault::Unplug(end.path))))
                     .collect()
             }
             Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
         }
     }
 
-    pub(super) fn begin_faults(&mut self, faults: Vec<(RackSlot, Fault)>) {
+    pub(super) fn begin_faults(&mut self, faults: Vec<(RackSlot, DeviceFault)>) {
         for (slot, fault) in faults {
             self.active.push((slot, fault));
             self.apply(slot, fault);
@@ -44,17 +44,17 @@ impl World {
     }
 
     /// Faults end; others of the same transceivers stay. What had no power starts anew.
-    pub(super) fn end_faults(&mut self, faults: Vec<(RackSlot, Fault)>) {
+    pub(super) fn end_faults(&mut self, faults: Vec<(RackSlot, DeviceFault)>) {
         for (slot, fault) in faults {
             let Some(at) = self.active.iter().position(|one| *one == (slot, fault)) else {
                 continue;
             };
             self.active.remove(at);
-            self.apply(slot, Fault::Clear);
-            if fault == Fault::Dead {
-                self.apply(slot, Fault::Reboot);
+            self.apply(slot, DeviceFault::Clear);
+            if fault == DeviceFault::Dead {
+                self.apply(slot, DeviceFault::Reboot);
             }
-            let rest: Vec<Fault> =
+            let rest: Vec<DeviceFault> =
                 self.active.iter().filter(|(of, _)| *of == slot).map(|(_, fault)| *fault).collect();
             for fault in rest {
                 self.apply(slot, fault);
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    fn apply(&mut self, slot: RackSlot, fault: Fault) {
+    fn apply(&mut self, slot: RackSlot, fault: DeviceFault) {
         let mut out = Vec::new();
         self.rack.apply(self.now, slot, fault, &mut out);
         self.spread(out);

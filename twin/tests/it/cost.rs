@@ -6,7 +6,7 @@ use crate::scenes;
 use cpu_time::ProcessTime;
 use lightloom_control::bypass;
 use lightloom_emulator::scenario::On;
-use lightloom_emulator::shipped::{ControlSide, Daemon, Happened};
+use lightloom_emulator::shipped::{ControlSide, DaemonSetup, Happened};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_twin::World;
 use lightloom_units::id::NodeId;
@@ -25,7 +25,7 @@ fn bypass(nodes: u32, gpus: u32, kills: u64) -> [f64; 2] {
         let dead = format!("{{part: n{}, at: 1us}}", kill * 7 % u64::from(nodes));
         let fault = read(&ring(nodes, gpus), &scene(1, 1, "lightloomd", &dead)).unwrap();
         let fault = lightloom_emulator::scenario::plan(&fault).unwrap();
-        let mut world = World::new(fabric, &plan, &Daemon::default(), Seed(kill)).unwrap();
+        let mut world = World::new(fabric, &plan, &DaemonSetup::default(), Seed(kill)).unwrap();
         let (mut now, mut out) = (SimTime::START, Vec::new());
         world.fault(now, &fault.events[0], true, &mut out);
         for _ in 0..4_000 {
@@ -77,7 +77,7 @@ fn what_reads_and_plans_take() {
             .collect();
         times.sort_by(f64::total_cmp);
         println!("{nodes} nodes: a plan takes {:.0} us at the median", times[10]);
-        let mut world = World::new(fabric, &plan, &Daemon::default(), Seed(1)).unwrap();
+        let mut world = World::new(fabric, &plan, &DaemonSetup::default(), Seed(1)).unwrap();
         let (began, seconds) = (ProcessTime::now(), 5);
         world.advance(SimTime::START + Picoseconds::from_millis(1_000 * seconds), &mut Vec::new());
         let reads = seconds * u64::from(nodes) * 2;

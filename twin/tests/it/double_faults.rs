@@ -8,7 +8,7 @@ use crate::scenes;
 use std::collections::BTreeMap;
 
 use lightloom_emulator::outcome::Outcome;
-use lightloom_emulator::scenario::{Scenario, Start};
+use lightloom_emulator::scenario::{RunStart, Scenario};
 use lightloom_fabric::khop::Port;
 use lightloom_testkit::cases;
 use lightloom_units::id::{BundleId, NodeId};
@@ -60,7 +60,7 @@ fn touched(scenario: &Scenario, part: &str) -> Vec<NodeId> {
     ports.filter_map(|port| Some(fabric.hbd.peer(port)?.bundle.node)).chain([node]).collect()
 }
 
-fn check(seed: u64, outcome: &Outcome, start: &Start, touched: &[NodeId]) {
+fn check(seed: u64, outcome: &Outcome, start: &RunStart, touched: &[NodeId]) {
     let daemon = outcome.lightloomd.as_ref().unwrap();
     assert!(daemon.violations.is_empty(), "seed {seed}: {:?}", daemon.violations);
     let packets = &outcome.head.packets;

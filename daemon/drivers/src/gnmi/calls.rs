@@ -3,7 +3,7 @@
 
 use lightloom_control::state::Outcome;
 use lightloom_gnmi::Code;
-use lightloom_gnmi::client::Call;
+use lightloom_gnmi::client::GnmiCall;
 use lightloom_gnmi::message::{Encoding, GetRequest, Path, PathElem};
 use lightloom_gnmi::path::{named, step, text};
 
@@ -65,8 +65,8 @@ pub(super) fn port(name: &str, part: &str) -> Path {
     Path { elem, ..Path::default() }
 }
 
-pub(super) fn get(path: Vec<Path>) -> Call {
-    Call::Get(GetRequest { path, encoding: Encoding::JsonIetf as i32, ..GetRequest::default() })
+pub(super) fn get(path: Vec<Path>) -> GnmiCall {
+    GnmiCall::Get(GetRequest { path, encoding: Encoding::JsonIetf as i32, ..GetRequest::default() })
 }
 
 /// A power in 1/1000 dBm: RFC 7951 writes decimals as text.
@@ -77,13 +77,13 @@ pub(super) fn millis(value: &serde_json::Value) -> Option<i32> {
 }
 
 /// A call in words, for a preview.
-pub(super) fn shown(call: &Call) -> String {
+pub(super) fn shown(call: &GnmiCall) -> String {
     let paths = |paths: &[Path]| paths.iter().map(text).collect::<Vec<_>>().join(" ");
     match call {
-        Call::Capabilities => "Capabilities\n".into(),
-        Call::Get(get) => format!("Get {}\n", paths(&get.path)),
-        Call::Subscribe(_) => "Subscribe\n".into(),
-        Call::Set(set) => {
+        GnmiCall::Capabilities => "Capabilities\n".into(),
+        GnmiCall::Get(get) => format!("Get {}\n", paths(&get.path)),
+        GnmiCall::Subscribe(_) => "Subscribe\n".into(),
+        GnmiCall::Set(set) => {
             let deletes = set.delete.iter().map(|path| format!(" delete {}", text(path)));
             let updates = set.update.iter().map(|update| {
                 let path = update.path.as_ref().map(text).unwrap_or_default();

@@ -2,8 +2,8 @@
 //! What the driver of a transceiver makes of answers.
 
 use super::*;
-use lightloom_firmware_api::frame::{Frame, Kind, PAYLOAD_BYTES_MAX, VERSION};
-use lightloom_firmware_api::message::{Refusal, command};
+use lightloom_firmware_api::frame::{Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION};
+use lightloom_firmware_api::message::{RequestRefusal, command};
 
 #[test]
 fn names_come_back_as_they_were_given() {
@@ -20,7 +20,7 @@ fn answer(dialect: &mut OcsTrx, request: &Request, command: u8, reply: &Reply<'_
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let (status, length) = reply.encode(&mut payload);
     let sequence = u16::try_from(request.number).unwrap();
-    let (version, kind, payload) = (VERSION, Kind::Reply, &payload[..length]);
+    let (version, kind, payload) = (VERSION, FrameKind::Reply, &payload[..length]);
     let mut line = [0; ENCODED_BYTES_MAX];
     let frame = Frame { version, kind, sequence, command, status, payload };
     let length = frame.encode(&mut line);
@@ -30,7 +30,7 @@ fn answer(dialect: &mut OcsTrx, request: &Request, command: u8, reply: &Reply<'_
 
 /// A module of one switch group, lit by its first fibre, that has said hello.
 fn greeted() -> (OcsTrx, StatusReport) {
-    let mut dialect = OcsTrx::new(Policy::Hot, 0).called("n3/b1");
+    let mut dialect = OcsTrx::new(DataPathPolicy::Hot, 0).called("n3/b1");
     let capabilities = Capabilities::TAPS.and(Capabilities::NEIGHBOURS);
     let identity = Identity { groups: 1, external_paths: 2, capabilities, ..Identity::default() };
     let mut status = StatusReport::default();
@@ -48,7 +48,7 @@ fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
     let (mut dialect, status) = greeted();
     let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
     let requests = dialect.requests(&read).unwrap();
-    let (seen, refused) = (Reply::Status(status), Reply::Refused(Refusal::NoSuchRegister));
+    let (seen, refused) = (Reply::Status(status), Reply::Refused(RequestRefusal::NoSuchRegister));
     let replies = [(command::WRITE, refused), (command::STATUS, seen), (command::LINKS, refused)];
     assert_eq!(requests.len(), replies.len());
     for (request, (command, reply)) in requests.iter().zip(&replies) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lightloom_collective::{
-    AllToAll, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical, Kind,
+    AllToAll, CollectiveError, CollectiveKind, Directions, Exchange, HalvingDoubling, Hierarchical,
     MessageTime, Ring, Schedule, TorusAllReduce, Tree, TreeOperation,
 };
 use lightloom_units::{Bytes, Picoseconds};
@@ -24,7 +24,9 @@ fn every_kind() -> Vec<(String, Schedule)> {
         ("halving".to_owned(), HalvingDoubling { ranks: 16, size: SIZE }.schedule()),
     ];
     for ranks in [2, 3, 8, 13] {
-        for kind in [Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather] {
+        for kind in
+            [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather]
+        {
             for directions in [Directions::One, Directions::Both] {
                 let ring = Ring { kind, ranks, size: SIZE, directions }.schedule();
                 all.push((format!("{kind:?} of {ranks} {directions:?}"), ring));
@@ -115,7 +117,8 @@ fn every_rank_of_an_all_reduce_sends_what_it_has_to() {
 
 #[test]
 fn collectives_that_cannot_be_laid_out_say_why() {
-    let alone = Ring { kind: Kind::AllReduce, ranks: 1, size: SIZE, directions: Directions::One };
+    let alone =
+        Ring { kind: CollectiveKind::AllReduce, ranks: 1, size: SIZE, directions: Directions::One };
     assert_eq!(alone.schedule(), Err(CollectiveError::TooFewRanks { ranks: 1 }));
     let odd = HalvingDoubling { ranks: 6, size: SIZE }.schedule();
     assert_eq!(odd, Err(CollectiveError::NoPowerOfTwo { ranks: 6 }));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::message::{Path, PathElem, SetRequest, Update};
-use lightloom_gnmi::model::Recovery;
+use lightloom_gnmi::model::ColdStartRecovery;
 use lightloom_gnmi::path::{KEY_BYTES_MAX, STEPS_MAX, bare, joined, text};
 use serde_json::{Map, Value as Json};
 
@@ -15,7 +15,7 @@ const CONNECTIONS_MAX: usize = 8_192;
 
 /// A connection that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Intent {
+pub(crate) struct IntendedConnection {
     pub(crate) input: Option<String>,
     pub(crate) output: Option<String>,
 }
@@ -36,17 +36,17 @@ impl Default for PortConfig {
 
 /// All that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
+pub(crate) struct SwitchConfig {
     pub(crate) bidirectional: bool,
-    pub(crate) recovery: Recovery,
+    pub(crate) recovery: ColdStartRecovery,
     /// Those that are not as usual.
     pub(crate) ports: BTreeMap<String, PortConfig>,
-    pub(crate) connections: BTreeMap<String, Intent>,
+    pub(crate) connections: BTreeMap<String, IntendedConnection>,
 }
 
-impl Default for Config {
+impl Default for SwitchConfig {
     fn default() -> Self {
-        let recovery = Recovery::default();
+        let recovery = ColdStartRecovery::default();
         Self { bidirectional: true, recovery, ports: BTreeMap::new(), connections: BTreeMap::new() }
     }
 }
@@ -62,7 +62,7 @@ enum Change<'a> {
 /// What is wrong with a part of a Set.
 type Wrong = String;
 
-impl Config {
+impl SwitchConfig {
     /// What a Set makes of this. Whether that can be is not checked yet.
     ///
     /// # Errors
@@ -135,11 +135,11 @@ impl Config {
             }
             (["config"], Change::Update(value)) => self.switch_leaves(value),
             (["config"], Change::Replace(value)) => {
-                (self.bidirectional, self.recovery) = (true, Recovery::default());
+                (self.bidirectional, self.recovery) = (true, ColdStartRecovery::default());
                 self.switch_leaves(value)
             }
             ([] | ["config"], Change::Delete) => {
-                (self.bidirectional, self.recovery) = (true, Recovery::default());
+                (self.bidirectional, self.recovery) = (true, ColdStartRecovery::default());
                 Ok(())
             }
             (["config", "bidirectional"], Change::Delete) => {
@@ -147,7 +147,7 @@ impl Config {
                 Ok(())
             }
             (["config", "cold-boot-recovery"], Change::Delete) => {
-                self.recovery = Recovery::default();
+                self.recovery = ColdStartRecovery::default();
                 Ok(())
             }
             (["config", name], Change::Update(value) | Change::Replace(value)) => {
@@ -247,7 +247,7 @@ impl Config {
             (_, Change::Delete) => return Err("delete the connection, by its name".into()),
             (_, Change::Replace(value)) => {
                 if steps.len() < 2 {
-                    self.connections.insert(name.to_owned(), Intent::default());
+                    self.connections.insert(name.to_owned(), IntendedConnection::default());
                 }
                 value
             }
@@ -317,7 +317,7 @@ impl Config {
     }
 }
 
-impl Intent {
+impl IntendedConnection {
     fn end(&mut self, leaf: &str) -> &mut Option<String> {
         if leaf == "input-port-name" { &mut self.input } else { &mut self.output }
     }
@@ -408,7 +408,7 @@ fn boolean(leaf: &str, value: &Json) -> Result<bool, Wrong> {
 }
 
 /// Bounds what a client may have the switch remember.
-pub(crate) fn must_fit(config: &Config) -> Result<(), Status> {
+pub(crate) fn must_fit(config: &SwitchConfig) -> Result<(), Status> {
     if config.connections.len() > CONNECTIONS_MAX {
         let why = format!("more than {CONNECTIONS_MAX} connections; nothing was changed");
         return Err(Status::resource_exhausted(why));

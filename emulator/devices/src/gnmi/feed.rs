@@ -26,7 +26,7 @@ const SAMPLE_LEAST: Picoseconds = Picoseconds::from_millis(100);
 /// Where the subscriber leaves it to the switch.
 const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);
 
-pub(crate) type Sender = mpsc::Sender<Result<SubscribeResponse, Status>>;
+pub(crate) type FeedSender = mpsc::Sender<Result<SubscribeResponse, Status>>;
 
 /// Every leaf below a path, by its path's text.
 type Leaves = BTreeMap<String, (Path, TypedValue)>;
@@ -37,9 +37,9 @@ struct Feed {
     path: Path,
     encoding: Encoding,
     last: Leaves,
-    on_change: Vec<Sender>,
+    on_change: Vec<FeedSender>,
     /// When next, how often, and to whom.
-    samples: Vec<(SimTime, Picoseconds, Sender)>,
+    samples: Vec<(SimTime, Picoseconds, FeedSender)>,
 }
 
 /// All feeds of a switch.
@@ -196,7 +196,7 @@ impl Feed {
 }
 
 /// Whether the subscriber is still there, and reads.
-fn send(sender: &Sender, message: SubscribeResponse) -> bool {
+fn send(sender: &FeedSender, message: SubscribeResponse) -> bool {
     match sender.try_send(Ok(message)) {
         Ok(()) => true,
         Err(TrySendError::Closed(_) | TrySendError::Full(_)) => false,
@@ -207,7 +207,7 @@ fn send(sender: &Sender, message: SubscribeResponse) -> bool {
 pub(crate) fn subscribe(
     state: &mut State,
     list: &SubscriptionList,
-    sender: &Sender,
+    sender: &FeedSender,
 ) -> Result<(), Status> {
     let encoding = encoding_of(list)?;
     if ListMode::try_from(list.mode) != Ok(ListMode::Stream) {

@@ -2,7 +2,7 @@
 //! What a device list says of a gNMI switch beyond what it says of every switch.
 
 #[cfg(feature = "gnmi")]
-use lightloom_gnmi::model::{Recovery, VERSION};
+use lightloom_gnmi::model::{ColdStartRecovery, VERSION};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -80,9 +80,9 @@ impl GnmiFile {
             has_power_monitors: of.power_monitors.unwrap_or(true),
             any_direction: self.ports == Directions::Any,
             recovery: match self.recovery {
-                RecoveryWord::Remove => Recovery::Remove,
-                RecoveryWord::Restore => Recovery::Restore,
-                RecoveryWord::Maintain => Recovery::Maintain,
+                RecoveryWord::Remove => ColdStartRecovery::Remove,
+                RecoveryWord::Restore => ColdStartRecovery::Restore,
+                RecoveryWord::Maintain => ColdStartRecovery::Maintain,
             },
             checks_late: self.checks == Checks::Late,
             model_version: self.model_version.clone().unwrap_or_else(|| VERSION.into()),

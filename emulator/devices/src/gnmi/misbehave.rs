@@ -9,7 +9,7 @@ use lightloom_gnmi::model::MODULES;
 use lightloom_gnmi::path::{bare, joined};
 use serde_json::Value as Json;
 
-use super::config::Config;
+use super::config::SwitchConfig;
 use super::state::State;
 use crate::misbehave::Misbehaviour;
 
@@ -47,7 +47,7 @@ impl State {
     }
 
     /// Connections of a Set that are accepted and dropped without a word.
-    pub(crate) fn drop_unwelcome(&self, next: &mut Config) {
+    pub(crate) fn drop_unwelcome(&self, next: &mut SwitchConfig) {
         let (unknown, alike) =
             (self.breaks(Misbehaviour::TakesUnknownPort), self.breaks(Misbehaviour::JoinsInputs));
         next.connections.retain(|_, intent| {
@@ -79,7 +79,7 @@ impl State {
     }
 
     /// Why a Set is refused that should not be.
-    pub(crate) fn objects(&self, request: &SetRequest, next: &Config) -> Result<(), Status> {
+    pub(crate) fn objects(&self, request: &SetRequest, next: &SwitchConfig) -> Result<(), Status> {
         let gone = |path: &Path| {
             let path = joined(request.prefix.as_ref(), Some(path));
             let name = path.elem.last().and_then(|step| step.key.get("name"));
@@ -90,7 +90,7 @@ impl State {
         }
         if self.breaks(Misbehaviour::CreatesFirst) {
             for (name, intent) in &next.connections {
-                let holds = |(other, held): (&String, &super::config::Intent)| {
+                let holds = |(other, held): (&String, &super::config::IntendedConnection)| {
                     other != name && (held.input == intent.input || held.output == intent.output)
                 };
                 let is_new = !self.config.connections.contains_key(name);

@@ -5,25 +5,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::message::{Operation, Path, SetRequest, SetResponse, UpdateResult};
-use lightloom_gnmi::model::{Recovery, Status as Stands};
+use lightloom_gnmi::model::{ColdStartRecovery, ConnectionStatus as Stands};
 use lightloom_gnmi::path::{joined, named, step};
 use lightloom_gnmi::wire::Spawner;
 use lightloom_units::{Picoseconds, SimTime};
 use tokio::sync::oneshot;
 
 use super::GnmiSpec;
-use super::config::{Config, Intent, must_fit, wrong};
+use super::config::{IntendedConnection, SwitchConfig, must_fit, wrong};
 use super::feed::Feeds;
 use super::misbehave;
 use crate::misbehave::Misbehaviour;
-use crate::switch::matrix::{Matrix, Pair, Refusal};
+use crate::switch::matrix::{Matrix, MatrixRefusal, Pair};
 
 /// Changes that wait at most; a client that sends more is refused.
 const JOBS_MAX: usize = 256;
 
 /// A connection as the switch has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Circuit {
+pub(crate) struct EstablishedConnection {
     pub(crate) pair: Pair,
     pub(crate) stands: Stands,
     pub(crate) reason: Option<String>,
@@ -48,8 +48,8 @@ pub(crate) struct State {
     pub(crate) spec: GnmiSpec,
     pub(crate) matrix: Matrix,
     pub(crate) now: SimTime,
-    pub(crate) config: Config,
-    pub(crate) circuits: BTreeMap<String, Circuit>,
+    pub(crate) config: SwitchConfig,
+    pub(crate) circuits: BTreeMap<String, EstablishedConnection>,
     pub(crate) changed_at: SimTime,
     pub(crate) feeds: Feeds,
     /// Takes in what answers polls.
@@ -72,7 +72,7 @@ impl State {
             spec,
             matrix,
             now: SimTime::START,
-            config: Config::default(),
+            config: SwitchConfig::default(),
             circuits: BTreeMap::new(),
             changed_at: SimTime::START,
             feeds: Feeds::default(),
@@ -141,7 +141,10 @@ impl State {
         if self.restores && self.starts_until <= self.now {
             self.restores = false;
             let wanted = std::mem::take(&mut self.config.connections);
-            self.apply(Config { connections: wanted, ..self.config.clone() }, &BTreeSet::new());
+            self.apply(
+                SwitchConfig { connections: wanted, ..self.config.clone() },
+                &BTreeSet::new(),
+            );
         }
         while let Some(at) = self.jobs.iter().position(|job| job.at <= self.now) {
             let Some(job) = self.jobs.remove(at) else { break };
@@ -239,7 +242,7 @@ impl State {
     }
 
     /// Whether all of this can be, together.
-    pub(crate) fn check(&self, next: &Config) -> Result<(), Status> {
+    pub(crate) fn check(&self, next: &SwitchConfig) -> Result<(), Status> {
         if next.recovery > self.spec.recovery {
             let (wanted, best) = (next.recovery.word(), self.spec.recovery.word());
             let path = leaf_path("optical-switch", "cold-boot-recovery");
@@ -283,7 +286,7 @@ impl State {
 
     /// Lets the mirrors follow: first what goes, then what comes. What stays is not touched. A switch that
     /// misbehaves may touch it, those that the Set has `named` or the others.
-    pub(crate) fn apply(&mut self, next: Config, named: &BTreeSet<String>) {
+    pub(crate) fn apply(&mut self, next: SwitchConfig, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {
             let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
@@ -303,7 +306,7 @@ impl State {
             true => faults.breaks(Misbehaviour::RemakesTheSame),
             false => faults.breaks(Misbehaviour::DisturbsOthers),
         };
-        let stays = |name: &String, circuit: &Circuit| {
+        let stays = |name: &String, circuit: &EstablishedConnection| {
             pairs.get(name) == Some(&circuit.pair)
                 && !disturbs(name)
                 && matches!(circuit.stands, Stands::Connected | Stands::PendingConnection)
@@ -325,7 +328,7 @@ impl State {
             let keeps = matches!(circuit.stands, Stands::Connected | Stands::PendingConnection);
             let Some(heir) = heir.filter(|heir| keeps && !disturbs(heir)) else { return true };
             fresh.remove(&heir);
-            self.circuits.insert(heir, Circuit { updated: now, ..circuit.clone() });
+            self.circuits.insert(heir, EstablishedConnection { updated: now, ..circuit.clone() });
             false
         });
         for (name, circuit) in going {
@@ -345,7 +348,12 @@ impl State {
         self.has_changed(now);
     }
 
-    fn remove(&mut self, name: String, mut circuit: Circuit, fresh: &BTreeMap<String, Pair>) {
+    fn remove(
+        &mut self,
+        name: String,
+        mut circuit: EstablishedConnection,
+        fresh: &BTreeMap<String, Pair>,
+    ) {
         let now = self.now;
         let was_lit = !matches!(circuit.stands, Stands::Invalid | Stands::PendingDeletion);
         let parted = if was_lit {
@@ -356,7 +364,7 @@ impl State {
         (circuit.updated, circuit.until, circuit.reason) =
             (now, self.matrix.settled_at().max(now), None);
         circuit.stands = match parted {
-            Some(Refusal::Hardware(port)) => {
+            Some(MatrixRefusal::Hardware(port)) => {
                 let shown = self.spec.port_name(port);
                 circuit.reason =
                     Some(format!("the mirror of `{shown}` does not move: its light stays"));
@@ -373,7 +381,7 @@ impl State {
 
     fn create(&mut self, name: String, pair: Pair) {
         let now = self.now;
-        let holds = |circuit: &Circuit| {
+        let holds = |circuit: &EstablishedConnection| {
             matches!(circuit.stands, Stands::Connected | Stands::PendingConnection)
                 && (circuit.pair.0 == pair.0 || circuit.pair.1 == pair.1)
         };
@@ -389,19 +397,20 @@ impl State {
             }
         };
         let until = self.matrix.settled_at().max(now);
-        self.circuits.insert(name, Circuit { pair, stands, reason, updated: now, until });
+        self.circuits
+            .insert(name, EstablishedConnection { pair, stands, reason, updated: now, until });
     }
 
-    fn broken(&self, why: Refusal) -> String {
+    fn broken(&self, why: MatrixRefusal) -> String {
         match why {
-            Refusal::Hardware(port) => {
+            MatrixRefusal::Hardware(port) => {
                 format!("the mirror of `{}` does not move", self.spec.port_name(port))
             }
-            Refusal::InUse(port) => {
+            MatrixRefusal::InUse(port) => {
                 format!("light that should be gone still holds `{}`", self.spec.port_name(port))
             }
-            Refusal::Disabled(port) => format!("`{}` is disabled", self.spec.port_name(port)),
-            Refusal::NoSuchPort(port) | Refusal::NotConnected(port) => {
+            MatrixRefusal::Disabled(port) => format!("`{}` is disabled", self.spec.port_name(port)),
+            MatrixRefusal::NoSuchPort(port) | MatrixRefusal::NotConnected(port) => {
                 format!("there is no port {port}")
             }
         }
@@ -414,14 +423,16 @@ impl State {
         self.feeds.end();
         self.hangs_up = true;
         self.starts_until = self.now + self.spec.boot;
-        if self.config.recovery == Recovery::Maintain {
+        if self.config.recovery == ColdStartRecovery::Maintain {
             return;
         }
         self.matrix.darken();
         self.circuits.clear();
         match self.config.recovery {
-            Recovery::Restore => self.restores = true,
-            Recovery::Remove | Recovery::Maintain => self.config.connections.clear(),
+            ColdStartRecovery::Restore => self.restores = true,
+            ColdStartRecovery::Remove | ColdStartRecovery::Maintain => {
+                self.config.connections.clear()
+            }
         }
         self.has_changed(self.now);
     }
@@ -458,7 +469,7 @@ fn leaf_path(top: &str, leaf: &str) -> Path {
 
 impl GnmiSpec {
     /// The ports of a connection that is wanted.
-    fn pair(&self, intent: &Intent) -> Result<Pair, String> {
+    fn pair(&self, intent: &IntendedConnection) -> Result<Pair, String> {
         let end = |name: &Option<String>, leaf: &str| {
             let name = name.as_ref().ok_or_else(|| format!("`config/{leaf}` is missing"))?;
             let number = self.port(name).ok_or_else(|| self.no_such_port(name))?;

@@ -10,7 +10,7 @@ use lightloom_gnmi::message::{
 };
 use lightloom_gnmi::model::{MODULES, ORGANIZATION, PLATFORM};
 use lightloom_gnmi::path::joined;
-use lightloom_gnmi::server::{Boxed, Heard, Target};
+use lightloom_gnmi::server::{Boxed, SubscriptionItem, Target};
 use lightloom_gnmi::wire::locked;
 use lightloom_gnmi::{Status, Streaming};
 use tokio::sync::mpsc;
@@ -25,7 +25,7 @@ const PATHS_MAX: usize = 8_192;
 
 /// One switch, for all its clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(pub(crate) Arc<Mutex<State>>);
+pub(crate) struct SharedSwitch(pub(crate) Arc<Mutex<State>>);
 
 /// An encoding that this switch writes.
 pub(crate) fn encoding(number: i32) -> Result<Encoding, Status> {
@@ -103,7 +103,7 @@ fn gone<E>(_: E) -> Status {
     Status::unavailable("the switch restarts")
 }
 
-impl Target for Shared {
+impl Target for SharedSwitch {
     fn capabilities(&self) -> Boxed<Result<CapabilityResponse, Status>> {
         let shared = self.clone();
         let thought = locked(&self.0).thought();
@@ -127,7 +127,10 @@ impl Target for Shared {
         Box::pin(async move { done.await.map_err(gone)? })
     }
 
-    fn subscribe(&self, asks: Streaming<SubscribeRequest>) -> Boxed<Result<Heard, Status>> {
+    fn subscribe(
+        &self,
+        asks: Streaming<SubscribeRequest>,
+    ) -> Boxed<Result<SubscriptionItem, Status>> {
         let shared = self.clone();
         Box::pin(async move { hear(shared, asks).await })
     }
@@ -137,7 +140,10 @@ async fn next(asks: &mut Streaming<SubscribeRequest>) -> Result<Option<Subscribe
     Ok(asks.message().await?.and_then(|ask| ask.request))
 }
 
-async fn hear(shared: Shared, mut asks: Streaming<SubscribeRequest>) -> Result<Heard, Status> {
+async fn hear(
+    shared: SharedSwitch,
+    mut asks: Streaming<SubscribeRequest>,
+) -> Result<SubscriptionItem, Status> {
     let Some(SubscribeAsk::Subscribe(list)) = next(&mut asks).await? else {
         return Err(Status::invalid_argument("a subscription begins with what to hear of"));
     };
@@ -175,7 +181,7 @@ async fn hear(shared: Shared, mut asks: Streaming<SubscribeRequest>) -> Result<H
 }
 
 fn send_all(
-    shared: &Shared,
+    shared: &SharedSwitch,
     list: &SubscriptionList,
     sender: &mpsc::Sender<Result<lightloom_gnmi::message::SubscribeResponse, Status>>,
 ) -> Result<(), Status> {

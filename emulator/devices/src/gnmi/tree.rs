@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 /// A leaf's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Leaf {
+pub(crate) enum LeafValue {
     Text(String),
     Bool(bool),
     Number(u32),
@@ -23,11 +23,11 @@ pub(crate) enum Leaf {
 
 /// A node and what is below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
-    Leaf(Leaf),
-    Tree(BTreeMap<&'static str, Node>),
+pub(crate) enum TreeNode {
+    Leaf(LeafValue),
+    Tree(BTreeMap<&'static str, TreeNode>),
     /// Entries by their key, and what the key is called.
-    List(&'static str, BTreeMap<String, Node>),
+    List(&'static str, BTreeMap<String, TreeNode>),
 }
 
 /// Leaves that may be missing: to ask for them is no mistake.
@@ -52,11 +52,11 @@ fn module(name: &str) -> Option<&'static str> {
     }
 }
 
-pub(crate) fn leaf(text: impl Into<String>) -> Node {
-    Node::Leaf(Leaf::Text(text.into()))
+pub(crate) fn leaf(text: impl Into<String>) -> TreeNode {
+    TreeNode::Leaf(LeafValue::Text(text.into()))
 }
 
-impl Leaf {
+impl LeafValue {
     fn json(&self, is_ietf: bool) -> Json {
         match self {
             Self::Text(text) => Json::from(text.as_str()),
@@ -83,7 +83,7 @@ impl Leaf {
     }
 }
 
-impl Node {
+impl TreeNode {
     fn json(&self, is_ietf: bool) -> Json {
         match self {
             Self::Leaf(leaf) => leaf.json(is_ietf),
@@ -124,7 +124,7 @@ impl Node {
     }
 
     /// Every leaf, with its path below `at`.
-    fn leaves<'a>(&'a self, at: &mut Vec<PathElem>, found: &mut Vec<(Path, &'a Leaf)>) {
+    fn leaves<'a>(&'a self, at: &mut Vec<PathElem>, found: &mut Vec<(Path, &'a LeafValue)>) {
         match self {
             Self::Leaf(leaf) => found.push((Path { elem: at.clone(), ..Path::default() }, leaf)),
             Self::Tree(below) => {
@@ -219,7 +219,7 @@ impl Node {
 }
 
 /// The values of a node, in this encoding: one of JSON, or one of each leaf.
-pub(crate) fn values(at: Path, node: &Node, encoding: Encoding) -> Vec<(Path, TypedValue)> {
+pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path, TypedValue)> {
     let json = |is_ietf| serde_json::to_vec(&node.json(is_ietf)).unwrap_or_default();
     match encoding {
         Encoding::JsonIetf => vec![(at, Value::JsonIetf(json(true)).into())],
@@ -233,10 +233,14 @@ pub(crate) fn values(at: Path, node: &Node, encoding: Encoding) -> Vec<(Path, Ty
 }
 
 /// Every leaf of a node by the text of its path: what a subscriber compares.
-pub(crate) fn flat(at: &Path, node: &Node, encoding: Encoding) -> Vec<(String, Path, TypedValue)> {
+pub(crate) fn flat(
+    at: &Path,
+    node: &TreeNode,
+    encoding: Encoding,
+) -> Vec<(String, Path, TypedValue)> {
     let mut found = Vec::new();
     node.leaves(&mut at.elem.clone(), &mut found);
-    let value = |leaf: &Leaf| match encoding {
+    let value = |leaf: &LeafValue| match encoding {
         Encoding::JsonIetf => {
             Value::JsonIetf(serde_json::to_vec(&leaf.json(true)).unwrap_or_default()).into()
         }

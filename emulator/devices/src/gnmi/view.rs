@@ -4,21 +4,21 @@
 use std::collections::BTreeMap;
 
 use lightloom_gnmi::message::Path;
-use lightloom_gnmi::model::Status as Stands;
+use lightloom_gnmi::model::ConnectionStatus as Stands;
 use lightloom_gnmi::path::bare;
 
-use super::config::{Intent, PortConfig};
-use super::state::{Circuit, State};
-use super::tree::{Leaf, Node, leaf};
+use super::config::{IntendedConnection, PortConfig};
+use super::state::{EstablishedConnection, State};
+use super::tree::{LeafValue, TreeNode, leaf};
 use crate::misbehave::Misbehaviour;
 
-fn tree<const N: usize>(below: [(&'static str, Node); N]) -> Node {
-    Node::Tree(below.into())
+fn tree<const N: usize>(below: [(&'static str, TreeNode); N]) -> TreeNode {
+    TreeNode::Tree(below.into())
 }
 
 impl State {
     /// As much of the tree as `path` can name.
-    pub(crate) fn tree(&self, path: &Path) -> Node {
+    pub(crate) fn tree(&self, path: &Path) -> TreeNode {
         let first = path.elem.first().map_or("*", |step| bare(&step.name));
         let only = path.elem.get(1).and_then(|step| step.key.get("name"));
         let only = only.filter(|name| *name != "*").map(String::as_str);
@@ -27,7 +27,7 @@ impl State {
         for (name, is_wanted) in
             ["optical-switch", "connections", "components"].map(|name| (name, any || name == first))
         {
-            let empty = Node::Tree(BTreeMap::new());
+            let empty = TreeNode::Tree(BTreeMap::new());
             let node = match name {
                 _ if !is_wanted => empty,
                 "optical-switch" => self.switch_tree(),
@@ -36,13 +36,13 @@ impl State {
             };
             below.insert(name, node);
         }
-        Node::Tree(below)
+        TreeNode::Tree(below)
     }
 
-    fn switch_tree(&self) -> Node {
+    fn switch_tree(&self) -> TreeNode {
         let config = || {
             [
-                ("bidirectional", Node::Leaf(Leaf::Bool(self.config.bidirectional))),
+                ("bidirectional", TreeNode::Leaf(LeafValue::Bool(self.config.bidirectional))),
                 ("cold-boot-recovery", leaf(self.config.recovery.word())),
             ]
         };
@@ -54,7 +54,7 @@ impl State {
             let group = tree([
                 ("name", leaf(name)),
                 ("direction", leaf(direction)),
-                ("connection-groups", Node::List("peer-name", peers)),
+                ("connection-groups", TreeNode::List("peer-name", peers)),
             ]);
             (name.to_owned(), group)
         };
@@ -67,11 +67,11 @@ impl State {
             state.insert("cold-boot-recovery", leaf("MAINTAIN"));
         }
         state.insert("connection-recovery-capability", leaf(self.spec.recovery.word()));
-        state.insert("port-groups", Node::List("name", groups.into()));
-        tree([("config", tree(config())), ("state", Node::Tree(state))])
+        state.insert("port-groups", TreeNode::List("name", groups.into()));
+        tree([("config", tree(config())), ("state", TreeNode::Tree(state))])
     }
 
-    fn connections_tree(&self, only: Option<&str>) -> Node {
+    fn connections_tree(&self, only: Option<&str>) -> TreeNode {
         let wanted = |name: &&String| only.is_none_or(|only| only == name.as_str());
         let mut entries = BTreeMap::new();
         for name in self.config.connections.keys().chain(self.circuits.keys()).filter(wanted) {
@@ -81,17 +81,22 @@ impl State {
         }
         tree([
             ("last-change-time", leaf(self.spec.date(self.changed_at))),
-            ("port-connection", Node::List("name", entries)),
+            ("port-connection", TreeNode::List("name", entries)),
         ])
     }
 
-    fn connection(&self, name: &str, intent: Option<&Intent>, circuit: Option<&Circuit>) -> Node {
+    fn connection(
+        &self,
+        name: &str,
+        intent: Option<&IntendedConnection>,
+        circuit: Option<&EstablishedConnection>,
+    ) -> TreeNode {
         let mut below = BTreeMap::from([("name", leaf(name))]);
         if let Some(intent) = intent.filter(|_| !self.breaks(Misbehaviour::HidesConfig)) {
             let mut config = BTreeMap::from([("name", leaf(name))]);
             config.extend(intent.input.as_ref().map(|port| ("input-port-name", leaf(port))));
             config.extend(intent.output.as_ref().map(|port| ("output-port-name", leaf(port))));
-            below.insert("config", Node::Tree(config));
+            below.insert("config", TreeNode::Tree(config));
         }
         let mut state = BTreeMap::from([("name", leaf(name))]);
         if let Some(circuit) = circuit {
@@ -110,11 +115,11 @@ impl State {
             state.insert("last-updated", leaf(self.spec.date(circuit.updated)));
             state.extend(circuit.reason.as_ref().map(|why| ("status-reason", leaf(why))));
         }
-        below.insert("state", Node::Tree(state));
-        Node::Tree(below)
+        below.insert("state", TreeNode::Tree(state));
+        TreeNode::Tree(below)
     }
 
-    fn components_tree(&self, only: Option<&str>) -> Node {
+    fn components_tree(&self, only: Option<&str>) -> TreeNode {
         let of: BTreeMap<u16, (u16, u16)> = self
             .matrix
             .pairs()
@@ -142,13 +147,14 @@ impl State {
             ]);
             (name, below)
         });
-        tree([("component", Node::List("name", entries.collect()))])
+        tree([("component", TreeNode::List("name", entries.collect()))])
     }
 
-    fn port(&self, number: u16, name: &str, pair: Option<(u16, u16)>, is_moving: bool) -> Node {
+    fn port(&self, number: u16, name: &str, pair: Option<(u16, u16)>, is_moving: bool) -> TreeNode {
         let usual = PortConfig::default();
         let set = self.config.ports.get(name).unwrap_or(&usual);
-        let mut config = BTreeMap::from([("enabled", Node::Leaf(Leaf::Bool(set.enabled)))]);
+        let mut config =
+            BTreeMap::from([("enabled", TreeNode::Leaf(LeafValue::Bool(set.enabled)))]);
         config.extend(set.alias.as_ref().map(|alias| ("alias", leaf(alias))));
         config.extend(set.description.as_ref().map(|text| ("description", leaf(text))));
         let is_input = number <= self.spec.ingress;
@@ -164,8 +170,10 @@ impl State {
         } else {
             "BLOCKED"
         };
-        let mut connection =
-            BTreeMap::from([("connected", Node::Leaf(Leaf::Bool(lit))), ("counters", counters())]);
+        let mut connection = BTreeMap::from([
+            ("connected", TreeNode::Leaf(LeafValue::Bool(lit))),
+            ("counters", counters()),
+        ]);
         let hides_peer = !is_input && self.breaks(Misbehaviour::OneSidedPeer);
         let peer = pair.filter(|_| !hides_peer);
         let peer = peer.map(|(input, output)| if is_input { output } else { input });
@@ -177,9 +185,9 @@ impl State {
         let index = if self.breaks(Misbehaviour::SameIndex) { 1 } else { self.spec.index(number) };
         state.extend([
             ("group", leaf(group)),
-            ("index", Node::Leaf(Leaf::Number(u32::from(index)))),
+            ("index", TreeNode::Leaf(LeafValue::Number(u32::from(index)))),
             ("status", leaf(status)),
-            ("connection", Node::Tree(connection)),
+            ("connection", TreeNode::Tree(connection)),
             ("counters", counters()),
         ]);
         if self.spec.has_power_monitors {
@@ -189,16 +197,16 @@ impl State {
             if lit && !is_input && self.breaks(Misbehaviour::Amplifies) {
                 hundredths += 1_000;
             }
-            state.insert(which, Node::Leaf(Leaf::Decimal(hundredths)));
+            state.insert(which, TreeNode::Leaf(LeafValue::Decimal(hundredths)));
         }
-        tree([("config", Node::Tree(config)), ("state", Node::Tree(state))])
+        tree([("config", TreeNode::Tree(config)), ("state", TreeNode::Tree(state))])
     }
 }
 
 /// It detects no errors of this kind: the model asks for zeros then.
-fn counters() -> Node {
+fn counters() -> TreeNode {
     tree([
-        ("correctable-error-count", Node::Leaf(Leaf::Counter(0))),
-        ("total-error-count", Node::Leaf(Leaf::Counter(0))),
+        ("correctable-error-count", TreeNode::Leaf(LeafValue::Counter(0))),
+        ("total-error-count", TreeNode::Leaf(LeafValue::Counter(0))),
     ])
 }

@@ -20,7 +20,7 @@ pub(crate) type Pair = (u16, u16);
 
 /// Why the matrix does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum MatrixRefusal {
     /// The port does not exist on that side.
     NoSuchPort(u16),
     /// The port is in another connection.
@@ -39,11 +39,11 @@ pub(crate) struct Progress {
     /// Pairs done, in order.
     pub(crate) done: Vec<Pair>,
     /// Why the rest was not.
-    pub(crate) refusal: Option<Refusal>,
+    pub(crate) refusal: Option<MatrixRefusal>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Circuit {
+struct MatrixCircuit {
     egress: u16,
     lit_at: SimTime,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Matrix {
     switching: Picoseconds,
     seed: Seed,
     draws: Stream,
-    circuits: BTreeMap<u16, Circuit>,
+    circuits: BTreeMap<u16, MatrixCircuit>,
     disabled: BTreeSet<u16>,
     inputs_dbm: BTreeMap<u16, f64>,
     settled_at: SimTime,
@@ -126,25 +126,25 @@ impl Matrix {
         progress
     }
 
-    fn connect_one(&mut self, now: SimTime, (ingress, egress): Pair) -> Result<(), Refusal> {
+    fn connect_one(&mut self, now: SimTime, (ingress, egress): Pair) -> Result<(), MatrixRefusal> {
         if !self.is_ingress(ingress) {
-            return Err(Refusal::NoSuchPort(ingress));
+            return Err(MatrixRefusal::NoSuchPort(ingress));
         }
         if !self.is_egress(egress) {
-            return Err(Refusal::NoSuchPort(egress));
+            return Err(MatrixRefusal::NoSuchPort(egress));
         }
         for port in [ingress, egress] {
             if self.disabled.contains(&port) {
-                return Err(Refusal::Disabled(port));
+                return Err(MatrixRefusal::Disabled(port));
             }
             if self.faults.is_stuck(port) {
-                return Err(Refusal::Hardware(port));
+                return Err(MatrixRefusal::Hardware(port));
             }
         }
         match (self.peer(ingress), self.ingress_of(egress)) {
             (Some(peer), _) if peer == egress => return Ok(()),
-            (Some(_), _) => return Err(Refusal::InUse(ingress)),
-            (None, Some(_)) => return Err(Refusal::InUse(egress)),
+            (Some(_), _) => return Err(MatrixRefusal::InUse(ingress)),
+            (None, Some(_)) => return Err(MatrixRefusal::InUse(egress)),
             (None, None) => {}
         }
         if self.faults.lies {
@@ -152,7 +152,7 @@ impl Matrix {
         }
         let egress = if self.faults.misdirects { self.another(egress) } else { egress };
         let lit_at = self.begin_motion(now);
-        self.circuits.insert(ingress, Circuit { egress, lit_at });
+        self.circuits.insert(ingress, MatrixCircuit { egress, lit_at });
         Ok(())
     }
 
@@ -185,17 +185,17 @@ impl Matrix {
         now: SimTime,
         ingress: u16,
         egress: Option<u16>,
-    ) -> Result<Pair, Refusal> {
+    ) -> Result<Pair, MatrixRefusal> {
         if !self.is_ingress(ingress) {
-            return Err(Refusal::NoSuchPort(ingress));
+            return Err(MatrixRefusal::NoSuchPort(ingress));
         }
         let connected = self.circuits.get(&ingress).map(|circuit| circuit.egress);
-        let connected = connected.ok_or(Refusal::NotConnected(ingress))?;
+        let connected = connected.ok_or(MatrixRefusal::NotConnected(ingress))?;
         if egress.is_some_and(|egress| egress != connected) {
-            return Err(Refusal::NotConnected(ingress));
+            return Err(MatrixRefusal::NotConnected(ingress));
         }
         if self.faults.is_stuck(ingress) || self.faults.is_stuck(connected) {
-            return Err(Refusal::Hardware(ingress));
+            return Err(MatrixRefusal::Hardware(ingress));
         }
         if !self.faults.lies {
             self.circuits.remove(&ingress);
@@ -241,7 +241,7 @@ impl Matrix {
             if was_joined {
                 self.circuits.remove(&ingress);
             } else {
-                self.circuits.insert(ingress, Circuit { egress, lit_at: SimTime::START });
+                self.circuits.insert(ingress, MatrixCircuit { egress, lit_at: SimTime::START });
             }
         }
     }
@@ -255,9 +255,9 @@ impl Matrix {
     }
 
     /// Disables or enables a port.
-    pub(crate) fn set_enabled(&mut self, port: u16, enabled: bool) -> Result<(), Refusal> {
+    pub(crate) fn set_enabled(&mut self, port: u16, enabled: bool) -> Result<(), MatrixRefusal> {
         if !self.is_port(port) {
-            return Err(Refusal::NoSuchPort(port));
+            return Err(MatrixRefusal::NoSuchPort(port));
         }
         if enabled {
             self.disabled.remove(&port);
@@ -320,7 +320,7 @@ mod tests {
         let mut matrix = matrix();
         let progress = matrix.connect(NOW, &[(1, 5), (2, 9), (3, 7)]);
         assert_eq!(progress.done, [(1, 5)]);
-        assert_eq!(progress.refusal, Some(Refusal::NoSuchPort(9)));
+        assert_eq!(progress.refusal, Some(MatrixRefusal::NoSuchPort(9)));
         assert_eq!(matrix.pairs(), [(1, 5)]);
     }
 
@@ -328,8 +328,8 @@ mod tests {
     fn no_port_is_used_twice() {
         let mut matrix = matrix();
         matrix.connect(NOW, &[(1, 5)]);
-        assert_eq!(matrix.connect(NOW, &[(1, 6)]).refusal, Some(Refusal::InUse(1)));
-        assert_eq!(matrix.connect(NOW, &[(2, 5)]).refusal, Some(Refusal::InUse(5)));
+        assert_eq!(matrix.connect(NOW, &[(1, 6)]).refusal, Some(MatrixRefusal::InUse(1)));
+        assert_eq!(matrix.connect(NOW, &[(2, 5)]).refusal, Some(MatrixRefusal::InUse(5)));
         assert_eq!(matrix.connect(NOW, &[(1, 5)]).done, [(1, 5)], "what is so may be asked again");
     }
 

@@ -7,7 +7,7 @@
 
 use lightloom_units::SimTime;
 
-use super::matrix::{Matrix, Pair, Progress, Refusal};
+use super::matrix::{Matrix, MatrixRefusal, Pair, Progress};
 use crate::misbehave::{Misbehaviour, Misbehaviours};
 
 /// Ports of one power query at most.
@@ -92,7 +92,7 @@ pub(crate) struct Executed {
 
 /// The state that all SCPI clients of a switch share.
 #[derive(Clone, Debug)]
-pub(crate) struct Scpi {
+pub(crate) struct ScpiState {
     identity: String,
     has_power_monitors: bool,
     errors: Vec<ScpiError>,
@@ -100,7 +100,7 @@ pub(crate) struct Scpi {
     pub(crate) misbehaves: Misbehaviours,
 }
 
-impl Scpi {
+impl ScpiState {
     pub(crate) fn new(identity: String, has_power_monitors: bool) -> Self {
         let misbehaves = Misbehaviours::default();
         Self { identity, has_power_monitors, errors: Vec::new(), misbehaves }
@@ -307,11 +307,13 @@ fn shown((number, text): ScpiError) -> String {
     format!("{number}, \"{text}\"")
 }
 
-const fn error_of(refusal: Refusal) -> ScpiError {
+const fn error_of(refusal: MatrixRefusal) -> ScpiError {
     match refusal {
-        Refusal::NoSuchPort(_) => RANGE,
-        Refusal::InUse(_) | Refusal::Disabled(_) | Refusal::NotConnected(_) => CONFLICT,
-        Refusal::Hardware(_) => HARDWARE,
+        MatrixRefusal::NoSuchPort(_) => RANGE,
+        MatrixRefusal::InUse(_) | MatrixRefusal::Disabled(_) | MatrixRefusal::NotConnected(_) => {
+            CONFLICT
+        }
+        MatrixRefusal::Hardware(_) => HARDWARE,
     }
 }
 
@@ -423,15 +425,15 @@ mod tests {
     #[test]
     fn a_unit_without_colon_continues_the_branch_of_the_one_before() {
         let before = "oxc:swit:conn:add (@1),(@5)";
-        assert_eq!(Scpi::absolute("sub (@1),(@5)", before), "oxc:swit:conn:sub (@1),(@5)");
-        assert_eq!(Scpi::absolute("*OPC?", before), "*OPC?");
-        assert_eq!(Scpi::absolute(":syst:err?", before), "syst:err?");
-        assert_eq!(Scpi::absolute("syst:err?", before), "syst:err?");
+        assert_eq!(ScpiState::absolute("sub (@1),(@5)", before), "oxc:swit:conn:sub (@1),(@5)");
+        assert_eq!(ScpiState::absolute("*OPC?", before), "*OPC?");
+        assert_eq!(ScpiState::absolute(":syst:err?", before), "syst:err?");
+        assert_eq!(ScpiState::absolute("syst:err?", before), "syst:err?");
     }
 
     #[test]
     fn lost_errors_are_said_to_be_lost() {
-        let mut scpi = Scpi::new(String::new(), true);
+        let mut scpi = ScpiState::new(String::new(), true);
         for _ in 0..100 {
             scpi.push_error(SYNTAX);
         }

@@ -16,7 +16,7 @@
 
 use lightloom_units::SimTime;
 
-use super::matrix::{Matrix, Pair, Progress, Refusal};
+use super::matrix::{Matrix, MatrixRefusal, Pair, Progress};
 use super::scpi::Executed;
 use crate::misbehave::Misbehaviour;
 
@@ -42,7 +42,7 @@ enum End {
 
 /// What the switch tells of itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Tl1 {
+pub(crate) struct Tl1State {
     /// Source id; empty shows as `( nil )`.
     pub(crate) name: String,
     pub(crate) net_type: String,
@@ -58,7 +58,7 @@ pub(crate) struct Login {
 }
 
 /// A command cut into its blocks.
-struct Command<'a> {
+struct Tl1Command<'a> {
     verb: String,
     tid: &'a str,
     aid: &'a str,
@@ -66,7 +66,7 @@ struct Command<'a> {
     payload: Vec<&'a str>,
 }
 
-impl Tl1 {
+impl Tl1State {
     /// Does what one command (without its `;`) says.
     pub(crate) fn execute(
         &self,
@@ -126,7 +126,7 @@ impl Tl1 {
         now: SimTime,
         matrix: &mut Matrix,
         login: &mut Login,
-        command: &Command<'_>,
+        command: &Tl1Command<'_>,
     ) -> Result<End, Denial> {
         if command.tag.is_empty() || !command.tag.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(denial("IICT", "Input, invalid correlation tag"));
@@ -156,7 +156,7 @@ impl Tl1 {
         }
     }
 
-    fn log_in(&self, login: &mut Login, command: &Command<'_>) -> Result<End, Denial> {
+    fn log_in(&self, login: &mut Login, command: &Tl1Command<'_>) -> Result<End, Denial> {
         let password = command.payload.first().copied().unwrap_or("");
         login.is_in = command.aid == self.user && password == self.password;
         if login.is_in {
@@ -169,7 +169,7 @@ impl Tl1 {
     fn enter_patch(
         now: SimTime,
         matrix: &mut Matrix,
-        command: &Command<'_>,
+        command: &Tl1Command<'_>,
     ) -> Result<End, Denial> {
         let (from, to) = command
             .aid
@@ -191,7 +191,7 @@ impl Tl1 {
     fn delete_patch(
         now: SimTime,
         matrix: &mut Matrix,
-        command: &Command<'_>,
+        command: &Tl1Command<'_>,
     ) -> Result<End, Denial> {
         let all = matrix.faults.breaks(Misbehaviour::DeletesAllPatches);
         if all || command.aid.eq_ignore_ascii_case("ALL") {
@@ -200,7 +200,7 @@ impl Tl1 {
         }
         let named = ports(command.aid)?;
         if let Some(&port) = named.iter().find(|&&port| !matrix.is_port(port)) {
-            return Err(denial_of(Refusal::NoSuchPort(port)));
+            return Err(denial_of(MatrixRefusal::NoSuchPort(port)));
         }
         let mut parted: Vec<(u16, Option<u16>)> = Vec::new();
         for port in named {
@@ -215,7 +215,7 @@ impl Tl1 {
         &self,
         now: SimTime,
         matrix: &mut Matrix,
-        command: &Command<'_>,
+        command: &Tl1Command<'_>,
     ) -> Result<End, Denial> {
         let lines = match command.verb.as_str() {
             "RTRV-PATCH" => {
@@ -261,7 +261,7 @@ impl Tl1 {
 
     fn each(
         matrix: &Matrix,
-        command: &Command<'_>,
+        command: &Tl1Command<'_>,
         show: impl Fn(u16) -> String,
     ) -> Result<Vec<String>, Denial> {
         Ok(wanted_ports(matrix, command.aid)?.into_iter().map(show).collect())
@@ -275,7 +275,7 @@ pub(crate) fn changes_circuits(text: &str) -> bool {
 
 /// Cuts `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks. A deployed driver puts blanks around the
 /// hyphen of a verb.
-fn cut(text: &str) -> Command<'_> {
+fn cut(text: &str) -> Tl1Command<'_> {
     let mut quoted = false;
     let mut blocks = text.trim().split(|c: char| {
         quoted ^= c == '"';
@@ -286,7 +286,7 @@ fn cut(text: &str) -> Command<'_> {
     let (tid, aid, tag) = (next(), next(), next());
     let _general_block = next();
     let payload = blocks.map(str::trim).collect();
-    Command { verb, tid, aid, tag, payload }
+    Tl1Command { verb, tid, aid, tag, payload }
 }
 
 /// `1&2&5&&8`: single ports and ranges.
@@ -324,7 +324,7 @@ fn wanted_ports(matrix: &Matrix, aid: &str) -> Result<Vec<u16>, Denial> {
     }
     let wanted = ports(aid)?;
     match wanted.iter().find(|&&port| !matrix.is_port(port)) {
-        Some(&port) => Err(denial_of(Refusal::NoSuchPort(port))),
+        Some(&port) => Err(denial_of(MatrixRefusal::NoSuchPort(port))),
         None => Ok(wanted),
     }
 }
@@ -341,13 +341,15 @@ fn ended(asked: usize, progress: &Progress) -> Result<End, Denial> {
     }
 }
 
-fn denial_of(refusal: Refusal) -> Denial {
+fn denial_of(refusal: MatrixRefusal) -> Denial {
     match refusal {
-        Refusal::NoSuchPort(port) => denial("IIAC", format!("no port {port} on that side")),
-        Refusal::InUse(port) => denial("SNVS", format!("port {port} is in use")),
-        Refusal::Disabled(port) => denial("SNVS", format!("port {port} is closed")),
-        Refusal::NotConnected(port) => denial("SNVS", format!("port {port} is not patched so")),
-        Refusal::Hardware(port) => denial("SROF", format!("port {port} did not move")),
+        MatrixRefusal::NoSuchPort(port) => denial("IIAC", format!("no port {port} on that side")),
+        MatrixRefusal::InUse(port) => denial("SNVS", format!("port {port} is in use")),
+        MatrixRefusal::Disabled(port) => denial("SNVS", format!("port {port} is closed")),
+        MatrixRefusal::NotConnected(port) => {
+            denial("SNVS", format!("port {port} is not patched so"))
+        }
+        MatrixRefusal::Hardware(port) => denial("SROF", format!("port {port} did not move")),
     }
 }
 

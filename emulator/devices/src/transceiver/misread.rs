@@ -3,7 +3,7 @@
 //!
 //! It works on the bytes of docs/firmware-api.md and leaves the firmware alone.
 
-use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, Kind, Reassembler};
+use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
 
 use crate::misbehave::{Misbehaviour as M, Misbehaviours};
@@ -52,7 +52,7 @@ impl Misread {
                 Some(Err(FrameError::Crc)) if breaks.has(M::AnswersBrokenFrames) => {
                     let reply = Frame {
                         version: 1,
-                        kind: Kind::Reply,
+                        kind: FrameKind::Reply,
                         sequence: 0,
                         command: command::RESET,
                         status: 0,
@@ -87,7 +87,7 @@ impl Misread {
             breaks.has(M::ArmsNone) && frame.command == command::ARM && word(frame.payload, 0) == 0;
         if unknown || arms_none {
             let payload: &[u8] = if arms_none { &[0; 12] } else { &[] };
-            sent.push(encoded(&Frame { kind: Kind::Reply, payload, ..frame }));
+            sent.push(encoded(&Frame { kind: FrameKind::Reply, payload, ..frame }));
             return;
         }
         match frame.command {
@@ -123,7 +123,7 @@ impl Misread {
         let mut leaving = Reassembler::new();
         for &byte in &said {
             if let Some(Ok(frame)) = leaving.push(byte)
-                && frame.kind == Kind::Reply
+                && frame.kind == FrameKind::Reply
             {
                 return self.rewrite(breaks, &frame);
             }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Light travels the fibres of a fabric: it arrives where the far end sends it, and nowhere else.
 
-use lightloom_devices::{AnyDevice, Device, Fault, Line, Port, Rack, Slot, load_beside};
+use lightloom_devices::{
+    AnyDevice, DeviceFault, EmulatedDevice, Line, Port, Rack, RackSlot, load_beside,
+};
 use lightloom_firmware_api::message::LinkName;
 use lightloom_firmware_api::module::Hardware;
 use lightloom_firmware_api::time::Micros;
@@ -31,12 +33,12 @@ fn light_arrives_where_both_ends_look_at_one_fibre_until_one_dies() {
     assert_eq!(light(&mut rack, "n1/b0", 2), 0, "no light over +2");
     let now = SimTime::START + Picoseconds::from_millis(10);
     for slot in rack.slots_of("n2") {
-        rack.apply(now, slot, Fault::Dead, &mut Vec::new());
+        rack.apply(now, slot, DeviceFault::Dead, &mut Vec::new());
     }
     assert_eq!(light(&mut rack, "n1/b0", 1), 0);
     assert!(light(&mut rack, "n0/b0", 1) > 0, "another fibre");
     for slot in rack.slots_of("n2") {
-        rack.apply(now, slot, Fault::Clear, &mut Vec::new());
+        rack.apply(now, slot, DeviceFault::Clear, &mut Vec::new());
     }
     assert!(light(&mut rack, "n1/b0", 1) > 0);
 }
@@ -67,7 +69,7 @@ fn a_dead_module_answers_nothing() {
     let slot = rack.slot("n0/b0").expect("a device");
     let (now, mut out) = (SimTime::START, Vec::new());
     rack.open(now, slot, (Line(0), Port::Frames), &mut out);
-    rack.apply(now, slot, Fault::Dead, &mut out);
+    rack.apply(now, slot, DeviceFault::Dead, &mut out);
     rack.on_bytes(now, slot, Line(0), b"\x00hello\x00", &mut out);
     assert!(out.is_empty());
     let AnyDevice::Transceiver(module) = rack.device_mut(slot) else { panic!("a module") };
@@ -77,11 +79,11 @@ fn a_dead_module_answers_nothing() {
 /// Gives every module its place as its name, as a host does that knows where it is.
 fn names(rack: &mut Rack) {
     for index in 0..rack.devices().count() {
-        let AnyDevice::Transceiver(module) = rack.device_mut(Slot(index)) else { continue };
+        let AnyDevice::Transceiver(module) = rack.device_mut(RackSlot(index)) else { continue };
         module.device_mut().optics_mut().set_link_name(LinkName(index as u32 + 1));
     }
     for index in 0..rack.devices().count() {
-        rack.apply(SimTime::START, Slot(index), Fault::Clear, &mut Vec::new());
+        rack.apply(SimTime::START, RackSlot(index), DeviceFault::Clear, &mut Vec::new());
     }
 }
 
@@ -101,7 +103,7 @@ fn a_module_sees_the_name_of_who_sends_its_light_and_another_one_when_cables_are
     assert_eq!(neighbour(&mut rack, "n1/b0"), (n2, 1));
     assert_eq!(neighbour(&mut rack, "n2/b1"), (n1, 1));
     let slot = rack.slot("n1/b0").expect("a device");
-    let crossed: Fault = "cross 1 n2/b0.1".parse().expect("a fault");
+    let crossed: DeviceFault = "cross 1 n2/b0.1".parse().expect("a fault");
     assert_eq!(rack.objection(slot, crossed), None);
     rack.apply(SimTime::START, slot, crossed, &mut Vec::new());
     assert_eq!(neighbour(&mut rack, "n1/b0"), (n3, 1), "lit, but by another");

@@ -6,14 +6,14 @@ use crate::gnmi_bench;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gnmi_bench::{Bench, FIRST, adds, both, deletes, part, small};
-use lightloom_devices::{Device, GnmiSpec, Line, Port};
+use lightloom_devices::{EmulatedDevice, GnmiSpec, Line, Port};
 use lightloom_gnmi::Code;
-use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
 use lightloom_gnmi::message::{
     Encoding, GetRequest, ListMode, SetRequest, SubscribeAnswer, Subscription, SubscriptionList,
     SubscriptionMode,
 };
-use lightloom_gnmi::model::Recovery;
+use lightloom_gnmi::model::ColdStartRecovery;
 use lightloom_gnmi::path::{parse, text};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -22,7 +22,7 @@ use serde_json::{Value as Json, json};
 #[test]
 fn it_says_which_models_and_encodings_it_has() {
     let mut bench = Bench::new(small());
-    let Answer::Capabilities(said) = bench.ask(Call::Capabilities) else { panic!() };
+    let Answer::Capabilities(said) = bench.ask(GnmiCall::Capabilities) else { panic!() };
     let models: Vec<_> =
         said.supported_models.iter().map(|m| (m.name.as_str(), m.version.as_str())).collect();
     assert_eq!(
@@ -165,7 +165,8 @@ fn unknown_paths_are_named_and_entries_that_are_not_there_are_not_found() {
         let (got, why) = bench.refused_get(path);
         assert!(got == code && why.contains(expected), "{path}: {got:?} {why}");
     }
-    let many = Call::Get(GetRequest { encoding: Encoding::Ascii as i32, ..GetRequest::default() });
+    let many =
+        GnmiCall::Get(GetRequest { encoding: Encoding::Ascii as i32, ..GetRequest::default() });
     assert!(
         matches!(bench.ask(many), Answer::Refused(status) if status.code() == Code::Unimplemented)
     );
@@ -196,9 +197,9 @@ fn deletes_come_before_replaces_and_these_before_updates() {
 #[test]
 fn what_becomes_of_connections_in_a_cold_start_is_as_it_is_set() {
     for (word, best, at_once, later) in [
-        ("REMOVE", Recovery::Restore, false, false),
-        ("RESTORE", Recovery::Restore, false, true),
-        ("MAINTAIN", Recovery::Maintain, true, true),
+        ("REMOVE", ColdStartRecovery::Restore, false, false),
+        ("RESTORE", ColdStartRecovery::Restore, false, true),
+        ("MAINTAIN", ColdStartRecovery::Maintain, true, true),
     ] {
         let mut bench = Bench::new(GnmiSpec { recovery: best, ..small() });
         bench.must_add(&[("a", "in-1", "out-1")]);
@@ -373,14 +374,14 @@ fn ten_thousand_random_sets_are_as_a_naive_model_has_them() {
     assert!(taken > 1_000 && refused > 1_000);
 }
 
-fn list(path: &str, mode: ListMode, when: SubscriptionMode, millis: u64) -> Call {
+fn list(path: &str, mode: ListMode, when: SubscriptionMode, millis: u64) -> GnmiCall {
     let subscription = Subscription {
         path: Some(parse(path).unwrap()),
         mode: when as i32,
         sample_interval: millis * 1_000_000,
         ..Subscription::default()
     };
-    Call::Subscribe(SubscriptionList {
+    GnmiCall::Subscribe(SubscriptionList {
         subscription: vec![subscription],
         mode: mode as i32,
         encoding: Encoding::JsonIetf as i32,
@@ -391,7 +392,7 @@ fn list(path: &str, mode: ListMode, when: SubscriptionMode, millis: u64) -> Call
 /// What a subscriber has heard since: values by path, what is gone, and syncs.
 fn heard(bench: &mut Bench, line: Line) -> Vec<String> {
     let mut all = Vec::new();
-    while let Some((_, answer)) = bench.clients.get_mut(&line).and_then(Client::next_answer) {
+    while let Some((_, answer)) = bench.clients.get_mut(&line).and_then(GnmiClient::next_answer) {
         let Answer::Heard(response) = answer else {
             all.push(format!("{answer:?}"));
             continue;
@@ -429,7 +430,7 @@ fn subscribers_hear_once_on_change_or_in_samples_and_of_what_is_gone() {
     bench.ask(list(STATUS, ListMode::Stream, SubscriptionMode::OnChange, 0));
     assert_eq!(heard(&mut bench, FIRST), [of("a", "\"CONNECTED\""), "sync".into()]);
     bench.connect(Line(2));
-    bench.ask_on(Line(2), Call::Set(both(deletes(&["a"]), adds(&[("b", "in-2", "out-2")]))));
+    bench.ask_on(Line(2), GnmiCall::Set(both(deletes(&["a"]), adds(&[("b", "in-2", "out-2")]))));
     bench.run_for(100);
     assert_eq!(
         heard(&mut bench, FIRST),
@@ -460,7 +461,7 @@ fn subscriptions_that_cannot_be_are_refused_with_the_reason() {
     assert!(why(sample).contains("too short: the least is 100 ms"));
     let unknown = list("/fans", ListMode::Stream, SubscriptionMode::OnChange, 0);
     assert!(why(unknown).contains("the model has no `fans` there"));
-    let none = Call::Subscribe(SubscriptionList { encoding: 4, ..SubscriptionList::default() });
+    let none = GnmiCall::Subscribe(SubscriptionList { encoding: 4, ..SubscriptionList::default() });
     assert!(why(none).contains("at least one path"));
 }
 
@@ -507,7 +508,7 @@ fn a_thousand_ports_take_512_circuits_in_one_set_and_are_read_back_within_a_seco
 
 #[test]
 fn a_restart_in_the_middle_of_a_set_leaves_half_of_it_and_the_tree_says_so() {
-    let mut bench = Bench::new(GnmiSpec { recovery: Recovery::Maintain, ..small() });
+    let mut bench = Bench::new(GnmiSpec { recovery: ColdStartRecovery::Maintain, ..small() });
     let policy = part("/optical-switch/config/cold-boot-recovery", &json!("MAINTAIN"));
     bench.set(SetRequest { update: vec![policy], ..SetRequest::default() }).unwrap();
     bench.fault("reboot-in-commit");
@@ -517,7 +518,7 @@ fn a_restart_in_the_middle_of_a_set_leaves_half_of_it_and_the_tree_says_so() {
         ("c", "in-3", "out-3"),
         ("d", "in-4", "out-4"),
     ]);
-    assert!(bench.ask_on(FIRST, Call::Set(set)).is_none(), "no answer");
+    assert!(bench.ask_on(FIRST, GnmiCall::Set(set)).is_none(), "no answer");
     bench.run_for(2_100);
     bench.connect(FIRST);
     assert_eq!(bench.switch.true_pairs(), [(1, 9), (2, 10)]);

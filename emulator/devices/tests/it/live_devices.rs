@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use lightloom_devices::serve::Options;
-use lightloom_firmware_api::message::{Arm, Reply, Request, Transaction};
-use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_firmware_api::message::{Arm, Reply, Request, TransactionId};
+use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 use live::{Client, Framed, Served, now};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -16,15 +16,19 @@ const SECOND: Duration = Duration::from_secs(1);
 fn arm(transaction: u32, path: u8) -> Request<'static> {
     let mut paths = [Path::DARK; 8];
     paths[0] = Path::external(path).unwrap();
-    Request::Arm(Arm { transaction: Transaction(transaction), policy: Policy::Hot, paths })
+    Request::Arm(Arm {
+        transaction: TransactionId(transaction),
+        policy: DataPathPolicy::Hot,
+        paths,
+    })
 }
 
 fn fire(transaction: u32) -> Request<'static> {
-    Request::Fire { transaction: Transaction(transaction), groups: Groups(1) }
+    Request::Fire { transaction: TransactionId(transaction), groups: Groups(1) }
 }
 
 /// Arms and fires after the dwell time; how the fire ended, if it was answered.
-fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<Outcome> {
+fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<GroupOutcome> {
     std::thread::sleep(Duration::from_millis(2));
     module.send(&arm(transaction, path));
     module.reply(SECOND, |reply| matches!(reply, Reply::Armed(_))).filter(|&armed| armed)?;
@@ -45,7 +49,7 @@ fn a_module_on_a_pty_switches_and_takes_faults_at_run_time() {
     assert!(path.ends_with("/n0-b1"), "a link with a lasting name: {path}");
 
     let mut module = Framed::open(path);
-    assert_eq!(switch(&mut module, 1, 2), Some(Outcome::Success));
+    assert_eq!(switch(&mut module, 1, 2), Some(GroupOutcome::Success));
     let mut faults = BufReader::new(UnixStream::connect(&control).unwrap());
     let mut tell = |line: &str| {
         faults.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -54,12 +58,12 @@ fn a_module_on_a_pty_switches_and_takes_faults_at_run_time() {
         answer
     };
     assert_eq!(tell("n0/b1 stuck"), "ok\n");
-    assert_eq!(switch(&mut module, 2, 1), Some(Outcome::HardwareFault));
+    assert_eq!(switch(&mut module, 2, 1), Some(GroupOutcome::HardwareFault));
     assert_eq!(tell("n0/b1 half-open"), "ok\n");
     module.send(&Request::Status);
     assert_eq!(module.reply(Duration::from_millis(200), |_| ()), None);
     assert_eq!(tell("n0/b1 clear"), "ok\n");
-    assert_eq!(switch(&mut module, 3, 1), Some(Outcome::Success));
+    assert_eq!(switch(&mut module, 3, 1), Some(GroupOutcome::Success));
     assert!(tell("n9 stuck").starts_with("error: there is no device"));
     assert!(tell("n0/b1 explode").contains("`explode` is not a fault"));
 }
@@ -70,7 +74,7 @@ fn a_line_outlives_its_clients() {
     for transaction in 1..=3 {
         let mut module = Framed::open(served.at("a", "frames"));
         let path = 1 + (transaction % 2) as u8;
-        assert_eq!(switch(&mut module, transaction, path), Some(Outcome::Success));
+        assert_eq!(switch(&mut module, transaction, path), Some(GroupOutcome::Success));
     }
 }
 
@@ -81,7 +85,7 @@ fn garbage_on_a_pty_is_survived() {
     let garbage: Vec<u8> =
         (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     module.client.write(&garbage);
-    assert_eq!(switch(&mut module, 1, 1), Some(Outcome::Success));
+    assert_eq!(switch(&mut module, 1, 1), Some(GroupOutcome::Success));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An emulated Polatis-style switch in virtual time: real syntax, and the traps behind it.
 
-use lightloom_devices::{Device, Fault, Faulty, Line, OpticalSwitch, Output, Port, SwitchSpec};
+use lightloom_devices::{
+    DeviceFault, EmulatedDevice, Faulty, Line, OpticalSwitch, Output, Port, SwitchSpec,
+};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -372,7 +374,7 @@ mod tl1 {
         }
         assert!(rig.take(&out, TL1).contains("A  2 REPT EVT PATCH\r\n   \"1,25:PARTED\"\r\n;"));
         let mut out = Vec::new();
-        rig.device.apply(rig.now, Fault::Droop(300), &mut out);
+        rig.device.apply(rig.now, DeviceFault::Droop(300), &mut out);
         assert!(rig.take(&out, TL1).contains("*C 3 REPT ALM PORT"));
     }
 

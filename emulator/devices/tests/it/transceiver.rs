@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An emulated transceiver in virtual time: what a host sees of each fault, and what is true.
 
-use lightloom_devices::{Device, Fault, Faulty, Line, Output, Port, Transceiver, TransceiverSpec};
+use lightloom_devices::{
+    DeviceFault, EmulatedDevice, Faulty, Line, Output, Port, Transceiver, TransceiverSpec,
+};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence};
-use lightloom_firmware_api::message::{Arm, FireReport, Reply, Request, StatusReport, Transaction};
-use lightloom_firmware_api::path::{Groups, Outcome, Path, Policy};
+use lightloom_firmware_api::message::{
+    Arm, FireReport, Reply, Request, StatusReport, TransactionId,
+};
+use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -21,7 +25,7 @@ struct Rig {
 
 #[derive(Debug, PartialEq)]
 enum Answer {
-    Armed(Outcome),
+    Armed(GroupOutcome),
     Fired(FireReport),
     Status(StatusReport),
     Other,
@@ -84,12 +88,13 @@ impl Rig {
     fn arm(&mut self, transaction: u32, path: Path) -> Option<Answer> {
         let mut paths = [Path::DARK; 8];
         paths[0] = path;
-        let arm = Arm { transaction: Transaction(transaction), policy: Policy::Hot, paths };
+        let arm =
+            Arm { transaction: TransactionId(transaction), policy: DataPathPolicy::Hot, paths };
         self.ask(&Request::Arm(arm))
     }
 
     fn fire(&mut self, transaction: u32) -> Option<FireReport> {
-        let request = Request::Fire { transaction: Transaction(transaction), groups: Groups(1) };
+        let request = Request::Fire { transaction: TransactionId(transaction), groups: Groups(1) };
         match self.ask(&request)? {
             Answer::Fired(report) => Some(report),
             other => panic!("not a fire report: {other:?}"),
@@ -98,7 +103,7 @@ impl Rig {
 
     /// Arms and fires, and gives the report of the fire.
     fn switch_to(&mut self, path: Path) -> Option<FireReport> {
-        assert_eq!(self.arm(1, path), Some(Answer::Armed(Outcome::Success)));
+        assert_eq!(self.arm(1, path), Some(Answer::Armed(GroupOutcome::Success)));
         self.fire(1)
     }
 
@@ -123,12 +128,12 @@ fn external(number: u8) -> Path {
 #[test]
 fn a_healthy_module_switches_in_the_published_time() {
     let mut rig = Rig::new("");
-    assert_eq!(rig.arm(1, external(2)), Some(Answer::Armed(Outcome::Success)));
+    assert_eq!(rig.arm(1, external(2)), Some(Answer::Armed(GroupOutcome::Success)));
     assert_eq!(rig.truth(), Some(Path::LOOPBACK), "arming moves nothing");
     let began = rig.now;
     let report = rig.fire(1).unwrap();
     let took = rig.now.since(began);
-    assert_eq!((report.outcomes[0], report.active[0]), (Outcome::Success, external(2)));
+    assert_eq!((report.outcomes[0], report.active[0]), (GroupOutcome::Success, external(2)));
     assert_eq!(rig.truth(), Some(external(2)));
     // 60 to 80 µs to switch, seen at 70 or 87 µs, and 30 µs to settle.
     assert!(took <= Picoseconds::from_micros(117), "{took}");
@@ -140,7 +145,7 @@ fn a_healthy_module_switches_in_the_published_time() {
 fn a_stuck_module_says_so() {
     let mut rig = Rig::new("stuck");
     let report = rig.switch_to(external(1)).unwrap();
-    assert_eq!((report.outcomes[0], report.generation), (Outcome::HardwareFault, 0));
+    assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::HardwareFault, 0));
     assert_eq!(rig.truth(), Some(Path::LOOPBACK));
 }
 
@@ -149,7 +154,7 @@ fn a_liar_is_found_out_by_reading_back() {
     for (fault, truth) in [("lie", Path::LOOPBACK), ("misdirect", external(2))] {
         let mut rig = Rig::new(fault);
         let report = rig.switch_to(external(1)).unwrap();
-        assert_eq!(report.outcomes[0], Outcome::Success, "it says so");
+        assert_eq!(report.outcomes[0], GroupOutcome::Success, "it says so");
         assert_eq!((report.active[0], report.generation), (external(1), 1));
         rig.now = rig.now + Picoseconds::from_millis(1);
         let status = rig.status();
@@ -163,7 +168,7 @@ fn a_liar_is_found_out_by_reading_back() {
 fn a_slow_module_times_out_and_is_distinguished_from_a_stuck_one() {
     let mut rig = Rig::new("slow 100");
     let report = rig.switch_to(external(1)).unwrap();
-    assert_eq!(report.outcomes[0], Outcome::SettleTimeout);
+    assert_eq!(report.outcomes[0], GroupOutcome::SettleTimeout);
     rig.now = rig.now + Picoseconds::from_millis(10);
     assert_eq!(rig.truth(), Some(external(1)), "the light arrives after all");
     assert_eq!(rig.status().active[0], external(1));
@@ -173,7 +178,7 @@ fn a_slow_module_times_out_and_is_distinguished_from_a_stuck_one() {
 fn weak_light_is_reported_after_the_switch() {
     let mut rig = Rig::new("droop 10");
     let report = rig.switch_to(external(1)).unwrap();
-    assert_eq!((report.outcomes[0], report.generation), (Outcome::PowerLow, 1));
+    assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::PowerLow, 1));
     assert_eq!(rig.truth(), Some(external(1)));
 }
 
@@ -184,19 +189,19 @@ fn a_reboot_in_the_middle_leaves_the_power_on_path_and_forgets_the_arm() {
     assert_eq!(rig.switch_to(external(1)), None, "no reply");
     let status = rig.status();
     assert_eq!(status.boots, boots + 1);
-    assert_eq!((status.armed, status.fired), (Transaction::NONE, Transaction::NONE));
+    assert_eq!((status.armed, status.fired), (TransactionId::NONE, TransactionId::NONE));
     assert_eq!((status.active[0], rig.truth()), (Path::LOOPBACK, Some(Path::LOOPBACK)));
     assert!(rig.now > SimTime::START + Picoseconds::from_millis(500), "after the boot time");
     // It does so once.
     rig.now = rig.now + Picoseconds::from_millis(500);
-    assert_eq!(rig.switch_to(external(1)).unwrap().outcomes[0], Outcome::Success);
+    assert_eq!(rig.switch_to(external(1)).unwrap().outcomes[0], GroupOutcome::Success);
 }
 
 #[test]
 fn a_half_open_line_gives_no_answer_until_it_is_cleared() {
     let mut rig = Rig::new("half-open");
     assert_eq!(rig.ask(&Request::Status), None);
-    rig.device.apply(rig.now, Fault::Clear, &mut Vec::new());
+    rig.device.apply(rig.now, DeviceFault::Clear, &mut Vec::new());
     assert!(rig.ask(&Request::Status).is_some());
 }
 
@@ -228,7 +233,7 @@ fn a_noisy_line_never_makes_a_wrong_circuit() {
                 if status.active[0] == wanted && status.generation == 1 {
                     break;
                 }
-                if status.armed == Transaction(transaction) {
+                if status.armed == TransactionId(transaction) {
                     rig.fire(transaction);
                 } else {
                     rig.arm(transaction, wanted);
@@ -249,8 +254,8 @@ fn no_single_damaged_byte_makes_a_wrong_circuit() {
     let mut session = Vec::new();
     let mut paths = [Path::DARK; 8];
     paths[0] = external(2);
-    let arm = Arm { transaction: Transaction(1), policy: Policy::Hot, paths };
-    let fire = Request::Fire { transaction: Transaction(1), groups: Groups(1) };
+    let arm = Arm { transaction: TransactionId(1), policy: DataPathPolicy::Hot, paths };
+    let fire = Request::Fire { transaction: TransactionId(1), groups: Groups(1) };
     for request in [Request::Arm(arm), fire, Request::Status] {
         let mut line = [0; ENCODED_BYTES_MAX];
         let (_, length) = host.request(&request, &mut line);

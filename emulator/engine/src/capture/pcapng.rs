@@ -10,7 +10,7 @@
 use std::io::{self, Write};
 
 use super::nanoseconds;
-use crate::engine::{Arrival, Engine, LinkId, Probe, VertexId};
+use crate::engine::{Engine, LinkId, PacketArrival, Probe, VertexId};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -33,7 +33,7 @@ const ACKNOWLEDGE: u8 = 0x11;
 pub fn write_pcapng<P: Probe>(
     out: &mut impl Write,
     engine: &Engine<P>,
-    arrivals: &[Arrival],
+    arrivals: &[PacketArrival],
 ) -> io::Result<()> {
     write_block(out, SECTION_HEADER, |body| {
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
@@ -64,7 +64,7 @@ pub fn write_pcapng<P: Probe>(
 fn write_packet<P: Probe>(
     out: &mut impl Write,
     engine: &Engine<P>,
-    arrival: &Arrival,
+    arrival: &PacketArrival,
     interface: u32,
 ) -> io::Result<()> {
     let flow = engine.flow_of(arrival);
@@ -108,7 +108,7 @@ fn write_option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 }
 
 fn headers(
-    arrival: &Arrival,
+    arrival: &PacketArrival,
     (from, to): (VertexId, VertexId),
     flow: u32,
     wire_bytes: u32,

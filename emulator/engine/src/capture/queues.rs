@@ -17,14 +17,14 @@ const HALF_BITS: u32 = 10;
 
 /// Histograms of the bytes that stand before each packet when it comes to an output port.
 #[derive(Clone, Debug, Default)]
-pub struct Queues {
+pub struct QueueHistograms {
     /// By link: its class.
     classes: Arc<[u8]>,
     /// By class: packets by bar of the histogram, as many bars as were needed.
     bars: Vec<Vec<u64>>,
 }
 
-impl Queues {
+impl QueueHistograms {
     /// No packet seen, over links of these classes.
     pub(crate) fn new(classes: Vec<u8>) -> Self {
         let count = classes.iter().max().map_or(0, |class| usize::from(*class) + 1);
@@ -115,14 +115,14 @@ mod tests {
 
     #[test]
     fn parts_add_up_and_classes_stay_apart() {
-        let mut one = Queues::new(vec![0, 1, 1]);
+        let mut one = QueueHistograms::new(vec![0, 1, 1]);
         let mut other = one.clone();
         for bytes in 0..100 {
             one.record(LinkId(0), Bytes(0));
             one.record(LinkId(1), Bytes(bytes));
             other.record(LinkId(2), Bytes(4_096 * bytes));
         }
-        let all = Queues::merge([&one, &other]);
+        let all = QueueHistograms::merge([&one, &other]);
         assert_eq!(all.of_class(0).unwrap().max(), 0);
         let second = all.of_class(1).unwrap();
         assert_eq!((second.len(), second.value_at_quantile(0.5)), (200, 98));
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn what_comes_again_is_counted_as_often() {
-        let come = |queues: &mut Queues| {
+        let come = |queues: &mut QueueHistograms| {
             for bytes in 0..50 {
                 queues.record(LinkId(0), Bytes(4_096 * (bytes / 2)));
             }
         };
-        let mut before = Queues::new(vec![0]);
+        let mut before = QueueHistograms::new(vec![0]);
         before.record(LinkId(0), Bytes(70_000));
         let mut leapt = before.clone();
         come(&mut leapt);

@@ -7,11 +7,11 @@ use std::io::{self, Write};
 
 use lightloom_units::{Bytes, SimTime};
 
-use crate::engine::{Arrival, Engine, LinkId, Probe, VertexId};
+use crate::engine::{Engine, LinkId, PacketArrival, Probe, VertexId};
 
 /// A line of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Track {
+pub struct TimelineTrack {
     /// What it stands among: `ranks`, `ports`, ….
     pub process: &'static str,
     /// Its name.
@@ -45,7 +45,10 @@ pub struct Counter {
 }
 
 /// A track for each host with the flows it sends that have ended.
-pub fn host_tracks<P: Probe>(engine: &Engine<P>, name: &dyn Fn(VertexId) -> String) -> Vec<Track> {
+pub fn host_tracks<P: Probe>(
+    engine: &Engine<P>,
+    name: &dyn Fn(VertexId) -> String,
+) -> Vec<TimelineTrack> {
     let mut by_host: Vec<Vec<Slice>> = vec![Vec::new(); engine.network().vertex_count()];
     for (index, record) in engine.records().enumerate() {
         if let Some(end) = record.end {
@@ -54,7 +57,7 @@ pub fn host_tracks<P: Probe>(engine: &Engine<P>, name: &dyn Fn(VertexId) -> Stri
         }
     }
     let used = by_host.into_iter().enumerate().filter(|(_, slices)| !slices.is_empty());
-    let track = |(index, slices): (usize, Vec<Slice>)| Track {
+    let track = |(index, slices): (usize, Vec<Slice>)| TimelineTrack {
         process: "ranks",
         name: name(VertexId::from_index(index)),
         slices,
@@ -66,12 +69,12 @@ pub fn host_tracks<P: Probe>(engine: &Engine<P>, name: &dyn Fn(VertexId) -> Stri
 /// sending without a pause.
 pub fn link_tracks<P: Probe>(
     engine: &Engine<P>,
-    arrivals: &[Arrival],
+    arrivals: &[PacketArrival],
     name: &dyn Fn(LinkId) -> String,
-) -> Vec<Track> {
-    let mut by_link: Vec<&Arrival> = arrivals.iter().collect();
+) -> Vec<TimelineTrack> {
+    let mut by_link: Vec<&PacketArrival> = arrivals.iter().collect();
     by_link.sort_by_key(|arrival| arrival.link);
-    let of_link = |arrivals: &[&Arrival]| Track {
+    let of_link = |arrivals: &[&PacketArrival]| TimelineTrack {
         process: "ports",
         name: name(arrivals[0].link),
         slices: busy_times(engine, arrivals),
@@ -79,7 +82,7 @@ pub fn link_tracks<P: Probe>(
     by_link.chunk_by(|a, b| a.link == b.link).map(of_link).collect()
 }
 
-fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&Arrival]) -> Vec<Slice> {
+fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&PacketArrival]) -> Vec<Slice> {
     let spec = engine.network().link(arrivals[0].link).spec;
     let mut busy: Vec<(SimTime, SimTime, u64)> = Vec::new();
     for arrival in arrivals {
@@ -104,14 +107,14 @@ fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&Arrival]) -> Vec<Slice>
 /// What `out` reports.
 pub fn write_timeline(
     out: &mut impl Write,
-    tracks: &[Track],
+    tracks: &[TimelineTrack],
     counters: &[Counter],
 ) -> io::Result<()> {
     let of_counters = counters.iter().map(|counter| counter.process);
     let mut processes: Vec<&str> =
         tracks.iter().map(|track| track.process).chain(of_counters).collect();
     processes.dedup();
-    let mut events = Events { out, first: true };
+    let mut events = TimelineEvents { out, first: true };
     write!(events.out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     for (number, process) in processes.iter().enumerate() {
         events.name("process_name", (number + 1, 0), process)?;
@@ -153,12 +156,12 @@ fn rows(slices: &[Slice]) -> Vec<Vec<&Slice>> {
     rows
 }
 
-struct Events<'a, W> {
+struct TimelineEvents<'a, W> {
     out: &'a mut W,
     first: bool,
 }
 
-impl<W: Write> Events<'_, W> {
+impl<W: Write> TimelineEvents<'_, W> {
     fn comma(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.first) { Ok(()) } else { write!(self.out, ",") }
     }
@@ -184,7 +187,7 @@ impl<W: Write> Events<'_, W> {
     }
 }
 
-impl<W: Write> Events<'_, W> {
+impl<W: Write> TimelineEvents<'_, W> {
     fn count(
         &mut self,
         pid: usize,

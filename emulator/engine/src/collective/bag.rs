@@ -4,13 +4,13 @@
 use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-use super::{Collective, Kind, StartError};
-use crate::engine::{BatchId, Engine, FlowId, FlowSpec, Gate, LinkId, Probe, wire_time};
+use super::{CollectiveKind, CollectiveStartError, StartedCollective};
+use crate::engine::{BatchId, Engine, FlowGate, FlowId, FlowSpec, LinkId, Probe, wire_time};
 use crate::steady::Stage;
 
 /// What a flow of a bag waits for, by their places in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct BagWait {
     /// The flow that waits.
     pub flow: usize,
     /// The flow waited for.
@@ -25,7 +25,10 @@ pub struct Wait {
 ///
 /// # Errors
 /// Flows that the engine refuses.
-pub fn start_bag<S: Stage>(stage: &mut S, specs: Vec<FlowSpec>) -> Result<Collective, StartError> {
+pub fn start_bag<S: Stage>(
+    stage: &mut S,
+    specs: Vec<FlowSpec>,
+) -> Result<StartedCollective, CollectiveStartError> {
     let (mut bag, alone) = add_bag(stage, specs)?;
     bag.ideal = bag.ideal.max(longest_chain(&alone, &[]));
     Ok(bag)
@@ -39,15 +42,15 @@ pub fn start_bag<S: Stage>(stage: &mut S, specs: Vec<FlowSpec>) -> Result<Collec
 pub fn start_ordered<P: Probe>(
     engine: &mut Engine<P>,
     specs: Vec<FlowSpec>,
-    waits: &[Wait],
-) -> Result<Collective, StartError> {
+    waits: &[BagWait],
+) -> Result<StartedCollective, CollectiveStartError> {
     let (mut bag, alone) = add_bag(engine, specs)?;
     for wait in waits {
         let (flow, awaited) = (bag.flows[wait.flow], bag.flows[wait.awaited]);
         if wait.acknowledged {
             engine.wait_for_acknowledgements(flow, awaited)?;
         } else {
-            engine.add_gate(flow, Gate::after(awaited))?;
+            engine.add_gate(flow, FlowGate::after(awaited))?;
         }
     }
     bag.ideal = bag.ideal.max(longest_chain(&alone, waits));
@@ -59,7 +62,7 @@ pub fn start_ordered<P: Probe>(
 fn add_bag<S: Stage>(
     engine: &mut S,
     specs: Vec<FlowSpec>,
-) -> Result<(Collective, Vec<(Picoseconds, Picoseconds)>), StartError> {
+) -> Result<(StartedCollective, Vec<(Picoseconds, Picoseconds)>), CollectiveStartError> {
     let batch: BatchId = engine.add_batch();
     let now = engine.now();
     let start = specs.iter().map(|spec| spec.start).min().unwrap_or_default().max(now);
@@ -86,12 +89,12 @@ fn add_bag<S: Stage>(
     }
     let most = busy.values().map(|(sum, first)| first.since(start) + *sum).max();
     let interface = most.unwrap_or_default();
-    let (kind, ideal) = (Kind::Flows, interface);
-    Ok((Collective { kind, ranks, size, start, ideal, interface, batch, flows }, alone))
+    let (kind, ideal) = (CollectiveKind::Flows, interface);
+    Ok((StartedCollective { kind, ranks, size, start, ideal, interface, batch, flows }, alone))
 }
 
 /// When the last flow ends if each is alone: flows begin when those they wait for have ended, and last so long.
-fn longest_chain(alone: &[(Picoseconds, Picoseconds)], waits: &[Wait]) -> Picoseconds {
+fn longest_chain(alone: &[(Picoseconds, Picoseconds)], waits: &[BagWait]) -> Picoseconds {
     let mut awaited_by = vec![Vec::new(); alone.len()];
     let mut open = vec![0_usize; alone.len()];
     for wait in waits {

@@ -13,7 +13,7 @@ use super::network::LinkId;
 use super::probe::Probe;
 use super::queueing::CONTROL_PRIORITY;
 use super::run::Engine;
-use super::switch::Switch;
+use super::switch::SwitchQueues;
 
 /// A paused priority of the port before a link.
 type Paused = (LinkId, u8);
@@ -74,7 +74,7 @@ impl<P: Probe> Engine<P> {
     }
 
     /// The queues that the port before a link is part of, and its place there.
-    fn switch_before(&self, link: LinkId) -> Option<(&Switch, u32)> {
+    fn switch_before(&self, link: LinkId) -> Option<(&SwitchQueues, u32)> {
         let vertex = self.layout().vertices[self.network().link(link).from.index()];
         let shard = &self.shards()[vertex.shard as usize];
         let switch = shard.switches[vertex.index as usize].as_deref()?;

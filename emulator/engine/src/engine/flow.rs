@@ -3,7 +3,7 @@
 //!
 //! A flow is one or more messages of equal size from one host to another, sent in order over one
 //! connection. A message may wait for messages of other flows that end where this one begins
-//! ([`Gate`]): that is how collectives run without anybody looking on.
+//! ([`FlowGate`]): that is how collectives run without anybody looking on.
 
 use lightloom_units::{Bytes, SimTime};
 
@@ -21,7 +21,7 @@ dense_index! {
 
 /// Makes the messages of a flow wait for those of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Gate {
+pub struct FlowGate {
     /// The flow waited for. It must end where the waiting flow begins: a host knows only what has
     /// arrived at itself.
     pub flow: FlowId,
@@ -30,7 +30,7 @@ pub struct Gate {
     pub ahead: i32,
 }
 
-impl Gate {
+impl FlowGate {
     /// Every message waits until `flow` is done.
     #[must_use]
     pub const fn after(flow: FlowId) -> Self {
@@ -56,7 +56,7 @@ pub struct FlowSpec {
     /// The way to take.
     pub route: Route,
     /// What the messages wait for.
-    pub gates: Vec<Gate>,
+    pub gates: Vec<FlowGate>,
     /// Flows from the same host: all their data has to be acknowledged before this one sends.
     pub after_acknowledged: Vec<FlowId>,
     /// The batch whose end this flow is part of.
@@ -116,7 +116,7 @@ pub struct FlowRecord {
     /// The start asked for.
     pub start: SimTime,
     /// When the last byte arrived at the receiver, or so much later as the host takes
-    /// ([`Settings::host_delay`](super::Settings::host_delay)); `None` while under way or after cancelling.
+    /// ([`EngineSettings::host_delay`](super::EngineSettings::host_delay)); `None` while under way or after cancelling.
     pub end: Option<SimTime>,
     /// When the sender had the last acknowledgement; `None` before.
     pub acknowledged: Option<SimTime>,

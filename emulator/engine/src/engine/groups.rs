@@ -9,7 +9,7 @@ use super::network::{LinkId, Network, VertexId};
 
 /// Which vertices belong together, and what leads from one group to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Groups {
+pub struct VertexGroups {
     /// By vertex.
     of: Vec<u32>,
     count: u32,
@@ -28,7 +28,7 @@ pub enum Crossing {
     Valiant,
 }
 
-impl Groups {
+impl VertexGroups {
     /// The groups of a network, by the number of each vertex's group.
     #[must_use]
     pub fn new(network: &Network, group_of: impl Fn(VertexId) -> u32) -> Self {

@@ -4,7 +4,7 @@
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::network::{Link, LinkId, Network};
-use super::settings::Settings;
+use super::settings::EngineSettings;
 use crate::transport::Transport;
 
 /// From the moment a message may be sent until the far host has its last byte, over an idle path whose
@@ -21,7 +21,7 @@ use crate::transport::Transport;
 #[must_use]
 pub fn message_time(
     network: &Network,
-    settings: &Settings,
+    settings: &EngineSettings,
     path: &[LinkId],
     message: Bytes,
 ) -> Picoseconds {
@@ -58,7 +58,7 @@ pub fn message_time(
 #[must_use]
 pub fn soonest(
     network: &Network,
-    settings: &Settings,
+    settings: &EngineSettings,
     paths: &[&[LinkId]],
     message: Bytes,
 ) -> Picoseconds {

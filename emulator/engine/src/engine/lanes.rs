@@ -19,14 +19,14 @@ use super::packet::Packet;
 use super::port::excess;
 use super::queueing::{CONTROL_PRIORITY, Schedule};
 use super::queues::FRAMES;
-use super::shard::Span;
+use super::shard::SimSpan;
 use super::sink::Sink;
 
 const CONTROL: usize = CONTROL_PRIORITY as usize;
 
 /// What a window brings for one port, data and control: each packet by its time in the window and its place,
 /// in order, ended by [`u64::MAX`].
-pub(crate) type Arrivals<'s> = [&'s [u64]; 2];
+pub(crate) type WindowArrivals<'s> = [&'s [u64]; 2];
 
 /// What a port that can be done without queues has to know.
 #[derive(Clone, Copy)]
@@ -62,8 +62,8 @@ impl OnePort<'_> {
     pub(crate) fn advance_lanes(
         &mut self,
         plain: Plain,
-        (arrivals, packets): (Arrivals, &[Packet]),
-        span: Span,
+        (arrivals, packets): (WindowArrivals, &[Packet]),
+        span: SimSpan,
         sink: &mut impl Sink,
     ) {
         let [data, mut control] = arrivals;
@@ -78,8 +78,8 @@ impl OnePort<'_> {
     /// idle while something waits does not hang on the order in which it is done.
     pub(crate) fn see_lanes(
         &self,
-        ([data, control], packets): (Arrivals, &[Packet]),
-        span: Span,
+        ([data, control], packets): (WindowArrivals, &[Packet]),
+        span: SimSpan,
         mut queued: impl FnMut(Bytes),
     ) {
         let mut free = self.sending.free;
@@ -133,7 +133,7 @@ impl OnePort<'_> {
         &mut self,
         class: usize,
         (mut control, packets): (&'k [u64], &[Packet]),
-        span: Span,
+        span: SimSpan,
         sink: &mut impl Sink,
     ) -> &'k [u64] {
         debug_assert!(self.sending.free >= span.start, "nothing waits for a port that is free");
@@ -159,11 +159,11 @@ impl OnePort<'_> {
     #[inline(always)]
     fn work_off<'k>(
         &mut self,
-        [data, control]: Arrivals<'k>,
+        [data, control]: WindowArrivals<'k>,
         packets: &[Packet],
-        span: Span,
+        span: SimSpan,
         sink: &mut impl Sink,
-    ) -> Arrivals<'k> {
+    ) -> WindowArrivals<'k> {
         let (mut next_data, mut next_control) = (0, 0);
         let length = span.end - span.start;
         let mut free = self.sending.free.saturating_sub(span.start);
@@ -202,7 +202,7 @@ impl OnePort<'_> {
 
     /// Puts what is left of each lane into its queue.
     #[inline(always)]
-    fn put_back(&mut self, plain: Plain, left: Arrivals, packets: &[Packet]) {
+    fn put_back(&mut self, plain: Plain, left: WindowArrivals, packets: &[Packet]) {
         let classes = [(plain.class, plain.marked), (CONTROL, false)];
         for ((class, marked), left) in classes.into_iter().zip(left) {
             for &key in &left[..left.len() - 1] {

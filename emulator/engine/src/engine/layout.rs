@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::network::{LinkId, LinkSpec, Network, Role, VertexId};
+use super::network::{LinkId, LinkSpec, Network, VertexId, VertexRole};
 use super::port::{Line, Port};
 use super::probe::Probe;
-use super::settings::Settings;
-use super::shard::{Pods, Shard, Vertex, Wire};
-use super::switch::Switch;
+use super::settings::EngineSettings;
+use super::shard::{LinkWire, Pods, Shard, Vertex};
+use super::switch::SwitchQueues;
 
 /// A place in one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Layout {
     /// Cuts the network into parts for `Settings::threads`.
     pub(crate) fn new<P: Probe>(
         network: &Network,
-        settings: &Settings,
+        settings: &EngineSettings,
         probe: &P,
     ) -> (Self, Vec<Shard<P>>) {
         let (parts, pods) = cut(network, settings.threads.max(1));
@@ -50,7 +50,7 @@ impl Layout {
             wires: vec![Place::default(); network.links().len()],
             links: vec![Vec::new(); parts.len()],
         };
-        let mut lines = Lines::default();
+        let mut lines = LineTable::default();
         let mut shards = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             let mut shard = Shard::new(index as u32, parts.len(), probe.clone());
@@ -70,9 +70,9 @@ impl Layout {
     fn place<P: Probe>(
         &mut self,
         network: &Network,
-        settings: &Settings,
+        settings: &EngineSettings,
         vertex: VertexId,
-        (shard, lines): (&mut Shard<P>, &mut Lines),
+        (shard, lines): (&mut Shard<P>, &mut LineTable),
     ) {
         let local = shard.vertices.len() as u32;
         self.vertices[vertex.index()] = Place { shard: shard.index, index: local };
@@ -91,13 +91,13 @@ impl Layout {
             let link = out.reverse();
             let index = shard.wires.len() as u32;
             self.wires[link.index()] = Place { shard: shard.index, index };
-            shard.wires.push(Wire { link, vertex: local, ..Wire::default() });
+            shard.wires.push(LinkWire { link, vertex: local, ..LinkWire::default() });
             shard.wire_rates.push(network.link(link).spec.rate);
         }
         let queued = settings.queueing.filter(|_| !role.is_host());
         let links = network.outgoing(vertex).iter().map(|out| (*out, &network.link(*out).spec));
         let marking = (settings.marking, settings.seed);
-        let switch = queued.map(|queueing| Box::new(Switch::new(queueing, marking, links)));
+        let switch = queued.map(|queueing| Box::new(SwitchQueues::new(queueing, marking, links)));
         shard.switches.push(switch);
         shard.vertices.push(Vertex {
             first_wire,
@@ -123,10 +123,10 @@ impl Layout {
 
 /// Lines of the network, one for all ports that are alike.
 #[derive(Default)]
-struct Lines(FxHashMap<(LinkSpec, bool), Arc<Line>>);
+struct LineTable(FxHashMap<(LinkSpec, bool), Arc<Line>>);
 
-impl Lines {
-    fn of(&mut self, spec: LinkSpec, role: Role, settings: &Settings) -> Arc<Line> {
+impl LineTable {
+    fn of(&mut self, spec: LinkSpec, role: VertexRole, settings: &EngineSettings) -> Arc<Line> {
         let line = self.0.entry((spec, role.is_host()));
         Arc::clone(line.or_insert_with(|| Arc::new(Line::new(spec, role, settings))))
     }

@@ -51,7 +51,7 @@ impl LinkId {
 
 /// What a vertex does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum VertexRole {
     /// Sends and receives flows.
     Host,
     /// Sends and receives flows, and lets the flows of others pass through.
@@ -60,7 +60,7 @@ pub enum Role {
     Switch,
 }
 
-impl Role {
+impl VertexRole {
     /// Whether flows may begin and end here.
     #[must_use]
     pub const fn is_host(self) -> bool {
@@ -179,7 +179,7 @@ pub enum NetworkError {
 /// A network under construction.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkBuilder {
-    roles: Vec<Role>,
+    roles: Vec<VertexRole>,
     links: Vec<Link>,
 }
 
@@ -190,7 +190,7 @@ impl NetworkBuilder {
         Self::default()
     }
     /// Adds a vertex.
-    pub fn add(&mut self, role: Role) -> VertexId {
+    pub fn add(&mut self, role: VertexRole) -> VertexId {
         self.roles.push(role);
         VertexId::from_index(self.roles.len() - 1)
     }
@@ -257,7 +257,7 @@ fn check(id: LinkId, link: &Link, vertices: usize) -> Result<(), NetworkError> {
 /// A checked network.
 #[derive(Clone, Debug)]
 pub struct Network {
-    roles: Vec<Role>,
+    roles: Vec<VertexRole>,
     links: Vec<Link>,
     outgoing: Vec<Vec<LinkId>>,
     shortest_delay: Picoseconds,
@@ -271,7 +271,7 @@ impl Network {
     }
     /// What `vertex` does.
     #[must_use]
-    pub fn role(&self, vertex: VertexId) -> Role {
+    pub fn role(&self, vertex: VertexId) -> VertexRole {
         self.roles[vertex.index()]
     }
     /// All links, by id.
@@ -305,8 +305,8 @@ mod tests {
         let good = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let build = |spec: LinkSpec, same: bool| {
             let mut builder = NetworkBuilder::new();
-            let a = builder.add(Role::Host);
-            let b = builder.add(Role::Host);
+            let a = builder.add(VertexRole::Host);
+            let b = builder.add(VertexRole::Host);
             builder.connect(a, if same { a } else { b }, spec);
             builder.build().map(|_| ())
         };

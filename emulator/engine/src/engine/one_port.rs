@@ -8,7 +8,7 @@
 use lightloom_units::{BitsPerSecond, Bytes};
 
 use super::packet::Packet;
-use super::port::Sending;
+use super::port::SendingPort;
 use super::queueing::Schedule;
 use super::queues::{FRAMES, Queues};
 use super::sink::Sink;
@@ -27,7 +27,7 @@ pub(crate) struct OnePort<'s> {
     pub(super) up: bool,
     /// By priority, one bit: the far end has asked to pause.
     pub(super) paused: &'s mut u8,
-    pub(super) sending: Sending<'s>,
+    pub(super) sending: SendingPort<'s>,
     pub(super) cut_through: Option<CutThrough<'s>>,
 }
 

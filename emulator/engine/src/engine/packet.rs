@@ -2,7 +2,7 @@
 //! A packet on its way: 16 bytes, plain, copied from queue to queue.
 
 use super::queueing::CONTROL_PRIORITY;
-use super::shard::again::Pace;
+use super::shard::again::StateLag;
 
 /// What a packet is and what happened to it, one bit each.
 pub(crate) mod flag {
@@ -148,7 +148,7 @@ impl Packet {
         Self { when: time << TIME_SHIFT | rest, ..self }
     }
     /// The packet, which arrives at `now` or later, so much later and so many numbers on.
-    pub(crate) fn moved(self, now: u64, by: Pace) -> Self {
+    pub(crate) fn moved(self, now: u64, by: StateLag) -> Self {
         let what = self.what + (u64::from(by.packets) << CURSOR_BITS);
         Self { what, ..self }.at(now + self.after(now) + by.time)
     }

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::marking::{Ramp, mix};
-use super::network::{Link, LinkId, LinkSpec, Role};
+use super::network::{Link, LinkId, LinkSpec, VertexRole};
 use super::packet::{HORIZON_BITS, Packet};
-use super::settings::Settings;
+use super::settings::EngineSettings;
 use super::switching::Switching;
 
 /// The longest that packets may stand before a port: what comes to a longer queue is dropped. With the longest
@@ -83,7 +83,7 @@ struct Usual {
 
 impl Line {
     /// What leaves a vertex of this role over such a link.
-    pub(crate) fn new(spec: LinkSpec, role: Role, settings: &Settings) -> Self {
+    pub(crate) fn new(spec: LinkSpec, role: VertexRole, settings: &EngineSettings) -> Self {
         let transport = &settings.transport;
         let time = |size: Bytes| spec.rate.time_for(size).get();
         let bound = |size: Option<Bytes>| match size {
@@ -191,9 +191,9 @@ impl Port {
     /// The port before `link`, which has this number.
     pub(crate) fn new(
         link: (LinkId, &Link),
-        role: Role,
+        role: VertexRole,
         line: Arc<Line>,
-        settings: &Settings,
+        settings: &EngineSettings,
     ) -> Self {
         let ramp = Self::ramp(link, role, settings);
         Self {
@@ -209,14 +209,23 @@ impl Port {
         }
     }
 
-    fn ramp((id, link): (LinkId, &Link), role: Role, settings: &Settings) -> Option<Ramp> {
+    fn ramp(
+        (id, link): (LinkId, &Link),
+        role: VertexRole,
+        settings: &EngineSettings,
+    ) -> Option<Ramp> {
         let threshold = link.spec.mark_from.filter(|_| !role.is_host());
         let time = |size: Bytes| link.spec.rate.time_for(size).get();
         Ramp::new((settings.marking, settings.seed), (id, threshold), time)
     }
 
     /// Sends as over `link` from now on; what is queued keeps its departure.
-    pub(crate) fn take_rate(&mut self, link: (LinkId, &Link), role: Role, settings: &Settings) {
+    pub(crate) fn take_rate(
+        &mut self,
+        link: (LinkId, &Link),
+        role: VertexRole,
+        settings: &EngineSettings,
+    ) {
         self.line = Arc::new(Line::new(link.1.spec, role, settings));
         let ramp = Self::ramp(link, role, settings);
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
@@ -286,12 +295,12 @@ impl Port {
 
     /// Takes the port in hand for a stretch of packets.
     #[inline(always)]
-    pub(crate) fn open<'p>(&'p mut self, count: &'p mut PortCount) -> Sending<'p> {
-        Sending {
+    pub(crate) fn open<'p>(&'p mut self, count: &'p mut PortCount) -> SendingPort<'p> {
+        SendingPort {
             free: self.free,
             line: &self.line,
             quirks: self.quirks.as_deref(),
-            done: Done::default(),
+            done: SentCount::default(),
             kept_free: &mut self.free,
             kept: count,
         }
@@ -304,12 +313,12 @@ impl Port {
         &'p mut self,
         until: &'p mut u64,
         count: &'p mut PortCount,
-    ) -> (Sending<'p>, &'p mut u8) {
-        let sending = Sending {
+    ) -> (SendingPort<'p>, &'p mut u8) {
+        let sending = SendingPort {
             free: *until,
             line: &self.line,
             quirks: self.quirks.as_deref(),
-            done: Done::default(),
+            done: SentCount::default(),
             kept_free: until,
             kept: count,
         };
@@ -318,12 +327,12 @@ impl Port {
 }
 
 /// A port in hand: what changes with every packet stands in registers until it is put down.
-pub(crate) struct Sending<'p> {
+pub(crate) struct SendingPort<'p> {
     /// When the last bit of everything accepted so far has left, in picoseconds.
     pub(crate) free: u64,
     line: &'p Line,
     quirks: Option<&'p Quirks>,
-    done: Done,
+    done: SentCount,
     kept_free: &'p mut u64,
     kept: &'p mut PortCount,
 }
@@ -338,13 +347,13 @@ pub(super) fn excess(one: u64, other: u64) -> u64 {
 
 /// What most packets count in.
 #[derive(Clone, Copy, Debug, Default)]
-struct Done {
+struct SentCount {
     packets: u64,
     bytes: u64,
     marked: u64,
 }
 
-impl Sending<'_> {
+impl SendingPort<'_> {
     /// Sends `packet`, which reaches the port at `now` and may have begun `head_start` before: returns it as
     /// it will reach the far end, or nothing when it is dropped or lost.
     #[inline(always)]

@@ -7,7 +7,7 @@ use super::network::LinkId;
 
 /// A packet's arrival at the far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Arrival {
+pub struct PacketArrival {
     /// When the last bit arrived.
     pub at: SimTime,
     /// On which link.
@@ -36,7 +36,7 @@ pub trait Probe: Clone + Send {
     const SEES_QUEUES: bool = false;
 
     /// Called for each packet at the end of each link.
-    fn arrived(&mut self, arrival: Arrival);
+    fn arrived(&mut self, arrival: PacketArrival);
 
     /// Called for each packet that comes to the output port before `link`, with what stands before it.
     #[inline(always)]
@@ -57,7 +57,7 @@ pub struct NoProbe;
 
 impl Probe for NoProbe {
     #[inline(always)]
-    fn arrived(&mut self, _: Arrival) {}
+    fn arrived(&mut self, _: PacketArrival) {}
     fn may_leap(&self) -> bool {
         true
     }
@@ -65,10 +65,10 @@ impl Probe for NoProbe {
 
 /// Keeps every arrival, for tests and small runs.
 #[derive(Clone, Debug, Default)]
-pub struct ArrivalLog(pub Vec<Arrival>);
+pub struct ArrivalLog(pub Vec<PacketArrival>);
 
 impl Probe for ArrivalLog {
-    fn arrived(&mut self, arrival: Arrival) {
+    fn arrived(&mut self, arrival: PacketArrival) {
         self.0.push(arrival);
     }
 }

@@ -4,7 +4,7 @@
 use super::marking::Ramp;
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
-use super::ring::Ring;
+use super::ring::PacketFifo;
 
 /// The class of pause frames: beyond all priorities, so that they go first.
 pub(crate) const FRAMES: usize = PRIORITIES;
@@ -12,8 +12,8 @@ pub(crate) const FRAMES: usize = PRIORITIES;
 /// Packets of one priority. While a packet waits, the place it came in by stands where its time of
 /// arrival was.
 #[derive(Clone, Debug, Default)]
-struct Class {
-    queue: Ring,
+struct PriorityQueue {
+    queue: PacketFifo,
     bytes: u64,
     /// Weighted schedule: what is left of its share.
     deficit: u64,
@@ -36,7 +36,7 @@ pub(super) struct Queues {
     ramp: Option<Box<Ramp>>,
     /// Packets that have come to be marked or not.
     seen: u64,
-    classes: Box<[Class; PRIORITIES + 1]>,
+    classes: Box<[PriorityQueue; PRIORITIES + 1]>,
 }
 
 impl Queues {

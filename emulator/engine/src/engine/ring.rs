@@ -5,13 +5,13 @@ use super::packet::Packet;
 
 /// Packets, first in first out.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ring {
+pub(crate) struct PacketFifo {
     slots: Box<[Packet]>,
     head: u32,
     len: u32,
 }
 
-impl Ring {
+impl PacketFifo {
     const LEAST: usize = 8;
 
     #[inline(always)]
@@ -49,12 +49,12 @@ impl Ring {
 
     /// Its end, with room for `most` packets.
     #[inline(always)]
-    pub(crate) fn tail(&mut self, most: usize) -> Tail<'_> {
+    pub(crate) fn tail(&mut self, most: usize) -> FifoTail<'_> {
         while self.slots.len() < self.len() + most {
             self.grow();
         }
         let next = (self.head + self.len) as usize;
-        Tail { slots: &mut self.slots, first: next, next, len: &mut self.len }
+        FifoTail { slots: &mut self.slots, first: next, next, len: &mut self.len }
     }
 
     /// Takes what arrives less than `length` after `start`: gives each packet with how long after. Returns when
@@ -134,14 +134,14 @@ impl Ring {
 }
 
 /// The end of a queue, in hand for a stretch of packets.
-pub(crate) struct Tail<'r> {
+pub(crate) struct FifoTail<'r> {
     slots: &'r mut [Packet],
     first: usize,
     next: usize,
     len: &'r mut u32,
 }
 
-impl Tail<'_> {
+impl FifoTail<'_> {
     /// Takes one of the packets that there is room for.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: Packet) {
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #[test]
         fn is_a_queue(steps in prop::collection::vec((0u32..20, 0usize..20), 1..60)) {
-            let (mut ring, mut model) = (Ring::default(), VecDeque::new());
+            let (mut ring, mut model) = (PacketFifo::default(), VecDeque::new());
             let mut number = 0;
             for (pushed, popped) in steps {
                 let mut fresh = Vec::new();

@@ -14,7 +14,7 @@ use lightloom_units::seed::Seed;
 use rand::Rng;
 use rustc_hash::FxHashMap;
 
-use super::groups::{Crossing, Groups};
+use super::groups::{Crossing, VertexGroups};
 use super::marking::mix;
 use super::network::{Link, LinkId, Network, Plane, VertexId};
 
@@ -30,7 +30,7 @@ pub enum Route {
     Links(Vec<LinkId>),
     /// From group to group over cables that join them, and over shortest paths inside; the shortest path where
     /// that does not lead on.
-    Across(Arc<Groups>, Crossing),
+    Across(Arc<VertexGroups>, Crossing),
 }
 
 impl Route {
@@ -227,7 +227,7 @@ impl Router {
         &mut self,
         network: &Network,
         name: FlowName,
-        (groups, crossing): (&Groups, Crossing),
+        (groups, crossing): (&VertexGroups, Crossing),
         draw: u16,
     ) -> Result<Vec<LinkId>, RouteError> {
         let mut draws = self.draws(name, "across", draw);
@@ -245,7 +245,7 @@ impl Router {
         &mut self,
         network: &Network,
         (from, to): (VertexId, VertexId),
-        (groups, way): (&Groups, &[u32]),
+        (groups, way): (&VertexGroups, &[u32]),
         draws: &mut impl Rng,
     ) -> Option<Vec<LinkId>> {
         let (mut path, mut at) = (Vec::new(), from);

@@ -24,7 +24,7 @@ pub(crate) const MOST_PORTS: usize = CHOICE as usize;
 pub(crate) struct Routes(Vec<u16>);
 
 /// What stands before a packet.
-pub(crate) enum Next {
+pub(crate) enum NextHop {
     /// It goes on by the port at this place.
     Port(u32),
     /// It may go on by so many ports.
@@ -59,10 +59,10 @@ impl Routes {
 
     /// How a packet goes on from a vertex that may choose.
     #[inline(always)]
-    pub(crate) fn next(&self, cursor: u32) -> Next {
+    pub(crate) fn next(&self, cursor: u32) -> NextHop {
         let word = self.0[cursor as usize];
         let rest = u32::from(word & !CHOICE);
-        if word & CHOICE == 0 { Next::Port(rest) } else { Next::Choice(rest) }
+        if word & CHOICE == 0 { NextHop::Port(rest) } else { NextHop::Choice(rest) }
     }
 
     /// What the draws of a choice begin with.

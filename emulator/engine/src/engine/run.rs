@@ -14,21 +14,21 @@ use std::collections::VecDeque;
 use lightloom_units::SimTime;
 use rayon::prelude::*;
 
-use self::batches::Batch;
+use self::batches::FlowBatch;
 pub use self::counts::PacketCount;
 use self::flows::FlowState;
 pub use self::seen::SendingEnd;
 use self::trains::Trains;
-pub use self::waits::Awaits;
+pub use self::waits::FlowWait;
 use super::control::{Act, ControlQueue, Event};
 use super::flow::{BatchId, FlowId};
 use super::layout::{Layout, Place};
 use super::network::{LinkId, Network};
 use super::port::{Port, wire_bytes};
-use super::probe::{Arrival, NoProbe, Probe};
+use super::probe::{NoProbe, PacketArrival, Probe};
 use super::route::Router;
-use super::settings::{EngineError, Settings};
-use super::shard::{Outbox, Shard, Shared, Span};
+use super::settings::{EngineError, EngineSettings};
+use super::shard::{Outbox, Shard, Shared, SimSpan};
 use crate::transport::{CongestionControl, Transport};
 
 /// Keys in a window are 32-bit picoseconds, so a window never spans more than 4 ms.
@@ -47,7 +47,7 @@ const SPARES: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Engine<P = NoProbe> {
     network: Network,
-    settings: Settings,
+    settings: EngineSettings,
     layout: Layout,
     shards: Vec<Shard<P>>,
     shared: Shared,
@@ -56,7 +56,7 @@ pub struct Engine<P = NoProbe> {
     router: Router,
     control: ControlQueue,
     flows: Vec<FlowState>,
-    batches: Vec<Batch>,
+    batches: Vec<FlowBatch>,
     /// Those with flows that have not arrived.
     open_batches: Vec<BatchId>,
     now: SimTime,
@@ -74,7 +74,7 @@ impl Engine<NoProbe> {
     ///
     /// # Errors
     /// Packet sizes and delays that cannot be emulated.
-    pub fn new(network: Network, settings: Settings) -> Result<Self, EngineError> {
+    pub fn new(network: Network, settings: EngineSettings) -> Result<Self, EngineError> {
         Self::with_probe(network, settings, NoProbe)
     }
 }
@@ -84,7 +84,11 @@ impl<P: Probe> Engine<P> {
     ///
     /// # Errors
     /// Packet sizes and delays that cannot be emulated.
-    pub fn with_probe(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
+    pub fn with_probe(
+        network: Network,
+        settings: EngineSettings,
+        probe: P,
+    ) -> Result<Self, EngineError> {
         settings.check(&network)?;
         let transport = &settings.transport;
         let (layout, mut shards) = Layout::new(&network, &settings, &probe);
@@ -139,7 +143,7 @@ impl<P: Probe> Engine<P> {
     }
     /// What the engine was given besides the network.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &EngineSettings {
         &self.settings
     }
     pub(super) fn layout(&self) -> &Layout {
@@ -191,7 +195,7 @@ impl<P: Probe> Engine<P> {
 
     /// The flow of a packet that a probe saw.
     #[must_use]
-    pub fn flow_of(&self, arrival: &Arrival) -> FlowId {
+    pub fn flow_of(&self, arrival: &PacketArrival) -> FlowId {
         let after = self.ways.partition_point(|(begin, _)| *begin <= arrival.way.0);
         self.ways[after - 1].1
     }
@@ -232,7 +236,7 @@ impl<P: Probe> Engine<P> {
                 let end =
                     (packets + self.next_length()).min(control).min(limit.0.saturating_add(1));
                 let end = end.min(look);
-                self.run_window(Span { start: packets, end });
+                self.run_window(SimSpan { start: packets, end });
                 if look == u64::MAX {
                     self.look(end, control.min(limit.0));
                 }
@@ -245,7 +249,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    fn run_window(&mut self, span: Span) {
+    fn run_window(&mut self, span: SimSpan) {
         let (shared, middle) = (&self.shared, span.start + self.window);
         if span.end > middle {
             self.shards[0].advance_by_pods(shared, span, middle);

@@ -17,7 +17,7 @@ const LARGEST_PACKET: Bytes = Bytes(65_535);
 
 /// What an engine is given besides the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct EngineSettings {
     /// Packet sizes, windows and recovery of all flows.
     pub transport: Transport,
     /// Decides which of several shortest paths a flow takes.
@@ -41,7 +41,7 @@ pub struct Settings {
     pub threads: usize,
 }
 
-impl Default for Settings {
+impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             transport: Transport::default(),
@@ -55,7 +55,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl EngineSettings {
     /// How long before the last bit of a packet is in it may go on by the second link, when it came by the
     /// first one.
     pub(crate) fn head_start(

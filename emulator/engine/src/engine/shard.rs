@@ -38,11 +38,11 @@ use super::lists::Lists;
 use super::network::LinkId;
 use super::packet::{Packet, flag};
 use super::port::{Port, PortCount};
-use super::probe::{Arrival, Probe, Way};
-use super::ring::Ring;
+use super::probe::{PacketArrival, Probe, Way};
+use super::ring::PacketFifo;
 use super::routes::Routes;
 use super::sink::Sink;
-use super::switch::Switch;
+use super::switch::SwitchQueues;
 use super::switching::Switching;
 use crate::transport::{Receiver, Sender};
 use agenda::{Agenda, Due};
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
 
 /// A stretch of simulated time, in picoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct SimSpan {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
@@ -91,8 +91,8 @@ impl Vertex {
 
 /// Packets under way on one link, first to arrive first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wire {
-    pub(crate) queue: Ring,
+pub(crate) struct LinkWire {
+    pub(crate) queue: PacketFifo,
     pub(crate) link: LinkId,
     /// The vertex it ends at, in this shard.
     pub(crate) vertex: u32,
@@ -100,7 +100,7 @@ pub(crate) struct Wire {
 
 /// Things that happen at a host besides arrivals.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostState {
     /// Sending ends that have not finished.
     active: Vec<u32>,
     /// No timeout is due before this.
@@ -116,7 +116,7 @@ pub(crate) struct Host {
     inside: VecDeque<Packet>,
 }
 
-impl Host {
+impl HostState {
     /// When the next flow starts, or may send again.
     #[inline(always)]
     fn next_start(&self) -> u64 {
@@ -124,7 +124,7 @@ impl Host {
     }
 }
 
-impl Default for Host {
+impl Default for HostState {
     fn default() -> Self {
         let (active, starts, inside) = (Vec::new(), BinaryHeap::new(), VecDeque::new());
         let pacer = credit::Pacer::default();
@@ -180,7 +180,7 @@ pub(crate) struct Shard<P> {
     pub(crate) index: u32,
     pub(crate) vertices: Vec<Vertex>,
     /// By vertex: the queues of a switch that has real ones.
-    pub(crate) switches: Vec<Option<Box<Switch>>>,
+    pub(crate) switches: Vec<Option<Box<SwitchQueues>>>,
     pub(crate) pods: Pods,
     /// Nothing happens at a vertex before this.
     pub(crate) due: Agenda,
@@ -190,10 +190,10 @@ pub(crate) struct Shard<P> {
     pub(crate) counts: Vec<PortCount>,
     /// By port of a host: sending ends that have data for it, the next one first.
     ready: Vec<VecDeque<u32>>,
-    pub(crate) wires: Vec<Wire>,
+    pub(crate) wires: Vec<LinkWire>,
     /// By wire: how fast packets come in.
     pub(crate) wire_rates: Vec<BitsPerSecond>,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<HostState>,
     pub(crate) senders: Vec<Sender>,
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) outboxes: Vec<Outbox>,
@@ -279,7 +279,7 @@ impl<P: Probe> Shard<P> {
         self.scratch.by_port = Lists::new(2 * widest);
         self.scratch.sent.resize(widest, Vec::new());
         self.due = Agenda::new(self.vertices.len());
-        self.hosts.resize_with(self.vertices.len(), Host::default);
+        self.hosts.resize_with(self.vertices.len(), HostState::default);
         self.counts.resize(self.ports.len(), PortCount::default());
         self.ready.resize(self.ports.len(), VecDeque::new());
     }
@@ -318,18 +318,18 @@ impl<P: Probe> Shard<P> {
 
     /// Whether nothing is on its way here, and no flow that begins here has anything to send any more.
     pub(crate) fn is_quiet(&self) -> bool {
-        let idle = |host: &Host| host.active.is_empty() && host.starts.is_empty();
+        let idle = |host: &HostState| host.active.is_empty() && host.starts.is_empty();
         self.in_flight() == 0 && self.hosts.iter().all(idle)
     }
 
     /// Does everything that happens in `span`.
-    pub(crate) fn advance(&mut self, shared: &Shared, span: Span) {
+    pub(crate) fn advance(&mut self, shared: &Shared, span: SimSpan) {
         self.receive(span.start);
         self.advance_part(shared, 0..self.vertices.len(), span);
     }
 
     /// Does everything that happens at `vertices` in `span`.
-    pub(super) fn advance_part(&mut self, shared: &Shared, vertices: Range<usize>, span: Span) {
+    pub(super) fn advance_part(&mut self, shared: &Shared, vertices: Range<usize>, span: SimSpan) {
         for block in Agenda::blocks(&vertices) {
             let due = self.due.vertices_before(&vertices, (block, span.end));
             if due.is_empty() {
@@ -345,7 +345,7 @@ impl<P: Probe> Shard<P> {
     }
 
     #[inline(always)]
-    fn advance_vertex(&mut self, shared: &Shared, vertex: usize, span: Span) {
+    fn advance_vertex(&mut self, shared: &Shared, vertex: usize, span: SimSpan) {
         if self.vertices[vertex].is_host {
             self.advance_host(shared, vertex, span);
         } else if let Some(switch) = self.switches[vertex].take() {
@@ -371,7 +371,7 @@ impl<P: Probe> Shard<P> {
 /// What lies behind a port: its wire, with the time when something next happens at the far end, or the
 /// outbox for the shard where the wire is. What comes behind something else on a wire changes nothing about that time.
 pub(crate) enum Exit<'s> {
-    Wire(&'s mut Ring, Due<'s>),
+    Wire(&'s mut PacketFifo, Due<'s>),
     Outbox(&'s mut Outbox, u32),
 }
 
@@ -410,7 +410,7 @@ impl<'s> Exit<'s> {
     fn of(
         port: &Port,
         here: u32,
-        wires: &'s mut [Wire],
+        wires: &'s mut [LinkWire],
         due: &'s mut Agenda,
         outboxes: &'s mut [Outbox],
     ) -> Self {
@@ -442,7 +442,7 @@ impl<'s> Exit<'s> {
 /// Reads a little of what lies at the head of every wire. These reads do not depend on each other,
 /// so the memory serves them together; the loops that follow would wait for each in turn.
 #[inline]
-fn touch(wires: &[Wire]) -> u64 {
+fn touch(wires: &[LinkWire]) -> u64 {
     const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();
     let mut touched = 0;
     for wire in wires.iter().filter(|wire| wire.queue.len() > 0) {
@@ -453,8 +453,8 @@ fn touch(wires: &[Wire]) -> u64 {
     touched
 }
 
-fn seen(packet: &Packet, at: u64, link: LinkId, acknowledgement_bytes: u16) -> Arrival {
-    Arrival {
+fn seen(packet: &Packet, at: u64, link: LinkId, acknowledgement_bytes: u16) -> PacketArrival {
+    PacketArrival {
         at: SimTime(at),
         link,
         sequence: packet.sequence(),

@@ -3,7 +3,7 @@
 //! pauses are asked by.
 
 use super::packet::Packet;
-use super::port::{Port, PortCount, Sending};
+use super::port::{Port, PortCount, SendingPort};
 use super::queueing::{Buffer, CONTROL_PRIORITY, PRIORITIES, Queueing};
 use super::queues::{FRAMES, Queues};
 
@@ -25,7 +25,7 @@ impl Room {
     }
 }
 
-impl Sending<'_> {
+impl SendingPort<'_> {
     /// What `packet` takes of the buffer of a switch.
     #[inline(always)]
     pub(super) fn room(&self, packet: &Packet) -> Room {

@@ -10,10 +10,10 @@
 //! broken off, so a packet is on its wire from the moment it begins.
 //!
 //! Ports meet only in what they share: the buffer, and the counts that pauses are asked by. As long as
-//! no bound of these can be met ([`Switch::ports_are_apart`]), each port is worked off on its own
+//! no bound of these can be met ([`SwitchQueues::ports_are_apart`]), each port is worked off on its own
 //! ([`OnePort`]). What a port is sending is then not counted as held, so that a packet
 //! that need not wait touches no count; it is while ports are worked off together
-//! ([`Switch::begin_together`]).
+//! ([`SwitchQueues::begin_together`]).
 
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
@@ -32,7 +32,7 @@ const IDLE: u64 = u64::MAX;
 
 /// Queues of a switch. Place `k` is its `k`th port, and the link that comes in by the same cable.
 #[derive(Clone, Debug)]
-pub(crate) struct Switch {
+pub(crate) struct SwitchQueues {
     schedule: Schedule,
     store: Store,
     ports: Vec<Queues>,
@@ -64,7 +64,7 @@ pub(crate) trait Outlet {
     fn header_bytes(&self) -> u16;
 }
 
-impl Switch {
+impl SwitchQueues {
     pub(crate) fn new<'l>(
         queueing: Queueing,
         marking: (Marking, Seed),

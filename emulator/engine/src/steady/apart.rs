@@ -7,18 +7,18 @@ use rustc_hash::FxHashMap;
 
 use super::class::{Class, News};
 use super::description::Description;
-use super::log::{Call, Log};
-use super::queue::{From, Planned, Queue};
+use super::log::{CallLog, StageCall};
+use super::queue::{From, PlannedAct, Queue};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, BitErrors, Engine, EngineError, Event, FlowId, FlowName, FlowRecord, FlowSpec, Gate,
-    LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, PacketCount, PortCount, Role,
-    RouteError, Router, Settings, VertexId,
+    BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowName,
+    FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, PacketCount,
+    PortCount, RouteError, Router, VertexId, VertexRole,
 };
 
 /// A flow in the numbers of the whole network.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct GlobalFlow {
     pub(super) spec: FlowSpec,
     pub(super) name: FlowName,
     /// The path it began with, and those that it was given later.
@@ -28,7 +28,7 @@ pub(super) struct Flow {
     pub(super) cancelled: bool,
 }
 
-impl Flow {
+impl GlobalFlow {
     pub(super) fn path(&self) -> &[LinkId] {
         self.paths.last().map_or(&[], Vec::as_slice)
     }
@@ -47,7 +47,7 @@ pub(super) struct FlowPlace {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct IslandBatch {
     pub(super) flows: Vec<FlowId>,
     /// The island and the batch of it.
     pub(super) place: Option<(u32, BatchId)>,
@@ -70,11 +70,11 @@ pub(super) struct Island {
     /// How much later than its class it began.
     pub(super) shift: u64,
     /// What was done to it, and when, where that is remembered.
-    pub(super) past: Vec<Done>,
+    pub(super) past: Vec<IslandAct>,
 }
 
 /// Something done to an island: when, after how many others, and what.
-pub(super) type Done = (SimTime, u64, Asked);
+pub(super) type IslandAct = (SimTime, u64, Asked);
 
 /// A cable as part of an island: the link of the island that the cable's even link is.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub(super) struct LinkCopy {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     Flow(FlowId),
-    Gate(FlowId, Gate),
+    Gate(FlowId, FlowGate),
     Cancel(FlowId),
     Change(LinkId, LinkChange),
     /// The flow takes the path of this place from now on.
@@ -95,19 +95,19 @@ pub(super) enum Asked {
 }
 
 /// A path's links in both directions, a message and how many: what decides whether a flow fits an engine.
-type Sizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
+type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
 #[derive(Debug)]
 pub(super) struct Apart<P> {
     pub(super) network: Network,
-    pub(super) settings: Settings,
+    pub(super) settings: EngineSettings,
     pub(super) probe: P,
     pub(super) router: Router,
     /// Links that do not send at the rate they were built for.
     pub(super) rates: FxHashMap<LinkId, LinkChange>,
     pub(super) queue: Queue,
-    pub(super) flows: Vec<Flow>,
-    pub(super) batches: Vec<Batch>,
+    pub(super) flows: Vec<GlobalFlow>,
+    pub(super) batches: Vec<IslandBatch>,
     pub(super) islands: Vec<Island>,
     pub(super) classes: Vec<Class<P>>,
     /// By cable: the islands it was part of, the last of which may still hold it.
@@ -116,9 +116,9 @@ pub(super) struct Apart<P> {
     pub(super) now: SimTime,
     /// What happens now has happened, and not only what was before.
     through: bool,
-    pub(super) log: Log,
-    fits: FxHashMap<Sizes, Result<(), EngineError>>,
-    /// See [`Islands::remembering`](super::Islands::remembering).
+    pub(super) log: CallLog,
+    fits: FxHashMap<PathSizes, Result<(), EngineError>>,
+    /// See [`IslandEngine::remembering`](super::IslandEngine::remembering).
     pub(super) remembers: bool,
     /// Classes in which something may happen yet.
     pub(super) live: Vec<u32>,
@@ -136,7 +136,7 @@ pub(super) struct Apart<P> {
 }
 
 impl<P: LocalProbe> Apart<P> {
-    pub(super) fn new(network: Network, settings: Settings, probe: P) -> Self {
+    pub(super) fn new(network: Network, settings: EngineSettings, probe: P) -> Self {
         Self {
             router: Router::new(settings.seed, network.links().len()),
             network,
@@ -152,7 +152,7 @@ impl<P: LocalProbe> Apart<P> {
             asked: Vec::new(),
             now: SimTime::START,
             through: false,
-            log: Log::default(),
+            log: CallLog::default(),
             fits: FxHashMap::default(),
             remembers: false,
             live: Vec::new(),
@@ -175,13 +175,13 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     pub(super) fn add_batch(&mut self) -> BatchId {
-        self.log.note(Call::Batch);
-        self.batches.push(Batch::default());
+        self.log.note(StageCall::Batch);
+        self.batches.push(IslandBatch::default());
         BatchId::from_index(self.batches.len() - 1)
     }
 
     pub(super) fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
-        self.log.note(Call::Flow(Box::new(spec.clone())));
+        self.log.note(StageCall::Flow(Box::new(spec.clone())));
         let id = FlowId::from_index(self.flows.len());
         self.check(&spec)?;
         let name = self.router.name_flow((spec.source, spec.destination));
@@ -193,7 +193,13 @@ impl<P: LocalProbe> Apart<P> {
         }
         let start = spec.start.max(self.now);
         let spec = FlowSpec { start, ..spec };
-        self.flows.push(Flow { spec, name, paths: vec![path], place: None, cancelled: false });
+        self.flows.push(GlobalFlow {
+            spec,
+            name,
+            paths: vec![path],
+            place: None,
+            cancelled: false,
+        });
         self.asked.push(Asked::Flow(id));
         Ok(id)
     }
@@ -224,7 +230,7 @@ impl<P: LocalProbe> Apart<P> {
         }
         let mut builder = NetworkBuilder::new();
         let stops: Vec<VertexId> =
-            (0..=path.len()).map(|_| builder.add(Role::ForwardingHost)).collect();
+            (0..=path.len()).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
         let (ends, pairs) = (stops.windows(2), sizes.0.iter());
         let links = ends
             .zip(pairs)
@@ -242,25 +248,25 @@ impl<P: LocalProbe> Apart<P> {
         fits
     }
 
-    pub(super) fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+    pub(super) fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         self.check_gate(self.flows[flow.index()].spec.source, gate.flow)?;
-        self.log.note(Call::Gate(flow, gate));
+        self.log.note(StageCall::Gate(flow, gate));
         self.asked.push(Asked::Gate(flow, gate));
         Ok(())
     }
 
     pub(super) fn set_timer(&mut self, at: SimTime, token: u64) {
-        self.log.note(Call::Timer(at, token));
-        self.queue.plan(self.now, at.max(self.now), Planned::Timer(token));
+        self.log.note(StageCall::Timer(at, token));
+        self.queue.plan(self.now, at.max(self.now), PlannedAct::Timer(token));
     }
 
     pub(super) fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
-        self.log.note(Call::Change(at, link, change));
-        self.queue.plan(self.now, at.max(self.now), Planned::Change(link, change));
+        self.log.note(StageCall::Change(at, link, change));
+        self.queue.plan(self.now, at.max(self.now), PlannedAct::Change(link, change));
     }
 
     pub(super) fn cancel_flow(&mut self, id: FlowId) {
-        self.log.note(Call::Cancel(id));
+        self.log.note(StageCall::Cancel(id));
         if !self.is_open(id) {
             return;
         }
@@ -269,7 +275,7 @@ impl<P: LocalProbe> Apart<P> {
         let Some(batch) = self.flows[id.index()].spec.batch else { return };
         if !self.batches[batch.index()].flows.iter().any(|flow| self.is_open(*flow)) {
             self.batches[batch.index()].given_up = true;
-            let act = Planned::BatchDone { batch, at: self.now, from: From::Caller };
+            let act = PlannedAct::BatchDone { batch, at: self.now, from: From::Caller };
             self.queue.plan(self.now, self.now + self.network.shortest_delay(), act);
         }
     }
@@ -286,8 +292,8 @@ impl<P: LocalProbe> Apart<P> {
 
     /// See [`Engine::reroute_flow`].
     pub(super) fn reroute_flow(&mut self, id: FlowId) -> Result<(), RouteError> {
-        self.log.note(Call::Reroute(id));
-        let Flow { name, spec, .. } = &self.flows[id.index()];
+        self.log.note(StageCall::Reroute(id));
+        let GlobalFlow { name, spec, .. } = &self.flows[id.index()];
         let (name, route) = (*name, spec.route.clone());
         let paths = self.router.find(&self.network, name, &route, 1)?;
         let flow = &mut self.flows[id.index()];
@@ -317,7 +323,7 @@ impl<P: LocalProbe> Apart<P> {
     /// As an engine does it: control first at every instant, then packets until the next control.
     pub(super) fn next_event(&mut self, limit: SimTime) -> Result<Option<Event>, Entangled> {
         let answer = self.until_event(limit)?;
-        self.log.note(Call::Until(limit, answer));
+        self.log.note(StageCall::Until(limit, answer));
         Ok(answer)
     }
 
@@ -344,8 +350,8 @@ impl<P: LocalProbe> Apart<P> {
             self.through &= at <= self.now;
             self.now = self.now.max(at);
             match act {
-                Planned::Timer(token) => return Ok(Some(Event::Timer { at, token })),
-                Planned::BatchDone { batch, at, from } => {
+                PlannedAct::Timer(token) => return Ok(Some(Event::Timer { at, token })),
+                PlannedAct::BatchDone { batch, at, from } => {
                     if let From::Held(island) = from {
                         self.release(island);
                     }
@@ -353,7 +359,7 @@ impl<P: LocalProbe> Apart<P> {
                         return Ok(Some(Event::BatchDone { batch, at }));
                     }
                 }
-                Planned::Change(link, change) => self.change(link, change)?,
+                PlannedAct::Change(link, change) => self.change(link, change)?,
             }
         }
     }

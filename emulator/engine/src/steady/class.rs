@@ -3,7 +3,7 @@
 
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::description::Act;
+use super::description::IslandChange;
 use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
 
 /// How far a class is run ahead before anybody looks whether it is done, at first and at most.
@@ -43,12 +43,12 @@ pub(super) struct Class<P> {
     /// All that it has reported, where it is run ahead.
     pub(super) news: Vec<News>,
     /// What it has come to, once nothing happens any more where it is run ahead.
-    ended: Option<Ended>,
+    ended: Option<ClassEnd>,
 }
 
 /// What a class has come to.
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct ClassEnd {
     packets: PacketCount,
     /// From then on nothing happens.
     quiet_from: u64,
@@ -77,7 +77,7 @@ impl<P: Probe> Class<P> {
     /// packets that put on a wire.
     pub(super) fn run_ahead(
         &mut self,
-        acts: Vec<(u64, Act)>,
+        acts: Vec<(u64, IslandChange)>,
         (now, limit): (SimTime, SimTime),
     ) -> u64 {
         let mut acts = acts.into_iter().peekable();
@@ -131,7 +131,7 @@ impl<P: Probe> Class<P> {
         let last: Option<Vec<SimTime>> = last.collect();
         let last = last.and_then(|all| all.into_iter().max());
         let quiet_from = last.map_or(self.until, |last| last.0 + 1);
-        self.ended = Some(Ended { packets: self.engine.packets(), quiet_from });
+        self.ended = Some(ClassEnd { packets: self.engine.packets(), quiet_from });
     }
 
     /// From when on nothing happens. `None` while something does.
@@ -155,10 +155,10 @@ impl<P: Probe> Class<P> {
     }
 
     /// Does `acts` at the time they are made for, which is not in the past.
-    pub(super) fn apply(&mut self, now: SimTime, acts: Vec<Act>) {
+    pub(super) fn apply(&mut self, now: SimTime, acts: Vec<IslandChange>) {
         for act in acts {
             match act {
-                Act::Flow(spec) => {
+                IslandChange::Flow(spec) => {
                     if let Some(batch) = spec.batch {
                         while self.batches.len() <= batch.index() {
                             self.engine.add_batch();
@@ -169,12 +169,12 @@ impl<P: Probe> Class<P> {
                     self.flows += 1;
                     self.engine.add_flow(spec).expect("it was checked when it was added");
                 }
-                Act::Gate(flow, gate) => {
+                IslandChange::Gate(flow, gate) => {
                     self.engine.add_gate(flow, gate).expect("it was checked when it was added");
                 }
-                Act::Cancel(flow) => self.engine.cancel_flow(flow),
-                Act::Change(link, change) => self.engine.change_link(now, link, change),
-                Act::Reroute(flow, links) => {
+                IslandChange::Cancel(flow) => self.engine.cancel_flow(flow),
+                IslandChange::Change(link, change) => self.engine.change_link(now, link, change),
+                IslandChange::Reroute(flow, links) => {
                     self.catch_up(now);
                     self.engine.lead(flow, links).expect("a path was found before");
                 }

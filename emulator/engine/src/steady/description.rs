@@ -15,14 +15,15 @@ use lightloom_units::Picoseconds;
 use rustc_hash::FxHashMap;
 
 use crate::engine::{
-    FlowId, FlowSpec, Gate, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, Role, VertexId,
+    FlowGate, FlowId, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, VertexId,
+    VertexRole,
 };
 
 /// Something that is done to an island, in its own numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Act {
+pub(super) enum IslandChange {
     Flow(FlowSpec),
-    Gate(FlowId, Gate),
+    Gate(FlowId, FlowGate),
     Cancel(FlowId),
     Change(LinkId, LinkChange),
     Reroute(FlowId, Vec<LinkId>),
@@ -31,15 +32,15 @@ pub(super) enum Act {
 /// All that the simulation of an island reads, from its beginning on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Description {
-    pub(super) roles: Vec<Role>,
-    pub(super) cables: Vec<Cable>,
+    pub(super) roles: Vec<VertexRole>,
+    pub(super) cables: Vec<CableLinks>,
     /// What is done to it, and how long after its beginning. Flows start so long after that, too.
-    pub(super) acts: Vec<(u64, Act)>,
+    pub(super) acts: Vec<(u64, IslandChange)>,
 }
 
 /// Both directions of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Cable {
+pub(super) struct CableLinks {
     ends: (VertexId, VertexId),
     there: LinkSpec,
     back: LinkSpec,
@@ -49,14 +50,14 @@ pub(super) struct Cable {
 
 /// The names that the vertices and links of an island have in the whole network.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct GlobalNames {
     /// By link.
     pub(super) links: Vec<LinkId>,
     /// By vertex.
     pub(super) vertices: Vec<VertexId>,
 }
 
-impl Names {
+impl GlobalNames {
     /// Numbers the cables of `links`, which stand in the order in which traffic comes to them.
     pub(super) fn of(network: &Network, links: &[LinkId]) -> Self {
         let mut names = Self::default();
@@ -77,7 +78,7 @@ impl Names {
         &self,
         network: &Network,
         kind: impl Fn(LinkId) -> u8,
-    ) -> (Vec<Role>, Vec<Cable>) {
+    ) -> (Vec<VertexRole>, Vec<CableLinks>) {
         let place = |vertex: &VertexId| {
             let index = self.vertices.iter().position(|other| other == vertex);
             VertexId::from_index(index.expect("links end at vertices of the island"))
@@ -91,7 +92,7 @@ impl Names {
             |vertex: VertexId| places.get(&vertex).copied().unwrap_or_else(|| place(&vertex));
         let cable = |link: &LinkId| {
             let (there, back) = (network.link(*link), network.link(link.reverse()));
-            Cable {
+            CableLinks {
                 ends: (place(there.from), place(there.to)),
                 there: there.spec,
                 back: back.spec,
@@ -149,13 +150,13 @@ impl Description {
         for role in &self.roles {
             builder.add(*role);
         }
-        for Cable { ends: (a, b), there, back, .. } in &self.cables {
+        for CableLinks { ends: (a, b), there, back, .. } in &self.cables {
             builder.connect_unequal(*a, *b, *there, *back);
         }
         let own = self.cables.iter().flat_map(|cable| [cable.there, cable.back]);
         if own.clone().all(|spec| spec.delay > shortest) {
             let spec = self.cables.first().expect("an island has cables").there;
-            let [a, b] = [Role::Host, Role::Host].map(|role| builder.add(role));
+            let [a, b] = [VertexRole::Host, VertexRole::Host].map(|role| builder.add(role));
             builder.connect(a, b, LinkSpec { delay: shortest, ..spec });
         }
         builder.build().expect("its links are those of a network that was built")

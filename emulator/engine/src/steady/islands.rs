@@ -10,11 +10,11 @@ use super::apart::Apart;
 use super::log::OtherEvent;
 use super::stage::Stage;
 use crate::engine::{
-    Arrival, ArrivalLog, BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate,
-    LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketCount, PortCount, Probe, RouteError,
-    Settings,
+    ArrivalLog, BatchId, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowRecord,
+    FlowSpec, LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketArrival, PacketCount,
+    PortCount, Probe, RouteError,
 };
-use crate::transport::{Balance, CongestionControl, Interfaces};
+use crate::transport::{Balance, CongestionControl, FlowInterfaces};
 
 /// A probe that can be put on a part of the network.
 pub trait LocalProbe: Probe {
@@ -44,9 +44,9 @@ impl LocalProbe for ArrivalLog {
 
 /// What an arrival adds to the sum of its link: a hash of its time, number, size and marks.
 #[must_use]
-pub fn arrival_sum(arrival: &Arrival) -> u64 {
+pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     let mut hasher = FxHasher::default();
-    let Arrival { at, sequence, acknowledgement, marked, wire_bytes, .. } = arrival;
+    let PacketArrival { at, sequence, acknowledgement, marked, wire_bytes, .. } = arrival;
     (at, sequence, acknowledgement, marked, wire_bytes).hash(&mut hasher);
     hasher.finish()
 }
@@ -82,7 +82,7 @@ pub(super) struct Entangled;
 
 /// How much of a run was spared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Reuse {
+pub struct ReuseCount {
     /// Parts that could not feel each other.
     pub islands: usize,
     /// Those that were simulated. All others took the result of one that is the same.
@@ -93,7 +93,7 @@ pub struct Reuse {
 
 /// See the description of [`super`].
 #[derive(Debug)]
-pub struct Islands<P: LocalProbe = NoProbe> {
+pub struct IslandEngine<P: LocalProbe = NoProbe> {
     mode: Mode<P>,
 }
 
@@ -103,17 +103,17 @@ enum Mode<P: LocalProbe> {
     Whole(Box<Engine<P>>),
 }
 
-impl<P: LocalProbe> Islands<P> {
+impl<P: LocalProbe> IslandEngine<P> {
     /// Islands where the settings allow it: not with several paths a flow, which are drawn by the names of
     /// vertices.
     ///
     /// # Errors
     /// Packet sizes that cannot be emulated.
-    pub fn new(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
+    pub fn new(network: Network, settings: EngineSettings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
         if transport.balance != Balance::PerFlow
-            || transport.interfaces == Interfaces::All
+            || transport.interfaces == FlowInterfaces::All
             || gives_credit
         {
             return Self::whole(network, settings, probe);
@@ -145,7 +145,11 @@ impl<P: LocalProbe> Islands<P> {
     ///
     /// # Errors
     /// Packet sizes that cannot be emulated.
-    pub fn whole(network: Network, settings: Settings, probe: P) -> Result<Self, EngineError> {
+    pub fn whole(
+        network: Network,
+        settings: EngineSettings,
+        probe: P,
+    ) -> Result<Self, EngineError> {
         let engine = Engine::with_probe(network, settings, probe)?;
         Ok(Self { mode: Mode::Whole(Box::new(engine)) })
     }
@@ -161,11 +165,11 @@ impl<P: LocalProbe> Islands<P> {
 
     /// How much was spared; nothing if the run is not taken apart.
     #[must_use]
-    pub fn reuse(&self) -> Option<Reuse> {
+    pub fn reuse(&self) -> Option<ReuseCount> {
         match &self.mode {
             Mode::Apart(apart) => {
                 let (islands, simulated) = (apart.islands_run(), apart.classes.len());
-                Some(Reuse { islands, simulated, leapt_packet_hops: apart.leapt() })
+                Some(ReuseCount { islands, simulated, leapt_packet_hops: apart.leapt() })
             }
             Mode::Whole(_) => None,
         }
@@ -238,18 +242,18 @@ impl<P: LocalProbe> Islands<P> {
     }
 }
 
-impl Islands<ArrivalLog> {
+impl IslandEngine<ArrivalLog> {
     /// Every arrival, of every part, with the flow it belongs to, in order of time, then link.
     #[must_use]
-    pub fn arrivals(&self) -> Vec<(Arrival, FlowId)> {
+    pub fn arrivals(&self) -> Vec<(PacketArrival, FlowId)> {
         let mut all = match &self.mode {
             Mode::Whole(engine) => arrivals(engine),
             Mode::Apart(apart) => {
                 let of_island = |island: &super::apart::Island| {
                     let seen = arrivals(&apart.classes[island.class as usize].engine);
-                    let rename = |(arrival, flow): (Arrival, FlowId)| {
+                    let rename = |(arrival, flow): (PacketArrival, FlowId)| {
                         let link = island.links[arrival.link.index()];
-                        (Arrival { link, ..arrival }, island.flows[flow.index()])
+                        (PacketArrival { link, ..arrival }, island.flows[flow.index()])
                     };
                     seen.into_iter().map(rename).collect::<Vec<_>>()
                 };
@@ -262,12 +266,12 @@ impl Islands<ArrivalLog> {
 }
 
 /// What an engine's probes have seen, with the flows.
-fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(Arrival, FlowId)> {
+fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     let seen = engine.probes().flat_map(|log| &log.0);
     seen.map(|arrival| (*arrival, engine.flow_of(arrival))).collect()
 }
 
-impl<P: LocalProbe> Stage for Islands<P> {
+impl<P: LocalProbe> Stage for IslandEngine<P> {
     type Probe = P;
 
     fn probes(&self) -> impl Iterator<Item = &P> {
@@ -279,7 +283,7 @@ impl<P: LocalProbe> Stage for Islands<P> {
             Mode::Whole(engine) => engine.network(),
         }
     }
-    fn settings(&self) -> &Settings {
+    fn settings(&self) -> &EngineSettings {
         match &self.mode {
             Mode::Apart(apart) => &apart.settings,
             Mode::Whole(engine) => engine.settings(),
@@ -303,7 +307,7 @@ impl<P: LocalProbe> Stage for Islands<P> {
             Mode::Whole(engine) => engine.add_flow(spec),
         }
     }
-    fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+    fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         match &mut self.mode {
             Mode::Apart(apart) => apart.add_gate(flow, gate),
             Mode::Whole(engine) => engine.add_gate(flow, gate),

@@ -5,13 +5,13 @@
 use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::apart::{Apart, Asked, Done, FlowPlace, Island, LinkCopy};
+use super::apart::{Apart, Asked, FlowPlace, Island, IslandAct, LinkCopy};
 use super::class::Class;
-use super::description::{Act, Description, Names};
+use super::description::{Description, GlobalNames, IslandChange};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId, Marking, Queueing, Route,
-    Settings, VertexId,
+    BatchId, Engine, EngineSettings, FlowGate, FlowId, FlowSpec, LinkChange, LinkId, Marking,
+    Queueing, Route, VertexId,
 };
 
 /// What ties flows together.
@@ -235,7 +235,7 @@ impl<P: LocalProbe> Apart<P> {
     /// Hands over what was asked of islands that are there, splitting classes where their members are
     /// asked for different things.
     fn go_on(&mut self, asked: Vec<(u32, Asked)>) -> Result<(), Entangled> {
-        let mut by_island: FxHashMap<u32, Vec<Act>> = FxHashMap::default();
+        let mut by_island: FxHashMap<u32, Vec<IslandChange>> = FxHashMap::default();
         let mut touched: Vec<u32> = Vec::new();
         for (island, asked) in asked {
             let class = self.islands[island as usize].class;
@@ -250,8 +250,8 @@ impl<P: LocalProbe> Apart<P> {
         }
         for class in touched {
             let members = std::mem::take(&mut self.classes[class as usize].members);
-            let mut ways: Vec<(Vec<Act>, Vec<u32>)> = Vec::new();
-            let mut places: FxHashMap<Vec<Act>, usize> = FxHashMap::default();
+            let mut ways: Vec<(Vec<IslandChange>, Vec<u32>)> = Vec::new();
+            let mut places: FxHashMap<Vec<IslandChange>, usize> = FxHashMap::default();
             for member in members {
                 let acts = by_island.remove(&member).unwrap_or_default();
                 let place = *places.entry(acts).or_insert_with_key(|acts| {
@@ -266,7 +266,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     /// Lets the members of a class go their ways: each way has an engine of its own.
-    fn part(&mut self, class: u32, ways: Vec<(Vec<Act>, Vec<u32>)>) {
+    fn part(&mut self, class: u32, ways: Vec<(Vec<IslandChange>, Vec<u32>)>) {
         for place in (0..ways.len()).rev() {
             let (acts, members) = &ways[place];
             let index = if place == 0 { class as usize } else { self.classes.len() };
@@ -285,7 +285,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     /// What was asked for, in the numbers of an island; numbers what is new there.
-    fn act_on(&mut self, island: u32, asked: Asked) -> Act {
+    fn act_on(&mut self, island: u32, asked: Asked) -> IslandChange {
         match asked {
             Asked::Flow(id) => {
                 let copies = self.flows[id.index()].paths[0].iter().map(|link| self.copy_of(*link));
@@ -297,18 +297,19 @@ impl<P: LocalProbe> Apart<P> {
                 let destination = network.link(links[links.len() - 1]).to;
                 self.flow_on(island, id, links, (source, destination))
             }
-            Asked::Gate(flow, gate) => {
-                Act::Gate(self.local_flow(flow), Gate { flow: self.local_flow(gate.flow), ..gate })
-            }
-            Asked::Cancel(flow) => Act::Cancel(self.local_flow(flow)),
+            Asked::Gate(flow, gate) => IslandChange::Gate(
+                self.local_flow(flow),
+                FlowGate { flow: self.local_flow(gate.flow), ..gate },
+            ),
+            Asked::Cancel(flow) => IslandChange::Cancel(self.local_flow(flow)),
             Asked::Change(link, change) => {
-                Act::Change(self.copy_of(link).expect("the island holds it").link, change)
+                IslandChange::Change(self.copy_of(link).expect("the island holds it").link, change)
             }
             Asked::Reroute(flow, path) => {
                 let path = &self.flows[flow.index()].paths[path as usize];
                 let copies = path.iter().map(|link| self.copy_of(*link));
                 let links = copies.map(|copy| copy.expect("the island holds it").link).collect();
-                Act::Reroute(self.local_flow(flow), links)
+                IslandChange::Reroute(self.local_flow(flow), links)
             }
         }
     }
@@ -324,7 +325,7 @@ impl<P: LocalProbe> Apart<P> {
         id: FlowId,
         links: Vec<LinkId>,
         (source, destination): (VertexId, VertexId),
-    ) -> Act {
+    ) -> IslandChange {
         let home = &mut self.islands[island as usize];
         let flow = FlowId::from_index(home.flows.len());
         home.flows.push(id);
@@ -339,9 +340,10 @@ impl<P: LocalProbe> Apart<P> {
         });
         let spec = self.flows[id.index()].spec.clone();
         let gates = spec.gates.iter();
-        let gates = gates.map(|gate| Gate { flow: self.local_flow(gate.flow), ..*gate }).collect();
+        let gates =
+            gates.map(|gate| FlowGate { flow: self.local_flow(gate.flow), ..*gate }).collect();
         let route = Route::Links(links);
-        Act::Flow(FlowSpec { source, destination, route, gates, batch, ..spec })
+        IslandChange::Flow(FlowSpec { source, destination, route, gates, batch, ..spec })
     }
 
     /// Makes new islands, and one class for those that are the same.
@@ -375,7 +377,7 @@ impl<P: LocalProbe> Apart<P> {
     ) -> Class<P> {
         let links = &self.islands[island as usize].links;
         let network = description.network(self.network.shortest_delay());
-        let settings = Settings { threads: 1, ..self.settings };
+        let settings = EngineSettings { threads: 1, ..self.settings };
         let engine = Engine::with_probe(network, settings, self.probe.local(links));
         let engine = engine.expect("its packet sizes were checked");
         let mut class = Class::new(engine, Vec::new());
@@ -387,7 +389,7 @@ impl<P: LocalProbe> Apart<P> {
     pub(super) fn describe(
         &mut self,
         island: u32,
-        (begin, asked): (SimTime, Vec<Done>),
+        (begin, asked): (SimTime, Vec<IslandAct>),
     ) -> Description {
         let mut seen = FxHashSet::default();
         let mut links: Vec<LinkId> = Vec::new();
@@ -397,7 +399,7 @@ impl<P: LocalProbe> Apart<P> {
                 links.extend(path.filter(|link| seen.insert(link.0 >> 1)));
             }
         }
-        let names = Names::of(&self.network, &links);
+        let names = GlobalNames::of(&self.network, &links);
         let (roles, cables) = names.describe(&self.network, |link| self.probe.kind(link));
         for (index, link) in names.links.iter().enumerate().step_by(2) {
             // The even link of the cable may be the odd one of the island.
@@ -431,10 +433,10 @@ impl<P: LocalProbe> Apart<P> {
             acts.push((at, number, act));
         }
         acts.sort_by_key(|(at, number, _)| (*at, *number));
-        let relative = |(at, _, act): (SimTime, u64, Act)| {
+        let relative = |(at, _, act): (SimTime, u64, IslandChange)| {
             let act = match act {
-                Act::Flow(spec) => {
-                    Act::Flow(FlowSpec { start: SimTime(spec.start.0 - begin.0), ..spec })
+                IslandChange::Flow(spec) => {
+                    IslandChange::Flow(FlowSpec { start: SimTime(spec.start.0 - begin.0), ..spec })
                 }
                 other => other,
             };
@@ -445,10 +447,10 @@ impl<P: LocalProbe> Apart<P> {
 
     /// What has become of `links`, in the numbers of an island that begins at `begin`: how they are then, and what
     /// changed since.
-    fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, Act)> {
+    fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, IslandChange)> {
         let mut acts = Vec::new();
         for (index, link) in links.iter().enumerate() {
-            let act = |change| Act::Change(LinkId::from_index(index), change);
+            let act = |change| IslandChange::Change(LinkId::from_index(index), change);
             let mut later: Vec<(SimTime, u64, LinkChange)> = Vec::new();
             let (mut is_up, mut rate) = (self.router.is_up(*link), self.rates.get(link).copied());
             if begin < self.now {
@@ -475,12 +477,12 @@ impl<P: LocalProbe> Apart<P> {
 }
 
 /// The acts of a description, for a class that begins at `begin`.
-pub(super) fn acts_from(description: &Description, begin: SimTime) -> Vec<(u64, Act)> {
-    let absolute = |(after, act): &(u64, Act)| {
+pub(super) fn acts_from(description: &Description, begin: SimTime) -> Vec<(u64, IslandChange)> {
+    let absolute = |(after, act): &(u64, IslandChange)| {
         let act = match act {
-            Act::Flow(spec) => {
+            IslandChange::Flow(spec) => {
                 let start = SimTime(spec.start.0 + begin.0);
-                Act::Flow(FlowSpec { start, ..spec.clone() })
+                IslandChange::Flow(FlowSpec { start, ..spec.clone() })
             }
             other => other.clone(),
         };

@@ -4,14 +4,14 @@
 use lightloom_units::SimTime;
 
 use super::stage::Stage;
-use crate::engine::{Event, FlowId, FlowSpec, Gate, LinkChange, LinkId};
+use crate::engine::{Event, FlowGate, FlowId, FlowSpec, LinkChange, LinkId};
 
 /// One call.
 #[derive(Clone, Debug)]
-pub(super) enum Call {
+pub(super) enum StageCall {
     Batch,
     Flow(Box<FlowSpec>),
-    Gate(FlowId, Gate),
+    Gate(FlowId, FlowGate),
     Timer(SimTime, u64),
     Change(SimTime, LinkId, LinkChange),
     Cancel(FlowId),
@@ -22,7 +22,7 @@ pub(super) enum Call {
 
 /// All calls, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log(Vec<Call>);
+pub(super) struct CallLog(Vec<StageCall>);
 
 /// Another answer than was given before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +36,8 @@ pub struct OtherEvent {
     pub whole: Option<Event>,
 }
 
-impl Log {
-    pub(super) fn note(&mut self, call: Call) {
+impl CallLog {
+    pub(super) fn note(&mut self, call: StageCall) {
         self.0.push(call);
     }
 
@@ -48,15 +48,15 @@ impl Log {
     pub(super) fn replay(&self, stage: &mut impl Stage) -> Result<(), OtherEvent> {
         for call in &self.0 {
             match call {
-                Call::Batch => drop(stage.add_batch()),
+                StageCall::Batch => drop(stage.add_batch()),
                 // What was refused is refused again.
-                Call::Flow(spec) => drop(stage.add_flow(FlowSpec::clone(spec))),
-                Call::Gate(flow, gate) => drop(stage.add_gate(*flow, *gate)),
-                Call::Timer(at, token) => stage.set_timer(*at, *token),
-                Call::Change(at, link, change) => stage.change_link(*at, *link, *change),
-                Call::Cancel(flow) => stage.cancel_flow(*flow),
-                Call::Reroute(flow) => drop(stage.reroute_flow(*flow)),
-                Call::Until(limit, islands) => {
+                StageCall::Flow(spec) => drop(stage.add_flow(FlowSpec::clone(spec))),
+                StageCall::Gate(flow, gate) => drop(stage.add_gate(*flow, *gate)),
+                StageCall::Timer(at, token) => stage.set_timer(*at, *token),
+                StageCall::Change(at, link, change) => stage.change_link(*at, *link, *change),
+                StageCall::Cancel(flow) => stage.cancel_flow(*flow),
+                StageCall::Reroute(flow) => drop(stage.reroute_flow(*flow)),
+                StageCall::Until(limit, islands) => {
                     let whole = stage.next_event(*limit);
                     if whole != *islands {
                         return Err(OtherEvent { limit: *limit, islands: *islands, whole });

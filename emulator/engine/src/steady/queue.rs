@@ -13,7 +13,7 @@ use lightloom_units::SimTime;
 use crate::engine::{BatchId, FlowId, LinkChange, LinkId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Planned {
+pub(super) enum PlannedAct {
     Change(LinkId, LinkChange),
     Timer(u64),
     BatchDone { batch: BatchId, at: SimTime, from: From },
@@ -36,7 +36,7 @@ type Key = (u64, u64, u8, u64);
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<(Key, u64)>>,
-    acts: Vec<Planned>,
+    acts: Vec<PlannedAct>,
     /// Places in `acts` that are free.
     free: Vec<u64>,
     calls: u64,
@@ -44,7 +44,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// The caller plans something, at `now`.
-    pub(super) fn plan(&mut self, now: SimTime, at: SimTime, act: Planned) {
+    pub(super) fn plan(&mut self, now: SimTime, at: SimTime, act: PlannedAct) {
         self.calls += 1;
         self.push((at.0, now.0, 0, self.calls), act);
     }
@@ -57,11 +57,11 @@ impl Queue {
         last: FlowId,
         (batch, from): (BatchId, From),
     ) {
-        let act = Planned::BatchDone { batch, at, from };
+        let act = PlannedAct::BatchDone { batch, at, from };
         self.push((reported.0, at.0, 1, u64::from(last.0)), act);
     }
 
-    fn push(&mut self, key: Key, act: Planned) {
+    fn push(&mut self, key: Key, act: PlannedAct) {
         let place = self.free.pop().unwrap_or(self.acts.len() as u64);
         match self.acts.get_mut(place as usize) {
             Some(free) => *free = act,
@@ -74,7 +74,7 @@ impl Queue {
         self.heap.peek().map_or(u64::MAX, |Reverse(((due, ..), _))| *due)
     }
 
-    pub(super) fn take(&mut self) -> Option<(SimTime, Planned)> {
+    pub(super) fn take(&mut self) -> Option<(SimTime, PlannedAct)> {
         let Reverse(((due, ..), place)) = self.heap.pop()?;
         self.free.push(place);
         Some((SimTime(due), self.acts[place as usize]))

@@ -15,9 +15,9 @@ use lightloom_units::{Picoseconds, SimTime};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::apart::{Apart, Asked, Done};
+use super::apart::{Apart, Asked, IslandAct};
 use super::class::News;
-use super::description::{Act, Description};
+use super::description::{Description, IslandChange};
 use super::landing::{Knots, Tie, acts_from};
 use super::queue::From;
 use super::{Entangled, LocalProbe};
@@ -28,7 +28,7 @@ const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
 const MOST_REDONE: u64 = 100_000_000;
 
 /// A class to be run, from acts that were made for its beginning on.
-type Waiting = Vec<(u64, Act)>;
+type PendingClass = Vec<(u64, IslandChange)>;
 
 impl<P: LocalProbe> Apart<P> {
     /// Whether nothing happens in an island any more.
@@ -54,7 +54,7 @@ impl<P: LocalProbe> Apart<P> {
         asked: Vec<Asked>,
         mut knots: Knots,
     ) -> Result<(), Entangled> {
-        let mut sets: Vec<(BTreeSet<u32>, Vec<Done>)> = Vec::new();
+        let mut sets: Vec<(BTreeSet<u32>, Vec<IslandAct>)> = Vec::new();
         let mut places: FxHashMap<u32, usize> = FxHashMap::default();
         for asked in asked {
             let tie = match asked {
@@ -90,9 +90,12 @@ impl<P: LocalProbe> Apart<P> {
         self.begin_or_grow(sets)
     }
 
-    fn begin_or_grow(&mut self, sets: Vec<(BTreeSet<u32>, Vec<Done>)>) -> Result<(), Entangled> {
+    fn begin_or_grow(
+        &mut self,
+        sets: Vec<(BTreeSet<u32>, Vec<IslandAct>)>,
+    ) -> Result<(), Entangled> {
         let first = self.classes.len();
-        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut waiting: Vec<PendingClass> = Vec::new();
         let mut grown: FxHashMap<(SimTime, Description), u32> = FxHashMap::default();
         for (islands, asked) in sets {
             if islands.is_empty() {
@@ -122,7 +125,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     /// A new island, which takes the result of one like it if there is one.
-    fn begin_like(&mut self, asked: Vec<Done>, first: usize, waiting: &mut Vec<Waiting>) {
+    fn begin_like(&mut self, asked: Vec<IslandAct>, first: usize, waiting: &mut Vec<PendingClass>) {
         let (island, now) = (self.islands.len() as u32, self.now);
         let description = self.describe(island, (now, asked));
         let known = self.memory.get(&description).copied();
@@ -157,11 +160,11 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     /// Runs the classes from `first` on, and plans their news.
-    fn run_new(&mut self, first: usize, waiting: Vec<Waiting>) {
+    fn run_new(&mut self, first: usize, waiting: Vec<PendingClass>) {
         let now = self.now;
         let limit = now + AHEAD;
         let mut pairs: Vec<_> = self.classes[first..].iter_mut().zip(waiting).collect();
-        let run = |(class, acts): &mut (&mut super::class::Class<P>, Waiting)| {
+        let run = |(class, acts): &mut (&mut super::class::Class<P>, PendingClass)| {
             let again = class.begin < now.0;
             (again, class.run_ahead(std::mem::take(acts), (now, limit)))
         };
@@ -198,8 +201,12 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     /// Takes islands away, which become one. Returns when it began and all that was done to it, with `asked`.
-    fn supersede(&mut self, islands: &BTreeSet<u32>, asked: Vec<Done>) -> (SimTime, Vec<Done>) {
-        let mut past: Vec<Done> = Vec::new();
+    fn supersede(
+        &mut self,
+        islands: &BTreeSet<u32>,
+        asked: Vec<IslandAct>,
+    ) -> (SimTime, Vec<IslandAct>) {
+        let mut past: Vec<IslandAct> = Vec::new();
         let mut begin = self.now;
         for island in islands {
             let gone = &mut self.islands[*island as usize];

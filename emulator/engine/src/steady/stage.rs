@@ -4,13 +4,13 @@
 use lightloom_units::SimTime;
 
 use crate::engine::{
-    BatchId, Engine, EngineError, Event, FlowId, FlowRecord, FlowSpec, Gate, LinkChange, LinkId,
-    Network, PacketCount, PortCount, Probe, RouteError, Settings,
+    BatchId, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowRecord, FlowSpec,
+    LinkChange, LinkId, Network, PacketCount, PortCount, Probe, RouteError,
 };
 use crate::transport::Transport;
 
 /// What can run flows over a network. Who drives it cannot tell an [`Engine`] from
-/// [`Islands`](super::Islands) by anything but the time it takes; every method is that of [`Engine`].
+/// [`IslandEngine`](super::IslandEngine) by anything but the time it takes; every method is that of [`Engine`].
 pub trait Stage {
     /// What looks at packets.
     type Probe: Probe;
@@ -22,7 +22,7 @@ pub trait Stage {
         &self.settings().transport
     }
     /// See [`Engine::settings`].
-    fn settings(&self) -> &Settings;
+    fn settings(&self) -> &EngineSettings;
     /// See [`Engine::now`].
     fn now(&self) -> SimTime;
     /// See [`Engine::add_batch`].
@@ -36,7 +36,7 @@ pub trait Stage {
     ///
     /// # Errors
     /// Those of [`Engine::add_gate`].
-    fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError>;
+    fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError>;
     /// See [`Engine::cancel_flow`].
     fn cancel_flow(&mut self, flow: FlowId);
     /// See [`Engine::reroute_flow`].
@@ -95,7 +95,7 @@ impl<P: Probe> Stage for Engine<P> {
     fn network(&self) -> &Network {
         Self::network(self)
     }
-    fn settings(&self) -> &Settings {
+    fn settings(&self) -> &EngineSettings {
         Self::settings(self)
     }
     fn now(&self) -> SimTime {
@@ -107,7 +107,7 @@ impl<P: Probe> Stage for Engine<P> {
     fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         Self::add_flow(self, spec)
     }
-    fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+    fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         Self::add_gate(self, flow, gate)
     }
     fn cancel_flow(&mut self, flow: FlowId) {

@@ -2,7 +2,7 @@
 //! Small networks of one kind of part: a domain of GPUs under switches, and hosts with a fibre for
 //! every step of a binary exchange.
 
-use crate::engine::{LinkId, LinkSpec, NetworkBuilder, Role, VertexId};
+use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
 /// GPUs that each have one cable to each of some switches, as in an NVLink domain (NVL72: 72 GPUs and 18
 /// switch chips).
@@ -19,9 +19,9 @@ pub struct SwitchedDomain {
 impl SwitchedDomain {
     /// Adds the network to `builder`. Returns the GPUs.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
-        let gpus: Vec<_> = (0..self.gpus).map(|_| builder.add(Role::Host)).collect();
+        let gpus: Vec<_> = (0..self.gpus).map(|_| builder.add(VertexRole::Host)).collect();
         for _ in 0..self.switches {
-            let switch = builder.add(Role::Switch);
+            let switch = builder.add(VertexRole::Switch);
             for &gpu in &gpus {
                 builder.connect(gpu, switch, self.link);
             }
@@ -43,7 +43,8 @@ impl ExchangeFibres {
     /// Adds the network to `builder`. Returns the hosts and, by step, the fibres: that of a pair stands at
     /// the place of its lower host among all lower hosts of the step.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Vec<VertexId>, Vec<Vec<LinkId>>) {
-        let hosts: Vec<_> = (0..1usize << self.steps).map(|_| builder.add(Role::Host)).collect();
+        let hosts: Vec<_> =
+            (0..1usize << self.steps).map(|_| builder.add(VertexRole::Host)).collect();
         let step = |step: u32| {
             let bit = 1 << step;
             let lower = (0..hosts.len()).filter(|host| host & bit == 0);

@@ -3,7 +3,7 @@
 //! (Kim, Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008,
 //! section 3.1).
 
-use crate::engine::{LinkSpec, NetworkBuilder, Role, VertexId};
+use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
 /// A dragonfly of the largest size: `a·h + 1` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +53,9 @@ impl Dragonfly {
     fn group(&self, builder: &mut NetworkBuilder, hosts: &mut Vec<VertexId>) -> Vec<VertexId> {
         let mut routers = Vec::new();
         for _ in 0..self.routers_per_group {
-            let own: Vec<_> = (0..self.hosts_per_router).map(|_| builder.add(Role::Host)).collect();
-            let router = builder.add(Role::Switch);
+            let own: Vec<_> =
+                (0..self.hosts_per_router).map(|_| builder.add(VertexRole::Host)).collect();
+            let router = builder.add(VertexRole::Switch);
             for &host in &own {
                 builder.connect(host, router, self.local);
             }

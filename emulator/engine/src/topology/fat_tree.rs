@@ -2,7 +2,7 @@
 //! Fat-trees of three tiers (Al-Fares, Loukissas, Vahdat: "A scalable, commodity data center network
 //! architecture", SIGCOMM 2008, section 3.1) and of two (leaf and spine).
 
-use crate::engine::{LinkSpec, NetworkBuilder, Role, VertexId};
+use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
 /// A fat-tree of three tiers made of switches with `radix` ports: `radix` pods of `radix`/2 edge and
 /// `radix`/2 aggregation switches each, under (`radix`/2)² core switches.
@@ -32,7 +32,7 @@ impl FatTree {
         let pods: Vec<Pod> = (0..self.radix).map(|_| self.pod(builder)).collect();
         for group in 0..half {
             for _ in 0..half {
-                let core = builder.add(Role::Switch);
+                let core = builder.add(VertexRole::Switch);
                 for pod in &pods {
                     let aggregation = pod.aggregations[group as usize];
                     builder.connect(aggregation, core, self.switch_link);
@@ -47,8 +47,9 @@ impl FatTree {
         let mut pod = Pod { hosts: Vec::new(), aggregations: Vec::new() };
         let mut edges = Vec::new();
         for _ in 0..half {
-            let hosts: Vec<_> = (0..self.hosts_per_edge).map(|_| builder.add(Role::Host)).collect();
-            let edge = builder.add(Role::Switch);
+            let hosts: Vec<_> =
+                (0..self.hosts_per_edge).map(|_| builder.add(VertexRole::Host)).collect();
+            let edge = builder.add(VertexRole::Switch);
             for &host in &hosts {
                 builder.connect(host, edge, self.host_link);
             }
@@ -56,7 +57,7 @@ impl FatTree {
             edges.push(edge);
         }
         for _ in 0..half {
-            let aggregation = builder.add(Role::Switch);
+            let aggregation = builder.add(VertexRole::Switch);
             for &edge in &edges {
                 builder.connect(edge, aggregation, self.switch_link);
             }
@@ -90,7 +91,7 @@ impl LeafSpine {
     /// Adds the network to `builder`. Returns the hosts, leaf by leaf.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let hosts: Vec<_> =
-            (0..self.leaves * self.hosts_per_leaf).map(|_| builder.add(Role::Host)).collect();
+            (0..self.leaves * self.hosts_per_leaf).map(|_| builder.add(VertexRole::Host)).collect();
         self.build_over(builder, &hosts);
         hosts
     }
@@ -102,13 +103,13 @@ impl LeafSpine {
     pub fn build_over(&self, builder: &mut NetworkBuilder, hosts: &[VertexId]) {
         let places = self.leaves as usize * self.hosts_per_leaf as usize;
         assert!(hosts.len() <= places, "{} hosts do not fit {places} places", hosts.len());
-        let leaves: Vec<_> = (0..self.leaves).map(|_| builder.add(Role::Switch)).collect();
+        let leaves: Vec<_> = (0..self.leaves).map(|_| builder.add(VertexRole::Switch)).collect();
         for (place, &host) in hosts.iter().enumerate() {
             let leaf = leaves[place / self.hosts_per_leaf as usize];
             builder.connect(host, leaf, self.host_link);
         }
         for _ in 0..self.spines {
-            let spine = builder.add(Role::Switch);
+            let spine = builder.add(VertexRole::Switch);
             for &leaf in &leaves {
                 builder.connect(leaf, spine, self.spine_link);
             }

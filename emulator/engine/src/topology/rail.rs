@@ -2,7 +2,7 @@
 //! GPU servers whose GPUs of one number share a switch, their rail: with spines above the rails, or
 //! with nothing above them.
 
-use crate::engine::{LinkSpec, NetworkBuilder, Role, VertexId};
+use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
 /// Rail-optimised: GPU `i` of every server is on rail switch `i`, and every rail switch has a cable to
 /// every spine (NVIDIA: "DGX SuperPOD reference architecture", compute fabric). Inside a server GPUs are
@@ -25,9 +25,9 @@ impl RailOptimised {
     /// Adds the network to `builder`. Returns the GPUs, server by server.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let shape = (self.servers, self.gpus_per_server);
-        let (gpus, rails) = rails(builder, Role::Host, shape, self.inside, self.rail);
+        let (gpus, rails) = rails(builder, VertexRole::Host, shape, self.inside, self.rail);
         for _ in 0..self.spines {
-            let spine = builder.add(Role::Switch);
+            let spine = builder.add(VertexRole::Switch);
             for &rail in &rails {
                 builder.connect(rail, spine, self.rail);
             }
@@ -55,14 +55,14 @@ impl RailOnly {
     /// Adds the network to `builder`. Returns the GPUs, domain by domain.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let shape = (self.domains, self.gpus_per_domain);
-        rails(builder, Role::ForwardingHost, shape, self.inside, self.rail).0
+        rails(builder, VertexRole::ForwardingHost, shape, self.inside, self.rail).0
     }
 }
 
 /// GPUs with a switch for each server and one for each rail. Returns the GPUs and the rail switches.
 fn rails(
     builder: &mut NetworkBuilder,
-    role: Role,
+    role: VertexRole,
     (servers, gpus_per_server): (u32, u32),
     inside: LinkSpec,
     rail: LinkSpec,
@@ -70,13 +70,13 @@ fn rails(
     let mut gpus = Vec::new();
     for _ in 0..servers {
         let own: Vec<_> = (0..gpus_per_server).map(|_| builder.add(role)).collect();
-        let switch = builder.add(Role::Switch);
+        let switch = builder.add(VertexRole::Switch);
         for &gpu in &own {
             builder.connect(gpu, switch, inside);
         }
         gpus.extend(own);
     }
-    let rails: Vec<_> = (0..gpus_per_server).map(|_| builder.add(Role::Switch)).collect();
+    let rails: Vec<_> = (0..gpus_per_server).map(|_| builder.add(VertexRole::Switch)).collect();
     for (place, &gpu) in gpus.iter().enumerate() {
         builder.connect(gpu, rails[place % gpus_per_server as usize], rail);
     }

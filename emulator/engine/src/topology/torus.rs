@@ -2,7 +2,7 @@
 //! Tori: hosts in a grid of any number of dimensions, each joined to the next one in each, and the last
 //! to the first. Hosts pass packets on; there are no switches.
 
-use crate::engine::{LinkId, LinkSpec, NetworkBuilder, Role, VertexId};
+use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
 /// A torus. A dimension of two has one cable between the two, one of one has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Torus {
     /// Adds the network to `builder`.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Grid {
         let count: u32 = self.sides.iter().product();
-        let hosts = (0..count).map(|_| builder.add(Role::ForwardingHost)).collect();
+        let hosts = (0..count).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
         let mut grid = Grid { sides: self.sides.clone(), hosts, cables: Vec::new() };
         for dimension in 0..self.sides.len() {
             let side = self.sides[dimension];

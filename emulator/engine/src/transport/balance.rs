@@ -4,12 +4,12 @@
 //! The choice is made where the flow begins, as an entropy value in the header is: switches only hash, unless
 //! they choose themselves ([`Balance::Adaptive`]).
 //! All paths of a lane begin with the same link; a flow has one lane, or one for each interface of its host
-//! ([`Interfaces::All`]). Acknowledgements take the way back of the packet which they answer, where its sender chose
+//! ([`FlowInterfaces::All`]). Acknowledgements take the way back of the packet which they answer, where its sender chose
 //! that way, and else of the first path.
 
 use lightloom_units::Picoseconds;
 
-use super::lane::Lane;
+use super::lane::SenderLane;
 use crate::engine::marking::mix;
 
 /// How a flow is spread over the shortest paths between its ends.
@@ -59,7 +59,7 @@ pub enum Balance {
 
 /// By how many interfaces of its host a flow leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Interfaces {
+pub enum FlowInterfaces {
     /// One, drawn for the flow.
     #[default]
     One,
@@ -102,19 +102,19 @@ pub(crate) struct Balancer {
     balance: Balance,
     /// Where the paths begin in the route table, those of a lane together.
     cursors: Box<[u32]>,
-    lanes: Box<[Lane]>,
+    lanes: Box<[SenderLane]>,
     /// What draws begin with, and how many there were.
     salt: u64,
     drawn: u64,
     /// By path: what the sender knows of it.
-    known: Box<[Known]>,
+    known: Box<[PathHistory]>,
     /// By packet number, modulo the length: the path it took.
     taken: Box<[u16]>,
 }
 
 /// What a sender knows of a path.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct PathHistory {
     /// It misses its next turn.
     marked: bool,
     /// Packets lost there in a row.
@@ -128,13 +128,13 @@ struct Known {
 impl Balancer {
     pub(crate) fn new(
         balance: Balance,
-        (cursors, lanes): (Vec<u32>, Vec<Lane>),
+        (cursors, lanes): (Vec<u32>, Vec<SenderLane>),
         (window, salt): (u32, u64),
     ) -> Self {
         let remembered = if balance.remembers() { window.next_power_of_two() as usize } else { 0 };
         Self {
             balance,
-            known: vec![Known::default(); cursors.len()].into_boxed_slice(),
+            known: vec![PathHistory::default(); cursors.len()].into_boxed_slice(),
             cursors: cursors.into_boxed_slice(),
             lanes: lanes.into_boxed_slice(),
             salt,
@@ -144,14 +144,14 @@ impl Balancer {
     }
 
     /// Takes other paths from now on.
-    pub(crate) fn replace(&mut self, cursors: Vec<u32>, lanes: Vec<Lane>) {
-        self.known = vec![Known::default(); cursors.len()].into_boxed_slice();
+    pub(crate) fn replace(&mut self, cursors: Vec<u32>, lanes: Vec<SenderLane>) {
+        self.known = vec![PathHistory::default(); cursors.len()].into_boxed_slice();
         self.cursors = cursors.into_boxed_slice();
         self.lanes = lanes.into_boxed_slice();
     }
 
     /// The interfaces by which the flow leaves.
-    pub(crate) fn lanes(&mut self) -> &mut [Lane] {
+    pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         &mut self.lanes
     }
 
@@ -252,7 +252,7 @@ impl Balancer {
         }
     }
 
-    fn lane_of(&mut self, path: usize) -> &mut Lane {
+    fn lane_of(&mut self, path: usize) -> &mut SenderLane {
         let after = self.lanes.partition_point(|lane| usize::from(lane.first) <= path);
         &mut self.lanes[after - 1]
     }
@@ -287,7 +287,7 @@ impl Balancer {
         if self.known.get(path).is_none_or(|known| known.probe == 0) {
             return;
         }
-        self.known[path] = Known::default();
+        self.known[path] = PathHistory::default();
         let lane = self.lane_of(path);
         lane.retired -= 1;
         let own = usize::from(lane.first)..usize::from(lane.end);
@@ -296,7 +296,7 @@ impl Balancer {
 }
 
 /// When the next of these paths is to be probed; `u64::MAX`: none is retired.
-fn next_probe(paths: &[Known]) -> u64 {
+fn next_probe(paths: &[PathHistory]) -> u64 {
     paths.iter().map(|known| known.probe).filter(|probe| *probe > 0).min().unwrap_or(u64::MAX)
 }
 
@@ -306,7 +306,7 @@ mod tests {
 
     /// A balancer with one lane.
     fn single(balance: Balance, cursors: Vec<u32>, drawn: (u32, u64)) -> Balancer {
-        let lane = Lane::new(0, 0..cursors.len() as u16);
+        let lane = SenderLane::new(0, 0..cursors.len() as u16);
         Balancer::new(balance, (cursors, vec![lane]), drawn)
     }
 
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_value_that_loses_is_retired_until_its_probe_is_answered() {
         let balance = Balance::Entropy { values: 4, probe: Picoseconds(100) };
-        let lanes = vec![Lane::new(7, 0..2), Lane::new(9, 2..4)];
+        let lanes = vec![SenderLane::new(7, 0..2), SenderLane::new(9, 2..4)];
         let mut entropy = Balancer::new(balance, (vec![10, 20, 30, 40], lanes), (64, 0));
         let taken: Vec<u32> = (0..4).map(|number| entropy.next(0, number, 0)).collect();
         assert_eq!(taken, [20, 10, 20, 10]);

@@ -34,7 +34,7 @@ pub enum CongestionControl {
     /// Window by marks and delay together.
     Nscc(Nscc),
     /// Credits that the receiving host gives at the pace of its interfaces; the window is what a flow begins with. Wants
-    /// switches that trim and [`Recovery::SelectiveRepeat`](super::Recovery::SelectiveRepeat).
+    /// switches that trim and [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
     ReceiverCredit,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Feedback {
 
 /// A flow's path when it is idle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Path {
+pub(crate) struct IdlePath {
     /// A packet and its acknowledgement, in picoseconds.
     pub(crate) round_trip: u64,
     /// Links one way.
@@ -77,15 +77,15 @@ pub(crate) struct Path {
 
 /// The state of one flow's scheme.
 #[derive(Clone, Debug)]
-pub(crate) struct Controller {
-    scheme: Scheme,
+pub(crate) struct CongestionController {
+    scheme: SchemeState,
     /// When each packet was last sent, by number modulo the length.
     sent_at: Box<[u64]>,
     largest_window: u32,
 }
 
 #[derive(Clone, Debug)]
-enum Scheme {
+enum SchemeState {
     Dctcp(dctcp::State),
     Dcqcn(dcqcn::State),
     Swift(swift::State),
@@ -93,18 +93,26 @@ enum Scheme {
     Credit(credit::State),
 }
 
-impl Controller {
+impl CongestionController {
     /// `None` for a fixed window: nothing to keep.
-    pub(crate) fn new(control: CongestionControl, path: Path) -> Option<Box<Self>> {
+    pub(crate) fn new(control: CongestionControl, path: IdlePath) -> Option<Box<Self>> {
         let scheme = match control {
             CongestionControl::FixedWindow => return None,
-            CongestionControl::Dctcp(settings) => Scheme::Dctcp(dctcp::State::new(settings, path)),
-            CongestionControl::Dcqcn(settings) => Scheme::Dcqcn(dcqcn::State::new(settings, path)),
-            CongestionControl::Swift(settings) => Scheme::Swift(swift::State::new(settings, path)),
-            CongestionControl::Nscc(settings) => Scheme::Nscc(nscc::State::new(settings, path)),
-            CongestionControl::ReceiverCredit => Scheme::Credit(credit::State::new(path)),
+            CongestionControl::Dctcp(settings) => {
+                SchemeState::Dctcp(dctcp::State::new(settings, path))
+            }
+            CongestionControl::Dcqcn(settings) => {
+                SchemeState::Dcqcn(dcqcn::State::new(settings, path))
+            }
+            CongestionControl::Swift(settings) => {
+                SchemeState::Swift(swift::State::new(settings, path))
+            }
+            CongestionControl::Nscc(settings) => {
+                SchemeState::Nscc(nscc::State::new(settings, path))
+            }
+            CongestionControl::ReceiverCredit => SchemeState::Credit(credit::State::new(path)),
         };
-        let timed = if matches!(scheme, Scheme::Credit(_)) { 1 } else { path.window };
+        let timed = if matches!(scheme, SchemeState::Credit(_)) { 1 } else { path.window };
         let sent_at = vec![0; timed.next_power_of_two() as usize].into_boxed_slice();
         Some(Box::new(Self { scheme, sent_at, largest_window: path.window }))
     }
@@ -114,8 +122,8 @@ impl Controller {
         let place = sequence as usize & (self.sent_at.len() - 1);
         self.sent_at[place] = now;
         match &mut self.scheme {
-            Scheme::Dcqcn(state) => state.sent(now, wire_bytes),
-            Scheme::Credit(state) => state.sent(),
+            SchemeState::Dcqcn(state) => state.sent(now, wire_bytes),
+            SchemeState::Credit(state) => state.sent(),
             _ => {}
         }
     }
@@ -127,31 +135,31 @@ impl Controller {
         let round_trip = now.saturating_sub(sent_at);
         let feedback = Feedback { now, acked, marked, trimmed, round_trip };
         match &mut self.scheme {
-            Scheme::Dctcp(state) => state.acknowledged(feedback),
-            Scheme::Dcqcn(state) => state.acknowledged(feedback),
-            Scheme::Swift(state) => state.acknowledged(feedback),
-            Scheme::Nscc(state) => state.acknowledged(feedback),
-            Scheme::Credit(_) => {}
+            SchemeState::Dctcp(state) => state.acknowledged(feedback),
+            SchemeState::Dcqcn(state) => state.acknowledged(feedback),
+            SchemeState::Swift(state) => state.acknowledged(feedback),
+            SchemeState::Nscc(state) => state.acknowledged(feedback),
+            SchemeState::Credit(_) => {}
         }
     }
 
     /// Packets were lost.
     pub(crate) fn lost(&mut self, now: u64) {
         match &mut self.scheme {
-            Scheme::Dctcp(state) => state.lost(now),
-            Scheme::Dcqcn(_) | Scheme::Credit(_) => {}
-            Scheme::Swift(state) => state.lost(now),
-            Scheme::Nscc(state) => state.lost(now),
+            SchemeState::Dctcp(state) => state.lost(now),
+            SchemeState::Dcqcn(_) | SchemeState::Credit(_) => {}
+            SchemeState::Swift(state) => state.lost(now),
+            SchemeState::Nscc(state) => state.lost(now),
         }
     }
 
     /// How many packets may be in flight.
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
-            Scheme::Dctcp(state) => state.window,
-            Scheme::Dcqcn(_) | Scheme::Credit(_) => return self.largest_window,
-            Scheme::Swift(state) => state.window,
-            Scheme::Nscc(state) => state.window,
+            SchemeState::Dctcp(state) => state.window,
+            SchemeState::Dcqcn(_) | SchemeState::Credit(_) => return self.largest_window,
+            SchemeState::Swift(state) => state.window,
+            SchemeState::Nscc(state) => state.window,
         };
         (window as u32).clamp(1, self.largest_window)
     }
@@ -160,14 +168,14 @@ impl Controller {
     #[inline]
     pub(crate) fn credits(&self) -> Option<u32> {
         match &self.scheme {
-            Scheme::Credit(state) => Some(state.credits),
+            SchemeState::Credit(state) => Some(state.credits),
             _ => None,
         }
     }
 
     /// The receiver lets a packet more go, or one that is lost leaves its credit to its repair.
     pub(crate) fn credit(&mut self) {
-        if let Scheme::Credit(state) = &mut self.scheme {
+        if let SchemeState::Credit(state) = &mut self.scheme {
             state.credits += 1;
         }
     }
@@ -175,14 +183,14 @@ impl Controller {
     /// The receiver says whether it has given all credit that was earned, while so many packets are in flight and so many
     /// are left to be sent.
     pub(crate) fn settle(&mut self, now: u64, is_settled: bool, packets: (u32, u32)) {
-        if let Scheme::Credit(state) = &mut self.scheme {
+        if let SchemeState::Credit(state) = &mut self.scheme {
             state.settle(now, is_settled, packets);
         }
     }
 
     /// Everything in flight counts as lost: credits begin anew.
     pub(crate) fn refill(&mut self) {
-        if let Scheme::Credit(state) = &mut self.scheme {
+        if let SchemeState::Credit(state) = &mut self.scheme {
             state.refill();
         }
     }
@@ -190,7 +198,7 @@ impl Controller {
     /// The rate at which packets may leave, in bits per second. `None` for schemes that set a window alone.
     pub(crate) fn pace(&self) -> Option<BitsPerSecond> {
         match &self.scheme {
-            Scheme::Dcqcn(state) => Some(BitsPerSecond(state.pace())),
+            SchemeState::Dcqcn(state) => Some(BitsPerSecond(state.pace())),
             _ => None,
         }
     }
@@ -198,7 +206,7 @@ impl Controller {
     /// No packet may be sent before this.
     pub(crate) fn next_send(&self) -> u64 {
         match &self.scheme {
-            Scheme::Dcqcn(state) => state.next_send,
+            SchemeState::Dcqcn(state) => state.next_send,
             _ => 0,
         }
     }

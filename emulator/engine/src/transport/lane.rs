@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// One interface of the sending host, with the paths that begin there.
 #[derive(Clone, Debug)]
-pub(crate) struct Lane {
+pub(crate) struct SenderLane {
     /// The output port, as a number in the shard.
     pub(crate) port: u32,
     /// Its paths among those of the flow.
@@ -25,7 +25,7 @@ pub(crate) struct Lane {
     pub(crate) retired: u16,
 }
 
-impl Lane {
+impl SenderLane {
     /// A lane over the paths in `paths`.
     pub(crate) fn new(port: u32, paths: Range<u16>) -> Self {
         Self {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The receiving end of a flow: what has arrived, and what to tell the sender.
 
-use super::{Recovery, SequenceSet};
+use super::{LossRecovery, SequenceSet};
 use crate::engine::packet::{Contents, Packet, flag};
-use crate::engine::shard::again::{End, Pace};
+use crate::engine::shard::again::{End, StateLag};
 
 /// The receiving end of a flow.
 #[derive(Clone, Debug)]
@@ -33,11 +33,11 @@ impl Receiver {
     pub(crate) fn new(
         (flow, cursor): (u32, u32),
         (messages, per_message): (u32, u32),
-        (window, recovery): (u32, Recovery),
+        (window, recovery): (u32, LossRecovery),
     ) -> Self {
         let keeps = match recovery {
-            Recovery::GoBackN => None,
-            Recovery::SelectiveRepeat { .. } => Some(SequenceSet::new(window)),
+            LossRecovery::GoBackN => None,
+            LossRecovery::SelectiveRepeat { .. } => Some(SequenceSet::new(window)),
         };
         Self {
             flow,
@@ -163,7 +163,7 @@ impl Receiver {
     }
 
     /// Whether `later` is this end moved on by `pace`, with nothing that has come out of order.
-    pub(crate) fn becomes(&self, later: &Self, pace: Pace) -> bool {
+    pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
         let stays = |end: &Self| (end.message_end, end.delivered, end.total, end.cursor);
         self.expected + pace.packets == later.expected

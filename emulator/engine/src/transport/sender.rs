@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 
 use lightloom_units::SimTime;
 
-use self::tail::Tail;
-use super::{Balancer, Came, Controller, Lane, Recovery, SequenceSet};
+use self::tail::TailProbe;
+use super::{Balancer, Came, CongestionController, LossRecovery, SenderLane, SequenceSet};
 use crate::engine::packet::{Packet, flag};
 
 /// A data packet to send now.
@@ -43,7 +43,7 @@ pub(crate) struct Sender {
     /// The first path in the route table, and the only one without `balancer`.
     pub(crate) cursor: u32,
     pub(crate) balancer: Option<Box<Balancer>>,
-    controller: Option<Box<Controller>>,
+    controller: Option<Box<CongestionController>>,
     /// The receiving end lets packets go.
     by_credit: bool,
     acked: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Sender {
     last_bytes: u16,
     /// Timeouts in a row.
     timeouts: u32,
-    recovery: Recovery,
+    recovery: LossRecovery,
     /// Selective repeat: a packet is lost when one so much later has arrived.
     reordering: u32,
     /// Go-back-N: gaps below this number have been answered already.
@@ -82,7 +82,7 @@ pub(crate) struct Sender {
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
     /// What finds losses at the end of what is sent, before the deadline does.
-    tail: Tail,
+    tail: TailProbe,
     pub(crate) resent: u32,
     pub(crate) started: bool,
     /// Waits for its turn at a port.
@@ -120,12 +120,12 @@ impl Sender {
     pub(crate) fn new(
         (flow, cursor): (u32, u32),
         load: Load,
-        (window, recovery, timeout): (u32, Recovery, u64),
+        (window, recovery, timeout): (u32, LossRecovery, u64),
         tail_probe: Option<u64>,
     ) -> Self {
         let (held, reordering) = match recovery {
-            Recovery::GoBackN => (SequenceSet::default(), 1),
-            Recovery::SelectiveRepeat { reordering } => {
+            LossRecovery::GoBackN => (SequenceSet::default(), 1),
+            LossRecovery::SelectiveRepeat { reordering } => {
                 (SequenceSet::new(window), reordering.packets(window))
             }
         };
@@ -159,7 +159,7 @@ impl Sender {
             timeout,
             backs_off: true,
             deadline: u64::MAX,
-            tail: Tail::new(tail_probe),
+            tail: TailProbe::new(tail_probe),
             resent: 0,
             started: false,
             enlisted: false,
@@ -287,7 +287,7 @@ impl Sender {
     }
 
     /// The interfaces by which it leaves, if there are several paths.
-    pub(crate) fn lanes(&mut self) -> &mut [Lane] {
+    pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
 
@@ -368,7 +368,8 @@ impl Sender {
     }
 
     fn is_held(&self, sequence: u32) -> bool {
-        matches!(self.recovery, Recovery::SelectiveRepeat { .. }) && self.held.contains(sequence)
+        matches!(self.recovery, LossRecovery::SelectiveRepeat { .. })
+            && self.held.contains(sequence)
     }
 
     /// Takes an acknowledgement that arrives at `now`.
@@ -446,7 +447,7 @@ impl Sender {
         if acked == self.next {
             self.tail.rest();
         }
-        if let Recovery::SelectiveRepeat { .. } = self.recovery {
+        if let LossRecovery::SelectiveRepeat { .. } = self.recovery {
             for sequence in before..acked {
                 self.held.take(sequence);
             }
@@ -457,13 +458,15 @@ impl Sender {
     #[cold]
     fn gap(&mut self, packet: &Packet, now: u64) {
         match self.recovery {
-            Recovery::GoBackN if packet.sequence() == self.acked && self.acked >= self.answered => {
+            LossRecovery::GoBackN
+                if packet.sequence() == self.acked && self.acked >= self.answered =>
+            {
                 self.answered = self.sent;
                 self.go_to(self.acked);
                 self.count_loss(now);
             }
-            Recovery::GoBackN => {}
-            Recovery::SelectiveRepeat { .. } => {
+            LossRecovery::GoBackN => {}
+            LossRecovery::SelectiveRepeat { .. } => {
                 let arrived = packet.answered();
                 if packet.has(flag::TRIMMED) {
                     return self.trimmed(arrived, now);

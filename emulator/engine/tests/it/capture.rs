@@ -4,25 +4,25 @@ use std::io::Write;
 use std::process::Command;
 
 use lightloom_engine::capture::{
-    Slice, Tap, Track, host_tracks, link_tracks, write_pcapng, write_timeline,
+    Slice, Tap, TimelineTrack, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
 use lightloom_engine::{
-    Arrival, Engine, FlowSpec, LinkId, LinkSpec, NetworkBuilder, Role, Settings,
+    Engine, EngineSettings, FlowSpec, LinkId, LinkSpec, NetworkBuilder, PacketArrival, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 /// Two flows over a switch that marks everything; the last link is watched.
-fn run() -> (Engine<Tap>, Vec<Arrival>) {
+fn run() -> (Engine<Tap>, Vec<PacketArrival>) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(1 << 20), Bytes(0));
     let mut builder = NetworkBuilder::new();
-    let hosts: Vec<_> = (0..3).map(|_| builder.add(Role::Host)).collect();
-    let switch = builder.add(Role::Switch);
+    let hosts: Vec<_> = (0..3).map(|_| builder.add(VertexRole::Host)).collect();
+    let switch = builder.add(VertexRole::Switch);
     let links: Vec<LinkId> =
         hosts.iter().map(|host| builder.connect(switch, *host, link)).collect();
     let tap = Tap::new(&[links[0], links[0].reverse()], 1_000);
     let mut engine =
-        Engine::with_probe(builder.build().unwrap(), Settings::default(), tap).unwrap();
+        Engine::with_probe(builder.build().unwrap(), EngineSettings::default(), tap).unwrap();
     engine.add_flow(FlowSpec::new(hosts[1], hosts[0], Bytes(4_032 * 3))).unwrap();
     engine.add_flow(FlowSpec::new(hosts[2], hosts[0], Bytes(100)).at(SimTime(5_000))).unwrap();
     engine.run(SimTime(1_000_000_000));
@@ -126,7 +126,7 @@ fn the_timeline_shows_flows_and_busy_links() {
 fn slices_of_a_track_that_overlap_are_drawn_in_rows_of_their_own() {
     let slice = |begin, end| Slice { name: "x".into(), begin: SimTime(begin), end: SimTime(end) };
     let slices = vec![slice(0, 10), slice(5, 15), slice(10, 20), slice(15, 16)];
-    let track = Track { process: "p", name: "t".into(), slices };
+    let track = TimelineTrack { process: "p", name: "t".into(), slices };
     let mut text = Vec::new();
     write_timeline(&mut text, &[track], &[]).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -142,7 +142,7 @@ fn a_tap_keeps_no_more_than_it_may() {
     let (_, arrivals) = run();
     for link in [3, 4, 3, 3] {
         use lightloom_engine::Probe;
-        tap.arrived(Arrival { link: LinkId(link), ..arrivals[0] });
+        tap.arrived(PacketArrival { link: LinkId(link), ..arrivals[0] });
     }
     assert_eq!(Tap::merge([&tap]).len(), 2);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collectives against their closed forms, and what holds of every run.
 use lightloom_collective::{
-    AllToAll, CollectiveError, Directions, Exchange, HalvingDoubling, Hierarchical, Kind, Ring,
-    Schedule, Shift, TorusAllReduce, Tree, TreeOperation,
+    AllToAll, CollectiveError, CollectiveKind, Directions, Exchange, HalvingDoubling, Hierarchical,
+    Ring, Schedule, Shift, TorusAllReduce, Tree, TreeOperation,
 };
-use lightloom_engine::collective::{Collective, Placement, start_bag};
+use lightloom_engine::collective::{Placement, StartedCollective, start_bag};
 use lightloom_engine::topology::{self, LeafSpine, RingShape, Torus};
 use lightloom_engine::transport::{Transport, Window};
 use lightloom_engine::{
-    Engine, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Role, Route, Settings, Switching,
-    VertexId, message_time,
+    Engine, EngineSettings, Event, FlowSpec, LinkSpec, NetworkBuilder, Plane, Route, Switching,
+    VertexId, VertexRole, message_time,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -27,13 +27,13 @@ fn link() -> LinkSpec {
 
 fn ring_engine(ranks: usize, edge: impl Fn(usize) -> LinkSpec) -> (Engine, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
-    let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
+    let members: Vec<_> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();
     topology::Ring::build_into(&mut builder, &members, RingShape::Ring, edge);
-    (Engine::new(builder.build().unwrap(), Settings::default()).unwrap(), members)
+    (Engine::new(builder.build().unwrap(), EngineSettings::default()).unwrap(), members)
 }
 
 fn collective(
-    kind: Kind,
+    kind: CollectiveKind,
     members: &[VertexId],
     size: Bytes,
     directions: Directions,
@@ -43,17 +43,17 @@ fn collective(
 }
 
 /// Starts a collective of these hosts over shortest paths.
-fn start(schedule: &Schedule, members: Vec<VertexId>, engine: &mut Engine) -> Collective {
+fn start(schedule: &Schedule, members: Vec<VertexId>, engine: &mut Engine) -> StartedCollective {
     Placement::new(members, Route::Shortest).start(schedule, engine).unwrap()
 }
 
-fn took(collective: &Collective, engine: &Engine) -> Picoseconds {
+fn took(collective: &StartedCollective, engine: &Engine) -> Picoseconds {
     collective.end(engine).unwrap().since(collective.start)
 }
 
 /// `2(N-1)` or `N-1` times a piece over one link: the closed form written out again.
-fn textbook(kind: Kind, ranks: u64, size: Bytes, link: LinkSpec) -> Picoseconds {
-    let steps = if kind == Kind::AllReduce { 2 * (ranks - 1) } else { ranks - 1 };
+fn textbook(kind: CollectiveKind, ranks: u64, size: Bytes, link: LinkSpec) -> Picoseconds {
+    let steps = if kind == CollectiveKind::AllReduce { 2 * (ranks - 1) } else { ranks - 1 };
     let piece = Bytes(size.0.div_ceil(ranks));
     let packets = piece.0.div_ceil(4_032);
     let on_wire = Bytes(piece.0 + 64 * packets);
@@ -62,7 +62,9 @@ fn textbook(kind: Kind, ranks: u64, size: Bytes, link: LinkSpec) -> Picoseconds 
 
 #[test]
 fn one_direction_takes_exactly_the_textbook_time() {
-    for kind in [Kind::AllReduce, Kind::ReduceScatter, Kind::AllGather] {
+    for kind in
+        [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather]
+    {
         for (ranks, size) in [(3u64, Bytes(1)), (8, Bytes(8 * 4_032)), (32, Bytes(40 << 20))] {
             let link = gbps(400, 500);
             let (mut engine, members) = ring_engine(ranks as usize, |_| link);
@@ -81,12 +83,12 @@ fn both_directions_cost_half_and_their_acknowledgements() {
     let link = gbps(400, 500);
     let (mut engine, members) = ring_engine(32, |_| link);
     let size = Bytes(1 << 30);
-    let (on, ring) = collective(Kind::AllReduce, &members, size, Directions::Both);
+    let (on, ring) = collective(CollectiveKind::AllReduce, &members, size, Directions::Both);
     let running = on.start(&ring, &mut engine).unwrap();
     engine.run(LIMIT);
     let took = took(&running, &engine).as_secs_f64();
     let ideal = running.ideal.as_secs_f64();
-    let half = textbook(Kind::AllReduce, 32, Bytes(size.0 / 2), link).as_secs_f64();
+    let half = textbook(CollectiveKind::AllReduce, 32, Bytes(size.0 / 2), link).as_secs_f64();
     assert!((ideal / half - 1.0).abs() < 1e-9, "{ideal} {half}");
     // One 64-byte acknowledgement comes with every 4,096-byte packet of the other direction.
     assert!(took >= ideal && took <= ideal * (1.0 + 64.0 / 4_096.0), "{}", took / ideal);
@@ -99,7 +101,8 @@ fn both_directions_cost_half_and_their_acknowledgements() {
 fn a_slow_edge_holds_up_the_whole_ring_as_the_ideal_says() {
     let edge = |i: usize| if i == 3 { gbps(100, 2_000) } else { gbps(400, 500) };
     let (mut engine, members) = ring_engine(8, edge);
-    let (on, ring) = collective(Kind::AllReduce, &members, Bytes(8 << 20), Directions::One);
+    let (on, ring) =
+        collective(CollectiveKind::AllReduce, &members, Bytes(8 << 20), Directions::One);
     let running = on.start(&ring, &mut engine).unwrap();
     engine.run(LIMIT);
     let ratio = took(&running, &engine).as_secs_f64() / running.ideal.as_secs_f64();
@@ -109,8 +112,8 @@ fn a_slow_edge_holds_up_the_whole_ring_as_the_ideal_says() {
 /// Hosts under one switch at 400 Gb/s, 500 ns a link.
 fn star_engine(ranks: usize) -> (Engine, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
-    let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
-    let switch = builder.add(Role::Switch);
+    let members: Vec<_> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();
+    let switch = builder.add(VertexRole::Switch);
     for &member in &members {
         builder.connect(member, switch, gbps(400, 500));
     }
@@ -118,7 +121,7 @@ fn star_engine(ranks: usize) -> (Engine, Vec<VertexId>) {
     // path would run dry.
     let window = Window::BandwidthDelay { percent: 150 };
     let transport = Transport { window, ..Transport::default() };
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     (Engine::new(builder.build().unwrap(), settings).unwrap(), members)
 }
 
@@ -200,7 +203,7 @@ fn two_trees_reduce_faster_than_one() {
 /// Groups of GPUs in rings, all under one switch, where no two flows share a link.
 fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
     let mut builder = NetworkBuilder::new();
-    let gpus: Vec<_> = (0..groups * ranks).map(|_| builder.add(Role::Host)).collect();
+    let gpus: Vec<_> = (0..groups * ranks).map(|_| builder.add(VertexRole::Host)).collect();
     let rings: Vec<Vec<_>> = gpus.chunks(ranks).map(<[VertexId]>::to_vec).collect();
     for members in &rings {
         topology::Ring::build_into(&mut builder, members, RingShape::Ring, |_| gbps(3_200, 200));
@@ -214,7 +217,7 @@ fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
         spine_link: link.with_queue(Bytes(1 << 20), Bytes(1 << 18)),
     };
     leaves.build_over(&mut builder, &gpus);
-    (Engine::new(builder.build().unwrap(), Settings::default()).unwrap(), rings)
+    (Engine::new(builder.build().unwrap(), EngineSettings::default()).unwrap(), rings)
 }
 
 #[test]
@@ -245,7 +248,8 @@ fn the_hierarchical_all_reduce_goes_through_its_three_phases() {
 #[test]
 fn a_cancelled_collective_stops_and_another_takes_its_place() {
     let (mut engine, members) = ring_engine(8, |_| gbps(400, 500));
-    let (on, ring) = collective(Kind::AllReduce, &members, Bytes(64 << 20), Directions::Both);
+    let (on, ring) =
+        collective(CollectiveKind::AllReduce, &members, Bytes(64 << 20), Directions::Both);
     let first = on.start(&ring, &mut engine).unwrap();
     engine.set_timer(SimTime(50_000_000), 7);
     assert!(matches!(engine.next_event(LIMIT), Some(Event::Timer { token: 7, .. })));
@@ -273,11 +277,11 @@ proptest! {
         (cut_through, host_delay) in (any::<bool>(), 0u64..2_000),
     ) {
         let mut builder = NetworkBuilder::new();
-        let first = builder.add(Role::Host);
+        let first = builder.add(VertexRole::Host);
         let mut at = first;
         let last = hops.len() - 1;
         for (place, &(rate, delay)) in hops.iter().enumerate() {
-            let next = builder.add(if place == last { Role::Host } else { Role::Switch });
+            let next = builder.add(if place == last { VertexRole::Host } else { VertexRole::Switch });
             builder.connect(at, next, gbps(rate, delay));
             at = next;
         }
@@ -286,11 +290,11 @@ proptest! {
             window: Window::Packets(1_000),
             ..Transport::default()
         };
-        let settings = Settings {
+        let settings = EngineSettings {
             transport,
             switching: if cut_through { Switching::CutThrough } else { Switching::StoreAndForward },
             host_delay: Picoseconds::from_nanos(host_delay),
-            ..Settings::default()
+            ..EngineSettings::default()
         };
         let mut engine = Engine::new(network, settings).unwrap();
         let flow = engine.add_flow(FlowSpec::new(first, at, Bytes(size))).unwrap();
@@ -306,12 +310,12 @@ fn bruck_and_binary_exchanges_take_their_closed_form_between_equal_hosts() {
     for (exchange, ranks) in [(Exchange::Bruck, 16), (Exchange::Binary, 16), (Exchange::Bruck, 12)]
     {
         let mut builder = NetworkBuilder::new();
-        let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
-        let switch = builder.add(Role::Switch);
+        let members: Vec<_> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();
+        let switch = builder.add(VertexRole::Switch);
         for &member in &members {
             builder.connect(member, switch, link());
         }
-        let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
+        let mut engine = Engine::new(builder.build().unwrap(), EngineSettings::default()).unwrap();
         let size = Bytes(ranks as u64 * 64 * 4_032);
         let all = AllToAll { ranks: members.len(), size, exchange }.schedule().unwrap();
         let running = start(&all, members, &mut engine);
@@ -335,7 +339,7 @@ fn the_torus_all_reduce_uses_every_dimension_all_the_time() {
         let torus = Torus { sides: sides.clone(), link: link() };
         let mut builder = NetworkBuilder::new();
         let grid = torus.build_into(&mut builder);
-        let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
+        let mut engine = Engine::new(builder.build().unwrap(), EngineSettings::default()).unwrap();
         let hosts = grid.hosts.len() as u64;
         let size = Bytes(hosts * 4_032 * 2 * 3 * 16);
         let rings = (0..sides.len()).map(|dimension| grid.rings(dimension)).collect();
@@ -362,12 +366,12 @@ fn the_torus_all_reduce_uses_every_dimension_all_the_time() {
 #[test]
 fn an_incast_takes_what_the_last_link_takes() {
     let mut builder = NetworkBuilder::new();
-    let hosts: Vec<_> = (0..9).map(|_| builder.add(Role::Host)).collect();
-    let switch = builder.add(Role::Switch);
+    let hosts: Vec<_> = (0..9).map(|_| builder.add(VertexRole::Host)).collect();
+    let switch = builder.add(VertexRole::Switch);
     for &host in &hosts {
         builder.connect(host, switch, link());
     }
-    let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
+    let mut engine = Engine::new(builder.build().unwrap(), EngineSettings::default()).unwrap();
     let size = Bytes(4_032 * 100);
     let specs = hosts[1..].iter().map(|host| FlowSpec::new(*host, hosts[0], size)).collect();
     let running = start_bag(&mut engine, specs).unwrap();

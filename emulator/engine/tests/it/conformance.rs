@@ -2,11 +2,12 @@
 //! The work items that other simulators publish, small, for every transport, against what the most loaded link needs.
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Reordering, Swift, Transport, Window,
+    Balance, CongestionControl, Dcqcn, Dctcp, LossRecovery, Nscc, Reordering, Swift, Transport,
+    Window,
 };
 use lightloom_engine::{
-    Engine, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, Pause, Queueing,
-    Settings, VertexId,
+    Engine, EngineSettings, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, Pause,
+    Queueing, VertexId,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -27,7 +28,7 @@ fn ways() -> Vec<Way> {
     let sprayed = |congestion, percent| Transport {
         congestion,
         balance: Balance::Spray { paths: 64 },
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::WindowPercent(50) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::WindowPercent(50) },
         tail_probe: Some(Picoseconds::from_micros(50)),
         window: Window::BandwidthDelay { percent },
         ..Transport::default()
@@ -84,8 +85,11 @@ fn first_to_core(network: &Network, hosts: &[VertexId]) -> LinkId {
 fn run(way: &Way, flows: &[(usize, usize)], size: u64, dark: Option<LinkId>) -> (f64, f64, u64) {
     let (network, hosts) = fat_tree();
     let links = network.links().len();
-    let settings =
-        Settings { transport: way.transport, queueing: way.queueing, ..Settings::default() };
+    let settings = EngineSettings {
+        transport: way.transport,
+        queueing: way.queueing,
+        ..EngineSettings::default()
+    };
     let mut engine = Engine::new(network, settings).unwrap();
     for link in dark.into_iter().flat_map(|link| [link, link.reverse()]) {
         engine.change_link(SimTime(0), link, LinkChange::Down);
@@ -162,8 +166,11 @@ fn every_flow_ends_after_a_dark_cable_is_back() {
     for way in ways() {
         let (network, hosts) = fat_tree();
         let cable = first_to_core(&network, &hosts);
-        let settings =
-            Settings { transport: way.transport, queueing: way.queueing, ..Settings::default() };
+        let settings = EngineSettings {
+            transport: way.transport,
+            queueing: way.queueing,
+            ..EngineSettings::default()
+        };
         let mut engine = Engine::new(network, settings).unwrap();
         for link in [cable, cable.reverse()] {
             engine.change_link(SimTime(0), link, LinkChange::Down);

@@ -4,10 +4,10 @@
 
 use lightloom_engine::topology::{FatTree, LeafSpine};
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Nscc, Recovery, Reordering, Transport, Window,
+    Balance, CongestionControl, LossRecovery, Nscc, Reordering, Transport, Window,
 };
 use lightloom_engine::{
-    Engine, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing, Settings, VertexId,
+    Engine, EngineSettings, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing, VertexId,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -20,17 +20,17 @@ fn link() -> LinkSpec {
         .with_queue(Bytes(256 * PACKET), Bytes(64 * PACKET))
 }
 
-fn settings(congestion: CongestionControl, balance: Balance) -> Settings {
+fn settings(congestion: CongestionControl, balance: Balance) -> EngineSettings {
     let transport = Transport {
         congestion,
         balance,
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::WindowPercent(50) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::WindowPercent(50) },
         tail_probe: Some(Picoseconds::from_micros(50)),
         window: Window::BandwidthDelay { percent: 150 },
         ..Transport::default()
     };
     let queueing = Some(Queueing { trim: true, ..Queueing::default() });
-    Settings { transport, queueing, ..Settings::default() }
+    EngineSettings { transport, queueing, ..EngineSettings::default() }
 }
 
 /// A flow whose answers go by a cable that is dark for 900 µs may lose that time and no more: what is left of it goes at
@@ -87,7 +87,7 @@ fn times_the_bound(radix: u32, balance: Balance, seed: u64) -> f64 {
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(radix, link()).build_into(&mut builder);
     let nscc = CongestionControl::Nscc(Nscc::default());
-    let settings = Settings { seed: Seed(seed), ..settings(nscc, balance) };
+    let settings = EngineSettings { seed: Seed(seed), ..settings(nscc, balance) };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     for (from, to) in permutation(hosts.len(), seed).into_iter().enumerate() {
         engine.add_flow(FlowSpec::new(hosts[from], hosts[to], Bytes(4 << 20))).unwrap();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of closed forms in docs/validation-engine.md is what the engine does today.
 //! `LIGHTLOOM_BLESS=1 cargo test -p lightloom-engine --test it engine_validation::` writes it anew.
-use lightloom_collective::{AllToAll, Directions, Exchange, HalvingDoubling, Kind, Ring, Schedule};
-use lightloom_engine::collective::{Collective, Placement};
+use lightloom_collective::{
+    AllToAll, CollectiveKind, Directions, Exchange, HalvingDoubling, Ring, Schedule,
+};
+use lightloom_engine::collective::{Placement, StartedCollective};
 use lightloom_engine::topology::{self, RingShape};
 use lightloom_engine::transport::Window;
 use lightloom_engine::{
-    Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId,
+    Engine, EngineSettings, FlowSpec, LinkSpec, NetworkBuilder, Route, VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -36,7 +38,7 @@ fn link() -> LinkSpec {
 
 /// An engine whose windows never wait for acknowledgements that wait behind data.
 fn engine(builder: NetworkBuilder) -> Engine {
-    let mut settings = Settings::default();
+    let mut settings = EngineSettings::default();
     settings.transport.window = Window::BandwidthDelay { percent: 150 };
     Engine::new(builder.build().unwrap(), settings).unwrap()
 }
@@ -48,9 +50,9 @@ fn message(packets: u64, hops: u64) -> u64 {
 
 fn chain(hops: u64) -> Row {
     let mut builder = NetworkBuilder::new();
-    let first = builder.add(Role::Host);
-    let switches: Vec<_> = (1..hops).map(|_| builder.add(Role::Switch)).collect();
-    let last = builder.add(Role::Host);
+    let first = builder.add(VertexRole::Host);
+    let switches: Vec<_> = (1..hops).map(|_| builder.add(VertexRole::Switch)).collect();
+    let last = builder.add(VertexRole::Host);
     let way: Vec<_> = [first].into_iter().chain(switches).chain([last]).collect();
     for pair in way.windows(2) {
         builder.connect(pair[0], pair[1], link());
@@ -68,9 +70,9 @@ fn chain(hops: u64) -> Row {
     }
 }
 
-fn ring(ranks: u64, kind: Kind, directions: Directions) -> Row {
+fn ring(ranks: u64, kind: CollectiveKind, directions: Directions) -> Row {
     let mut builder = NetworkBuilder::new();
-    let members: Vec<_> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
+    let members: Vec<_> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();
     topology::Ring::build_into(&mut builder, &members, RingShape::Ring, |_| link());
     let mut engine = engine(builder);
     let (ways, name, slack) = match directions {
@@ -83,7 +85,7 @@ fn ring(ranks: u64, kind: Kind, directions: Directions) -> Row {
     let running = start(&ring.schedule().unwrap(), members, &mut engine);
     engine.run(LIMIT);
     let (steps, form) = match kind {
-        Kind::AllReduce => (2 * (ranks - 1), "2(N − 1)·(p·t + d)"),
+        CollectiveKind::AllReduce => (2 * (ranks - 1), "2(N − 1)·(p·t + d)"),
         _ => (ranks - 1, "(N − 1)·(p·t + d)"),
     };
     Row {
@@ -97,8 +99,8 @@ fn ring(ranks: u64, kind: Kind, directions: Directions) -> Row {
 
 fn star(hosts: u64) -> (Engine, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
-    let switch = builder.add(Role::Switch);
-    let members: Vec<_> = (0..hosts).map(|_| builder.add(Role::Host)).collect();
+    let switch = builder.add(VertexRole::Switch);
+    let members: Vec<_> = (0..hosts).map(|_| builder.add(VertexRole::Host)).collect();
     for member in &members {
         builder.connect(*member, switch, link());
     }
@@ -151,20 +153,20 @@ fn incast(senders: u64) -> Row {
     }
 }
 
-fn start(schedule: &Schedule, members: Vec<VertexId>, engine: &mut Engine) -> Collective {
+fn start(schedule: &Schedule, members: Vec<VertexId>, engine: &mut Engine) -> StartedCollective {
     Placement::new(members, Route::Shortest).start(schedule, engine).unwrap()
 }
 
-fn took(collective: &Collective, engine: &Engine) -> u64 {
+fn took(collective: &StartedCollective, engine: &Engine) -> u64 {
     collective.end(engine).unwrap().0
 }
 
 fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> = [1, 2, 4, 6].into_iter().map(chain).collect();
-    rows.extend([4, 32, 128].map(|ranks| ring(ranks, Kind::AllReduce, Directions::One)));
-    rows.extend([4, 32].map(|ranks| ring(ranks, Kind::AllReduce, Directions::Both)));
-    rows.push(ring(32, Kind::ReduceScatter, Directions::One));
-    rows.push(ring(32, Kind::AllGather, Directions::One));
+    rows.extend([4, 32, 128].map(|ranks| ring(ranks, CollectiveKind::AllReduce, Directions::One)));
+    rows.extend([4, 32].map(|ranks| ring(ranks, CollectiveKind::AllReduce, Directions::Both)));
+    rows.push(ring(32, CollectiveKind::ReduceScatter, Directions::One));
+    rows.push(ring(32, CollectiveKind::AllGather, Directions::One));
     rows.extend([8, 64].map(halving_doubling));
     rows.push(pairwise(16));
     rows.extend([8, 32].map(incast));

@@ -2,11 +2,11 @@
 //! Flows that leave by several interfaces of their host, over planes that may die: against what the interfaces carry.
 use lightloom_engine::topology::{LeafSpine, SwitchedDomain};
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Interfaces, Nscc, Recovery, Reordering, Transport, Window,
+    Balance, CongestionControl, FlowInterfaces, LossRecovery, Nscc, Reordering, Transport, Window,
 };
 use lightloom_engine::{
-    Engine, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, Plane, Queueing, Role,
-    Settings, VertexId,
+    Engine, EngineSettings, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, Plane,
+    Queueing, VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -26,7 +26,7 @@ fn link(gbps: u64) -> LinkSpec {
 fn planes(shape: LeafSpine, planes: u8) -> (NetworkBuilder, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<VertexId> =
-        (0..shape.leaves * shape.hosts_per_leaf).map(|_| builder.add(Role::Host)).collect();
+        (0..shape.leaves * shape.hosts_per_leaf).map(|_| builder.add(VertexRole::Host)).collect();
     for plane in (0..planes).map(Plane) {
         let host_link = shape.host_link.in_plane(plane);
         let spine_link = shape.spine_link.in_plane(plane);
@@ -48,8 +48,8 @@ fn square(size: u32, link: LinkSpec) -> LeafSpine {
 fn over_all(balance: Balance) -> Transport {
     Transport {
         balance,
-        interfaces: Interfaces::All,
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(512) },
+        interfaces: FlowInterfaces::All,
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(512) },
         ..Transport::default()
     }
 }
@@ -59,7 +59,7 @@ fn entropy() -> Transport {
     Transport {
         congestion: CongestionControl::Nscc(Nscc::default()),
         window: Window::BandwidthDelay { percent: 150 },
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..over_all(Balance::Entropy { values: 64, probe: Picoseconds::from_micros(20) })
     }
 }
@@ -80,7 +80,7 @@ fn one_flow_fills_every_interface_of_its_host() {
     for nics in [1, 2, 4, 8] {
         let (builder, hosts) = planes(square(2, link(400)), nics);
         let transport = over_all(Balance::PerFlow);
-        let settings = Settings { transport, ..Settings::default() };
+        let settings = EngineSettings { transport, ..EngineSettings::default() };
         let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
         let packets = 8_000;
         let flow = FlowSpec::new(hosts[0], hosts[3], Bytes(DATA * packets));
@@ -99,7 +99,8 @@ fn one_flow_fills_every_interface_of_its_host() {
 fn a_shift_in_a_switched_domain_uses_all_switches_and_drops_nothing() {
     let mut builder = NetworkBuilder::new();
     let gpus = SwitchedDomain { gpus: 8, switches: 18, link: link(400) }.build_into(&mut builder);
-    let settings = Settings { transport: over_all(Balance::PerFlow), ..Settings::default() };
+    let settings =
+        EngineSettings { transport: over_all(Balance::PerFlow), ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     for gpu in 0..8 {
         engine
@@ -129,7 +130,7 @@ fn links_of(engine: &Engine, plane: u8, chosen: impl Fn(VertexId) -> bool) -> Ve
 fn permutation(outages: &[(u64, u64)]) -> (f64, Engine) {
     let (builder, hosts) = planes(square(4, link(50)), 8);
     let queueing = Some(Queueing { trim: true, ..Queueing::default() });
-    let settings = Settings { transport: entropy(), queueing, ..Settings::default() };
+    let settings = EngineSettings { transport: entropy(), queueing, ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     for host in 0..16 {
         let to = hosts[(host * 5 + 7) % 16];
@@ -171,7 +172,7 @@ fn a_plane_that_flaps_in_the_middle_costs_what_it_did_not_carry() {
 fn a_far_link_that_is_dark_for_a_while_is_left_alone_and_used_again() {
     let run = |dark: Option<(u64, u64)>| {
         let (builder, hosts) = planes(square(2, link(50)), 8);
-        let settings = Settings { transport: entropy(), ..Settings::default() };
+        let settings = EngineSettings { transport: entropy(), ..EngineSettings::default() };
         let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
         let flow = FlowSpec::new(hosts[0], hosts[3], Bytes(32 << 20));
         let flow = engine.add_flow(flow).unwrap();
@@ -204,7 +205,8 @@ fn a_far_link_that_is_dark_for_a_while_is_left_alone_and_used_again() {
 fn striped_flows_do_not_depend_on_the_number_of_threads() {
     let ends = |threads: usize| {
         let (builder, hosts) = planes(square(4, link(50)), 4);
-        let settings = Settings { transport: entropy(), threads, ..Settings::default() };
+        let settings =
+            EngineSettings { transport: entropy(), threads, ..EngineSettings::default() };
         let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
         for host in 0..16 {
             let to = hosts[(host * 5 + 7) % 16];
@@ -228,7 +230,7 @@ fn striped_flows_do_not_depend_on_the_number_of_threads() {
 fn striped_flows_are_led_over_the_planes_that_are_up() {
     let (builder, hosts) = planes(square(2, link(50)), 4);
     let transport = over_all(Balance::Spray { paths: 16 });
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     let flow = engine.add_flow(FlowSpec::new(hosts[0], hosts[3], Bytes(8 << 20))).unwrap();
     assert_eq!(engine.paths(flow).len(), 8, "two spines in each of four planes");
@@ -252,7 +254,7 @@ fn striped_flows_are_led_over_the_planes_that_are_up() {
 #[test]
 fn probes_of_planes_that_stay_dark_do_not_add_up() {
     let (builder, hosts) = planes(square(2, link(50)), 8);
-    let settings = Settings { transport: entropy(), ..Settings::default() };
+    let settings = EngineSettings { transport: entropy(), ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     let flow = engine.add_flow(FlowSpec::new(hosts[0], hosts[3], Bytes(128 << 20))).unwrap();
     let ends: Vec<LinkId> = engine.ways(flow).iter().map(|path| path[path.len() - 1]).collect();

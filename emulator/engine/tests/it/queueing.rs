@@ -2,11 +2,11 @@
 //! What switches with real queues promise: shares by weight, no loss where pauses have headroom, what
 //! is trimmed comes back soon, and circles of pauses are named.
 
-use lightloom_engine::capture::{Queues, Watch};
-use lightloom_engine::transport::{Recovery, Reordering, Transport, Window};
+use lightloom_engine::capture::{QueueHistograms, Watch};
+use lightloom_engine::transport::{LossRecovery, Reordering, Transport, Window};
 use lightloom_engine::{
-    Buffer, Engine, FlowId, FlowSpec, LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing,
-    Role, Route, Schedule, Settings, VertexId,
+    Buffer, Engine, EngineSettings, FlowId, FlowSpec, LinkSpec, Marking, Network, NetworkBuilder,
+    Pause, Queueing, Route, Schedule, VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -21,8 +21,8 @@ fn link() -> LinkSpec {
 /// `senders` hosts and one receiver on one switch.
 fn star(senders: usize, link: LinkSpec) -> (Network, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
-    let hosts: Vec<_> = (0..=senders).map(|_| builder.add(Role::Host)).collect();
-    let switch = builder.add(Role::Switch);
+    let hosts: Vec<_> = (0..=senders).map(|_| builder.add(VertexRole::Host)).collect();
+    let switch = builder.add(VertexRole::Switch);
     hosts.iter().for_each(|host| {
         builder.connect(*host, switch, link);
     });
@@ -36,10 +36,11 @@ fn engine(network: Network, queueing: Queueing) -> Engine {
 fn engine_with_window(network: Network, queueing: Queueing, packets: u32) -> Engine {
     let transport = Transport {
         window: Window::Packets(packets),
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..Transport::default()
     };
-    let settings = Settings { transport, queueing: Some(queueing), ..Settings::default() };
+    let settings =
+        EngineSettings { transport, queueing: Some(queueing), ..EngineSettings::default() };
     Engine::new(network, settings).unwrap()
 }
 
@@ -166,7 +167,7 @@ fn between_two_thresholds_marks_rise_with_the_queue() {
         let (network, hosts) = star(2, spec);
         let transport = Transport { window: Window::Packets(64), ..Transport::default() };
         let marking = Marking::Ramp { full_at_percent: 400, most_percent: 60 };
-        let settings = Settings { transport, queueing, marking, ..Settings::default() };
+        let settings = EngineSettings { transport, queueing, marking, ..EngineSettings::default() };
         let mut engine = Engine::new(network, settings).unwrap();
         for &host in &hosts[1..] {
             engine.add_flow(FlowSpec::new(host, hosts[0], Bytes(32 << 20))).unwrap();
@@ -182,7 +183,7 @@ fn between_two_thresholds_marks_rise_with_the_queue() {
 /// once every buffer is full of packets that wait for the next one.
 fn circle(pause_above: Bytes) -> Engine {
     let mut builder = NetworkBuilder::new();
-    let switches: Vec<_> = (0..3).map(|_| builder.add(Role::Switch)).collect();
+    let switches: Vec<_> = (0..3).map(|_| builder.add(VertexRole::Switch)).collect();
     let slow = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1));
     let ring: Vec<_> =
         (0..3).map(|i| builder.connect(switches[i], switches[(i + 1) % 3], slow)).collect();
@@ -190,7 +191,7 @@ fn circle(pause_above: Bytes) -> Engine {
     let hosts: Vec<_> = switches
         .iter()
         .map(|switch| {
-            let host = builder.add(Role::Host);
+            let host = builder.add(VertexRole::Host);
             (host, builder.connect(host, *switch, fast))
         })
         .collect();
@@ -246,17 +247,17 @@ fn backlogs(queueing: Option<Queueing>, threads: usize) -> [u64; 4] {
     let watch = Watch::default().over(classes.collect());
     let transport = Transport {
         window: Window::Packets(64),
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..Transport::default()
     };
-    let settings = Settings { transport, queueing, threads, ..Settings::default() };
+    let settings = EngineSettings { transport, queueing, threads, ..EngineSettings::default() };
     let mut engine = Engine::with_probe(network, settings, watch).unwrap();
     for &host in &hosts[1..] {
         engine.add_flow(FlowSpec::new(host, hosts[0], Bytes(1 << 20))).unwrap();
     }
     engine.run(LONG);
     assert!(engine.records().all(|record| record.end.is_some()));
-    let seen = Queues::merge(engine.probes().map(Watch::queues)).of_class(1).unwrap();
+    let seen = QueueHistograms::merge(engine.probes().map(Watch::queues)).of_class(1).unwrap();
     [seen.value_at_quantile(0.5), seen.value_at_quantile(0.99), seen.max(), seen.len()]
 }
 

@@ -2,8 +2,8 @@
 //! Flows that are given other paths while links go dark and come back.
 use lightloom_engine::transport::{Transport, Window};
 use lightloom_engine::{
-    Awaits, Engine, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, Role, Settings,
-    VertexId,
+    Engine, EngineSettings, FlowSpec, FlowWait, LinkChange, LinkId, LinkSpec, NetworkBuilder,
+    VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -12,9 +12,9 @@ fn joined(switches: usize) -> (Engine, [VertexId; 2], Vec<[LinkId; 2]>) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(1 << 24), Bytes(0));
     let mut builder = NetworkBuilder::new();
-    let hosts = [builder.add(Role::Host), builder.add(Role::Host)];
+    let hosts = [builder.add(VertexRole::Host), builder.add(VertexRole::Host)];
     for _ in 0..switches {
-        let switch = builder.add(Role::Switch);
+        let switch = builder.add(VertexRole::Switch);
         hosts.iter().for_each(|host| {
             builder.connect(*host, switch, link);
         });
@@ -23,7 +23,7 @@ fn joined(switches: usize) -> (Engine, [VertexId; 2], Vec<[LinkId; 2]>) {
     let cable = |host: VertexId, at: usize| network.outgoing(host)[at];
     let cables = (0..switches).map(|at| [cable(hosts[0], at), cable(hosts[1], at)]).collect();
     let transport = Transport { window: Window::Packets(64), ..Transport::default() };
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     (Engine::new(network, settings).unwrap(), hosts, cables)
 }
 
@@ -85,15 +85,15 @@ fn a_flow_says_what_it_waits_for_and_since_when() {
     let late = engine.add_flow(FlowSpec::new(from, to, Bytes(1)).at(SimTime(1 << 40))).unwrap();
     engine.run(SimTime(20_000_000));
     let (what, since) = engine.awaits(flow);
-    assert_eq!(what, Awaits::Acknowledgements);
+    assert_eq!(what, FlowWait::Acknowledgements);
     assert!(since.unwrap().0 > 19_900_000, "{since:?}");
-    assert_eq!(engine.awaits(late).0, Awaits::Start);
+    assert_eq!(engine.awaits(late).0, FlowWait::Start);
     set(&mut engine, far, LinkChange::Down);
     // The last acknowledgements are on the first link, and arrive; then time runs out again and again.
     for until in [25_000_000, 3_000_000_000, 90_000_000_000] {
         engine.run(SimTime(until));
         let (what, since) = engine.awaits(flow);
-        assert_eq!(what, Awaits::Dark(far.reverse()));
+        assert_eq!(what, FlowWait::Dark(far.reverse()));
         assert!((20_000_000..21_100_000).contains(&since.unwrap().0), "{since:?}");
     }
     let _ = near;

@@ -3,11 +3,11 @@
 //! networks, with drops, marks, losses, retransmissions, gated messages and links that go dark.
 
 use crate::reference;
-use lightloom_engine::transport::{Balance, Recovery, Reordering, Transport, Window};
+use lightloom_engine::transport::{Balance, LossRecovery, Reordering, Transport, Window};
 use lightloom_engine::{
-    ArrivalLog, BitErrors, Buffer, Choice, Engine, FlowId, FlowSpec, Gate, LinkChange, LinkId,
-    LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing, Role, Schedule, Settings,
-    Switching, VertexId,
+    ArrivalLog, BitErrors, Buffer, Choice, Engine, EngineSettings, FlowGate, FlowId, FlowSpec,
+    LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing, Schedule,
+    Switching, VertexId, VertexRole,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -29,7 +29,7 @@ struct Case {
     /// Link, from when on (ns), wrong bits in a thousand million.
     errors: Vec<(usize, u64, u32)>,
     window: u32,
-    recovery: Recovery,
+    recovery: LossRecovery,
     balance: Balance,
     queueing: Option<Queueing>,
     marking: Marking,
@@ -62,15 +62,15 @@ fn transport(case: &Case) -> Transport {
         recovery: case.recovery,
         balance: case.balance,
         timeout: Picoseconds::from_micros(20),
-        tail_probe: case.tail_probe.filter(|_| case.recovery != Recovery::GoBackN),
+        tail_probe: case.tail_probe.filter(|_| case.recovery != LossRecovery::GoBackN),
         ..Transport::default()
     }
 }
 
 fn network(case: &Case) -> Network {
     let mut builder = NetworkBuilder::new();
-    let hosts: Vec<_> = (0..case.hosts).map(|_| builder.add(Role::Host)).collect();
-    let switches: Vec<_> = (0..case.switches).map(|_| builder.add(Role::Switch)).collect();
+    let hosts: Vec<_> = (0..case.hosts).map(|_| builder.add(VertexRole::Host)).collect();
+    let switches: Vec<_> = (0..case.switches).map(|_| builder.add(VertexRole::Switch)).collect();
     let mut specs = case.specs.iter().cycle().map(|&(gbps, delay_ns, queue, mark)| {
         LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(delay_ns))
             .with_queue(Bytes(queue), Bytes(mark))
@@ -97,7 +97,7 @@ fn flows(case: &Case) -> Vec<FlowSpec> {
         // A gated flow begins where the flow it waits for ends.
         let gate = flow.gate.filter(|_| !flows.is_empty()).map(|(of, ahead)| {
             let of = of % flows.len();
-            Gate { flow: FlowId::from_index(of), ahead }
+            FlowGate { flow: FlowId::from_index(of), ahead }
         });
         let source = match gate {
             Some(gate) => flows[gate.flow.index()].destination,
@@ -124,8 +124,8 @@ struct Outcome {
     totals: Totals,
 }
 
-fn settings(case: &Case, threads: usize) -> Settings {
-    Settings {
+fn settings(case: &Case, threads: usize) -> EngineSettings {
+    EngineSettings {
         transport: transport(case),
         seed: Seed(case.seed),
         queueing: case.queueing,
@@ -293,11 +293,11 @@ fn case() -> impl Strategy<Value = Case> {
     let mark = prop_oneof![0u64..5_000, (0u64..5).prop_map(|packets| packets * 1_024)];
     let specs = prop::collection::vec((rate, delay, queue, mark), 1..4);
     let recovery = prop_oneof![
-        Just(Recovery::GoBackN),
-        (1u32..4).prop_map(|packets| Recovery::SelectiveRepeat {
+        Just(LossRecovery::GoBackN),
+        (1u32..4).prop_map(|packets| LossRecovery::SelectiveRepeat {
             reordering: Reordering::Packets(packets)
         }),
-        (1u32..100).prop_map(|percent| Recovery::SelectiveRepeat {
+        (1u32..100).prop_map(|percent| LossRecovery::SelectiveRepeat {
             reordering: Reordering::WindowPercent(percent)
         }),
     ];
@@ -422,7 +422,7 @@ fn what_a_change_of_a_link_sends_reaches_other_parts_in_time() {
         errors: Vec::new(),
         window: 3,
         tail_probe: None,
-        recovery: Recovery::GoBackN,
+        recovery: LossRecovery::GoBackN,
         balance: Balance::PerFlow,
         queueing: Some(Queueing { pause: Some(pause), ..Queueing::default() }),
         marking: Marking::Threshold,

@@ -3,8 +3,8 @@
 
 use lightloom_engine::transport::{Transport, Window};
 use lightloom_engine::{
-    Engine, FlowSpec, LinkSpec, Network, NetworkBuilder, Queueing, Role, Settings, Switching,
-    VertexId,
+    Engine, EngineSettings, FlowSpec, LinkSpec, Network, NetworkBuilder, Queueing, Switching,
+    VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -24,9 +24,9 @@ fn transport() -> Transport {
 /// A host, switches and a host in a row, joined by links of these rates in Gb/s.
 fn chain(rates: &[u64]) -> Network {
     let mut builder = NetworkBuilder::new();
-    let mut last = builder.add(Role::Host);
+    let mut last = builder.add(VertexRole::Host);
     for (index, rate) in rates.iter().enumerate() {
-        let role = if index + 1 == rates.len() { Role::Host } else { Role::Switch };
+        let role = if index + 1 == rates.len() { VertexRole::Host } else { VertexRole::Switch };
         let next = builder.add(role);
         builder.connect(last, next, LinkSpec::new(BitsPerSecond::from_gbps(*rate), DELAY));
         last = next;
@@ -35,7 +35,7 @@ fn chain(rates: &[u64]) -> Network {
 }
 
 /// When `packets` full packets have come over the chain.
-fn end_over(rates: &[u64], packets: u64, settings: Settings) -> u64 {
+fn end_over(rates: &[u64], packets: u64, settings: EngineSettings) -> u64 {
     let mut engine = Engine::new(chain(rates), settings).unwrap();
     let ends = [0, rates.len()].map(VertexId::from_index);
     let flow = engine.add_flow(FlowSpec::new(ends[0], ends[1], PAYLOAD * packets)).unwrap();
@@ -57,7 +57,8 @@ fn over_equal_links_a_message_takes_the_closed_form() {
             let rates = vec![400; hops as usize];
             let with = |switching| {
                 let transport = transport();
-                let settings = Settings { transport, switching, queueing, ..Settings::default() };
+                let settings =
+                    EngineSettings { transport, switching, queueing, ..EngineSettings::default() };
                 end_over(&rates, packets, settings)
             };
             let wires = hops * DELAY.0;
@@ -71,10 +72,10 @@ fn over_equal_links_a_message_takes_the_closed_form() {
 
 #[test]
 fn a_faster_output_stores_and_a_slower_one_cuts() {
-    let cut = Settings {
+    let cut = EngineSettings {
         transport: transport(),
         switching: Switching::CutThrough,
-        ..Settings::default()
+        ..EngineSettings::default()
     };
     let [fast, slow] = [400, 100].map(|rate| time(rate, PAYLOAD + HEADER));
     let up = end_over(&[100, 400], 1, cut);
@@ -87,7 +88,7 @@ fn a_faster_output_stores_and_a_slower_one_cuts() {
 fn a_host_acts_after_its_delay() {
     let host_delay = Picoseconds::from_nanos(700);
     let transport = Transport { window: Window::Packets(1), ..transport() };
-    let settings = Settings { transport, host_delay, ..Settings::default() };
+    let settings = EngineSettings { transport, host_delay, ..EngineSettings::default() };
     let data = 2 * (time(400, PAYLOAD + HEADER) + DELAY.0);
     let answer = 2 * (time(400, transport.acknowledgement) + DELAY.0);
     // With one packet at a time, each but the last costs a round trip with both hosts in it.
@@ -105,7 +106,8 @@ fn the_idle_round_trip_counts_what_hosts_and_switches_take() {
     for switching in [Switching::StoreAndForward, Switching::CutThrough] {
         let with = |window| {
             let transport = Transport { window, ..transport() };
-            let settings = Settings { transport, switching, host_delay, ..Settings::default() };
+            let settings =
+                EngineSettings { transport, switching, host_delay, ..EngineSettings::default() };
             end_over(&[400, 400, 400], 500, settings)
         };
         let all = with(Window::Packets(60_000));

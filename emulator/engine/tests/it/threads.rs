@@ -2,11 +2,11 @@
 //! One seed, one result: on one thread or several, and whatever others do elsewhere.
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Dctcp, Recovery, Reordering, Transport, Window,
+    Balance, CongestionControl, Dctcp, LossRecovery, Reordering, Transport, Window,
 };
 use lightloom_engine::{
-    Engine, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder,
-    PortCount, Role, Settings, VertexId,
+    Engine, EngineSettings, Event, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec,
+    NetworkBuilder, PortCount, VertexId, VertexRole,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -18,7 +18,8 @@ fn fat_tree(threads: usize, seed: u64, transport: Transport) -> (Engine, Vec<Ver
         .with_queue(Bytes(100 << 12), Bytes(30 << 12));
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(8, link).build_into(&mut builder);
-    let settings = Settings { transport, seed: Seed(seed), threads, ..Settings::default() };
+    let settings =
+        EngineSettings { transport, seed: Seed(seed), threads, ..EngineSettings::default() };
     (Engine::new(builder.build().unwrap(), settings).unwrap(), hosts)
 }
 
@@ -45,7 +46,7 @@ fn the_number_of_threads_changes_nothing() {
     let plain = Transport { timeout: Picoseconds::from_micros(100), ..Transport::default() };
     let spread = Transport {
         balance: Balance::AvoidMarked { paths: 8 },
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         congestion: CongestionControl::Dctcp(Dctcp::default()),
         window: Window::BandwidthDelay { percent: 200 },
         ..plain
@@ -93,13 +94,13 @@ fn a_flow_led_to_another_interface_while_it_waits_goes_on() {
     for seed in 0..8 {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let mut builder = NetworkBuilder::new();
-        let [from, to] = [(); 2].map(|()| builder.add(Role::Host));
-        for switch in [(); 2].map(|()| builder.add(Role::Switch)) {
+        let [from, to] = [(); 2].map(|()| builder.add(VertexRole::Host));
+        for switch in [(); 2].map(|()| builder.add(VertexRole::Switch)) {
             builder.connect(from, switch, link);
             builder.connect(switch, to, link);
         }
         let transport = Transport { window: Window::Packets(1_000), ..Transport::default() };
-        let settings = Settings { seed: Seed(seed), transport, ..Settings::default() };
+        let settings = EngineSettings { seed: Seed(seed), transport, ..EngineSettings::default() };
         let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
         let flow = engine.add_flow(FlowSpec::new(from, to, Bytes(1 << 20))).unwrap();
         let beyond = engine.path(flow)[1];

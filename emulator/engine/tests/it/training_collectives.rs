@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ring all-reduce of the engine against published plateaus, with the documented share of the data-sheet rate.
-use lightloom_collective::{Directions, Kind, Ring};
+use lightloom_collective::{CollectiveKind, Directions, Ring};
 use lightloom_engine::collective::Placement;
 use lightloom_engine::topology::{self, RingShape};
-use lightloom_engine::{Engine, LinkSpec, NetworkBuilder, Role, Route, Settings, VertexId};
+use lightloom_engine::{
+    Engine, EngineSettings, LinkSpec, NetworkBuilder, Route, VertexId, VertexRole,
+};
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const TABLE: &str =
@@ -16,12 +18,12 @@ const RING_EFFICIENCY: [(&str, f64); 3] =
 /// Bus bandwidth in GB/s of a large all-reduce round a ring of `ranks`, `gbytes_per_s` sent by each.
 fn bus_bandwidth(ranks: usize, gbytes_per_s: f64) -> f64 {
     let mut builder = NetworkBuilder::new();
-    let members: Vec<VertexId> = (0..ranks).map(|_| builder.add(Role::Host)).collect();
+    let members: Vec<VertexId> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();
     let one_way = BitsPerSecond((gbytes_per_s * 8e9 / 2.0) as u64);
     let link = LinkSpec::new(one_way, Picoseconds::from_nanos(500));
     topology::Ring::build_into(&mut builder, &members, RingShape::Ring, |_| link);
-    let mut engine = Engine::new(builder.build().unwrap(), Settings::default()).unwrap();
-    let (kind, size, directions) = (Kind::AllReduce, Bytes(512 << 20), Directions::Both);
+    let mut engine = Engine::new(builder.build().unwrap(), EngineSettings::default()).unwrap();
+    let (kind, size, directions) = (CollectiveKind::AllReduce, Bytes(512 << 20), Directions::Both);
     let ring = Ring { kind, ranks, size, directions }.schedule().unwrap();
     let running = Placement::new(members, Route::Shortest).start(&ring, &mut engine).unwrap();
     engine.run(SimTime(u64::MAX));

@@ -2,11 +2,12 @@
 //! What the sources of congestion control and load balancing promise, shown on a shared link.
 use lightloom_engine::topology::{FatTree, LeafSpine};
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Dcqcn, Dctcp, Nscc, Recovery, Reordering, Swift, Transport, Window,
+    Balance, CongestionControl, Dcqcn, Dctcp, LossRecovery, Nscc, Reordering, Swift, Transport,
+    Window,
 };
 use lightloom_engine::{
-    Engine, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing, Role, Settings,
-    VertexId,
+    Engine, EngineSettings, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing,
+    VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -22,13 +23,13 @@ fn star(hosts: usize, congestion: CongestionControl, window: Window) -> (Engine,
     let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
         .with_queue(Bytes(4_000 * PACKET), Bytes(MARK_FROM_PACKETS * PACKET));
     let mut builder = NetworkBuilder::new();
-    let hosts: Vec<_> = (0..hosts).map(|_| builder.add(Role::Host)).collect();
-    let switch = builder.add(Role::Switch);
+    let hosts: Vec<_> = (0..hosts).map(|_| builder.add(VertexRole::Host)).collect();
+    let switch = builder.add(VertexRole::Switch);
     for &host in &hosts {
         builder.connect(host, switch, link);
     }
     let transport = Transport { congestion, window, ..Transport::default() };
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     (Engine::new(builder.build().unwrap(), settings).unwrap(), hosts)
 }
 
@@ -115,19 +116,19 @@ fn trimming_incast() -> (u64, f64) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(64 * PACKET), Bytes(16 * PACKET));
     let mut builder = NetworkBuilder::new();
-    let hosts: Vec<_> = (0..33).map(|_| builder.add(Role::Host)).collect();
-    let switch = builder.add(Role::Switch);
+    let hosts: Vec<_> = (0..33).map(|_| builder.add(VertexRole::Host)).collect();
+    let switch = builder.add(VertexRole::Switch);
     for &host in &hosts {
         builder.connect(host, switch, link);
     }
     let transport = Transport {
         congestion: CongestionControl::Nscc(Nscc::default()),
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(256) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(256) },
         window: Window::BandwidthDelay { percent: 150 },
         ..Transport::default()
     };
     let queueing = Some(Queueing { trim: true, ..Queueing::default() });
-    let settings = Settings { transport, queueing, ..Settings::default() };
+    let settings = EngineSettings { transport, queueing, ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     for &host in &hosts[1..] {
         engine.add_flow(FlowSpec::new(host, hosts[0], Bytes(8 << 20))).unwrap();
@@ -210,12 +211,12 @@ fn credit_link() -> LinkSpec {
 fn credit_engine(builder: NetworkBuilder, threads: usize) -> Engine {
     let transport = Transport {
         congestion: CongestionControl::ReceiverCredit,
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(256) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(256) },
         balance: Balance::Spray { paths: 64 },
         ..Transport::default()
     };
     let queueing = Some(Queueing { trim: true, ..Queueing::default() });
-    let settings = Settings { transport, queueing, threads, ..Settings::default() };
+    let settings = EngineSettings { transport, queueing, threads, ..EngineSettings::default() };
     Engine::new(builder.build().unwrap(), settings).unwrap()
 }
 
@@ -236,11 +237,11 @@ fn eight_sprayed_flows_fill_eight_uplinks() {
     let hosts = shape.build_into(&mut builder);
     let transport = Transport {
         balance: Balance::Spray { paths: 8 },
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(1_000) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1_000) },
         window: Window::BandwidthDelay { percent: 400 },
         ..Transport::default()
     };
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     for host in 0..8 {
         let size = Bytes(4_032 * 4_000);
@@ -263,10 +264,10 @@ fn a_flow_that_began_with_one_path_spreads_when_others_come_up() {
     let hosts = shape.build_into(&mut builder);
     let transport = Transport {
         balance: Balance::Spray { paths: 8 },
-        recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         ..Transport::default()
     };
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     let network = builder.build().unwrap();
     let first_spine = network.outgoing(VertexId(4))[0];
     let mut engine = Engine::new(network, settings).unwrap();
@@ -299,7 +300,7 @@ fn a_flow_whose_switches_choose_uses_every_core() {
     let hosts = FatTree::full(8, link).build_into(&mut builder);
     let network = builder.build().unwrap();
     let transport = Transport { balance: Balance::Adaptive, ..Transport::default() };
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     let mut engine = Engine::new(network, settings).unwrap();
     let flow = FlowSpec::new(hosts[0], hosts[127], Bytes(4_032 * 1_600));
     let flow = engine.add_flow(flow).unwrap();
@@ -329,11 +330,11 @@ fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
         let hosts = shape.build_into(&mut builder);
         let transport = Transport {
             balance: Balance::AvoidMarked { paths: 8 },
-            recovery: Recovery::SelectiveRepeat { reordering: Reordering::Packets(128) },
+            recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(128) },
             window: Window::Packets(1_024),
             ..Transport::default()
         };
-        let settings = Settings { transport, ..Settings::default() };
+        let settings = EngineSettings { transport, ..EngineSettings::default() };
         let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
         let flow = FlowSpec::new(hosts[0], hosts[1], Bytes(4_032 * 16_000));
         let flow = engine.add_flow(flow).unwrap();
@@ -351,7 +352,7 @@ fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
 }
 
 /// Four hosts on one leaf send to four on another over four spines: last end and drops.
-fn four_over_four(balance: Balance, recovery: Recovery) -> (f64, u64) {
+fn four_over_four(balance: Balance, recovery: LossRecovery) -> (f64, u64) {
     let mut engine = leaf_spine(balance, recovery);
     engine.run(millis(100));
     let last = engine.records().map(|record| record.end.unwrap()).max().unwrap();
@@ -359,7 +360,7 @@ fn four_over_four(balance: Balance, recovery: Recovery) -> (f64, u64) {
     (last.0 as f64 / alone as f64, engine.packets().dropped)
 }
 
-fn leaf_spine(balance: Balance, recovery: Recovery) -> Engine {
+fn leaf_spine(balance: Balance, recovery: LossRecovery) -> Engine {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
         .with_queue(Bytes(400 * PACKET), Bytes(MARK_FROM_PACKETS * PACKET));
     let shape =
@@ -368,7 +369,7 @@ fn leaf_spine(balance: Balance, recovery: Recovery) -> Engine {
     let hosts = shape.build_into(&mut builder);
     let window = Window::BandwidthDelay { percent: 300 };
     let transport = Transport { balance, recovery, window, ..Transport::default() };
-    let settings = Settings { transport, ..Settings::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
     let size = Bytes(4_032 * 2_000);
     for host in 0..4 {
@@ -379,8 +380,8 @@ fn leaf_spine(balance: Balance, recovery: Recovery) -> Engine {
 
 #[test]
 fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
-    let selective = Recovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
-    let (per_flow, _) = four_over_four(Balance::PerFlow, Recovery::GoBackN);
+    let selective = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
+    let (per_flow, _) = four_over_four(Balance::PerFlow, LossRecovery::GoBackN);
     let (spray, dropped) = four_over_four(Balance::Spray { paths: 64 }, selective);
     let (avoid, _) = four_over_four(Balance::AvoidMarked { paths: 64 }, selective);
     assert!(per_flow > 1.9, "the seed makes two flows share a spine: {per_flow}");
@@ -390,7 +391,7 @@ fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
 
 #[test]
 fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() {
-    let selective = Recovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
+    let selective = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
     let (adaptive, dropped) = four_over_four(Balance::Adaptive, selective);
     assert!(adaptive < 1.1, "{adaptive}");
     assert_eq!(dropped, 0);

@@ -20,13 +20,13 @@ use lightloom_units::SimTime;
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::ControlPlane;
-use super::optical::{Switches, ends};
+use super::optical::{OpticalSwitches, ends};
 use crate::scenario::{Effect, InFlight};
 use crate::substrate::{OpticalCircuits, OpticalPort as Port};
 
 /// What a timer is for.
 #[derive(Clone)]
-enum Act {
+enum CircuitTimer {
     /// The switches have the command.
     Move,
     /// The mirrors have moved.
@@ -52,7 +52,7 @@ pub(crate) struct CircuitOrder<'a> {
 pub(crate) struct CircuitChanges<'a> {
     order: CircuitOrder<'a>,
     circuits: &'a OpticalCircuits,
-    switches: Switches,
+    switches: OpticalSwitches,
     /// The stage at work, and those to come.
     stage: Option<Stage>,
     next: VecDeque<Stage>,
@@ -62,7 +62,7 @@ pub(crate) struct CircuitChanges<'a> {
     /// Ports' time in changes, and dark for faults.
     switching: u128,
     broken: u128,
-    acts: Vec<Act>,
+    acts: Vec<CircuitTimer>,
     me: Owner,
 }
 
@@ -71,7 +71,7 @@ impl<'a> CircuitChanges<'a> {
     pub(crate) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let held = order.plan.phases.last().map_or(&[][..], |phase| &phase.circuits[..]);
         Self {
-            switches: Switches::holding(held),
+            switches: OpticalSwitches::holding(held),
             stage: None,
             next: VecDeque::new(),
             began: SimTime::START,
@@ -89,7 +89,7 @@ impl<'a> CircuitChanges<'a> {
         self.circuits.network()
     }
 
-    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: Act) {
+    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: CircuitTimer) {
         self.acts.push(act);
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
@@ -169,7 +169,7 @@ impl<'a> CircuitChanges<'a> {
         }
         self.stage = Some(stage);
         let control = context.slowed(self.order.timing.control);
-        self.at(context, now + control, Act::Move);
+        self.at(context, now + control, CircuitTimer::Move);
         self.publish(context);
     }
 
@@ -179,7 +179,7 @@ impl<'a> CircuitChanges<'a> {
         self.light(context, stage.remove.iter(), false);
         self.stage = Some(stage);
         let lit = context.now() + self.order.timing.switching;
-        self.at(context, lit, Act::Light);
+        self.at(context, lit, CircuitTimer::Light);
         self.publish(context);
     }
 
@@ -192,7 +192,7 @@ impl<'a> CircuitChanges<'a> {
         }
         self.stage = Some(stage);
         let tested = context.now() + self.order.timing.bring_up;
-        self.at(context, tested, Act::Test);
+        self.at(context, tested, CircuitTimer::Test);
     }
 
     fn end_stage(&mut self, context: &mut Context<'_>) {
@@ -281,16 +281,16 @@ impl ControlPlane for CircuitChanges<'_> {
         };
         let timing = self.order.timing;
         let tested = context.now() + timing.switching + timing.bring_up;
-        self.at(context, tested, Act::TestAgain(back));
+        self.at(context, tested, CircuitTimer::TestAgain(back));
         Ok(())
     }
 
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         match self.acts[act as usize].clone() {
-            Act::Move => self.move_mirrors(context),
-            Act::Light => self.end_moving(context),
-            Act::Test => self.end_stage(context),
-            Act::TestAgain(circuits) => self.test_again(context, &circuits),
+            CircuitTimer::Move => self.move_mirrors(context),
+            CircuitTimer::Light => self.end_moving(context),
+            CircuitTimer::Test => self.end_stage(context),
+            CircuitTimer::TestAgain(circuits) => self.test_again(context, &circuits),
         }
         Ok(())
     }

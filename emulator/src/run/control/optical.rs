@@ -23,7 +23,7 @@ pub(super) fn ends(circuit: &CrossConnect) -> [Port; 2] {
 
 /// All switches.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Switches {
+pub(super) struct OpticalSwitches {
     /// What the controller has commanded, and what became of it.
     states: BTreeMap<CrossConnect, CircuitState>,
     /// Ports whose driver is gone.
@@ -34,7 +34,7 @@ pub(super) struct Switches {
     unfit: BTreeSet<Port>,
 }
 
-impl Switches {
+impl OpticalSwitches {
     /// Switches that hold these circuits, all of them up.
     pub(super) fn holding(circuits: &[CrossConnect]) -> Self {
         let states = circuits.iter().map(|circuit| (*circuit, CircuitState::Up)).collect();
@@ -187,7 +187,7 @@ mod tests {
         CrossConnect { ocs: OcsId(0), a_port: 2 * a, b_port: 2 * b, a: LeafId(a), b: LeafId(b) }
     }
 
-    fn change(switches: &mut Switches, remove: &[CrossConnect], add: &[CrossConnect]) {
+    fn change(switches: &mut OpticalSwitches, remove: &[CrossConnect], add: &[CrossConnect]) {
         let stage = Stage { remove: remove.to_vec(), add: add.to_vec() };
         switches.drain(&stage);
         switches.begin_moving(&stage);
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_circuit_passes_through_every_state() {
         let (old, new) = (circuit(0, 1), circuit(0, 2));
-        let mut switches = Switches::holding(&[old]);
+        let mut switches = OpticalSwitches::holding(&[old]);
         let stage = Stage { remove: vec![old], add: vec![new] };
         switches.drain(&stage);
         assert_eq!(switches.state(&old), CircuitState::Drained);
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_driver_board_takes_many_circuits_and_gives_them_back() {
         let circuits = [circuit(0, 1), circuit(2, 3), circuit(4, 5)];
-        let mut switches = Switches::holding(&circuits);
+        let mut switches = OpticalSwitches::holding(&circuits);
         let board: Vec<Port> = (0..8).map(|port| (OcsId(0), port)).collect();
         assert_eq!(switches.break_ports(Effect::Down, &board), circuits[..2]);
         assert_eq!(switches.up().count(), 1);
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_stuck_mirror_keeps_its_circuit_and_refuses_every_other() {
         let (old, new) = (circuit(0, 1), circuit(0, 2));
-        let mut switches = Switches::holding(&[old]);
+        let mut switches = OpticalSwitches::holding(&[old]);
         switches.break_ports(Effect::Stuck, &[(OcsId(0), 0)]);
         assert_eq!(switches.state(&old), CircuitState::Up);
         change(&mut switches, &[old], &[new]);
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_link_that_fails_its_test_stays_drained_until_it_is_repaired() {
         let new = circuit(0, 2);
-        let mut switches = Switches::default();
+        let mut switches = OpticalSwitches::default();
         let bad = [(OcsId(0), 4)];
         switches.break_ports(Effect::FailsTest, &bad);
         change(&mut switches, &[], &[new]);

@@ -38,7 +38,7 @@ pub(crate) struct Delays {
 
 /// What a timer is for.
 #[derive(Clone, Copy)]
-enum Act {
+enum ReplanTimer {
     Detect(usize),
     /// The control plane learns that a part works again.
     Trust(usize),
@@ -81,10 +81,10 @@ pub(crate) struct Replanner<'a> {
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
     /// What it would have done while it was gone.
-    postponed: Vec<Act>,
+    postponed: Vec<ReplanTimer>,
     /// By bundle, how often it was commanded: what one takes does not depend on what others did before.
     commands: BTreeMap<BundleId, u64>,
-    acts: Vec<Act>,
+    acts: Vec<ReplanTimer>,
     me: Owner,
 }
 
@@ -170,7 +170,7 @@ impl<'a> Replanner<'a> {
         same[place.min(same.len() - 1)].clone()
     }
 
-    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: Act) {
+    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: ReplanTimer) {
         self.acts.push(act);
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
@@ -185,7 +185,7 @@ impl<'a> Replanner<'a> {
 
     fn plan_later(&mut self, context: &mut Context<'_>, fault: Option<usize>) {
         let replanned = context.now() + context.slowed(self.delays.planning);
-        self.at(context, replanned, Act::Replan(fault));
+        self.at(context, replanned, ReplanTimer::Replan(fault));
     }
 
     /// Notes whether a fault is there, as far as the control plane knows.
@@ -246,9 +246,9 @@ impl<'a> Replanner<'a> {
             );
             *turn += 1;
             let dark = Picoseconds(draws.random_range(least..=most));
-            self.at(context, dark_at, Act::Dark(*bundle));
+            self.at(context, dark_at, ReplanTimer::Dark(*bundle));
             let usable_at = dark_at + dark + transceiver.relock;
-            self.at(context, usable_at, Act::Lit(*bundle, *to));
+            self.at(context, usable_at, ReplanTimer::Lit(*bundle, *to));
             lit_at.insert(*bundle, usable_at);
             if let Some(fault) = fault {
                 let log = &mut context.faults[fault];
@@ -278,7 +278,7 @@ impl<'a> Replanner<'a> {
         if context.faults[fault].mattered.is_none() {
             context.faults[fault].mattered = Some(context.now());
             let detected = context.now() + context.slowed(self.delays.detection);
-            self.at(context, detected, Act::Detect(fault));
+            self.at(context, detected, ReplanTimer::Detect(fault));
         }
     }
 
@@ -365,7 +365,7 @@ impl ControlPlane for Replanner<'_> {
     fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         if !context.events[fault].planned().is_empty() {
             let detected = context.now() + context.slowed(self.delays.detection);
-            self.at(context, detected, Act::Detect(fault));
+            self.at(context, detected, ReplanTimer::Detect(fault));
         }
         Ok(())
     }
@@ -384,7 +384,7 @@ impl ControlPlane for Replanner<'_> {
     fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         if !context.events[fault].planned().is_empty() {
             let known = context.now() + context.slowed(self.delays.detection);
-            self.at(context, known, Act::Trust(fault));
+            self.at(context, known, ReplanTimer::Trust(fault));
         }
         Ok(())
     }
@@ -393,7 +393,7 @@ impl ControlPlane for Replanner<'_> {
     fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         for act in std::mem::take(&mut self.postponed) {
             let delay = match act {
-                Act::Replan(_) => self.delays.planning,
+                ReplanTimer::Replan(_) => self.delays.planning,
                 _ => self.delays.detection,
             };
             let time = context.now() + context.slowed(delay);
@@ -404,20 +404,21 @@ impl ControlPlane for Replanner<'_> {
 
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         let act = self.acts[act as usize];
-        let is_of_mind = matches!(act, Act::Detect(_) | Act::Trust(_) | Act::Replan(_));
+        let is_of_mind =
+            matches!(act, ReplanTimer::Detect(_) | ReplanTimer::Trust(_) | ReplanTimer::Replan(_));
         if is_of_mind && context.control_is_gone() {
             self.postponed.push(act);
             return Ok(());
         }
         match act {
-            Act::Detect(fault) => self.detect(context, fault)?,
-            Act::Trust(fault) => {
+            ReplanTimer::Detect(fault) => self.detect(context, fault)?,
+            ReplanTimer::Trust(fault) => {
                 self.learn(context, fault, false)?;
                 self.plan_later(context, None);
             }
-            Act::Replan(fault) => self.replan(context, fault)?,
-            Act::Dark(bundle) => self.go_dark(context, bundle),
-            Act::Lit(bundle, path) => self.go_lit(context, bundle, path),
+            ReplanTimer::Replan(fault) => self.replan(context, fault)?,
+            ReplanTimer::Dark(bundle) => self.go_dark(context, bundle),
+            ReplanTimer::Lit(bundle, path) => self.go_lit(context, bundle, path),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! given up.
 
 use lightloom_engine::steady::Stage;
-use lightloom_engine::transport::{Balance, Interfaces};
+use lightloom_engine::transport::{Balance, FlowInterfaces};
 use lightloom_engine::{FlowId, LinkId};
 use lightloom_units::Picoseconds;
 
@@ -126,7 +126,7 @@ fn has_static_paths(context: &Context<'_>) -> bool {
 /// After a repair, flows that are spread take the paths that have come back as well.
 fn spread_again(context: &mut Context<'_>) {
     let transport = context.engine.transport();
-    let spreads = transport.balance.paths() > 1 || transport.interfaces == Interfaces::All;
+    let spreads = transport.balance.paths() > 1 || transport.interfaces == FlowInterfaces::All;
     if !spreads || has_static_paths(context) || context.has_fixed_flows {
         return;
     }

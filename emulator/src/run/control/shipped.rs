@@ -22,7 +22,7 @@ use super::super::{Context, Owner, RunError, RunLog};
 use super::ControlPlane;
 use super::replan::Replanner;
 use crate::scenario::Effect;
-use crate::shipped::{ControlSide, Daemon, Happened};
+use crate::shipped::{ControlSide, DaemonSetup, Happened};
 use crate::stages::StageName;
 use crate::substrate::{HBD, Members};
 
@@ -31,7 +31,7 @@ const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 
 /// What a timer is for.
 #[derive(Clone)]
-enum Act {
+enum ControlTimer {
     /// The control side does something.
     Wake,
     /// A link that got its light carries packets, unless the light went again.
@@ -62,8 +62,8 @@ pub(crate) struct Shipped<'a> {
     /// Who is in which group, and which path each bundle holds.
     inner: Replanner<'a>,
     side: Box<dyn ControlSide>,
-    daemon: Daemon,
-    acts: Vec<Act>,
+    daemon: DaemonSetup,
+    acts: Vec<ControlTimer>,
     me: Owner,
     wakes_at: Option<SimTime>,
     /// When a first sign of a fault was at the daemon that it has not answered yet.
@@ -77,7 +77,11 @@ pub(crate) struct Shipped<'a> {
 }
 
 impl<'a> Shipped<'a> {
-    pub(crate) fn new(inner: Replanner<'a>, side: Box<dyn ControlSide>, daemon: Daemon) -> Self {
+    pub(crate) fn new(
+        inner: Replanner<'a>,
+        side: Box<dyn ControlSide>,
+        daemon: DaemonSetup,
+    ) -> Self {
         Self {
             inner,
             side,
@@ -93,7 +97,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: Act) {
+    fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: ControlTimer) {
         self.acts.push(act);
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
@@ -104,7 +108,7 @@ impl<'a> Shipped<'a> {
         let due = due.max(context.now());
         if self.wakes_at.is_none_or(|at| due < at) {
             self.wakes_at = Some(due);
-            self.at(context, due, Act::Wake);
+            self.at(context, due, ControlTimer::Wake);
         }
     }
 
@@ -122,7 +126,7 @@ impl<'a> Shipped<'a> {
                 Happened::Journalled => self.reached(StageName::Journalled, at),
                 Happened::Sent => self.reached(StageName::Sent, at),
                 Happened::Ended(plan) if at > context.now() => {
-                    self.at(context, at, Act::Ended(plan));
+                    self.at(context, at, ControlTimer::Ended(plan));
                 }
                 Happened::Ended(plan) => self.ended(context, plan)?,
             }
@@ -160,7 +164,7 @@ impl<'a> Shipped<'a> {
                 (true, false) => {
                     let usable_at = now + self.inner.fabric.transceiver.relock;
                     self.locked_at = self.locked_at.max(usable_at);
-                    self.at(context, usable_at, Act::Relocked(link));
+                    self.at(context, usable_at, ControlTimer::Relocked(link));
                 }
                 _ => {}
             }
@@ -391,9 +395,9 @@ impl ControlPlane for Shipped<'_> {
     }
 
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
-        let act = std::mem::replace(&mut self.acts[act as usize], Act::Wake);
+        let act = std::mem::replace(&mut self.acts[act as usize], ControlTimer::Wake);
         match act {
-            Act::Wake => {
+            ControlTimer::Wake => {
                 if self.wakes_at.is_some_and(|at| at <= context.now()) {
                     self.wakes_at = None;
                 }
@@ -401,13 +405,13 @@ impl ControlPlane for Shipped<'_> {
                 self.side.advance(context.now(), &mut out);
                 self.take(context, out)
             }
-            Act::Relocked(link) => {
+            ControlTimer::Relocked(link) => {
                 if self.inner.selects(link) && !context.is_lit(link) {
                     context.light(link, true);
                 }
                 Ok(())
             }
-            Act::Ended(plan) => self.ended(context, plan),
+            ControlTimer::Ended(plan) => self.ended(context, plan),
         }
     }
 

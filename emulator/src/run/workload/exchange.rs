@@ -11,18 +11,18 @@
 //! other. Fibres of a span of `2^k` must be there for every step.
 
 use lightloom_collective::{CollectiveError, Exchange};
-use lightloom_engine::collective::StartError;
+use lightloom_engine::collective::CollectiveStartError;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, FlowSpec, LinkId, Route, VertexId, message_time};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::{Context, RunError};
-use super::jobs::{Job, Jobs, Pair, Step, Turn};
+use super::jobs::{Job, JobTurn, Jobs, Pair, Repetition};
 use crate::scenario::{Effect, Pattern, Traffic};
 
 /// The circuits of all hosts.
 #[derive(Debug)]
-pub(super) struct Circuits {
+pub(super) struct HostCircuits {
     hosts: Vec<VertexId>,
     /// By step, then pair.
     fibres: Vec<Vec<LinkId>>,
@@ -38,7 +38,7 @@ pub(super) struct Circuits {
 
 /// What a host or pair does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextTurn {
     /// A host is dark and will hold this step's fibre after the switching time.
     Dark {
         /// Its place.
@@ -55,7 +55,7 @@ pub(super) enum Next {
     },
 }
 
-impl Circuits {
+impl HostCircuits {
     /// All hosts on the fibre of step 0; all other fibres dark. `None` if hosts have no circuits.
     pub(super) fn of(context: &mut Context<'_>) -> Option<Self> {
         let (fibres, switching) = context.substrate.exchange.clone()?;
@@ -101,13 +101,13 @@ impl Circuits {
     }
 
     /// A host wants the fibre of a step. What follows at once or after the switching time.
-    pub(super) fn want(&mut self, host: usize, step: usize) -> Option<Next> {
+    pub(super) fn want(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.wants[host] = Some(step);
         match self.holds[host] {
             Some(held) if held == step => self.joined(host, step),
             Some(_) if self.stuck[host] == 0 => {
                 self.holds[host] = None;
-                Some(Next::Dark { host, step })
+                Some(NextTurn::Dark { host, step })
             }
             Some(_) | None => None,
         }
@@ -115,7 +115,7 @@ impl Circuits {
 
     /// A host keeps what it holds from now on, or for one reason less. What follows when it obeys again: it goes
     /// where it is to go meanwhile.
-    pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<Next> {
+    pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };
         let wanted = self.wants[host].filter(|_| *count == 0);
@@ -123,20 +123,20 @@ impl Circuits {
     }
 
     /// A host has come to the fibre of a step.
-    pub(super) fn come(&mut self, host: usize, step: usize) -> Option<Next> {
+    pub(super) fn come(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.holds[host] = Some(step);
         self.joined(host, step)
     }
 
     /// The pair of a host, if both hold their fibre and wait for it; then they wait no more.
-    fn joined(&mut self, host: usize, step: usize) -> Option<Next> {
+    fn joined(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         let pair = [host & !(1 << step), host | 1 << step];
         let is_ready = |h: &usize| self.holds[*h] == Some(step) && self.wants[*h] == Some(step);
         if !pair.iter().all(is_ready) {
             return None;
         }
         pair.iter().for_each(|host| self.wants[*host] = None);
-        Some(Next::Joined { host: pair[0], step })
+        Some(NextTurn::Joined { host: pair[0], step })
     }
 
     /// Adds the two flows of a pair's step to `engine`; they begin now.
@@ -146,7 +146,7 @@ impl Circuits {
         (host, step): (usize, usize),
         size: Bytes,
         priority: u8,
-    ) -> Result<BatchId, StartError> {
+    ) -> Result<BatchId, CollectiveStartError> {
         let batch = engine.add_batch();
         let fibre = self.fibre(host, step);
         let ends = (self.hosts[host], self.hosts[host | 1 << step]);
@@ -175,7 +175,7 @@ impl<'a> Jobs<'a> {
         &mut self,
         context: &mut Context<'_>,
         place: usize,
-        mut step: Step,
+        mut step: Repetition,
     ) -> Result<(), RunError> {
         let size = self.traffic[place].bytes;
         let circuits = self.circuits.as_ref().expect("an exchange has its network");
@@ -211,17 +211,21 @@ impl<'a> Jobs<'a> {
     }
 
     /// Does what follows when a host wants or gets a circuit.
-    fn follow(&mut self, context: &mut Context<'_>, next: Option<Next>) -> Result<(), RunError> {
+    fn follow(
+        &mut self,
+        context: &mut Context<'_>,
+        next: Option<NextTurn>,
+    ) -> Result<(), RunError> {
         let Some(circuits) = &self.circuits else { return Ok(()) };
         match next {
             None => Ok(()),
-            Some(Next::Dark { host, step }) => {
+            Some(NextTurn::Dark { host, step }) => {
                 let come = context.now() + circuits.switching;
                 self.relight(context);
-                self.plan(context, come, Turn::Come(host, step));
+                self.plan(context, come, JobTurn::Come(host, step));
                 Ok(())
             }
-            Some(Next::Joined { host, step }) => self.join(context, host, step),
+            Some(NextTurn::Joined { host, step }) => self.join(context, host, step),
         }
     }
 
@@ -276,7 +280,7 @@ impl<'a> Jobs<'a> {
         Pair(place, host, step): Pair,
         at: SimTime,
     ) -> Result<(), RunError> {
-        let steps = self.circuits.as_ref().map_or(0, Circuits::steps);
+        let steps = self.circuits.as_ref().map_or(0, HostCircuits::steps);
         for host in [host, host | 1 << step] {
             if step + 1 < steps {
                 self.want(context, host, step + 1)?;
@@ -298,7 +302,7 @@ impl<'a> Jobs<'a> {
             return Ok(());
         }
         for host in event.parts.iter().flat_map(|part| &part.hosts) {
-            let set = |circuits: &mut Circuits| circuits.set_stuck(*host as usize, stuck);
+            let set = |circuits: &mut HostCircuits| circuits.set_stuck(*host as usize, stuck);
             let next = self.circuits.as_mut().and_then(set);
             self.follow(context, next)?;
         }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use lightloom_collective::{self as collective, Directions, Hierarchical, Ring};
 use lightloom_engine::capture::Watch;
-use lightloom_engine::collective::{Placement, StartError};
-use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::collective::{CollectiveStartError, Placement};
+use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::{BatchId, LinkId, Route, VertexId};
 use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
@@ -22,19 +22,19 @@ use crate::scenario::{Collective, Effect, Prior};
 use crate::substrate::{DCN, HBD, Members};
 
 #[derive(Clone, Copy)]
-enum Part {
+enum BatchOwner {
     Group(usize),
     Between(usize),
 }
 
 /// The groups of all jobs on their way.
-pub(crate) struct Groups<'a> {
+pub(crate) struct JobGroups<'a> {
     /// The collectives of a job in order, repetitions unrolled, each with its place in the scenario.
     program: Vec<(usize, &'a Collective)>,
     groups: Vec<GroupProgress>,
     /// By job.
     between: Vec<Between>,
-    parts: BTreeMap<BatchId, Part>,
+    parts: BTreeMap<BatchId, BatchOwner>,
     /// Nodes under a ToR.
     per_set: usize,
     done_steps: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Groups<'a> {
 const RESUME: u64 = 0;
 const WAKE: u64 = 1;
 
-impl<'a> Groups<'a> {
+impl<'a> JobGroups<'a> {
     /// These groups of so many jobs, at the beginning of `collectives`. A collective between groups goes first inside
     /// sets of `per_set`.
     pub(crate) fn new(
@@ -98,9 +98,9 @@ impl<'a> Groups<'a> {
             .at(context.now())
             .in_priority(collective.priority)
             .along(ways);
-        let schedule = ring.schedule().map_err(StartError::from)?;
+        let schedule = ring.schedule().map_err(CollectiveStartError::from)?;
         let running = Running::of(vec![placement.start(&schedule, &mut context.engine)?]);
-        self.own(context, &running, Part::Group(index));
+        self.own(context, &running, BatchOwner::Group(index));
         let ranks = u32::try_from(ring.ranks).expect("bounded");
         let begun = Begun { place, collective: number, ranks, now: context.now() };
         note_start(&mut self.groups[index].log.steps, &begun, &running);
@@ -108,7 +108,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    fn own(&mut self, context: &mut Context<'_>, running: &Running, part: Part) {
+    fn own(&mut self, context: &mut Context<'_>, running: &Running, part: BatchOwner) {
         for flows in &running.parts {
             context.own(flows.batch, self.me);
             self.parts.insert(flows.batch, part);
@@ -139,7 +139,7 @@ impl<'a> Groups<'a> {
         let started = context.add(|engine| start_between(engine, collective, &ranks, per_set));
         // An interface is dark: a plan or a repair lets it begin.
         let Some((running, _)) = started? else { return Ok(()) };
-        self.own(context, &running, Part::Between(job));
+        self.own(context, &running, BatchOwner::Between(job));
         let ranks = u32::try_from(count).expect("bounded");
         let begun = Begun { place, collective: number, ranks, now: context.now() };
         note_start(&mut self.between[job].steps, &begun, &running);
@@ -334,7 +334,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-impl Workload for Groups<'_> {
+impl Workload for JobGroups<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
         for index in 0..self.groups.len() {
@@ -357,8 +357,8 @@ impl Workload for Groups<'_> {
     ) -> Result<(), RunError> {
         let Some(part) = self.parts.remove(&batch) else { return Ok(()) };
         let slot = match part {
-            Part::Group(index) => &mut self.groups[index].running,
-            Part::Between(job) => &mut self.between[job].running,
+            BatchOwner::Group(index) => &mut self.groups[index].running,
+            BatchOwner::Between(job) => &mut self.between[job].running,
         };
         let running = slot.as_mut().expect("what ends was running");
         running.open -= 1;
@@ -366,8 +366,8 @@ impl Workload for Groups<'_> {
             return Ok(());
         }
         match part {
-            Part::Group(index) => self.group_done(context, index, at)?,
-            Part::Between(job) => self.between_done(context, job, at)?,
+            BatchOwner::Group(index) => self.group_done(context, index, at)?,
+            BatchOwner::Between(job) => self.between_done(context, job, at)?,
         }
         self.announce(context);
         Ok(())
@@ -453,11 +453,11 @@ impl Workload for Groups<'_> {
 /// Groups are taken in sets of `per_set`, the nodes under a ToR: first inside each set, then between
 /// sets. Where they do not fill whole sets, or there is one set only, it is one flat ring.
 fn start_between(
-    engine: &mut Islands<Watch>,
+    engine: &mut IslandEngine<Watch>,
     collective: &Collective,
     groups: &[Vec<VertexId>],
     per_set: usize,
-) -> Result<Running, StartError> {
+) -> Result<Running, CollectiveStartError> {
     let (now, size) = (engine.now(), collective.bytes);
     let engine = engine.engine_mut();
     let ranks = groups.first().map_or(0, Vec::len);
@@ -468,7 +468,7 @@ fn start_between(
         let schedule = if sets_fit {
             Hierarchical { groups: vec![per_set; peers.len() / per_set], size }.schedule()?
         } else {
-            let (kind, directions) = (collective::Kind::AllReduce, Directions::Both);
+            let (kind, directions) = (collective::CollectiveKind::AllReduce, Directions::Both);
             Ring { kind, ranks: peers.len(), size, directions }.schedule()?
         };
         let placement =

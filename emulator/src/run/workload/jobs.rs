@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{Awaits, BatchId, FlowId, LinkId};
+use lightloom_engine::{BatchId, FlowId, FlowWait, LinkId};
 use lightloom_training::graph::TaskId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
@@ -14,9 +14,9 @@ use rand::Rng;
 
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
-use super::exchange::Circuits;
+use super::exchange::HostCircuits;
 use super::recorded::Playing;
-use super::ring_time::{Reuse, RingTimes};
+use super::ring_time::{RingReuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Pattern, Prior, Traffic};
 
@@ -26,11 +26,11 @@ pub(crate) struct Jobs<'a> {
     seed: Seed,
     pub(super) jobs: Vec<Job>,
     owner: BTreeMap<BatchId, usize>,
-    turns: Vec<(SimTime, Turn)>,
+    turns: Vec<(SimTime, JobTurn)>,
     /// What timers of turns are for.
-    planned: Vec<Turn>,
+    planned: Vec<JobTurn>,
     /// The circuits of all hosts, where they have one at a time.
-    pub(super) circuits: Option<Circuits>,
+    pub(super) circuits: Option<HostCircuits>,
     /// Batches of exchanges over circuits.
     pub(super) pairs: BTreeMap<BatchId, Pair>,
     /// Recorded steps under way, by workload.
@@ -50,7 +50,7 @@ pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
 
 /// Something that a workload does at a time it has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum JobTurn {
     /// It begins, or begins again.
     Begin(usize),
     /// Its computation ends.
@@ -64,7 +64,7 @@ pub(super) enum Turn {
 /// The way of one workload through its repetitions.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<Repetition>,
     pub(super) running: bool,
     /// It could not begin, for a host had no way.
     blocked: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Job {
 
 /// One repetition of a workload.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct Repetition {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
     pub(crate) ideal: Picoseconds,
@@ -88,7 +88,7 @@ pub(crate) struct Step {
     pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
 
-impl Step {
+impl Repetition {
     /// One that begins now and has no flows yet.
     pub(super) fn begun(traffic: &Traffic, now: SimTime) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl<'a> Jobs<'a> {
     pub(crate) fn new(traffic: &'a [Traffic], seed: Seed) -> Self {
         let first = traffic.iter().enumerate().filter(|(_, one)| one.after.is_empty());
         let begin =
-            |(place, one): (usize, &Traffic)| (SimTime::START + one.delay, Turn::Begin(place));
+            |(place, one): (usize, &Traffic)| (SimTime::START + one.delay, JobTurn::Begin(place));
         Self {
             turns: first.map(begin).collect(),
             planned: Vec::new(),
@@ -122,7 +122,7 @@ impl<'a> Jobs<'a> {
             circuits: None,
             pairs: BTreeMap::new(),
             playing: BTreeMap::new(),
-            times: RingTimes::new(Reuse::Never),
+            times: RingTimes::new(RingReuse::Never),
             collectives: Vec::new(),
             finished: Vec::new(),
             me: Owner::Workload(0),
@@ -132,7 +132,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// The same, using times of rings of a machine again or not.
-    pub(crate) fn reusing(mut self, reuse: Reuse) -> Self {
+    pub(crate) fn reusing(mut self, reuse: RingReuse) -> Self {
         self.times = RingTimes::new(reuse);
         self
     }
@@ -147,7 +147,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    pub(super) fn plan(&mut self, context: &mut Context<'_>, time: SimTime, turn: Turn) {
+    pub(super) fn plan(&mut self, context: &mut Context<'_>, time: SimTime, turn: JobTurn) {
         self.planned.push(turn);
         context.at(time, self.me, self.planned.len() as u64 - 1);
     }
@@ -155,7 +155,7 @@ impl<'a> Jobs<'a> {
     /// Begins the next repetition of a workload, now. Where a host has no way it is blocked instead.
     fn begin_next(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), RunError> {
         let traffic: &'a Traffic = &self.traffic[place];
-        let mut step = Step::begun(traffic, context.now());
+        let mut step = Repetition::begun(traffic, context.now());
         self.jobs[place].blocked = false;
         match &traffic.run {
             Pattern::CircuitExchange => return self.begin_exchange(context, place, step),
@@ -164,7 +164,7 @@ impl<'a> Jobs<'a> {
             }
             Pattern::Compute(takes) => {
                 step.ideal = *takes;
-                self.turns.push((step.start + *takes, Turn::Computed(place)));
+                self.turns.push((step.start + *takes, JobTurn::Computed(place)));
                 self.enter(place, step, 0);
                 return Ok(());
             }
@@ -186,7 +186,7 @@ impl<'a> Jobs<'a> {
         };
         context.note_flows(flows.clone());
         step.ideal = collective.ideal;
-        if collective.kind == Kind::Flows && !traffic.run.has_size() {
+        if collective.kind == CollectiveKind::Flows && !traffic.run.has_size() {
             step.size = collective.size;
         }
         let sends = !flows.is_empty();
@@ -202,7 +202,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// A step is under way, with so many batches.
-    pub(super) fn enter(&mut self, place: usize, step: Step, batches: usize) {
+    pub(super) fn enter(&mut self, place: usize, step: Repetition, batches: usize) {
         let job = &mut self.jobs[place];
         job.running = true;
         job.open = batches;
@@ -231,7 +231,7 @@ impl<'a> Jobs<'a> {
         }
         job.running = false;
         if (job.steps.len() as u32) < self.traffic[place].repeat {
-            self.turns.push((now, Turn::Begin(place)));
+            self.turns.push((now, JobTurn::Begin(place)));
             return;
         }
         job.done = true;
@@ -244,7 +244,7 @@ impl<'a> Jobs<'a> {
         for (next, traffic) in self.traffic.iter().enumerate() {
             let waits = traffic.after.contains(&done);
             if waits && traffic.after.iter().all(|before| self.is_over(*before)) {
-                self.turns.push((now + traffic.delay, Turn::Begin(next)));
+                self.turns.push((now + traffic.delay, JobTurn::Begin(next)));
             }
         }
     }
@@ -258,7 +258,7 @@ impl<'a> Jobs<'a> {
 
     /// The flows of a workload that have not ended.
     fn open_flows(&self, context: &Context<'_>, name: &str, job: &Job) -> Vec<Waiting> {
-        let flows = job.steps.last().into_iter().flat_map(Step::flows);
+        let flows = job.steps.last().into_iter().flat_map(Repetition::flows);
         let is_open = |flow: &FlowId| {
             let record = context.engine.record(*flow);
             record.end.is_none() && !record.cancelled
@@ -310,21 +310,21 @@ fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
     let link = |link: LinkId| context.substrate.link_name(link);
     let (awaits, since) = match context.engine.engine() {
         Some(engine) => engine.awaits(flow),
-        None => (Awaits::Acknowledgements, None),
+        None => (FlowWait::Acknowledgements, None),
     };
     let waits_for = match awaits {
-        Awaits::Start => WaitsFor::Start,
-        Awaits::Dark(dark) => {
+        FlowWait::Start => WaitsFor::Start,
+        FlowWait::Dark(dark) => {
             let control_is_gone = context.control_is_gone();
             WaitsFor::DarkLink { link: link(dark), control_is_gone }
         }
-        Awaits::Messages(of) if context.engine.record(of).cancelled => {
+        FlowWait::Messages(of) if context.engine.record(of).cancelled => {
             WaitsFor::GivenUp { flow: flow_name(context, of) }
         }
-        Awaits::Messages(of) => WaitsFor::Message { flow: flow_name(context, of) },
-        Awaits::Paused(port) => WaitsFor::Paused { port: link(port) },
-        Awaits::Turn(port) => WaitsFor::Turn { port: link(port) },
-        Awaits::Acknowledgements => arrived,
+        FlowWait::Messages(of) => WaitsFor::Message { flow: flow_name(context, of) },
+        FlowWait::Paused(port) => WaitsFor::Paused { port: link(port) },
+        FlowWait::Turn(port) => WaitsFor::Turn { port: link(port) },
+        FlowWait::Acknowledgements => arrived,
     };
     Waiting { what: String::new(), since, waits_for }
 }
@@ -332,7 +332,7 @@ fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
 impl Workload for Jobs<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
-        self.circuits = Circuits::of(context);
+        self.circuits = HostCircuits::of(context);
         context.has_fixed_flows = self.circuits.is_some();
         self.plan_turns(context);
         Ok(())
@@ -341,10 +341,10 @@ impl Workload for Jobs<'_> {
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         let now = context.now();
         match self.planned[act as usize] {
-            Turn::Begin(place) => self.begin_next(context, place)?,
-            Turn::Computed(place) => self.step_done(place, now, now),
-            Turn::Worked(place, task) => self.worked(context, (place, task))?,
-            Turn::Come(host, step) => self.come(context, host, step)?,
+            JobTurn::Begin(place) => self.begin_next(context, place)?,
+            JobTurn::Computed(place) => self.step_done(place, now, now),
+            JobTurn::Worked(place, task) => self.worked(context, (place, task))?,
+            JobTurn::Come(host, step) => self.come(context, host, step)?,
         }
         self.plan_turns(context);
         Ok(())
@@ -372,7 +372,7 @@ impl Workload for Jobs<'_> {
         if let Notice::Routes = notice {
             let now = context.now();
             let blocked = (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked);
-            self.turns.extend(blocked.map(|place| (now, Turn::Begin(place))));
+            self.turns.extend(blocked.map(|place| (now, JobTurn::Begin(place))));
             self.retry_tasks(context)?;
             self.plan_turns(context);
         }
@@ -428,7 +428,7 @@ impl Workload for Jobs<'_> {
 
     fn finish(self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
         log.jobs = self.jobs;
-        if self.times.reuse != Reuse::Never {
+        if self.times.reuse != RingReuse::Never {
             log.rings = self.times.counts;
         }
     }

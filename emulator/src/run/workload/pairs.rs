@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_engine::capture::Watch;
-use lightloom_engine::steady::{Islands, Stage};
+use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId, Route};
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair};
 use lightloom_planner::rfabric::demand::Demand;
@@ -39,7 +39,7 @@ struct Pair {
 
 /// The traffic of one phase.
 #[derive(Debug)]
-pub(super) struct Traffic {
+pub(super) struct PhaseTraffic {
     pairs: Vec<Pair>,
     pair_of: BTreeMap<BatchId, usize>,
     open: usize,
@@ -48,7 +48,7 @@ pub(super) struct Traffic {
     stopped: Bytes,
 }
 
-impl Traffic {
+impl PhaseTraffic {
     /// Everything still to be sent, nothing under way.
     pub(super) fn waiting(demand: &Demand) -> Self {
         let pairs: Vec<Pair> = demand
@@ -78,7 +78,7 @@ impl Traffic {
     }
 
     /// Data sent more than once: of flows that were stopped, and what was lost of the others.
-    pub(super) fn sent_twice(&self, engine: &Islands<Watch>) -> Bytes {
+    pub(super) fn sent_twice(&self, engine: &IslandEngine<Watch>) -> Bytes {
         let flows = self.pairs.iter().flat_map(|pair| &pair.flows);
         let again = flows.map(|(flow, _)| again(engine, *flow)).fold(Bytes::ZERO, |a, b| a + b);
         self.stopped + again
@@ -197,13 +197,13 @@ impl Traffic {
 }
 
 /// What a flow sent again by itself.
-fn again(engine: &Islands<Watch>, flow: FlowId) -> Bytes {
+fn again(engine: &IslandEngine<Watch>, flow: FlowId) -> Bytes {
     engine.transport().payload * u64::from(engine.record(flow).retransmitted)
 }
 
 impl Pair {
     /// Bytes that have not arrived.
-    fn left(&self, engine: &Islands<Watch>) -> u64 {
+    fn left(&self, engine: &IslandEngine<Watch>) -> u64 {
         if self.ended.is_some() {
             return 0;
         }
@@ -220,7 +220,12 @@ impl Pair {
         ways.into_iter().all(|link| context.carries(*link) && context.carries(link.reverse()))
     }
 
-    fn is_well_divided(&self, engine: &Islands<Watch>, shares: &[(Lane, u64)], left: u64) -> bool {
+    fn is_well_divided(
+        &self,
+        engine: &IslandEngine<Watch>,
+        shares: &[(Lane, u64)],
+        left: u64,
+    ) -> bool {
         let mut there = BTreeMap::<Lane, u64>::new();
         for (flow, lane) in &self.flows {
             let record = engine.record(*flow);

@@ -2,16 +2,18 @@
 //! How a pattern of traffic is laid out as flows when its turn comes.
 
 use lightloom_collective::{
-    AllToAll, CollectiveError, HalvingDoubling, Hierarchical, Kind, Ring, Schedule, TorusAllReduce,
-    Tree, TreeOperation,
+    AllToAll, CollectiveError, CollectiveKind, HalvingDoubling, Hierarchical, Ring, Schedule,
+    TorusAllReduce, Tree, TreeOperation,
 };
-use lightloom_engine::collective::{Collective, Placement, StartError, Wait, start_ordered};
+use lightloom_engine::collective::{
+    BagWait, CollectiveStartError, Placement, StartedCollective, start_ordered,
+};
 use lightloom_engine::topology::Grid;
 use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
-use crate::scenario::{AllReduceWay, Await, ListedFlow, Pattern, Traffic};
+use crate::scenario::{AllReduceWay, FlowDependency, ListedFlow, Pattern, Traffic};
 use crate::substrate::Substrate;
 
 /// Pieces that go through a tree.
@@ -30,7 +32,7 @@ impl Traffic {
         engine: &mut Engine<P>,
         seed: Seed,
         substrate: &Substrate,
-    ) -> Result<Collective, StartError> {
+    ) -> Result<StartedCollective, CollectiveStartError> {
         if let Some(schedule) = self.schedule(substrate)? {
             let placement = Placement::new(self.hosts_of(substrate), substrate.route.clone())
                 .at(engine.now())
@@ -49,9 +51,9 @@ impl Traffic {
         let tree = |operation, pieces| Tree { operation, ranks, size, pieces }.schedule();
         match &self.run {
             Pattern::AllToAll(exchange) => AllToAll { ranks, size, exchange: *exchange }.schedule(),
-            Pattern::AllReduce(AllReduceWay::Ring) => ring(Kind::AllReduce),
-            Pattern::ReduceScatter => ring(Kind::ReduceScatter),
-            Pattern::AllGather => ring(Kind::AllGather),
+            Pattern::AllReduce(AllReduceWay::Ring) => ring(CollectiveKind::AllReduce),
+            Pattern::ReduceScatter => ring(CollectiveKind::ReduceScatter),
+            Pattern::AllGather => ring(CollectiveKind::AllGather),
             Pattern::AllReduce(AllReduceWay::Tree) => tree(TreeOperation::AllReduce, TREE_PIECES),
             Pattern::AllReduce(AllReduceWay::DoubleTree) => {
                 tree(TreeOperation::DoubleAllReduce, TREE_PIECES)
@@ -82,10 +84,10 @@ impl Traffic {
     }
 
     /// What its flows wait for.
-    fn waits(&self) -> Vec<Wait> {
+    fn waits(&self) -> Vec<BagWait> {
         let Pattern::Flows(rows) = &self.run else { return Vec::new() };
         let of_row = |(flow, row): (usize, &ListedFlow)| {
-            let wait = move |other: &Await| Wait {
+            let wait = move |other: &FlowDependency| BagWait {
                 flow,
                 awaited: other.flow,
                 acknowledged: other.acknowledged,

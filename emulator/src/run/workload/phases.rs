@@ -10,13 +10,13 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 use super::super::context::{Context, Notice, Owner};
 use super::super::log::PhaseLog;
 use super::super::{RunError, RunLog};
-use super::pairs::Traffic;
+use super::pairs::PhaseTraffic;
 use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Effect, Prior};
 use crate::substrate::{Lane, OpticalCircuits};
 
 /// What is sent, in the time and the bytes of the run.
-pub(crate) struct PhaseOrder<'a> {
+pub(crate) struct PhaseProgram<'a> {
     /// By phase: what it sends, and how long it waits before.
     pub(crate) demands: &'a [Demand],
     pub(crate) slacks: Vec<Picoseconds>,
@@ -32,9 +32,9 @@ const LIT_AGAIN: u64 = 1;
 
 /// The phases on their way.
 pub(crate) struct Phases<'a> {
-    order: PhaseOrder<'a>,
+    order: PhaseProgram<'a>,
     circuits: &'a OpticalCircuits,
-    traffic: Option<Traffic>,
+    traffic: Option<PhaseTraffic>,
     /// A change of circuits is under way.
     is_changing: bool,
     /// When the last one began and ended.
@@ -48,7 +48,7 @@ pub(crate) struct Phases<'a> {
 }
 
 impl<'a> Phases<'a> {
-    pub(crate) fn new(circuits: &'a OpticalCircuits, order: PhaseOrder<'a>) -> Self {
+    pub(crate) fn new(circuits: &'a OpticalCircuits, order: PhaseProgram<'a>) -> Self {
         Self {
             traffic: None,
             is_changing: false,
@@ -91,7 +91,7 @@ impl<'a> Phases<'a> {
 
     /// Ends the phase if every byte has arrived and no change is under way, and begins the next.
     fn end_if_over(&mut self, context: &mut Context<'_>) {
-        let end = self.traffic.as_ref().and_then(Traffic::end);
+        let end = self.traffic.as_ref().and_then(PhaseTraffic::end);
         let Some(end) = end.filter(|_| !self.is_changing) else { return };
         let sent_from = self.sends_from();
         let time = end.max(self.change.1).max(sent_from).since(sent_from);
@@ -113,8 +113,8 @@ impl<'a> Phases<'a> {
     fn close(&mut self, context: &Context<'_>, time: Option<Picoseconds>) {
         let lost = self.lost(context);
         let (began, ended) = self.change;
-        let held = self.traffic.as_ref().map_or(Bytes::ZERO, Traffic::held);
-        let twice = |traffic: &Traffic| traffic.sent_twice(&context.engine);
+        let held = self.traffic.as_ref().map_or(Bytes::ZERO, PhaseTraffic::held);
+        let twice = |traffic: &PhaseTraffic| traffic.sent_twice(&context.engine);
         let resent = self.traffic.as_ref().map_or(Bytes::ZERO, twice);
         let log = self.logs.last_mut().expect("the phase was begun");
         log.time = time;
@@ -145,7 +145,7 @@ impl Workload for Phases<'_> {
     /// The slack is over, or links that were dark have light again.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         if act == SLACK_OVER {
-            self.traffic = Some(Traffic::waiting(&self.order.demands[self.phase()]));
+            self.traffic = Some(PhaseTraffic::waiting(&self.order.demands[self.phase()]));
         }
         self.divide(context)?;
         self.end_if_over(context);
@@ -217,7 +217,7 @@ impl Workload for Phases<'_> {
 
     /// What was on links that have light again is sent again, at the instant after they have.
     fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
-        if self.traffic.as_ref().is_some_and(Traffic::is_cut) {
+        if self.traffic.as_ref().is_some_and(PhaseTraffic::is_cut) {
             context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Workload for Phases<'_> {
             return vec![Waiting { what, since: None, waits_for: WaitsFor::Start }];
         }
         let (phase, held) =
-            (self.phase(), self.traffic.as_ref().map_or(Bytes::ZERO, Traffic::held));
+            (self.phase(), self.traffic.as_ref().map_or(Bytes::ZERO, PhaseTraffic::held));
         let name = &self.order.names[phase];
         let step = (self.logs.len() - 1) / self.order.demands.len();
         let what = format!("phase `{name}` of step {step}");

@@ -2,7 +2,7 @@
 //! The way of one group, and of one job between its groups, through the collectives.
 
 use lightloom_engine::LinkId;
-use lightloom_engine::collective::Collective as Flows;
+use lightloom_engine::collective::StartedCollective as Flows;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::substrate::Members;

@@ -4,17 +4,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_collective::{Directions, Kind};
+use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, FlowId, Route, VertexId};
 use lightloom_training::described::Described;
-use lightloom_training::graph::{self, TaskId, Work};
+use lightloom_training::graph::{self, TaskId, TaskWork};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::RunError;
 use super::super::context::Context;
-use super::jobs::{Jobs, Step, Turn};
-use super::ring_time::{Class, Reuse, ReuseError};
+use super::jobs::{JobTurn, Jobs, Repetition};
+use super::ring_time::{ReuseError, RingClass, RingReuse};
 use super::sends::Sends;
 use crate::scenario::Pattern;
 use crate::substrate::{Domains, HBD, Members};
@@ -31,7 +31,7 @@ pub(super) struct Playing {
     /// Rings with a collective on them, where times of idle ones are used.
     busy: BTreeSet<u32>,
     /// By ring of a machine: how it is built, if its times are used again.
-    classes: BTreeMap<u32, Option<Class>>,
+    classes: BTreeMap<u32, Option<RingClass>>,
 }
 
 impl Playing {
@@ -52,7 +52,7 @@ impl<'a> Jobs<'a> {
         &mut self,
         context: &mut Context<'_>,
         place: usize,
-        mut step: Step,
+        mut step: Repetition,
     ) -> Result<(), RunError> {
         let described = self.described(place);
         let tasks = described.graph.tasks().len();
@@ -85,7 +85,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// The step under way of a workload.
-    fn step(&mut self, place: usize) -> &mut Step {
+    fn step(&mut self, place: usize) -> &mut Repetition {
         self.jobs[place].steps.last_mut().expect("a task is of a step")
     }
 
@@ -100,7 +100,7 @@ impl<'a> Jobs<'a> {
         let now = context.now();
         let sends = self.sends_of(context, place, &task.work);
         let timed = match (&task.work, &sends) {
-            (Work::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
+            (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
             // One rank alone has no other to send to.
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
             (work, Some(sends)) => {
@@ -112,7 +112,7 @@ impl<'a> Jobs<'a> {
             let (took, news) = timed.unwrap_or_default();
             self.step(place).spans[id.index()] = (now, now + took);
             self.could_end(place, id, took);
-            self.plan(context, now + took + news, Turn::Worked(place, id));
+            self.plan(context, now + took + news, JobTurn::Worked(place, id));
             return Ok(());
         };
         let started = context.add(|engine| sends.start(engine)).map_err(|error| {
@@ -149,15 +149,15 @@ impl<'a> Jobs<'a> {
     }
 
     /// What a task sends. `None` if it computes, or has one rank.
-    fn sends_of(&self, context: &Context<'_>, place: usize, work: &Work) -> Option<Sends> {
+    fn sends_of(&self, context: &Context<'_>, place: usize, work: &TaskWork) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
         let (kind, ranks, bytes) = match work {
-            Work::Compute { .. } => return None,
-            Work::Transfer { from, to, bytes } => (None, vec![*from, *to], *bytes),
-            Work::Ring { kind, ring, bytes } => {
+            TaskWork::Compute { .. } => return None,
+            TaskWork::Transfer { from, to, bytes } => (None, vec![*from, *to], *bytes),
+            TaskWork::Ring { kind, ring, bytes } => {
                 (Some(*kind), described.ring(*ring).into_iter().flatten().collect(), *bytes)
             }
-            Work::Across { kind, ranks, bytes } => (Some(*kind), ranks.clone(), *bytes),
+            TaskWork::Across { kind, ranks, bytes } => (Some(*kind), ranks.clone(), *bytes),
         };
         let hosts: Vec<VertexId> = ranks.iter().map(|rank| traffic.hosts[*rank as usize]).collect();
         if hosts.len() < 2 || kind.is_none() && hosts[0] == hosts[1] {
@@ -176,12 +176,12 @@ impl<'a> Jobs<'a> {
         &mut self,
         context: &Context<'_>,
         (place, id): (usize, TaskId),
-        (work, sends): (&Work, &Sends),
+        (work, sends): (&TaskWork, &Sends),
     ) -> Result<Option<Picoseconds>, RunError> {
         let described = self.described(place);
         let Some(domains) = &context.substrate.domains else { return Ok(None) };
         let Some(playing) = self.playing.get_mut(&place) else { return Ok(None) };
-        if self.times.reuse == Reuse::Never {
+        if self.times.reuse == RingReuse::Never {
             return Ok(None);
         }
         for ring in domains.rings_under(work) {
@@ -190,7 +190,7 @@ impl<'a> Jobs<'a> {
                 return Err(ReuseError::BusyRing { task, ring }.into());
             }
         }
-        let (Work::Ring { ring, .. }, Some(around)) = (work, sends.around()) else {
+        let (TaskWork::Ring { ring, .. }, Some(around)) = (work, sends.around()) else {
             return Ok(None);
         };
         let ranks = &sends.hosts;
@@ -229,7 +229,7 @@ impl<'a> Jobs<'a> {
         now: Picoseconds,
     ) -> Result<(), RunError> {
         let task = &self.described(place).graph.tasks()[id.index()];
-        let Work::Ring { ring, .. } = &task.work else { return Ok(()) };
+        let TaskWork::Ring { ring, .. } = &task.work else { return Ok(()) };
         let class = self.playing.get(&place).and_then(|playing| playing.classes.get(ring));
         let Some(Some(class)) = class else { return Ok(()) };
         let around = self.sends_of(context, place, &task.work).and_then(|sends| sends.around());
@@ -281,12 +281,12 @@ impl<'a> Jobs<'a> {
 
 /// Sends what a machine's domains carry over them: rings both ways round where cables join more than two ranks, and what
 /// ranks under one switch have for each other.
-fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&Work, &[u32])) {
+fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&TaskWork, &[u32])) {
     sends.imbalance = domains.imbalance;
-    let is_ring = matches!(work, Work::Ring { .. });
+    let is_ring = matches!(work, TaskWork::Ring { .. });
     if is_ring || domains.is_inside(ranks) {
         sends.route = Route::Within(HBD);
-    } else if sends.kind == Some(Kind::AllToAll) {
+    } else if sends.kind == Some(CollectiveKind::AllToAll) {
         for (from, host) in ranks.iter().zip(&sends.hosts) {
             let inside = ranks
                 .iter()

@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::{Directions, Kind, Ring};
-use lightloom_engine::collective::{Placement, StartError};
+use lightloom_collective::{CollectiveKind, Directions, Ring};
+use lightloom_engine::collective::{CollectiveStartError, Placement};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{
-    Engine, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Queueing, Role, Route,
-    Settings, VertexId,
+    Engine, EngineSettings, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Queueing,
+    Route, VertexId, VertexRole,
 };
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
@@ -24,7 +24,7 @@ use crate::substrate::Members;
 
 /// Whether times of rings are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reuse {
+pub enum RingReuse {
     /// Every packet of every task runs.
     Never,
     /// A collective on an idle ring runs once for each kind and size.
@@ -70,10 +70,10 @@ pub(crate) struct RingCounts {
 }
 
 /// What goes round a ring.
-pub(super) type Around = (Kind, Bytes, Directions);
+pub(super) type RingExchange = (CollectiveKind, Bytes, Directions);
 
 /// A time that was found.
-struct Known {
+struct KnownTime {
     took: Picoseconds,
     uses: u64,
 }
@@ -89,27 +89,31 @@ struct Built {
 }
 
 /// Rings that are built alike: a place in [`RingTimes`].
-pub(super) type Class = usize;
+pub(super) type RingClass = usize;
 
 /// Times of collectives by ring, kind and size.
 pub(super) struct RingTimes {
-    pub(super) reuse: Reuse,
+    pub(super) reuse: RingReuse,
     classes: Vec<Built>,
-    known: BTreeMap<(Class, &'static str, u64, bool), Known>,
+    known: BTreeMap<(RingClass, &'static str, u64, bool), KnownTime>,
     pub(super) counts: RingCounts,
 }
 
 impl RingTimes {
-    pub(super) fn new(reuse: Reuse) -> Self {
+    pub(super) fn new(reuse: RingReuse) -> Self {
         let (classes, known) = (Vec::new(), BTreeMap::new());
         Self { reuse, classes, known, counts: RingCounts::default() }
     }
 
     /// How the ring of `members` is built. `None` if it is not all light and nothing but ranks, or nothing is used again.
-    pub(super) fn class_of(&mut self, context: &Context<'_>, members: &Members) -> Option<Class> {
+    pub(super) fn class_of(
+        &mut self,
+        context: &Context<'_>,
+        members: &Members,
+    ) -> Option<RingClass> {
         let ranks = members.ring.len();
         let is_ring = ranks > 1 && members.is_closed && ranks == members.light.len();
-        if !is_ring || self.reuse == Reuse::Never {
+        if !is_ring || self.reuse == RingReuse::Never {
             return None;
         }
         let links = ring_links(context, members)?;
@@ -138,20 +142,20 @@ impl RingTimes {
     /// What a collective takes on a ring of a class. `None` if it is to run to check that.
     pub(super) fn time_of(
         &mut self,
-        settings: &Settings,
-        class: Class,
-        around: Around,
+        settings: &EngineSettings,
+        class: RingClass,
+        around: RingExchange,
     ) -> Result<Option<Picoseconds>, RunError> {
         if let Some(known) = self.known.get_mut(&key(class, around)) {
             known.uses += 1;
-            if self.reuse == Reuse::Checked && known.uses.is_power_of_two() {
+            if self.reuse == RingReuse::Checked && known.uses.is_power_of_two() {
                 return Ok(None);
             }
             self.counts.reused += 1;
             return Ok(Some(known.took));
         }
         let (took, hops) = run_alone(self.classes[class].alone()?, settings, around)?;
-        self.known.insert(key(class, around), Known { took, uses: 1 });
+        self.known.insert(key(class, around), KnownTime { took, uses: 1 });
         self.counts.hops += hops;
         Ok(Some(took))
     }
@@ -159,8 +163,8 @@ impl RingTimes {
     /// A collective on a ring of a class ran, and took `now`: the time that is known, if it is another.
     pub(super) fn check(
         &mut self,
-        class: Class,
-        around: Around,
+        class: RingClass,
+        around: RingExchange,
         now: Picoseconds,
     ) -> Option<Picoseconds> {
         self.counts.checked += 1;
@@ -168,21 +172,24 @@ impl RingTimes {
     }
 }
 
-fn key(class: Class, (kind, bytes, directions): Around) -> (Class, &'static str, u64, bool) {
+fn key(
+    class: RingClass,
+    (kind, bytes, directions): RingExchange,
+) -> (RingClass, &'static str, u64, bool) {
     (class, kind.name(), bytes.0, directions == Directions::Both)
 }
 
 /// A network with the hosts of a ring, in its order.
-type Alone = (Network, Vec<VertexId>);
+type RingNetwork = (Network, Vec<VertexId>);
 
 impl Built {
     /// The ring, and nothing else.
-    fn alone(&self) -> Result<Alone, NetworkError> {
+    fn alone(&self) -> Result<RingNetwork, NetworkError> {
         let mut builder = NetworkBuilder::new();
         let (specs, count) = (&self.specs, self.ranks);
-        let hosts: Vec<_> = (0..count).map(|_| builder.add(Role::ForwardingHost)).collect();
+        let hosts: Vec<_> = (0..count).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
         if specs.len() > count {
-            let switch = builder.add(Role::Switch);
+            let switch = builder.add(VertexRole::Switch);
             for (at, host) in hosts.iter().enumerate() {
                 let before = (at + count - 1) % count;
                 let (up, down) = (specs[2 * at], specs[2 * before + 1]);
@@ -200,15 +207,15 @@ impl Built {
 
 /// Runs a collective on a ring and nothing else: what it takes, and packets put on wires.
 fn run_alone(
-    (network, hosts): Alone,
-    settings: &Settings,
-    (kind, size, directions): Around,
+    (network, hosts): RingNetwork,
+    settings: &EngineSettings,
+    (kind, size, directions): RingExchange,
 ) -> Result<(Picoseconds, u64), RunError> {
-    let settings = Settings { threads: 1, ..*settings };
+    let settings = EngineSettings { threads: 1, ..*settings };
     let plane = network.link(LinkId(0)).spec.plane;
-    let mut engine = Engine::new(network, settings).map_err(StartError::Flow)?;
+    let mut engine = Engine::new(network, settings).map_err(CollectiveStartError::Flow)?;
     let ring = Ring { kind, ranks: hosts.len(), size, directions };
-    let schedule = ring.schedule().map_err(StartError::from)?;
+    let schedule = ring.schedule().map_err(CollectiveStartError::from)?;
     let started = Placement::new(hosts, Route::Within(plane)).start(&schedule, &mut engine)?;
     engine.run(SimTime(u64::MAX));
     let took = started.end(&engine).unwrap_or_default().since(SimTime::START);

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::{AllToAll, Directions, Exchange, Kind, Ring};
-use lightloom_engine::collective::{Collective, Placement, StartError, start_bag};
+use lightloom_collective::{AllToAll, CollectiveKind, Directions, Exchange, Ring};
+use lightloom_engine::collective::{CollectiveStartError, Placement, StartedCollective, start_bag};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{FlowSpec, Route, VertexId};
 use lightloom_units::Bytes;
 
-use super::ring_time::Around;
+use super::ring_time::RingExchange;
 
 /// What hosts send each other.
 pub(super) struct Sends {
     /// What they compute. `None` for one flow, from the first host to the second.
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<CollectiveKind>,
     /// In the order of their ranks.
     pub(super) hosts: Vec<VertexId>,
     pub(super) bytes: Bytes,
@@ -34,7 +34,7 @@ impl Sends {
     /// One way round the ring of `hosts`, by one kind of route.
     pub(super) fn over(
         route: Route,
-        kind: Option<Kind>,
+        kind: Option<CollectiveKind>,
         (hosts, bytes): (Vec<VertexId>, Bytes),
     ) -> Self {
         let (ways, directions) = (BTreeMap::new(), Directions::One);
@@ -42,7 +42,7 @@ impl Sends {
     }
 
     /// What goes round a ring. `None` for one flow.
-    pub(super) fn around(&self) -> Option<Around> {
+    pub(super) fn around(&self) -> Option<RingExchange> {
         Some((self.kind?, self.bytes, self.directions))
     }
 
@@ -50,7 +50,10 @@ impl Sends {
     ///
     /// # Errors
     /// What a collective or the engine refuses.
-    pub(super) fn start<S: Stage>(self, stage: &mut S) -> Result<Collective, StartError> {
+    pub(super) fn start<S: Stage>(
+        self,
+        stage: &mut S,
+    ) -> Result<StartedCollective, CollectiveStartError> {
         let Self { kind, hosts, bytes: size, priority, route, mut ways, .. } = self;
         let (now, ranks) = (stage.now(), hosts.len());
         let Some(kind) = kind else {
@@ -59,7 +62,7 @@ impl Sends {
             let flow = FlowSpec { priority, ..FlowSpec::new(from, to, size).at(now).over(way) };
             return start_bag(stage, vec![flow]);
         };
-        let schedule = if kind == Kind::AllToAll {
+        let schedule = if kind == CollectiveKind::AllToAll {
             let mut schedule = AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule()?;
             if self.imbalance > 0.0 {
                 let even = size.0 as f64 / ranks as f64;

@@ -16,24 +16,24 @@ mod why;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_engine::collective::Collective;
+use lightloom_engine::collective::StartedCollective;
 use lightloom_engine::{BatchId, LinkId};
 use lightloom_training::graph::{Schedule, TaskGraph, TaskId};
 use lightloom_training::step::StepTime;
-use lightloom_training::step_graph::{Dimension, Rails, step_tasks};
+use lightloom_training::step_graph::{SimulatedRails, TaskPurpose, step_tasks};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::progress::{GroupLog, StepLog};
-use super::ring_time::{Reuse, RingTimes};
+use super::ring_time::{RingReuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload};
-use crate::scenario::{Pace, Train, TrainStep};
+use crate::scenario::{LinkShare, Train, TrainStep};
 use crate::substrate::Members;
 pub(crate) use circuits::Circuits;
 use circuits::Phases;
 use seats::Seat;
-pub(crate) use why::Why;
+pub(crate) use why::StepBreakdown;
 
 /// What a job does in every step.
 pub(crate) struct TrainOrder<'a> {
@@ -41,8 +41,8 @@ pub(crate) struct TrainOrder<'a> {
     step: TrainStep,
     graph: TaskGraph,
     /// By task: what it is for.
-    dimensions: Vec<Dimension>,
-    pace: Pace,
+    dimensions: Vec<TaskPurpose>,
+    pace: LinkShare,
     closed_form: StepTime,
     /// By TP group: where its ranks are at the start.
     seats: Vec<Members>,
@@ -50,8 +50,13 @@ pub(crate) struct TrainOrder<'a> {
 
 impl<'a> TrainOrder<'a> {
     /// The step of a job; by TP group, its members.
-    pub(crate) fn new(train: &'a Train, step: TrainStep, pace: Pace, seats: Vec<Members>) -> Self {
-        let (graph, dimensions) = step_tasks(&step.bare.job(), Rails::All);
+    pub(crate) fn new(
+        train: &'a Train,
+        step: TrainStep,
+        pace: LinkShare,
+        seats: Vec<Members>,
+    ) -> Self {
+        let (graph, dimensions) = step_tasks(&step.bare.job(), SimulatedRails::All);
         let closed_form = step.closed_form();
         Self { train, step, graph, dimensions, pace, closed_form, seats }
     }
@@ -88,13 +93,13 @@ struct TaskLog {
 }
 
 /// A job under way.
-struct Training<'a> {
+struct TrainingJob<'a> {
     order: &'a TrainOrder<'a>,
     schedule: Schedule,
     tasks: Vec<TaskLog>,
     running: BTreeSet<TaskId>,
     held: BTreeSet<TaskId>,
-    sending: BTreeMap<TaskId, Collective>,
+    sending: BTreeMap<TaskId, StartedCollective>,
     /// By TP group.
     seats: Vec<Seat>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
@@ -121,7 +126,7 @@ pub(crate) struct TrainStepLog {
     /// By TP group: when the last of its tasks ended.
     pub(crate) group_ends: Vec<SimTime>,
     /// Where its time went.
-    pub(crate) why: Why,
+    pub(crate) why: StepBreakdown,
     /// How often some of it was begun again.
     pub(crate) restarts: u32,
 }
@@ -137,7 +142,7 @@ pub(crate) struct TrainLog {
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum TrainTimer {
     Worked,
     Send,
     /// The checkpoint is read.
@@ -150,11 +155,18 @@ enum Act {
     Asked,
 }
 
-const ACTS: [Act; 6] = [Act::Worked, Act::Send, Act::Loaded, Act::Resume, Act::Wake, Act::Asked];
+const ACTS: [TrainTimer; 6] = [
+    TrainTimer::Worked,
+    TrainTimer::Send,
+    TrainTimer::Loaded,
+    TrainTimer::Resume,
+    TrainTimer::Wake,
+    TrainTimer::Asked,
+];
 
 /// All jobs that train.
 pub(crate) struct Trainings<'a> {
-    jobs: Vec<Training<'a>>,
+    jobs: Vec<TrainingJob<'a>>,
     /// By batch: its job and its task.
     batches: BTreeMap<BatchId, (usize, TaskId)>,
     times: RingTimes,
@@ -183,7 +195,7 @@ impl<'a> Trainings<'a> {
                 }
             }
         }
-        let mut jobs: Vec<Training<'_>> = orders.iter().map(Training::of).collect();
+        let mut jobs: Vec<TrainingJob<'_>> = orders.iter().map(TrainingJob::of).collect();
         if let Some(circuits) = &circuits {
             for job in &mut jobs {
                 let order = job.order;
@@ -195,7 +207,7 @@ impl<'a> Trainings<'a> {
             circuits,
             jobs,
             batches: BTreeMap::new(),
-            times: RingTimes::new(Reuse::IdleRings),
+            times: RingTimes::new(RingReuse::IdleRings),
             groups: groups.iter().map(|group| (group.job, group.gpus)).collect(),
             places,
             me: Owner::Workload(0),
@@ -206,7 +218,7 @@ impl<'a> Trainings<'a> {
         &self,
         context: &mut Context<'_>,
         time: SimTime,
-        (act, job, turn, at): (Act, usize, u16, u32),
+        (act, job, turn, at): (TrainTimer, usize, u16, u32),
     ) {
         let number =
             (act as u64) << 60 | (job as u64) << 48 | u64::from(turn) << 32 | u64::from(at);
@@ -265,7 +277,7 @@ impl<'a> Trainings<'a> {
     }
 }
 
-impl<'a> Training<'a> {
+impl<'a> TrainingJob<'a> {
     fn of(order: &'a TrainOrder<'a>) -> Self {
         Self {
             schedule: Schedule::of(&order.graph),
@@ -293,7 +305,7 @@ impl<'a> Training<'a> {
             start,
             end: None,
             group_ends: Vec::new(),
-            why: Why::default(),
+            why: StepBreakdown::default(),
             restarts: 0,
         });
         self.rounds = 1;
@@ -361,13 +373,13 @@ impl Workload for Trainings<'_> {
         let (turn, at) = ((number >> 32 & 0xffff) as u16, number as u32);
         let is_current = || self.jobs[job].tasks[at as usize].turn == turn;
         match act {
-            Act::Worked if is_current() => self.worked(context, job, TaskId(at)),
-            Act::Send if is_current() => self.send(context, job, TaskId(at)),
-            Act::Worked | Act::Send => Ok(()),
-            Act::Loaded => self.loaded(context, job, turn),
-            Act::Resume => self.resume(context, job, at as usize),
-            Act::Wake => self.wake(context, job, at as usize),
-            Act::Asked => self.answered(context, job),
+            TrainTimer::Worked if is_current() => self.worked(context, job, TaskId(at)),
+            TrainTimer::Send if is_current() => self.send(context, job, TaskId(at)),
+            TrainTimer::Worked | TrainTimer::Send => Ok(()),
+            TrainTimer::Loaded => self.loaded(context, job, turn),
+            TrainTimer::Resume => self.resume(context, job, at as usize),
+            TrainTimer::Wake => self.wake(context, job, at as usize),
+            TrainTimer::Asked => self.answered(context, job),
         }
     }
 
@@ -413,7 +425,7 @@ impl Workload for Trainings<'_> {
     }
 
     fn is_done(&self) -> bool {
-        self.jobs.iter().all(Training::is_done)
+        self.jobs.iter().all(TrainingJob::is_done)
     }
 
     fn can_strand(&self) -> bool {
@@ -425,7 +437,7 @@ impl Workload for Trainings<'_> {
     }
 
     fn progress(&self) -> (f64, f64) {
-        let shares = self.jobs.iter().map(Training::done_share);
+        let shares = self.jobs.iter().map(TrainingJob::done_share);
         shares.fold((0.0, 0.0), |(a, b), (done, all)| (a + done, b + all))
     }
 
@@ -450,7 +462,7 @@ impl Workload for Trainings<'_> {
         }
         let places = self.places.iter().zip(&self.groups);
         log.groups = places.map(|(place, who)| self.group_log(*place, *who, longest)).collect();
-        log.trained = self.jobs.iter().map(Training::log).collect();
+        log.trained = self.jobs.iter().map(TrainingJob::log).collect();
         log.rings = self.times.counts;
     }
 }
@@ -489,7 +501,7 @@ impl Trainings<'_> {
     }
 }
 
-impl Training<'_> {
+impl TrainingJob<'_> {
     fn log(&self) -> TrainLog {
         TrainLog {
             name: self.order.train.job.clone(),

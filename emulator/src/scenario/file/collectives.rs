@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::codes;
-use crate::scenario::{Collective, Kind};
-use crate::substrate::Switches;
+use crate::scenario::{Collective, CollectiveOperation};
+use crate::substrate::PacketSwitches;
 
 /// A collective operation. Sizes follow NCCL's tests: the whole buffer of one rank.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -53,17 +53,19 @@ fn once() -> u32 {
 
 pub(super) fn lower(
     raw: &[CollectiveFile],
-    switches: &Switches,
+    switches: &PacketSwitches,
     check: &mut Check<'_>,
 ) -> Vec<Collective> {
     let mut collectives: Vec<Collective> = Vec::new();
     for (index, file) in raw.iter().enumerate() {
         let (kind, key, ring) = match file {
-            CollectiveFile::AllReduce(ring) => (Kind::AllReduce, "all_reduce", ring),
-            CollectiveFile::ReduceScatter(ring) => (Kind::ReduceScatter, "reduce_scatter", ring),
-            CollectiveFile::AllGather(ring) => (Kind::AllGather, "all_gather", ring),
+            CollectiveFile::AllReduce(ring) => (CollectiveOperation::AllReduce, "all_reduce", ring),
+            CollectiveFile::ReduceScatter(ring) => {
+                (CollectiveOperation::ReduceScatter, "reduce_scatter", ring)
+            }
+            CollectiveFile::AllGather(ring) => (CollectiveOperation::AllGather, "all_gather", ring),
             CollectiveFile::DataParallelAllReduce(ring) => {
-                (Kind::DataParallelAllReduce, "data_parallel_all_reduce", ring)
+                (CollectiveOperation::DataParallelAllReduce, "data_parallel_all_reduce", ring)
             }
         };
         let path = format!("/collectives/{index}/{key}");
@@ -99,10 +101,10 @@ pub(super) fn lower(
 
 /// Refuses a priority that no queue looks at.
 fn refuse_priority(
-    kind: Kind,
+    kind: CollectiveOperation,
     ring: &RingFile,
     path: &str,
-    switches: &Switches,
+    switches: &PacketSwitches,
     check: &mut Check<'_>,
 ) {
     if ring.priority > 0 && !kind.is_between_groups() {

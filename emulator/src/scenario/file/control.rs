@@ -9,8 +9,8 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{ScenarioFile, codes};
-use crate::scenario::Daemon;
-use crate::scenario::{Control, On, Scenario};
+use crate::scenario::DaemonSetup;
+use crate::scenario::{ControlDelays, On, Scenario};
 
 /// What follows a fault: delays that are assumed, or the shipping daemon over emulated transceivers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -120,7 +120,7 @@ pub(super) enum ControlWord {
     Lightloomd,
 }
 
-pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> Control {
+pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
     let flat = AssumedFile {
         detection_delay: raw.detection_delay,
         planning_delay: raw.planning_delay,
@@ -137,10 +137,10 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> Control {
             .help("write either `lightloomd` or `assumed: {detection_delay: …}`");
     }
     let assumed = raw.assumed.unwrap_or(flat);
-    let default = Control::default();
+    let default = ControlDelays::default();
     let or = |written: Option<Text<Picoseconds>>, delay| written.map_or(delay, |text| text.0);
     let detection_delay = or(assumed.detection_delay, default.detection_delay);
-    Control {
+    ControlDelays {
         detection_delay,
         planning_delay: or(assumed.planning_delay, default.planning_delay),
         reroute_delay: or(assumed.reroute_delay, detection_delay),
@@ -148,8 +148,8 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> Control {
     }
 }
 
-fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> Daemon {
-    let usual = Daemon::default();
+fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
+    let usual = DaemonSetup::default();
     let or = |written: Option<Text<Picoseconds>>, usual| written.map_or(usual, |text| text.0);
     let least = Picoseconds::from_millis(1);
     let at = |key: &str| format!("/control/lightloomd/{key}");
@@ -170,7 +170,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> Daemon {
             .error(codes::BAD_CONTROL, &at("power_samples"), "a number out of range")
             .help("write 1 to 100");
     }
-    Daemon {
+    DaemonSetup {
         poll_every: or(file.poll_every, usual.poll_every),
         heartbeat: or(file.heartbeat, usual.heartbeat),
         bits_per_second: file.bits_per_second.unwrap_or(usual.bits_per_second).max(1),

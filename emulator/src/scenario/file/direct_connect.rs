@@ -15,17 +15,17 @@ use lightloom_planner::rfabric::{self, RfabricPlan, file::RfabricInput};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::codes;
-use super::neighbours::Neighbours;
+use super::neighbours::NamedFiles;
 use super::network::DirectConnectFile;
-use crate::substrate::Graph;
+use crate::substrate::CableGraph;
 
 /// The graph; nothing after a mistake has been reported.
 pub(super) fn lower(
     raw: &DirectConnectFile,
     delay: Picoseconds,
     check: &mut Check<'_>,
-    beside: &mut Neighbours<'_, '_>,
-) -> Option<Graph> {
+    beside: &mut NamedFiles<'_, '_>,
+) -> Option<CableGraph> {
     let input = read(&raw.rfabric, check, beside)?;
     let names: Vec<&str> = input.phases.iter().map(|phase| phase.name.as_str()).collect();
     let Some(phase) = names.iter().position(|name| *name == raw.phase) else {
@@ -48,7 +48,7 @@ pub(super) fn lower(
 fn read(
     name: &str,
     check: &mut Check<'_>,
-    beside: &mut Neighbours<'_, '_>,
+    beside: &mut NamedFiles<'_, '_>,
 ) -> Option<RfabricInput> {
     let path = "/on/direct_connect/rfabric";
     let file = beside.read(name, path, check)?;
@@ -67,7 +67,7 @@ fn read(
     input
 }
 
-fn graph(input: &RfabricInput, plan: &RfabricPlan, phase: usize, delay: Picoseconds) -> Graph {
+fn graph(input: &RfabricInput, plan: &RfabricPlan, phase: usize, delay: Picoseconds) -> CableGraph {
     let fabric = &input.fabric;
     let leaves = fabric.leaves();
     let cable = |rate: f64| LinkSpec::new(BitsPerSecond(rate as u64), delay);
@@ -87,5 +87,5 @@ fn graph(input: &RfabricInput, plan: &RfabricPlan, phase: usize, delay: Picoseco
         cables.push((leaf(circuit.a.index()), leaf(circuit.b.index()), lit));
     }
     let hosts = (0..leaves).map(|host| format!("h{host}")).collect();
-    Graph { hosts, switches, cables, circuits }
+    CableGraph { hosts, switches, cables, circuits }
 }

@@ -9,12 +9,12 @@ use lightloom_fabric::document::Check;
 use super::codes;
 use crate::scenario::expectation::Needs;
 use crate::scenario::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
-use crate::substrate::Switches;
+use crate::substrate::PacketSwitches;
 
 /// What a scenario does, as far as expectations can be about it.
 pub(crate) struct Ground<'a> {
     /// How its switches queue.
-    pub(crate) switches: &'a Switches,
+    pub(crate) switches: &'a PacketSwitches,
     /// What may break.
     pub(crate) breaks: Breaks,
     /// The priorities of data that crosses switches; none if nothing crosses one.

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{PhasesFile, codes};
-use crate::scenario::{Effect, Fault, PartName, Start, When};
-use crate::substrate::{AnyPart, Part, Substrate, Switches};
+use crate::scenario::{Effect, PartName, RunStart, ScenarioFault, When};
+use crate::substrate::{AnyPart, NetworkPart, PacketSwitches, Substrate};
 
 /// Faults for any scenario: what breaks, and when.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -108,9 +108,9 @@ pub struct FlappingFile {
 }
 
 /// What faults are held against.
-pub(super) struct Ground<'a> {
+pub(super) struct FaultContext<'a> {
     substrate: &'a Substrate,
-    switches: &'a Switches,
+    switches: &'a PacketSwitches,
     /// Phases of the step by name, and how often it is repeated.
     phases: Vec<&'a str>,
     steps: u32,
@@ -118,11 +118,11 @@ pub(super) struct Ground<'a> {
     uses_circuits: bool,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> FaultContext<'a> {
     /// What a scenario that begins so gives. `None` if that is not known.
     pub(super) fn of(
-        start: Option<&'a Start>,
-        switches: &'a Switches,
+        start: Option<&'a RunStart>,
+        switches: &'a PacketSwitches,
         phases: Option<&PhasesFile>,
     ) -> Option<Self> {
         let start = start?;
@@ -148,8 +148,8 @@ pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
 pub(super) fn load(
     file: &str,
     bytes: &[u8],
-    ground: Option<&Ground<'_>>,
-) -> (Option<Vec<Fault>>, Vec<Diagnostic>) {
+    ground: Option<&FaultContext<'_>>,
+) -> (Option<Vec<ScenarioFault>>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FaultListFile, check| {
         let faults = lower(&raw.faults, ground, check);
         (!check.has_errors()).then_some(faults)
@@ -159,9 +159,9 @@ pub(super) fn load(
 /// The faults of a list that stands under `faults`, held against a scenario where one is known.
 pub(super) fn lower(
     raw: &[FaultFile],
-    ground: Option<&Ground<'_>>,
+    ground: Option<&FaultContext<'_>>,
     check: &mut Check<'_>,
-) -> Vec<Fault> {
+) -> Vec<ScenarioFault> {
     let mut faults = Vec::new();
     for (index, fault) in raw.iter().enumerate() {
         let path = format!("/faults/{index}");
@@ -177,7 +177,7 @@ pub(super) fn lower(
                 .error(codes::NO_EFFECT, &format!("{path}/lasts"), message)
                 .help("leave it out, or change `times`");
         }
-        faults.push(Fault {
+        faults.push(ScenarioFault {
             parts: written.into_iter().map(|(name, _)| name.clone()).collect(),
             effect,
             when: lower_time(fault, ground, &path, check),
@@ -193,7 +193,7 @@ pub(super) fn lower(
 fn require(
     name: &PartName,
     effect: &Effect,
-    ground: Option<&Ground<'_>>,
+    ground: Option<&FaultContext<'_>>,
     path: &str,
     check: &mut Check<'_>,
 ) {
@@ -241,7 +241,12 @@ fn require(
 }
 
 /// Refuses a pause storm where no switch has priorities to pause.
-fn require_priorities(_: &Part, switches: &Switches, path: &str, check: &mut Check<'_>) {
+fn require_priorities(
+    _: &NetworkPart,
+    switches: &PacketSwitches,
+    path: &str,
+    check: &mut Check<'_>,
+) {
     if !switches.have_priorities() {
         let message = "these switches have no priorities to pause";
         check
@@ -254,7 +259,7 @@ fn require_priorities(_: &Part, switches: &Switches, path: &str, check: &mut Che
 /// When a fault begins: after the start of the run, or in a phase.
 fn lower_time(
     fault: &FaultFile,
-    ground: Option<&Ground<'_>>,
+    ground: Option<&FaultContext<'_>>,
     path: &str,
     check: &mut Check<'_>,
 ) -> When {

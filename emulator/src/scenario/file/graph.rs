@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::codes;
 use super::links::{LinksFile, possible_delay, possible_rate};
-use crate::substrate::Graph;
+use crate::substrate::CableGraph;
 
 /// Any graph.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub struct CableFile {
 }
 
 /// The graph with all of its parts; cables that lead nowhere have been reported and are left out.
-pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> Graph {
+pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> CableGraph {
     let names: Vec<&String> = raw.hosts.iter().chain(&raw.switches).collect();
     check_names(raw, &names, check);
     let mut cables = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -
         check.error(codes::BAD_NETWORK, &path, format!("no cable ends at `{name}`"));
     }
     let (hosts, switches) = (raw.hosts.clone(), raw.switches.clone());
-    Graph { hosts, switches, cables, circuits: Vec::new() }
+    CableGraph { hosts, switches, cables, circuits: Vec::new() }
 }
 
 /// Every part has a name of its own.

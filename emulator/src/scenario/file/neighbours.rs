@@ -13,7 +13,7 @@ use super::codes;
 
 /// A file that another one names.
 #[derive(Clone, Debug)]
-pub struct Neighbour {
+pub struct NamedFile {
     /// What the user would call it.
     pub name: String,
     /// What is in it.
@@ -21,22 +21,22 @@ pub struct Neighbour {
 }
 
 /// Reads the file of a name that stands in another file, or says why not.
-pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<Neighbour, String> + 'a;
+pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<NamedFile, String> + 'a;
 
 /// Reads what a file names, and gathers the mistakes found there.
-pub(crate) struct Neighbours<'a, 'r> {
+pub(crate) struct NamedFiles<'a, 'r> {
     pub(crate) read: &'a mut ReadNeighbour<'r>,
     pub(crate) mistakes: &'a mut Vec<Diagnostic>,
 }
 
-impl Neighbours<'_, '_> {
+impl NamedFiles<'_, '_> {
     /// The file of this name, which stands at `path`.
     pub(crate) fn read(
         &mut self,
         name: &str,
         path: &str,
         check: &mut Check<'_>,
-    ) -> Option<Neighbour> {
+    ) -> Option<NamedFile> {
         (self.read)(name)
             .map_err(|message| drop(check.error(codes::BAD_NEIGHBOUR, path, message)))
             .ok()
@@ -44,7 +44,7 @@ impl Neighbours<'_, '_> {
 
     /// The fabric of this name, with the matrices and models that it names itself.
     pub(super) fn fabric(&mut self, name: &str, check: &mut Check<'_>) -> Option<Arc<Fabric>> {
-        let Neighbour { name: file, bytes } = self.read(name, "/on/fabric", check)?;
+        let NamedFile { name: file, bytes } = self.read(name, "/on/fabric", check)?;
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
         let mut beside = |other: &str| {
             let there = folder.join(other).display().to_string();
@@ -68,7 +68,7 @@ impl Neighbours<'_, '_> {
         path: &str,
         check: &mut Check<'_>,
     ) -> Option<Arc<FaultTrace>> {
-        let Neighbour { name, bytes } = self.read(name, path, check)?;
+        let NamedFile { name, bytes } = self.read(name, path, check)?;
         let unknown = Observation { servers: None, gpus_per_server: None, days: None };
         let trace = FaultTrace::read(&bytes, unknown);
         let first =

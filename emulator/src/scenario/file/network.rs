@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::graph::{self, GraphFile};
 use super::links::{self, LinksFile};
-use super::neighbours::Neighbours;
+use super::neighbours::NamedFiles;
 use super::transport::HostPorts;
 use super::{ScenarioFile, codes, direct_connect};
 use crate::substrate::{DragonflyRoutes, Shape};
@@ -210,7 +210,7 @@ pub(super) fn lower(
     raw: &OnFile,
     links: &LinksFile,
     check: &mut Check<'_>,
-    beside: &mut Neighbours<'_, '_>,
+    beside: &mut NamedFiles<'_, '_>,
 ) -> Option<Shape> {
     let links = &links::lower(links, check);
     let hosts = hosts_of(raw);

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::codes;
-use super::neighbours::Neighbours;
+use super::neighbours::NamedFiles;
 use crate::scenario::{Replay, TraceDay};
 
 /// Some days of a fault trace, in compressed time. What is broken on the first of them is broken from
@@ -48,7 +48,7 @@ pub struct TraceDayFile {
 pub(super) fn lower_day(
     raw: &TraceDayFile,
     check: &mut Check<'_>,
-    neighbours: &mut Neighbours<'_, '_>,
+    neighbours: &mut NamedFiles<'_, '_>,
 ) -> Option<TraceDay> {
     let trace = neighbours.trace(&raw.trace, "/broken_by/trace", check)?;
     require_day(&trace, raw.day, "/broken_by/day", check);
@@ -67,7 +67,7 @@ fn require_day(trace: &FaultTrace, day: f64, path: &str, check: &mut Check<'_>) 
 pub(super) fn lower(
     raw: &ReplayFile,
     check: &mut Check<'_>,
-    neighbours: &mut Neighbours<'_, '_>,
+    neighbours: &mut NamedFiles<'_, '_>,
 ) -> Option<Replay> {
     let trace = neighbours.trace(&raw.trace, "/replay/trace", check)?;
     require_day(&trace, raw.from_day, "/replay/from_day", check);

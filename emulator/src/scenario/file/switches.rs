@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::codes;
-use crate::substrate::Switches;
+use crate::substrate::PacketSwitches;
 
 /// How switches queue. Without `schedule`, `buffer`, `pause` and `trim` every port has one first-in
 /// first-out queue, which is emulated fastest; with any of them it has eight, one a priority.
@@ -107,7 +107,7 @@ pub(super) fn lower(
     cable: Option<&LinkSpec>,
     packet: Bytes,
     check: &mut Check<'_>,
-) -> Switches {
+) -> PacketSwitches {
     let queue = raw.queue.map_or(Bytes(1 << 20), |queue| queue.0);
     let mark_from = raw.mark_from.map_or(Bytes(queue.0 / 8), |mark_from| mark_from.0);
     if queue < packet {
@@ -157,7 +157,7 @@ pub(super) fn lower(
         .mark_ramp
         .as_ref()
         .map_or(Marking::Threshold, |ramp| lower_ramp(ramp, mark_from, check));
-    Switches { queue: Some(queue), mark_from, marking, queueing, switching }
+    PacketSwitches { queue: Some(queue), mark_from, marking, queueing, switching }
 }
 
 /// Refuses a buffer that holds no packet beyond the headroom of one cable.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lightloom_collective::{Directions, Exchange};
 use lightloom_engine::VertexId;
 use lightloom_fabric::document::Check;
-use lightloom_training::described::{self, File};
+use lightloom_training::described::{self, StepGraphFile};
 use lightloom_units::{Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::codes;
 use super::collectives::refuse_without_priorities;
 use super::expectations::refuse_idle;
-use super::neighbours::{Neighbour, Neighbours};
+use super::neighbours::{NamedFile, NamedFiles};
 use crate::scenario::{
     AllReduceWay, Collective, Expectation, FlowSizes, ListedFlow, Pattern, Prior, SizeRow, Traffic,
     read_flows,
@@ -141,7 +141,7 @@ pub(super) fn lower(
     (raw, collectives): (&[TrafficFile], &[Collective]),
     (substrate, have_priorities): (&Substrate, bool),
     check: &mut Check<'_>,
-    beside: &mut Neighbours<'_, '_>,
+    beside: &mut NamedFiles<'_, '_>,
 ) -> Vec<Traffic> {
     let mut workloads: Vec<Traffic> = Vec::new();
     for (index, file) in raw.iter().enumerate() {
@@ -291,7 +291,7 @@ struct Lowering<'a, 'c, 'd, 't, 'r> {
     hosts: &'a [VertexId],
     have_priorities: bool,
     check: &'c mut Check<'d>,
-    beside: &'c mut Neighbours<'t, 'r>,
+    beside: &'c mut NamedFiles<'t, 'r>,
 }
 
 impl Lowering<'_, '_, '_, '_, '_> {
@@ -366,9 +366,11 @@ impl Lowering<'_, '_, '_, '_, '_> {
             let path = format!("{}/run/recorded/{at}", self.path);
             self.beside.read(name, &path, self.check)
         });
-        let read: Vec<Neighbour> = read.collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
-        let files: Vec<File<'_>> =
-            read.iter().map(|file| File { name: &file.name, bytes: &file.bytes }).collect();
+        let read: Vec<NamedFile> = read.collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
+        let files: Vec<StepGraphFile<'_>> = read
+            .iter()
+            .map(|file| StepGraphFile { name: &file.name, bytes: &file.bytes })
+            .collect();
         let described = match described::read(&files, None) {
             Ok(described) => described,
             Err(error) => {

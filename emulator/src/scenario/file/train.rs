@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{ScenarioFile, codes};
-use crate::scenario::{On, Restart, Scenario, Start, Train, TrainStep};
+use crate::scenario::{On, Restart, RunStart, Scenario, Train, TrainStep};
 
 /// A job of the fabric that trains.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -107,7 +107,7 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
 pub(super) fn require(
     raw: &ScenarioFile,
     scenario: &Scenario,
-    start: &Start,
+    start: &RunStart,
     check: &mut Check<'_>,
 ) {
     for train in &scenario.train {
@@ -137,7 +137,7 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
 }
 
 /// When a run of jobs is stopped, where the file does not say: a hundred times what their steps take undisturbed.
-pub(super) fn time_limit(scenario: &Scenario, start: &Start) -> SimTime {
+pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
     let On::Fabric(fabric) = &scenario.on else { return scenario.time_limit };
     if scenario.ends_at_limit {
         return scenario.time_limit;

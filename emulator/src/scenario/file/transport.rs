@@ -2,7 +2,9 @@
 //! How flows are sent, as scenario files say it: packets, window, congestion control, load balancing,
 //! repair.
 
-use lightloom_engine::transport::{Balance, Interfaces, Recovery, Reordering, Transport, Window};
+use lightloom_engine::transport::{
+    Balance, FlowInterfaces, LossRecovery, Reordering, Transport, Window,
+};
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -196,7 +198,8 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     check_packets(raw, check);
     let interfaces = interfaces(raw, ports, check);
     warn_of_few_values(raw, ports, interfaces, check);
-    let is_spread = !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == Interfaces::All;
+    let is_spread =
+        !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == FlowInterfaces::All;
     if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
         let message = "packets of one flow that take several paths overtake each other, which go-back-N takes for loss";
         let because = match raw.balance {
@@ -235,18 +238,18 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
 /// After which silence the last packet goes again.
 fn tail_probe(
     raw: &TransportFile,
-    recovery: Recovery,
+    recovery: LossRecovery,
     ports: HostPorts,
     check: &mut Check<'_>,
 ) -> Option<Picoseconds> {
     let Some(Text(written)) = raw.tail_probe else {
         let usual = balance(raw.balance, ports).spreads_packets()
-            && recovery != Recovery::GoBackN
+            && recovery != LossRecovery::GoBackN
             && !ports.pauses
             && TAIL_PROBE < raw.timeout.0;
         return usual.then_some(TAIL_PROBE);
     };
-    if recovery == Recovery::GoBackN {
+    if recovery == LossRecovery::GoBackN {
         let message =
             "go-back-N drops what comes after a gap, so that the last packet tells nothing";
         check
@@ -265,7 +268,7 @@ fn tail_probe(
 }
 
 /// By how many interfaces flows leave, and whether there are paths for each.
-fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> Interfaces {
+fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> FlowInterfaces {
     let is_many = ports.count.is_some_and(|count| count > 1);
     if raw.interfaces == Some(InterfacesFile::All) && ports.count == Some(1) {
         let message = "every host has one interface, or one that leads on, in this network";
@@ -295,14 +298,14 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> I
             .error(codes::BAD_PACKET, "/transport/balance/entropy/probe", message)
             .help("write `50us`");
     }
-    if all { Interfaces::All } else { Interfaces::One }
+    if all { FlowInterfaces::All } else { FlowInterfaces::One }
 }
 
 /// What keeps to fewer paths than there are loads some links twice and others not at all.
 fn warn_of_few_values(
     raw: &TransportFile,
     ports: HostPorts,
-    interfaces: Interfaces,
+    interfaces: FlowInterfaces,
     check: &mut Check<'_>,
 ) {
     let BalanceFile::Entropy(EntropyFile { values: Some(values), .. }) = raw.balance else {
@@ -310,7 +313,7 @@ fn warn_of_few_values(
     };
     let each = ports.paths.zip(ports.count.filter(|count| *count > 0));
     let Some((all, count)) = each else { return };
-    let paths = if interfaces == Interfaces::All { all } else { all / u64::from(count) };
+    let paths = if interfaces == FlowInterfaces::All { all } else { all / u64::from(count) };
     let enough = paths.min(MOST_VALUES);
     if u64::from(values) < enough {
         let message = format!(
@@ -368,13 +371,13 @@ fn balance(raw: BalanceFile, ports: HostPorts) -> Balance {
     }
 }
 
-fn recovery(raw: &TransportFile, is_spread: bool) -> Recovery {
+fn recovery(raw: &TransportFile, is_spread: bool) -> LossRecovery {
     match raw.recovery {
         Some(RecoveryFile::SelectiveRepeat(ReorderingFile { reordering })) => {
-            Recovery::SelectiveRepeat { reordering: Reordering::Packets(reordering) }
+            LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(reordering) }
         }
-        Some(RecoveryFile::GoBackN) => Recovery::GoBackN,
-        None if is_spread => Recovery::SelectiveRepeat { reordering: REORDERING },
-        None => Recovery::GoBackN,
+        Some(RecoveryFile::GoBackN) => LossRecovery::GoBackN,
+        None if is_spread => LossRecovery::SelectiveRepeat { reordering: REORDERING },
+        None => LossRecovery::GoBackN,
     }
 }

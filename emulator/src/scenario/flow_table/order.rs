@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::document::Diagnostic;
 
-use super::{Await, Cell, ListedFlow, codes};
+use super::{CsvCell, FlowDependency, ListedFlow, codes};
 
 /// The cells of rows that say names and what is waited for, in order of rows.
 #[derive(Default)]
-pub(super) struct Order<'a> {
-    rows: Vec<Vec<Cell<'a>>>,
+pub(super) struct CellOrder<'a> {
+    rows: Vec<Vec<CsvCell<'a>>>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> CellOrder<'a> {
     /// Notes what a row has beyond what every table has.
-    pub(super) fn note(&mut self, cells: Vec<Cell<'a>>) {
+    pub(super) fn note(&mut self, cells: Vec<CsvCell<'a>>) {
         self.rows.push(cells);
     }
 
@@ -33,7 +33,7 @@ impl<'a> Order<'a> {
             }
         }
         let Some(after) = column("after") else { return mistakes };
-        let cells: Vec<&Cell<'a>> = self.rows.iter().map(|row| &row[after]).collect();
+        let cells: Vec<&CsvCell<'a>> = self.rows.iter().map(|row| &row[after]).collect();
         for (place, cell) in cells.iter().enumerate() {
             for text in cell.text().split_whitespace() {
                 match awaited(text, (place, flows), &names) {
@@ -66,7 +66,7 @@ fn awaited(
     text: &str,
     (place, flows): (usize, &[ListedFlow]),
     names: &BTreeMap<&str, usize>,
-) -> Result<Await, (String, String)> {
+) -> Result<FlowDependency, (String, String)> {
     let (name, what) = text.split_once(':').unwrap_or((text, "received"));
     let acknowledged = match what {
         "received" => false,
@@ -96,7 +96,7 @@ fn awaited(
         let help = "wait for a flow whose `dst` is this `src`, or for `ID:acknowledged` of one with the same `src`";
         return Err((message, help.to_owned()));
     }
-    Ok(Await { flow, acknowledged })
+    Ok(FlowDependency { flow, acknowledged })
 }
 
 /// Flows that wait for each other, each for the next one; the first in the table first.

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use lightloom_training::calibrated::{Chip, Framework, compose};
 use lightloom_training::fit::{Constants, fit};
-use lightloom_training::runs::{Run, Runs};
+use lightloom_training::runs::{MeasuredRun, Runs};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn main() {
         arguments.map(|path| std::fs::read_to_string(path).expect("a table")).collect();
     let (runs, _) = Runs::read(&tables.iter().map(String::as_str).collect::<Vec<_>>());
     let testing = runs.testing();
-    let part = |tests: bool| -> Vec<&Run> {
+    let part = |tests: bool| -> Vec<&MeasuredRun> {
         runs.runs.iter().zip(&testing).filter(|(_, t)| **t == tests).map(|(run, _)| run).collect()
     };
     let start = Constants { chips: start::CHIPS.to_vec(), frameworks: start::FRAMEWORKS.to_vec() };

@@ -2,7 +2,7 @@
 //! Where the fit starts: what data sheets, benchmarks of single operations and earlier fits say.
 
 use lightloom_training::calibrated::{Chip, Framework};
-use lightloom_training::calibration::{ContextExchange, Sharding, Software};
+use lightloom_training::calibration::{ContextExchange, Software, ZeroStage};
 use lightloom_training::network::Efficiency;
 
 /// Every chip that constants were fitted on.
@@ -79,7 +79,7 @@ const NEMO_25_02: Framework = Framework {
         balanced_ends: false,
         split_transfers: true,
         data_overlap: true,
-        sharding: Sharding::Optimizer,
+        sharding: ZeroStage::Optimizer,
         context_exchange: ContextExchange::Ring,
         gradient_bytes: 2.0,
         layer_buckets: true,
@@ -108,7 +108,7 @@ const LLAMA_3: Framework = Framework {
     origin: "the Llama 3 paper (arXiv 2407.21783), table 4, on H100",
     software: Software {
         balanced_ends: true,
-        sharding: Sharding::Gradients,
+        sharding: ZeroStage::Gradients,
         context_exchange: ContextExchange::AllGather,
         ..NEMO_25_02.software
     },
@@ -128,7 +128,7 @@ const MEGATRON_DEEPSPEED: Framework = Framework {
         flash_attention: false,
         split_transfers: false,
         data_overlap: false,
-        sharding: Sharding::Replicated,
+        sharding: ZeroStage::Replicated,
         ..NEMO_25_02.software
     },
     gemm: 1.0,
@@ -175,14 +175,14 @@ const MEGATRON_LM_2021: Framework = Framework {
 const LLM_FOUNDRY: Framework = Framework {
     name: "llm-foundry",
     origin: "MosaicML llm-foundry's benchmark tables, on A100 and H100",
-    software: Software { sharding: Sharding::Everything, ..NEMO_25_02.software },
+    software: Software { sharding: ZeroStage::Everything, ..NEMO_25_02.software },
     ..NEMO_25_02
 };
 
 const TORCHTITAN: Framework = Framework {
     name: "torchtitan",
     origin: "torchtitan's benchmark pages, on H100 with 96 GB",
-    software: Software { sharding: Sharding::Everything, ..NEMO_25_02.software },
+    software: Software { sharding: ZeroStage::Everything, ..NEMO_25_02.software },
     ..NEMO_25_02
 };
 
@@ -196,7 +196,7 @@ const NANOTRON: Framework = Framework {
 const MAXTEXT: Framework = Framework {
     name: "maxtext",
     origin: "MaxText's performance tables, on TPU",
-    software: Software { sharding: Sharding::Everything, ..NEMO_25_02.software },
+    software: Software { sharding: ZeroStage::Everything, ..NEMO_25_02.software },
     ..NEMO_25_02
 };
 
@@ -204,7 +204,7 @@ const HAI_LLM: Framework = Framework {
     name: "hai-llm",
     origin: "DeepSeek-V3's own framework (arXiv 2505.09343), on H800",
     software: Software {
-        sharding: Sharding::Optimizer,
+        sharding: ZeroStage::Optimizer,
         folded_experts: true,
         dispatch_bytes: 1.0,
         ..NEMO_25_02.software

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_units::Bytes;
 
 use super::messages::{
-    COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, GlobalMetadata, Node, Value,
-    attribute,
+    AttributeValue, COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode,
+    GlobalMetadata, attribute,
 };
 use super::{PICOSECONDS_PER_MICROSECOND, code};
-use crate::graph::{Task, TaskGraph, TaskId, Work};
+use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 use crate::machine::Machine;
 
 const VERSION: &str = "0.0.4";
@@ -27,20 +27,20 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
     // A ring in which one rank computes: it stands for all of them.
     let mut computing = vec![BTreeSet::new(); machine.rings.len()];
     for task in graph.tasks() {
-        if let Work::Compute { rank, .. } = task.work
+        if let TaskWork::Compute { rank, .. } = task.work
             && let Some(ring) = ring_of[rank as usize]
         {
             computing[ring].insert(rank);
         }
     }
     let shares = |task: &Task, rank: u32| match &task.work {
-        Work::Compute { rank: own, .. } => {
+        TaskWork::Compute { rank: own, .. } => {
             let ring = ring_of[*own as usize].filter(|ring| computing[*ring].len() == 1);
             *own == rank || (ring.is_some() && ring == ring_of[rank as usize])
         }
-        Work::Ring { ring, .. } => machine.rings[*ring as usize].contains(&rank),
-        Work::Across { ranks, .. } => ranks.contains(&rank),
-        Work::Transfer { from, to, .. } => *from == rank || *to == rank,
+        TaskWork::Ring { ring, .. } => machine.rings[*ring as usize].contains(&rank),
+        TaskWork::Across { ranks, .. } => ranks.contains(&rank),
+        TaskWork::Transfer { from, to, .. } => *from == rank || *to == rank,
     };
     let groups = groups(graph, machine);
     (0..machine.ranks)
@@ -70,9 +70,9 @@ pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
 
 fn members<'m>(task: &'m Task, machine: &'m Machine) -> Option<&'m Vec<u32>> {
     match &task.work {
-        Work::Ring { ring, .. } => machine.rings.get(*ring as usize),
-        Work::Across { ranks, .. } => Some(ranks),
-        Work::Compute { .. } | Work::Transfer { .. } => None,
+        TaskWork::Ring { ring, .. } => machine.rings.get(*ring as usize),
+        TaskWork::Across { ranks, .. } => Some(ranks),
+        TaskWork::Compute { .. } | TaskWork::Transfer { .. } => None,
     }
 }
 
@@ -82,41 +82,41 @@ fn node(
     task: &Task,
     rank: u32,
     (data_deps, machine, groups): (Vec<u64>, &Machine, &[Vec<u32>]),
-) -> Node {
-    let mut attr = vec![attribute("is_cpu_op", Value::Bool(false))];
+) -> ChakraNode {
+    let mut attr = vec![attribute("is_cpu_op", AttributeValue::Bool(false))];
     let mut duration_micros = 0;
     // ASTRA-sim reads the name of a group as a number.
     let group = members(task, machine)
         .and_then(|ranks| groups.binary_search(ranks).ok())
         .map_or_else(String::new, |place| place.to_string());
-    let collective = |kind: Kind, bytes: Bytes| {
+    let collective = |kind: CollectiveKind, bytes: Bytes| {
         [
-            attribute("comm_type", Value::Int64(code(kind).unwrap_or_default())),
-            attribute("comm_size", Value::Int64(bytes.0 as i64)),
-            attribute("pg_name", Value::Text(group.clone())),
+            attribute("comm_type", AttributeValue::Int64(code(kind).unwrap_or_default())),
+            attribute("comm_size", AttributeValue::Int64(bytes.0 as i64)),
+            attribute("pg_name", AttributeValue::Text(group.clone())),
         ]
     };
     let kind = match &task.work {
-        Work::Compute { took, .. } => {
+        TaskWork::Compute { took, .. } => {
             duration_micros =
                 (took.0 + PICOSECONDS_PER_MICROSECOND / 2) / PICOSECONDS_PER_MICROSECOND;
             COMP_NODE
         }
-        Work::Ring { kind, bytes, .. } | Work::Across { kind, bytes, .. } => {
+        TaskWork::Ring { kind, bytes, .. } | TaskWork::Across { kind, bytes, .. } => {
             attr.extend(collective(*kind, *bytes));
             COMM_COLL_NODE
         }
-        Work::Transfer { from, to, bytes } => {
+        TaskWork::Transfer { from, to, bytes } => {
             attr.extend([
-                attribute("comm_src", Value::Int32(*from as i32)),
-                attribute("comm_dst", Value::Int32(*to as i32)),
-                attribute("comm_tag", Value::Int32(0)),
-                attribute("comm_size", Value::Int64(bytes.0 as i64)),
+                attribute("comm_src", AttributeValue::Int32(*from as i32)),
+                attribute("comm_dst", AttributeValue::Int32(*to as i32)),
+                attribute("comm_tag", AttributeValue::Int32(0)),
+                attribute("comm_size", AttributeValue::Int64(bytes.0 as i64)),
             ]);
             if *from == rank { COMM_SEND_NODE } else { COMM_RECV_NODE }
         }
     };
-    Node {
+    ChakraNode {
         id,
         name: task.name.clone(),
         kind,

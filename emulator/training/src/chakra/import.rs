@@ -3,16 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::messages::{
-    COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, GlobalMetadata, METADATA_NODE, Node,
-    number, text,
+    COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode, GlobalMetadata,
+    METADATA_NODE, number, text,
 };
-use super::wire::Broken;
+use super::wire::WireError;
 use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
-use crate::graph::{Task, TaskGraph, TaskId, Work};
+use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 
 /// The graph of a trace, `streams[rank]` being the stream of a rank. A collective whose ranks are those of one of
 /// `rings` runs on it; others run over the data-centre network.
@@ -29,7 +29,7 @@ pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, Chakra
 
 /// What ranks share one task: a collective or the two ends of a transfer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Shared {
+enum SharedNode {
     Collective { group: String, kind: u64, nth: usize },
     Transfer { from: u64, to: u64, tag: u64, nth: usize },
 }
@@ -41,7 +41,7 @@ struct Reader {
     ranks: Vec<Vec<u32>>,
     /// What the first rank recorded, by task.
     recorded: Vec<Picoseconds>,
-    shared: BTreeMap<Shared, usize>,
+    shared: BTreeMap<SharedNode, usize>,
     /// By rank and node id: the task, and what it waits for.
     places: BTreeMap<(u32, u64), usize>,
     waits: Vec<(u32, usize, Vec<u64>)>,
@@ -52,7 +52,7 @@ struct Reader {
 impl Reader {
     fn read(&mut self, rank: u32, mut stream: &[u8]) -> Result<(), ChakraError> {
         let mut messages = 0;
-        let broken = |messages: usize, error: Broken| ChakraError::Broken {
+        let broken = |messages: usize, error: WireError| ChakraError::Broken {
             rank,
             messages,
             reason: error.to_string(),
@@ -64,7 +64,7 @@ impl Reader {
         let mut seen = BTreeMap::new();
         while !stream.is_empty() {
             messages += 1;
-            let node = Node::read(&mut stream).map_err(|e| broken(messages, e))?;
+            let node = ChakraNode::read(&mut stream).map_err(|e| broken(messages, e))?;
             self.place(rank, node, &mut seen)?;
         }
         Ok(())
@@ -73,8 +73,8 @@ impl Reader {
     fn place(
         &mut self,
         rank: u32,
-        node: Node,
-        seen: &mut BTreeMap<Shared, usize>,
+        node: ChakraNode,
+        seen: &mut BTreeMap<SharedNode, usize>,
     ) -> Result<(), ChakraError> {
         let wrong = |reason: String| node_error(rank, &node, reason);
         let (shared, work) = meaning(rank, &node, seen).map_err(wrong)?;
@@ -120,10 +120,10 @@ impl Reader {
         for ((task, ranks), took) in self.tasks.iter_mut().zip(self.ranks).zip(self.recorded) {
             task.after.sort_unstable();
             task.after.dedup();
-            let Work::Across { kind, bytes, .. } = task.work else { continue };
+            let TaskWork::Across { kind, bytes, .. } = task.work else { continue };
             if let ([rank], true) = (&ranks[..], took > Picoseconds::ZERO) {
                 // The other ranks' streams are not there: it takes as long as this one recorded.
-                task.work = Work::Compute { rank: *rank, took };
+                task.work = TaskWork::Compute { rank: *rank, took };
                 continue;
             }
             let ring = rings.iter().position(|ring| {
@@ -132,10 +132,10 @@ impl Reader {
                 sorted == ranks
             });
             task.work = match ring {
-                Some(ring) if kind != Kind::AllToAll => {
-                    Work::Ring { kind, ring: ring as u32, bytes }
+                Some(ring) if kind != CollectiveKind::AllToAll => {
+                    TaskWork::Ring { kind, ring: ring as u32, bytes }
                 }
-                _ => Work::Across { kind, ranks, bytes },
+                _ => TaskWork::Across { kind, ranks, bytes },
             };
         }
         Ok(TaskGraph::new(self.tasks)?)
@@ -145,13 +145,13 @@ impl Reader {
 /// The work of a node and what it shares with nodes of other ranks; `seen` counts the equal ones of its rank.
 fn meaning(
     rank: u32,
-    node: &Node,
-    seen: &mut BTreeMap<Shared, usize>,
-) -> Result<(Option<Shared>, Work), String> {
+    node: &ChakraNode,
+    seen: &mut BTreeMap<SharedNode, usize>,
+) -> Result<(Option<SharedNode>, TaskWork), String> {
     let number = |name: &str| {
         number(&node.attr, name).ok_or_else(|| format!("it has no attribute `{name}`"))
     };
-    let mut nth = |first: Shared| {
+    let mut nth = |first: SharedNode| {
         let count = seen.entry(first).or_insert(0);
         *count += 1;
         *count - 1
@@ -160,23 +160,23 @@ fn meaning(
         // PyTorch marks the calls of its communication library like this, without saying what they exchange.
         COMM_COLL_NODE if self::number(&node.attr, "comm_type").is_none() => {
             let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-            (None, Work::Compute { rank, took })
+            (None, TaskWork::Compute { rank, took })
         }
         COMM_COLL_NODE => {
             let code = number("comm_type")?;
             if kind_of(code).is_none() && node.duration_micros > 0 {
                 // What was recorded and cannot be run takes as long as it took.
                 let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-                return Ok((None, Work::Compute { rank, took }));
+                return Ok((None, TaskWork::Compute { rank, took }));
             }
             let kind = kind_of(code).ok_or_else(|| {
                 format!("`comm_type` {code} cannot be run: all-reduce 0, all-gather 2, all-to-all 6 and reduce-scatter 7 can")
             })?;
             let bytes = Bytes(number("comm_size")?);
             let group = text(&node.attr, "pg_name").unwrap_or_default();
-            let shared = |nth| Shared::Collective { group: group.clone(), kind: code, nth };
+            let shared = |nth| SharedNode::Collective { group: group.clone(), kind: code, nth };
             let nth = nth(shared(0));
-            (Some(shared(nth)), Work::Across { kind, ranks: Vec::new(), bytes })
+            (Some(shared(nth)), TaskWork::Across { kind, ranks: Vec::new(), bytes })
         }
         COMM_SEND_NODE | COMM_RECV_NODE => {
             let is_send = node.kind == COMM_SEND_NODE;
@@ -187,22 +187,22 @@ fn meaning(
             let (from, to) = (end("comm_src", is_send)?, end("comm_dst", !is_send)?);
             let tag = number("comm_tag").unwrap_or_default();
             let bytes = Bytes(number("comm_size")?);
-            let shared = |nth| Shared::Transfer { from, to, tag, nth };
+            let shared = |nth| SharedNode::Transfer { from, to, tag, nth };
             let nth = nth(shared(0));
-            let work = Work::Transfer { from: from as u32, to: to as u32, bytes };
+            let work = TaskWork::Transfer { from: from as u32, to: to as u32, bytes };
             (Some(shared(nth)), work)
         }
         COMP_NODE if node.duration_micros == 0 && number("num_ops").is_ok() => {
             return Err("it gives operations (`num_ops`) and no duration".to_owned());
         }
-        METADATA_NODE => (None, Work::Compute { rank, took: Picoseconds::ZERO }),
+        METADATA_NODE => (None, TaskWork::Compute { rank, took: Picoseconds::ZERO }),
         _ => {
             let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
-            (None, Work::Compute { rank, took })
+            (None, TaskWork::Compute { rank, took })
         }
     })
 }
 
-fn node_error(rank: u32, node: &Node, reason: String) -> ChakraError {
+fn node_error(rank: u32, node: &ChakraNode, reason: String) -> ChakraError {
     ChakraError::Node { rank, id: node.id, name: node.name.clone(), reason }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The messages of `et_def.proto`, as far as a task graph needs them.
 
-use super::wire::{self, Broken, Written};
+use super::wire::{self, WireError, Written};
 
 /// Kinds of nodes.
 pub(super) const METADATA_NODE: i32 = 1;
@@ -19,7 +19,7 @@ pub(super) struct GlobalMetadata {
 
 /// `Node` of `et_def.proto`, without tensors and storage.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Node {
+pub(super) struct ChakraNode {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) kind: i32,
@@ -34,11 +34,11 @@ pub(super) struct Node {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Attribute {
     pub(super) name: String,
-    pub(super) value: Option<Value>,
+    pub(super) value: Option<AttributeValue>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum AttributeValue {
     Int32(i32),
     Int64(i64),
     Uint32(u32),
@@ -49,7 +49,7 @@ pub(super) enum Value {
 
 impl GlobalMetadata {
     /// The next message of a stream.
-    pub(super) fn read(stream: &mut &[u8]) -> Result<Self, Broken> {
+    pub(super) fn read(stream: &mut &[u8]) -> Result<Self, WireError> {
         let mut read = Self::default();
         wire::fields(wire::message(stream)?, &mut |field, value| {
             match field {
@@ -71,9 +71,9 @@ impl GlobalMetadata {
     }
 }
 
-impl Node {
+impl ChakraNode {
     /// The next message of a stream.
-    pub(super) fn read(stream: &mut &[u8]) -> Result<Self, Broken> {
+    pub(super) fn read(stream: &mut &[u8]) -> Result<Self, WireError> {
         let mut read = Self::default();
         wire::fields(wire::message(stream)?, &mut |field, value| {
             match field {
@@ -108,16 +108,16 @@ impl Node {
 }
 
 impl Attribute {
-    fn read(bytes: &[u8]) -> Result<Self, Broken> {
+    fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let mut read = Self::default();
         wire::fields(bytes, &mut |field, value| {
             let choice = match field {
-                7 => Value::Int32(value.number()? as i32),
-                9 => Value::Int64(value.number()? as i64),
-                11 => Value::Uint32(value.number()? as u32),
-                13 => Value::Uint64(value.number()?),
-                27 => Value::Bool(value.number()? != 0),
-                29 => Value::Text(value.text()?),
+                7 => AttributeValue::Int32(value.number()? as i32),
+                9 => AttributeValue::Int64(value.number()? as i64),
+                11 => AttributeValue::Uint32(value.number()? as u32),
+                13 => AttributeValue::Uint64(value.number()?),
+                27 => AttributeValue::Bool(value.number()? != 0),
+                29 => AttributeValue::Text(value.text()?),
                 1 => {
                     read.name = value.text()?;
                     return Ok(());
@@ -135,36 +135,36 @@ impl Attribute {
         message.bytes(1, self.name.as_bytes());
         match &self.value {
             None => {}
-            Some(Value::Int32(value)) => message.put_number(7, i64::from(*value) as u64),
-            Some(Value::Int64(value)) => message.put_number(9, *value as u64),
-            Some(Value::Uint32(value)) => message.put_number(11, (*value).into()),
-            Some(Value::Uint64(value)) => message.put_number(13, *value),
-            Some(Value::Bool(value)) => message.put_number(27, (*value).into()),
-            Some(Value::Text(text)) => message.put_bytes(29, text.as_bytes()),
+            Some(AttributeValue::Int32(value)) => message.put_number(7, i64::from(*value) as u64),
+            Some(AttributeValue::Int64(value)) => message.put_number(9, *value as u64),
+            Some(AttributeValue::Uint32(value)) => message.put_number(11, (*value).into()),
+            Some(AttributeValue::Uint64(value)) => message.put_number(13, *value),
+            Some(AttributeValue::Bool(value)) => message.put_number(27, (*value).into()),
+            Some(AttributeValue::Text(text)) => message.put_bytes(29, text.as_bytes()),
         }
         message.into_bytes()
     }
 }
 
-pub(super) fn attribute(name: &str, value: Value) -> Attribute {
+pub(super) fn attribute(name: &str, value: AttributeValue) -> Attribute {
     Attribute { name: name.to_owned(), value: Some(value) }
 }
 
 pub(super) fn number(attributes: &[Attribute], name: &str) -> Option<u64> {
     let attribute = attributes.iter().find(|attribute| attribute.name == name)?;
     match attribute.value.as_ref()? {
-        Value::Int32(value) => u64::try_from(*value).ok(),
-        Value::Int64(value) => u64::try_from(*value).ok(),
-        Value::Uint32(value) => Some((*value).into()),
-        Value::Uint64(value) => Some(*value),
-        Value::Bool(_) | Value::Text(_) => None,
+        AttributeValue::Int32(value) => u64::try_from(*value).ok(),
+        AttributeValue::Int64(value) => u64::try_from(*value).ok(),
+        AttributeValue::Uint32(value) => Some((*value).into()),
+        AttributeValue::Uint64(value) => Some(*value),
+        AttributeValue::Bool(_) | AttributeValue::Text(_) => None,
     }
 }
 
 pub(super) fn text(attributes: &[Attribute], name: &str) -> Option<String> {
     let attribute = attributes.iter().find(|attribute| attribute.name == name)?;
     match attribute.value.as_ref()? {
-        Value::Text(text) => Some(text.clone()),
+        AttributeValue::Text(text) => Some(text.clone()),
         _ => None,
     }
 }
@@ -236,7 +236,7 @@ mod tests {
             ],
             unknown: 0.5,
         };
-        let ours = Node {
+        let ours = ChakraNode {
             id: u64::MAX,
             name: "übung".to_owned(),
             kind: -7,
@@ -245,14 +245,17 @@ mod tests {
             start_time_micros: 0,
             duration_micros: 12,
             attr: vec![
-                attribute("a", Value::Int32(-1)),
-                attribute("b", Value::Int64(i64::MIN)),
-                attribute("c", Value::Bool(false)),
-                attribute("d", Value::Text(String::new())),
-                attribute("", Value::Int32(0)),
+                attribute("a", AttributeValue::Int32(-1)),
+                attribute("b", AttributeValue::Int64(i64::MIN)),
+                attribute("c", AttributeValue::Bool(false)),
+                attribute("d", AttributeValue::Text(String::new())),
+                attribute("", AttributeValue::Int32(0)),
             ],
         };
-        assert_eq!(Node::read(&mut &theirs.encode_length_delimited_to_vec()[..]), Ok(ours.clone()));
+        assert_eq!(
+            ChakraNode::read(&mut &theirs.encode_length_delimited_to_vec()[..]),
+            Ok(ours.clone())
+        );
         let known = judge::Node { unknown: 0.0, ..theirs };
         assert_eq!(judge::Node::decode_length_delimited(&ours.write()[..]), Ok(known));
     }
@@ -260,12 +263,13 @@ mod tests {
     #[test]
     fn a_message_that_is_cut_short_is_refused_and_never_read_beyond() {
         let whole =
-            Node { id: 300, name: "n".into(), data_deps: vec![1], ..Node::default() }.write();
+            ChakraNode { id: 300, name: "n".into(), data_deps: vec![1], ..ChakraNode::default() }
+                .write();
         for length in 0..whole.len() {
-            assert!(Node::read(&mut &whole[..length]).is_err(), "{length} bytes");
+            assert!(ChakraNode::read(&mut &whole[..length]).is_err(), "{length} bytes");
         }
         assert!(
-            Node::read(&mut &[11, 0x08, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2][..])
+            ChakraNode::read(&mut &[11, 0x08, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2][..])
                 .is_err()
         );
     }

@@ -4,7 +4,7 @@
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'b> {
+pub(super) enum WireValue<'b> {
     /// A number, a Boolean; negative ones as 64 bits.
     Number(u64),
     /// A text, a message, or numbers one behind the other.
@@ -14,13 +14,13 @@ pub(super) enum Value<'b> {
 }
 
 /// Why bytes are no message.
-pub(super) type Broken = &'static str;
+pub(super) type WireError = &'static str;
 
-const SHORT: Broken = "it ends in the middle of a field";
-const LONG: Broken = "a number is longer than 64 bits";
-const KIND: Broken = "a field is of another kind than et_def.proto says";
+const SHORT: WireError = "it ends in the middle of a field";
+const LONG: WireError = "a number is longer than 64 bits";
+const KIND: WireError = "a field is of another kind than et_def.proto says";
 
-fn number(bytes: &mut &[u8]) -> Result<u64, Broken> {
+fn number(bytes: &mut &[u8]) -> Result<u64, WireError> {
     let mut value = 0;
     for place in 0..10 {
         let (byte, rest) = bytes.split_first().ok_or(SHORT)?;
@@ -36,7 +36,7 @@ fn number(bytes: &mut &[u8]) -> Result<u64, Broken> {
     Err(LONG)
 }
 
-fn take<'b>(bytes: &mut &'b [u8], length: u64) -> Result<&'b [u8], Broken> {
+fn take<'b>(bytes: &mut &'b [u8], length: u64) -> Result<&'b [u8], WireError> {
     let length = usize::try_from(length).map_err(|_| SHORT)?;
     let (taken, rest) = bytes.split_at_checked(length).ok_or(SHORT)?;
     *bytes = rest;
@@ -44,7 +44,7 @@ fn take<'b>(bytes: &mut &'b [u8], length: u64) -> Result<&'b [u8], Broken> {
 }
 
 /// The next message of a stream: its bytes, which stand behind their length.
-pub(super) fn message<'b>(stream: &mut &'b [u8]) -> Result<&'b [u8], Broken> {
+pub(super) fn message<'b>(stream: &mut &'b [u8]) -> Result<&'b [u8], WireError> {
     let length = number(stream)?;
     take(stream, length)
 }
@@ -52,18 +52,18 @@ pub(super) fn message<'b>(stream: &mut &'b [u8]) -> Result<&'b [u8], Broken> {
 /// Calls `field` with the number and the value of each field.
 pub(super) fn fields<'b>(
     mut bytes: &'b [u8],
-    field: &mut dyn FnMut(u64, Value<'b>) -> Result<(), Broken>,
-) -> Result<(), Broken> {
+    field: &mut dyn FnMut(u64, WireValue<'b>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
     while !bytes.is_empty() {
         let key = number(&mut bytes)?;
         let value = match key & 7 {
-            0 => Value::Number(number(&mut bytes)?),
-            1 => take(&mut bytes, 8).map(|_| Value::Fixed)?,
+            0 => WireValue::Number(number(&mut bytes)?),
+            1 => take(&mut bytes, 8).map(|_| WireValue::Fixed)?,
             2 => {
                 let length = number(&mut bytes)?;
-                Value::Bytes(take(&mut bytes, length)?)
+                WireValue::Bytes(take(&mut bytes, length)?)
             }
-            5 => take(&mut bytes, 4).map(|_| Value::Fixed)?,
+            5 => take(&mut bytes, 4).map(|_| WireValue::Fixed)?,
             _ => return Err("a field is of a kind that is not known"),
         };
         field(key >> 3, value)?;
@@ -71,22 +71,22 @@ pub(super) fn fields<'b>(
     Ok(())
 }
 
-impl<'b> Value<'b> {
-    pub(super) fn number(self) -> Result<u64, Broken> {
+impl<'b> WireValue<'b> {
+    pub(super) fn number(self) -> Result<u64, WireError> {
         if let Self::Number(value) = self { Ok(value) } else { Err(KIND) }
     }
 
-    pub(super) fn bytes(self) -> Result<&'b [u8], Broken> {
+    pub(super) fn bytes(self) -> Result<&'b [u8], WireError> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(KIND) }
     }
 
-    pub(super) fn text(self) -> Result<String, Broken> {
+    pub(super) fn text(self) -> Result<String, WireError> {
         let text = std::str::from_utf8(self.bytes()?).map_err(|_| "a text is not UTF-8")?;
         Ok(text.to_owned())
     }
 
     /// Adds to repeated numbers, which stand one in a field or all in one.
-    pub(super) fn add_to(self, numbers: &mut Vec<u64>) -> Result<(), Broken> {
+    pub(super) fn add_to(self, numbers: &mut Vec<u64>) -> Result<(), WireError> {
         match self {
             Self::Number(value) => numbers.push(value),
             Self::Bytes(mut bytes) => {

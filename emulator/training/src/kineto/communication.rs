@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use serde_json::Value;
 
 use super::document::{Arguments, Category, Event};
 
 pub(super) struct Communication {
-    pub(super) kind: Kind,
+    pub(super) kind: CollectiveKind,
     pub(super) group: Vec<u32>,
     pub(super) bytes: u64,
     pub(super) seq: Option<u64>,
@@ -40,12 +40,13 @@ impl Communication {
             let bytes = bytes_of(&own.dimensions, own.types.get(0)?.as_str()?)?;
             let group: Vec<u32> = (0..world?).collect();
             let kind = kind_of(name)?;
-            let bytes = if kind == Kind::AllGather { bytes * group.len() as u64 } else { bytes };
+            let bytes =
+                if kind == CollectiveKind::AllGather { bytes * group.len() as u64 } else { bytes };
             return Some(Self { kind, group, bytes, seq: None });
         };
         let kind = kind_of(arguments.collective.as_ref()?)?;
         let elements = match kind {
-            Kind::AllGather => arguments.elements_out,
+            CollectiveKind::AllGather => arguments.elements_out,
             _ => arguments.elements_in,
         };
         let group: Vec<u32> = match &arguments.ranks {
@@ -60,16 +61,16 @@ impl Communication {
     }
 }
 
-fn kind_of(name: &str) -> Option<Kind> {
+fn kind_of(name: &str) -> Option<CollectiveKind> {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if has(&["allreduce", "all_reduce"]) {
-        Some(Kind::AllReduce)
+        Some(CollectiveKind::AllReduce)
     } else if has(&["allgather", "all_gather"]) {
-        Some(Kind::AllGather)
+        Some(CollectiveKind::AllGather)
     } else if has(&["reduce_scatter"]) {
-        Some(Kind::ReduceScatter)
+        Some(CollectiveKind::ReduceScatter)
     } else if has(&["all_to_all", "alltoall"]) {
-        Some(Kind::AllToAll)
+        Some(CollectiveKind::AllToAll)
     } else {
         None
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use super::document::{Category, Event};
 
 /// One operation of a rank.
-pub(super) struct Operation<'e> {
+pub(super) struct ProfiledOperation<'e> {
     pub(super) event: &'e Event,
     /// What it runs on, one operation after the other.
     pub(super) stream: String,
@@ -30,8 +30,8 @@ pub(super) struct Before {
 const CLOCK: f64 = 1e-3;
 
 /// What each of `operations`, in the order of their beginnings, waits for; `events` are all of the file.
-pub(super) fn order(operations: &[Operation<'_>], events: &[Event]) -> Vec<Before> {
-    let waits = Waits::of(operations, events);
+pub(super) fn order(operations: &[ProfiledOperation<'_>], events: &[Event]) -> Vec<Before> {
+    let waits = ProfiledWaits::of(operations, events);
     let begin = operations.first().map_or(0.0, |operation| operation.event.ts);
     // By stream: its last operation that ended, and the last of all.
     let mut ended: BTreeMap<&str, usize> = BTreeMap::new();
@@ -88,13 +88,13 @@ struct Launches<'e> {
 }
 
 impl<'e> Launches<'e> {
-    fn of(operations: &[Operation<'_>], events: &'e [Event]) -> Self {
+    fn of(operations: &[ProfiledOperation<'_>], events: &'e [Event]) -> Self {
         let calls: BTreeMap<i64, &Event> = events
             .iter()
             .filter(|event| event.category == Category::Runtime)
             .filter_map(|event| Some((event.args.correlation?, event)))
             .collect();
-        let launch = |operation: &Operation<'_>| {
+        let launch = |operation: &ProfiledOperation<'_>| {
             let call = operation.event.args.correlation.and_then(|id| calls.get(&id));
             call.map_or(operation.event.ts, |call| call.ts)
         };
@@ -153,7 +153,7 @@ impl<'e> Launches<'e> {
 }
 
 /// What the profile says of waits.
-struct Waits {
+struct ProfiledWaits {
     /// By operation: operations of other streams.
     streams: BTreeMap<usize, Vec<usize>>,
     /// In the order of their ends.
@@ -162,9 +162,9 @@ struct Waits {
     launched: Vec<f64>,
 }
 
-impl Waits {
+impl ProfiledWaits {
     /// `None` if the profile has no waits of streams.
-    fn of(operations: &[Operation<'_>], events: &[Event]) -> Option<Self> {
+    fn of(operations: &[ProfiledOperation<'_>], events: &[Event]) -> Option<Self> {
         let is_wait = |event: &&Event| event.category == Category::Wait;
         let waits: Vec<&Event> = events.iter().filter(is_wait).collect();
         if !waits.iter().any(|wait| wait.wait_kind() == STREAM_WAIT) {
@@ -189,7 +189,7 @@ impl Waits {
         &self,
         place: usize,
         own: Option<usize>,
-        operations: &[Operation<'_>],
+        operations: &[ProfiledOperation<'_>],
         begin: f64,
     ) -> Before {
         let launched = self.launched[place];

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs beside what the command line computes for them, and the errors of classes of runs.
 
-use super::{Refused, Run, Runs};
+use super::{MeasuredRun, RunRefused, Runs};
 use crate::search::Found;
 
 /// A run and what is computed for it.
 #[derive(Clone, Debug)]
 pub struct Judged<'r> {
     /// The run.
-    pub run: &'r Run,
+    pub run: &'r MeasuredRun,
     /// Whether it was kept back from the fit.
     pub tests: bool,
     /// The fastest mapping that fits.
-    pub outcome: Result<Found, Refused>,
+    pub outcome: Result<Found, RunRefused>,
 }
 
 impl Judged<'_> {

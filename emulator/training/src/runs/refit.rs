@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Run, Runs};
+use super::{MeasuredRun, Runs};
 use crate::calibrated::{Chip, Framework, compose};
 use crate::explain::{Explained, Model};
 use crate::fit;
@@ -97,8 +97,8 @@ impl Runs {
     /// # Errors
     /// If the runs are of several pairs or too few.
     pub fn refit(&self) -> Result<Refit, RefitError> {
-        let computed = |run: &&Run| constants(run).is_some() && run.compute().is_ok();
-        let usable: Vec<&Run> = self.runs.iter().filter(computed).collect();
+        let computed = |run: &&MeasuredRun| constants(run).is_some() && run.compute().is_ok();
+        let usable: Vec<&MeasuredRun> = self.runs.iter().filter(computed).collect();
         let mut pairs: Vec<String> = usable
             .iter()
             .map(|run| format!("{}/{}", run.request.card.name, run.software))
@@ -121,7 +121,7 @@ impl Runs {
         for (name, moved) in &moved {
             fit::set(&mut fitted.0, &mut fitted.1, name, moved.value);
         }
-        let both = |runs: &[&Run]| [mean(&shipped, runs), mean(&fitted, runs)];
+        let both = |runs: &[&MeasuredRun]| [mean(&shipped, runs), mean(&fitted, runs)];
         let before = |name: &str| {
             let constant = fit::all().find(|constant| constant.name == name);
             let (mut chip, mut framework) = shipped;
@@ -148,30 +148,33 @@ impl Runs {
     }
 
     /// Models in turn, or runs in turn where there is one model.
-    fn parts<'r>(&self, usable: &[&'r Run]) -> (Vec<&'r Run>, Vec<&'r Run>) {
+    fn parts<'r>(
+        &self,
+        usable: &[&'r MeasuredRun],
+    ) -> (Vec<&'r MeasuredRun>, Vec<&'r MeasuredRun>) {
         let testing = self.testing();
-        let tests = |run: &Run| {
+        let tests = |run: &MeasuredRun| {
             self.runs.iter().position(|one| one.id == run.id).is_some_and(|place| testing[place])
         };
-        let (kept_back, fitting): (Vec<&Run>, Vec<&Run>) =
+        let (kept_back, fitting): (Vec<&MeasuredRun>, Vec<&MeasuredRun>) =
             usable.iter().partition(|run| tests(run));
         if !kept_back.is_empty() && fitting.len() > 1 {
             return (fitting, kept_back);
         }
         let in_turn =
-            |odd: usize| usable.iter().copied().skip(odd).step_by(2).collect::<Vec<&Run>>();
+            |odd: usize| usable.iter().copied().skip(odd).step_by(2).collect::<Vec<&MeasuredRun>>();
         (in_turn(0), in_turn(1))
     }
 }
 
 /// The shipped constants of a run that can be computed.
-fn constants(run: &Run) -> Option<(Chip, Framework)> {
+fn constants(run: &MeasuredRun) -> Option<(Chip, Framework)> {
     run.request.card.constants(Some(&run.software)).ok()
 }
 
-fn mean((chip, framework): &(Chip, Framework), runs: &[&Run]) -> f64 {
+fn mean((chip, framework): &(Chip, Framework), runs: &[&MeasuredRun]) -> f64 {
     let calibration = compose(chip, framework);
-    let error = |run: &&Run| {
+    let error = |run: &&MeasuredRun| {
         let found = run.compute_with(calibration).ok()?;
         Some((found.step.step_seconds / run.measured_seconds - 1.0).abs())
     };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use lightloom_units::{BitsPerSecond, Text};
 
-use super::Run;
-use crate::calibration::{Precision, Sharding};
+use super::MeasuredRun;
+use crate::calibration::{Precision, ZeroStage};
 use crate::cards::{self, Accelerator};
 use crate::mapping::{Batch, Recompute};
 use crate::mfu::Convention;
@@ -108,7 +108,7 @@ impl Row {
         self.number(column).ok_or_else(|| format!("column `{column}` has no number: write one"))
     }
 
-    pub(super) fn run(&self) -> Result<Run, String> {
+    pub(super) fn run(&self) -> Result<MeasuredRun, String> {
         let mut assumed = Vec::new();
         let (model, card, gpus) = (self.model()?, self.card()?, self.needed("num_accel")?);
         let maxtext = self.maxtext();
@@ -120,7 +120,7 @@ impl Row {
         let convention = self.convention();
         let peak = card.peak_flops(precision).unwrap_or_else(|| card.compute().peak_flops);
         let seconds = self.seconds(&model, batch, (gpus, peak), (convention, recompute))?;
-        Ok(Run {
+        Ok(MeasuredRun {
             id: self.text("id").to_owned(),
             source: self.text("source").to_owned(),
             model: self.text("model").to_owned(),
@@ -209,16 +209,16 @@ impl Row {
         }
     }
 
-    fn sharding(&self) -> Option<Sharding> {
+    fn sharding(&self) -> Option<ZeroStage> {
         let text = self.text("fsdp");
         let shards = text.split(' ').next().and_then(|word| word.parse::<u32>().ok());
         match text {
-            "ZeRO-0" => Some(Sharding::Replicated),
-            "ZeRO-1" => Some(Sharding::Optimizer),
-            "SHARD_GRAD_OP" => Some(Sharding::Gradients),
-            "FULL_SHARD" => Some(Sharding::Everything),
-            text if text.starts_with("FSDP") => Some(Sharding::Everything),
-            _ => shards.filter(|shards| *shards > 1).map(|_| Sharding::Everything),
+            "ZeRO-0" => Some(ZeroStage::Replicated),
+            "ZeRO-1" => Some(ZeroStage::Optimizer),
+            "SHARD_GRAD_OP" => Some(ZeroStage::Gradients),
+            "FULL_SHARD" => Some(ZeroStage::Everything),
+            text if text.starts_with("FSDP") => Some(ZeroStage::Everything),
+            _ => shards.filter(|shards| *shards > 1).map(|_| ZeroStage::Everything),
         }
     }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The words that a user types for a run.
 
-use super::Run;
-use crate::calibration::{ContextExchange, Sharding};
+use super::MeasuredRun;
+use crate::calibration::{ContextExchange, ZeroStage};
 use crate::cards;
 
-impl Run {
+impl MeasuredRun {
     /// The arguments of `lightloom mfu`; the files are where its dimensions and the accelerator's figures lie if they
     /// are not a shipped card's.
     #[must_use]
@@ -58,12 +58,12 @@ fn list(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
-fn stage(sharding: Sharding) -> &'static str {
+fn stage(sharding: ZeroStage) -> &'static str {
     match sharding {
-        Sharding::Replicated => "0",
-        Sharding::Optimizer => "1",
-        Sharding::Gradients => "2",
-        Sharding::Everything => "3",
+        ZeroStage::Replicated => "0",
+        ZeroStage::Optimizer => "1",
+        ZeroStage::Gradients => "2",
+        ZeroStage::Everything => "3",
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Job;
 use super::passes::Passes;
-use crate::calibration::{ContextExchange, Sharding};
+use crate::calibration::{ContextExchange, ZeroStage};
 use crate::memory::weights_per_gpu;
 use crate::network::Group;
 
@@ -137,11 +137,11 @@ impl Job<'_> {
             in_pieces(all, dense * bytes) + experts
         };
         match software.sharding {
-            Sharding::Replicated => 2.0 * gather(software.gradient_bytes),
-            Sharding::Optimizer | Sharding::Gradients => {
+            ZeroStage::Replicated => 2.0 * gather(software.gradient_bytes),
+            ZeroStage::Optimizer | ZeroStage::Gradients => {
                 gather(software.gradient_bytes) + gather(2.0)
             }
-            Sharding::Everything => {
+            ZeroStage::Everything => {
                 micro_batches * (gather(software.gradient_bytes) + 2.0 * gather(2.0))
             }
         }
@@ -153,7 +153,7 @@ impl Job<'_> {
         if !software.data_overlap {
             return exchange;
         }
-        let (passes, exposed) = if software.sharding == Sharding::Everything {
+        let (passes, exposed) = if software.sharding == ZeroStage::Everything {
             (micro_batches, self.calibration.gather_exposed)
         } else {
             (1.0, self.calibration.data_exposed)

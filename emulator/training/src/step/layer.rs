@@ -2,7 +2,7 @@
 //! What a rank computes in a layer and in the output layer, with the exchange of the layer beside it.
 
 use super::Job;
-use super::passes::{Passes, Spent};
+use super::passes::{PassSeconds, Passes};
 use crate::calibration::Precision;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
@@ -23,11 +23,11 @@ impl Job<'_> {
         } else {
             self.calibration.launch_seconds
         };
-        let forward = Spent { compute: gemms + core + elements, tensor, context, expert };
+        let forward = PassSeconds { compute: gemms + core + elements, tensor, context, expert };
         let accumulate = self.memory_seconds(
             2.0 * self.calibration.software.gradient_bytes * self.layer_weights(is_expert),
         );
-        let backward = Spent {
+        let backward = PassSeconds {
             compute: 2.0 * gemms + core_backward + 2.0 * elements + accumulate,
             tensor,
             context: context_backward,
@@ -35,11 +35,11 @@ impl Job<'_> {
         };
         let forward = forward.at_least(launch);
         let again = match self.mapping.recompute {
-            Recompute::None => Spent::default(),
-            Recompute::Selective => Spent {
+            Recompute::None => PassSeconds::default(),
+            Recompute::Selective => PassSeconds {
                 // With a fused core, norms and activation are computed again instead of the scores.
                 compute: if self.calibration.software.flash_attention { elements } else { core },
-                ..Spent::default()
+                ..PassSeconds::default()
             },
             Recompute::Full => forward,
         };
@@ -56,7 +56,7 @@ impl Job<'_> {
         let (h, vocabulary) = (f64::from(self.model.hidden), f64::from(self.model.vocabulary));
         let gemm = self.gemm(self.tokens(), h, vocabulary / self.tensor(), Precision::Bf16);
         let logits = vocabulary * per_rank;
-        let spent = |compute| Spent { compute, ..Spent::default() };
+        let spent = |compute| PassSeconds { compute, ..PassSeconds::default() };
         Passes {
             // Logits are written, widened to four bytes, and read for maximum, sum and loss.
             forward: spent(gemm + self.memory_seconds(16.0 * logits)),
@@ -72,7 +72,7 @@ impl Job<'_> {
         let depths = f64::from(self.model.prediction_depths);
         let h = f64::from(self.model.hidden);
         let gemm = self.gemm(self.tokens(), 2.0 * h, h / self.tensor(), self.precision);
-        let spent = |compute| Spent { compute, ..Spent::default() };
+        let spent = |compute| PassSeconds { compute, ..PassSeconds::default() };
         let projection =
             Passes { forward: spent(gemm), backward: spent(2.0 * gemm), weight_gradient: gemm };
         let depth = projection.plus(&self.layer(self.model.expert_layers() > 0)).plus(&output);

@@ -5,14 +5,14 @@ use crate::schedule::StageTime;
 
 /// Seconds of one pass over one layer, by what they are spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Spent {
+pub(super) struct PassSeconds {
     pub(super) compute: f64,
     pub(super) tensor: f64,
     pub(super) context: f64,
     pub(super) expert: f64,
 }
 
-impl Spent {
+impl PassSeconds {
     pub(super) fn total(&self) -> f64 {
         self.compute + self.tensor + self.context + self.expert
     }
@@ -41,14 +41,14 @@ impl Spent {
 /// weight gradients is what a zero-bubble schedule can move.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passes {
-    pub(super) forward: Spent,
-    pub(super) backward: Spent,
+    pub(super) forward: PassSeconds,
+    pub(super) backward: PassSeconds,
     pub(super) weight_gradient: f64,
 }
 
 impl Passes {
     pub(super) fn times(&self, times: f64) -> Self {
-        let none = Spent::default();
+        let none = PassSeconds::default();
         Self {
             forward: none.plus_times(&self.forward, times),
             backward: none.plus_times(&self.backward, times),

@@ -7,7 +7,7 @@ use crate::memory::weights_per_gpu;
 
 /// Seconds of computing in the two directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Half {
+pub struct ForwardBackward {
     /// Forward.
     pub forward: f64,
     /// Both gradients.
@@ -20,11 +20,11 @@ pub struct Half {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerParts {
     /// Attention without its core.
-    pub attention: Half,
+    pub attention: ForwardBackward,
     /// The attention core.
-    pub core: Half,
+    pub core: ForwardBackward,
     /// The feed-forward part or the experts.
-    pub feed_forward: Half,
+    pub feed_forward: ForwardBackward,
     /// The weight gradients of the layer, part of the backward passes above.
     pub weight_gradient: f64,
     /// Whether it has experts.
@@ -33,13 +33,13 @@ pub struct LayerParts {
 
 /// What a rank does in a step: what a task graph is made of. Seconds and bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pieces {
+pub struct StepPieces {
     /// A dense layer and one with experts.
     layers: [LayerParts; 2],
     /// Whether whole layers are computed again.
     pub is_recomputed: bool,
     /// What the last stage does beside its layers.
-    pub output: Half,
+    pub output: ForwardBackward,
     /// Bytes of the whole array in one all-gather or reduce-scatter of TP.
     pub exchange_bytes: f64,
     /// Bytes of the keys and values of a rank's tokens.
@@ -56,7 +56,7 @@ pub struct Pieces {
     pub optimizer_seconds: f64,
 }
 
-impl Pieces {
+impl StepPieces {
     /// The parts of a layer by its place in the model: dense layers come first.
     #[must_use]
     pub fn layer(&self, job: &Job<'_>, layer: u32) -> LayerParts {
@@ -67,12 +67,12 @@ impl Pieces {
 impl Job<'_> {
     /// The pieces of a step.
     #[must_use]
-    pub fn pieces(&self) -> Pieces {
+    pub fn pieces(&self) -> StepPieces {
         let output = self.last_stage_extra();
-        Pieces {
+        StepPieces {
             layers: [self.layer_parts(false), self.layer_parts(true)],
             is_recomputed: self.mapping.recompute == Recompute::Full,
-            output: Half {
+            output: ForwardBackward {
                 forward: output.forward.total(),
                 backward: output.backward.total(),
                 weight_gradient: output.weight_gradient,
@@ -93,14 +93,14 @@ impl Job<'_> {
         let elements = self.memory_seconds(self.element_bytes(is_expert));
         let passes = self.layer(is_expert);
         let accumulate = passes.weight_gradient - projections - products;
-        let half = |gemms: f64| Half {
+        let half = |gemms: f64| ForwardBackward {
             forward: gemms + elements / 2.0,
             backward: 2.0 * gemms + elements + accumulate / 2.0,
             weight_gradient: 0.0,
         };
         let mut parts = LayerParts {
             attention: half(projections),
-            core: Half { forward: core, backward: core_backward, weight_gradient: 0.0 },
+            core: ForwardBackward { forward: core, backward: core_backward, weight_gradient: 0.0 },
             feed_forward: half(products),
             weight_gradient: passes.weight_gradient,
             is_expert,
@@ -130,7 +130,7 @@ impl Job<'_> {
 }
 
 impl LayerParts {
-    fn sum(&self, of: impl Fn(&Half) -> f64) -> f64 {
+    fn sum(&self, of: impl Fn(&ForwardBackward) -> f64) -> f64 {
         [self.attention, self.core, self.feed_forward].iter().map(of).sum()
     }
 }

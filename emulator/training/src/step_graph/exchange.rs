@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tasks that carry bytes from rank to rank: TP, CP, EP and DP exchange, and transfers between stages.
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_units::Bytes;
 
-use super::{Dimension, Front, Maker, groups};
-use crate::calibration::Sharding;
-use crate::graph::{TaskId, Work};
+use super::{Front, Maker, TaskPurpose, groups};
+use crate::calibration::ZeroStage;
+use crate::graph::{TaskId, TaskWork};
 use crate::network::Group;
 use crate::schedule::Pass;
 
 impl Maker<'_> {
     pub(super) fn tensor_exchange(
         &mut self,
-        kind: Kind,
+        kind: CollectiveKind,
         stage: u32,
         pass: Pass,
         front: Front,
@@ -26,7 +26,7 @@ impl Maker<'_> {
         let lanes = front.into_iter().enumerate().map(|(lane, after)| {
             let ring = self.ring(stage, lane as u32);
             let name = format!("TP {} s{stage} lane {lane} m{micro}", kind.name());
-            vec![self.add(Dimension::Tensor, name, after, Work::Ring { kind, ring, bytes })]
+            vec![self.add(TaskPurpose::Tensor, name, after, TaskWork::Ring { kind, ring, bytes })]
         });
         lanes.collect()
     }
@@ -52,8 +52,8 @@ impl Maker<'_> {
                     let (from, to) = (self.rank(stage, lane, rail), self.rank(stage, next, rail));
                     let name = format!("CP block s{stage} lane {lane} rail {rail}");
                     let after = held[lane as usize].clone();
-                    let work = Work::Transfer { from, to, bytes };
-                    let sent = self.add(Dimension::Context, name, after, work);
+                    let work = TaskWork::Transfer { from, to, bytes };
+                    let sent = self.add(TaskPurpose::Context, name, after, work);
                     arrived[next as usize].push(sent);
                 }
             }
@@ -81,14 +81,21 @@ impl Maker<'_> {
         let cut: Vec<Vec<u32>> = groups(self.lanes, expert, 1).collect();
         let bytes = self.pieces.expert_bytes;
         let what = format!("EP {what}");
-        self.across((Dimension::Expert, &what), Kind::AllToAll, stage, &cut, bytes, front)
+        self.across(
+            (TaskPurpose::Expert, &what),
+            CollectiveKind::AllToAll,
+            stage,
+            &cut,
+            bytes,
+            front,
+        )
     }
 
     /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
     pub(super) fn across(
         &mut self,
-        (dimension, what): (Dimension, &str),
-        kind: Kind,
+        (dimension, what): (TaskPurpose, &str),
+        kind: CollectiveKind,
         stage: u32,
         cut: &[Vec<u32>],
         bytes: f64,
@@ -101,7 +108,7 @@ impl Maker<'_> {
             let tasks: Vec<TaskId> = (0..self.rails)
                 .map(|rail| {
                     let ranks = lanes.iter().map(|lane| self.rank(stage, *lane, rail)).collect();
-                    let work = Work::Across { kind, ranks, bytes: Bytes(bytes as u64) };
+                    let work = TaskWork::Across { kind, ranks, bytes: Bytes(bytes as u64) };
                     let name =
                         format!("{what} {} s{stage} lane {} rail {rail}", kind.name(), lanes[0]);
                     self.add(dimension, name, before.clone(), work)
@@ -126,8 +133,8 @@ impl Maker<'_> {
                 .map(|rail| {
                     let (from, to) = (self.rank(stage, lane, rail), self.rank(to, lane, rail));
                     let name = format!("transfer s{stage} lane {lane} rail {rail}");
-                    let work = Work::Transfer { from, to, bytes };
-                    self.add(Dimension::Pipeline, name, end.clone(), work)
+                    let work = TaskWork::Transfer { from, to, bytes };
+                    self.add(TaskPurpose::Pipeline, name, end.clone(), work)
                 })
                 .collect()
         });
@@ -138,7 +145,7 @@ impl Maker<'_> {
     /// its own groups; inside domains first where groups span some.
     pub(super) fn replicas(
         &mut self,
-        kind: Kind,
+        kind: CollectiveKind,
         stage: u32,
         bytes_each: f64,
         front: Front,
@@ -147,7 +154,7 @@ impl Maker<'_> {
         let expert = self.job.mapping.expert;
         let all: Vec<Vec<u32>> = groups(self.lanes, self.lanes, 1).collect();
         let alike: Vec<Vec<u32>> = groups(self.lanes, self.lanes / expert, expert).collect();
-        let what = (Dimension::Data, "DP");
+        let what = (TaskPurpose::Data, "DP");
         let front = self.spanning(what, kind, stage, &all, dense * bytes_each, front);
         self.spanning(what, kind, stage, &alike, experts * bytes_each, front)
     }
@@ -155,8 +162,8 @@ impl Maker<'_> {
     /// A collective in each of `cut`; inside domains first where groups span some, as the closed form has it.
     pub(super) fn spanning(
         &mut self,
-        what: (Dimension, &str),
-        kind: Kind,
+        what: (TaskPurpose, &str),
+        kind: CollectiveKind,
         stage: u32,
         cut: &[Vec<u32>],
         bytes: f64,
@@ -181,12 +188,12 @@ impl Maker<'_> {
             .collect();
         let share = bytes / inside as f64;
         let mut front = front;
-        if kind != Kind::AllGather {
-            front = self.across(what, Kind::ReduceScatter, stage, &near, bytes, front);
+        if kind != CollectiveKind::AllGather {
+            front = self.across(what, CollectiveKind::ReduceScatter, stage, &near, bytes, front);
         }
         front = self.across(what, kind, stage, &far, share, front);
-        if kind != Kind::ReduceScatter {
-            front = self.across(what, Kind::AllGather, stage, &near, bytes, front);
+        if kind != CollectiveKind::ReduceScatter {
+            front = self.across(what, CollectiveKind::AllGather, stage, &near, bytes, front);
         }
         front
     }
@@ -194,17 +201,22 @@ impl Maker<'_> {
     /// ZeRO-3 fetches the weights of a pass before it.
     pub(super) fn gather_weights(&mut self, stage: u32, front: &mut Front) {
         let software = &self.job.calibration.software;
-        if software.sharding == Sharding::Everything && self.lanes > 1 {
+        if software.sharding == ZeroStage::Everything && self.lanes > 1 {
             let taken = std::mem::take(front);
-            *front = self.replicas(Kind::AllGather, stage, 2.0, taken);
+            *front = self.replicas(CollectiveKind::AllGather, stage, 2.0, taken);
         }
     }
 
     /// ZeRO-3 gives the gradients of a pass away after it.
     pub(super) fn scatter_gradients(&mut self, stage: u32, front: Front) -> Front {
         let software = &self.job.calibration.software;
-        if software.sharding == Sharding::Everything && self.lanes > 1 {
-            return self.replicas(Kind::ReduceScatter, stage, software.gradient_bytes, front);
+        if software.sharding == ZeroStage::Everything && self.lanes > 1 {
+            return self.replicas(
+                CollectiveKind::ReduceScatter,
+                stage,
+                software.gradient_bytes,
+                front,
+            );
         }
         front
     }

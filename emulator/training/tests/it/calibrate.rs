@@ -5,7 +5,7 @@ use lightloom_testkit::cases;
 use lightloom_training::calibrated::{Chip, FRAMEWORKS, Framework, compose};
 use lightloom_training::fit;
 use lightloom_training::runs::refit::Refit;
-use lightloom_training::runs::{Run, Runs};
+use lightloom_training::runs::{MeasuredRun, Runs};
 
 const HEAD: &str = "id,accelerator,precision,seq,software,tp,cp,vpp,model,num_accel,gbs_seqs,pp,ep,mbs,recompute,step_time_s\n";
 
@@ -114,12 +114,13 @@ fn mixed() -> String {
 }
 
 /// The steps of the fitting part at `changes`, as logarithms.
-fn steps(fitting: &[&Run], changes: &[(&str, f64)]) -> Vec<f64> {
+fn steps(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> Vec<f64> {
     let (mut chip, mut framework) = shipped(&fitting[0].software, "gb300");
     for (name, value) in changes {
         assert!(fit::set(&mut chip, &mut framework, name, *value), "{name}");
     }
-    let step = |run: &&Run| run.compute_with(compose(&chip, &framework)).expect("it fits").step;
+    let step =
+        |run: &&MeasuredRun| run.compute_with(compose(&chip, &framework)).expect("it fits").step;
     fitting.iter().map(|run| step(run).step_seconds.ln()).collect()
 }
 
@@ -155,7 +156,7 @@ fn target(constant: &fit::Constant) -> f64 {
 
 /// Whether the fitting part determines `changes`: the effect of each exceeds a per cent beyond what the others and any one more
 /// constant can imitate.
-fn is_identifiable(fitting: &[&Run], changes: &[(&str, f64)]) -> bool {
+fn is_identifiable(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> bool {
     let at = steps(fitting, changes);
     let (mut chip, mut framework) = shipped("megatron-bridge-26.02.01", "gb300");
     let slope = |constant: &fit::Constant, chip: &mut Chip, framework: &mut Framework| {
@@ -189,7 +190,7 @@ fn is_identifiable(fitting: &[&Run], changes: &[(&str, f64)]) -> bool {
 fn recovers(changes: &[(&str, f64)]) -> bool {
     let runs = computed(&mixed(), changes);
     let testing = runs.testing();
-    let fitting: Vec<&Run> =
+    let fitting: Vec<&MeasuredRun> =
         runs.runs.iter().zip(&testing).filter(|(_, tests)| !**tests).map(|(run, _)| run).collect();
     let refit = refit(&runs);
     assert_eq!(refit.fitting_runs, fitting.len());

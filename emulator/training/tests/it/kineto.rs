@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Profiles of PyTorch: what overlapped stays beside each other on a slower network, held against closed forms.
 
-use lightloom_training::described::{self, File};
-use lightloom_training::graph::Work;
-use lightloom_training::kineto::{self, Profile};
+use lightloom_training::described::{self, StepGraphFile};
+use lightloom_training::graph::TaskWork;
+use lightloom_training::kineto::{self, ProfiledStep};
 use lightloom_training::longest_path::play;
 use lightloom_units::Picoseconds;
 use serde_json::{Value, json};
 
 /// Microseconds of a step of `profile` whose collectives take `slower` times as long.
-fn step(profile: &Profile, slower: u64) -> f64 {
+fn step(profile: &ProfiledStep, slower: u64) -> f64 {
     let recorded = &profile.recorded;
     let took: Vec<Picoseconds> = recorded
         .graph
@@ -17,7 +17,7 @@ fn step(profile: &Profile, slower: u64) -> f64 {
         .iter()
         .zip(&recorded.took)
         .map(|(task, took)| match task.work {
-            Work::Across { .. } => *took * slower,
+            TaskWork::Across { .. } => *took * slower,
             _ => *took,
         })
         .collect();
@@ -35,10 +35,12 @@ fn event(
     json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args})
 }
 
-fn read(profiles: &[Value]) -> Result<Profile, kineto::KinetoError> {
+fn read(profiles: &[Value]) -> Result<ProfiledStep, kineto::KinetoError> {
     let texts: Vec<String> = profiles.iter().map(Value::to_string).collect();
-    let file =
-        |text: &String| kineto::File { name: "rank.json", text: text.clone().leak().as_bytes() };
+    let file = |text: &String| kineto::RankProfile {
+        name: "rank.json",
+        text: text.clone().leak().as_bytes(),
+    };
     kineto::read(&texts.iter().map(file).collect::<Vec<_>>())
 }
 
@@ -178,7 +180,7 @@ fn a_profile_of_the_cpu_over_gloo_replays() {
     assert_eq!((profile.collectives, profile.unknown, profile.missing.len()), (1, 0, 0));
     let tasks = profile.recorded.graph.tasks();
     let bytes = tasks.iter().find_map(|task| match task.work {
-        Work::Across { bytes, .. } => Some(bytes.0),
+        TaskWork::Across { bytes, .. } => Some(bytes.0),
         _ => None,
     });
     assert_eq!(bytes, Some(4 * 1024 * 256));
@@ -235,7 +237,7 @@ fn a_file_that_cannot_be_replayed_is_answered_with_what_it_has() {
     let error = read(&[profile(0, vec![python])]).unwrap_err().to_string();
     assert!(error.contains("the file has 1 of `python_function`; record with"), "{error}");
     let inspector = "{\"header\": {\"rank\": 0}, \"metadata\": {}, \"coll_perf\": {\"coll\": \"AllReduce\"}}\n{}\n";
-    let file = File { name: "nccl.log", bytes: inspector.as_bytes() };
+    let file = StepGraphFile { name: "nccl.log", bytes: inspector.as_bytes() };
     let error = described::read_recorded(&[file], None).unwrap_err().to_string();
     assert!(
         error.contains("the file has `coll_perf`, `header`, `metadata` (a log of NCCL Insp"),

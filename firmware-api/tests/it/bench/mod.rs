@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Optics made of variables, and a host that talks to them without a line between.
-use lightloom_firmware_api::device::Device;
+use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence};
-use lightloom_firmware_api::message::{Arm, Power, Reply, Request, Transaction};
+use lightloom_firmware_api::message::{Arm, Power, Reply, Request, TransactionId};
 use lightloom_firmware_api::module::{Hardware, Module, Position, Profile};
-use lightloom_firmware_api::path::{Path, Paths, Policy};
+use lightloom_firmware_api::path::{DataPathPolicy, Path, Paths};
 use lightloom_firmware_api::time::Micros;
 
 /// Optics whose every answer a test can set.
@@ -109,15 +109,15 @@ pub(crate) fn external(number: u8) -> Path {
     Path::external(number).expect("a number from 1 to 8")
 }
 
-pub(crate) fn arm_to(transaction: u32, path: Path, policy: Policy) -> Arm {
+pub(crate) fn arm_to(transaction: u32, path: Path, policy: DataPathPolicy) -> Arm {
     let mut paths = [Path::DARK; 8];
     paths[0] = path;
-    Arm { transaction: Transaction(transaction), policy, paths }
+    Arm { transaction: TransactionId(transaction), policy, paths }
 }
 
 /// Sends one request over the framing; `on` sees each answer.
 pub(crate) fn ask(
-    device: &mut Device<Bench>,
+    device: &mut SerialModule<Bench>,
     host: &mut Host,
     now: Micros,
     request: &Request<'_>,
@@ -133,7 +133,7 @@ pub(crate) fn ask(
 
 /// Lets time pass at the device; `on` sees each answer.
 pub(crate) fn wait(
-    device: &mut Device<Bench>,
+    device: &mut SerialModule<Bench>,
     host: &mut Host,
     now: Micros,
     mut on: impl FnMut(Sequence, Reply<'_>),

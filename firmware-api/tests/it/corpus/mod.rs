@@ -3,10 +3,10 @@
 //! functions as an ordinary test (`replay.rs`).
 
 use crate::bench;
-use lightloom_firmware_api::cmis::{Address, Code, cdb, lower, page_b0, page11, state};
-use lightloom_firmware_api::device::Device;
+use lightloom_firmware_api::cmis::{Coded, RegisterAddress, cdb, lower, page_b0, page11, state};
+use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::{
-    ENCODED_BYTES_MAX, Frame, Kind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
+    ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
 };
 use lightloom_firmware_api::host::Host;
 use lightloom_firmware_api::message::{Reply, Request};
@@ -15,7 +15,7 @@ use lightloom_firmware_api::time::Micros;
 
 /// Bytes as a line to the device, a line to the host, a message, and a payload to be framed.
 pub(crate) fn serial_frame(bytes: &[u8]) {
-    let mut device = Device::new(bench::module());
+    let mut device = SerialModule::new(bench::module());
     let now = bench::activated_at();
     device.poll(now, |_| {});
     device.on_bytes(now, bytes, |frame| assert!(frame.len() <= ENCODED_BYTES_MAX));
@@ -33,8 +33,14 @@ pub(crate) fn serial_frame(bytes: &[u8]) {
     }
 
     let payload = &bytes[..bytes.len().min(PAYLOAD_BYTES_MAX)];
-    let frame =
-        Frame { version: VERSION, kind: Kind::Reply, sequence: 1, command, status: 0, payload };
+    let frame = Frame {
+        version: VERSION,
+        kind: FrameKind::Reply,
+        sequence: 1,
+        command,
+        status: 0,
+        payload,
+    };
     let mut line = [0; ENCODED_BYTES_MAX];
     let length = frame.encode(&mut line);
     let mut reassembler = Reassembler::new();
@@ -90,14 +96,14 @@ pub(crate) fn cdb(bytes: &[u8]) {
     let _ = (cdb::parse_request(&page), cdb::parse_reply(&page));
     let mut module = bench::module();
     let mut now = bench::activated_at();
-    let _ = module.write(now, Address::page(cdb::PAGE, 130), &page[2..6]);
-    let _ = module.write(now, Address::page(cdb::PAGE, 136), &page[8..]);
+    let _ = module.write(now, RegisterAddress::page(cdb::PAGE, 130), &page[2..6]);
+    let _ = module.write(now, RegisterAddress::page(cdb::PAGE, 136), &page[8..]);
     let _ = module.write(now, cdb::COMMAND, &page[..2]);
     now = now + Micros(100_000);
     let mut reply = [0; cdb::MESSAGE_BYTES];
     module.read(now, cdb::COMMAND, &mut reply).expect("the page exists");
     assert!(cdb::parse_reply(&reply).is_some(), "whatever was asked, the reply checks");
-    let status = lower::CDB_STATUS.get(&module).and_then(cdb::Status::from_code);
+    let status = lower::CDB_STATUS.get(&module).and_then(cdb::CdbStatus::from_code);
     assert!(status.is_some_and(|status| !status.is_busy()), "{status:?}");
     assert_sane(&mut module, now);
 }
@@ -113,7 +119,7 @@ fn assert_sane(module: &mut Module<bench::Bench>, now: Micros) {
     }
     let at = now + Micros(10_000_000);
     for page in [0x00, 0x11, page_b0::PAGE] {
-        let _ = module.read(at, Address::page(page, 128), &mut [0; 128]);
+        let _ = module.read(at, RegisterAddress::page(page, 128), &mut [0; 128]);
     }
     assert!(lower::MODULE_STATE.get(module).is_some());
     for lane in 0..8 {

@@ -8,12 +8,12 @@ use lightloom_gnmi::path::{parse, text};
 use serde_json::json;
 
 use super::still::{amplified, one_sided};
-use super::tree::Switch;
-use super::{ANSWER_WITHIN, Gnmi, case, entry_path, is_refusal, is_synced, shown};
-use crate::conform::case::{Judged, Tested, Verdict, found, holds};
-use crate::conform::link::Trouble;
+use super::tree::ShownSwitch;
+use super::{ANSWER_WITHIN, GnmiSuite, case, entry_path, is_refusal, is_synced, shown};
+use crate::conform::case::{CaseResult, CaseVerdict, Tested, found, holds};
+use crate::conform::link::ExchangeError;
 
-pub(super) const CASES: &[Tested<Gnmi>] = &[
+pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     (
         case(
             "set-up",
@@ -117,24 +117,27 @@ pub(super) const CASES: &[Tested<Gnmi>] = &[
     ),
 ];
 
-fn is_settled(switch: &Switch, name: &str) -> bool {
+fn is_settled(switch: &ShownSwitch, name: &str) -> bool {
     !matches!(switch.connection(name).status.as_str(), "" | "PENDING_CONNECTION")
 }
 
 /// What a Set with these parts is answered with.
-fn update(gnmi: &mut Gnmi, update: Vec<Update>) -> Result<Result<SetResponse, Status>, Trouble> {
+fn update(
+    gnmi: &mut GnmiSuite,
+    update: Vec<Update>,
+) -> Result<Result<SetResponse, Status>, ExchangeError> {
     gnmi.set(SetRequest { update, ..SetRequest::default() })
 }
 
 /// Makes a connection and waits until it is settled; a verdict where that does not come to CONNECTED.
 fn made(
-    gnmi: &mut Gnmi,
+    gnmi: &mut GnmiSuite,
     name: &str,
     ends: (&str, &str),
-) -> Result<Result<Switch, Verdict>, Trouble> {
+) -> Result<Result<ShownSwitch, CaseVerdict>, ExchangeError> {
     let part = gnmi.joins(name, ends.0, ends.1)?;
     if let Err(status) = update(gnmi, vec![part])? {
-        return Ok(Err(Verdict::Misbehaves(format!(
+        return Ok(Err(CaseVerdict::Misbehaves(format!(
             "the connection of `{}` and `{}` is refused: {}",
             ends.0,
             ends.1,
@@ -145,14 +148,16 @@ fn made(
     let connection = switch.connection(name);
     Ok(match connection.status.as_str() {
         "CONNECTED" => Ok(switch),
-        "FAILED" => Err(Verdict::Fault(format!(
+        "FAILED" => Err(CaseVerdict::Fault(format!(
             "the connection of `{}` and `{}` is FAILED: {}",
             ends.0,
             ends.1,
             connection.reason.as_deref().unwrap_or("no reason given")
         ))),
-        "" => Err(Verdict::Misbehaves("a Set was accepted and its connection is not there".into())),
-        other => Err(Verdict::Misbehaves(format!(
+        "" => Err(CaseVerdict::Misbehaves(
+            "a Set was accepted and its connection is not there".into(),
+        )),
+        other => Err(CaseVerdict::Misbehaves(format!(
             "the connection is {other} and does not get CONNECTED"
         ))),
     })
@@ -167,30 +172,30 @@ macro_rules! made {
     };
 }
 
-fn set_up(gnmi: &mut Gnmi) -> Judged {
+fn set_up(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let switch = made!(gnmi, &name, (&input, &output));
     match switch.unlit(&switch.connection(&name)) {
-        None => Ok(Verdict::Passed),
+        None => Ok(CaseVerdict::Passed),
         Some(why) => found(format!("it is CONNECTED, and {why}")),
     }
 }
 
-fn connected_ports(gnmi: &mut Gnmi) -> Judged {
+fn connected_ports(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let switch = made!(gnmi, &name, (&input, &output));
     let odd = one_sided(&switch).or_else(|| amplified(&switch).flatten());
-    odd.map_or(Ok(Verdict::Passed), found)
+    odd.map_or(Ok(CaseVerdict::Passed), found)
 }
 
-fn shows_config(gnmi: &mut Gnmi) -> Judged {
+fn shows_config(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let switch = made!(gnmi, &name, (&input, &output));
     let shown = switch.connection(&name).set_to;
     holds(shown == (Some(input), Some(output)), || format!("config shows {shown:?}"))
 }
 
-fn results(gnmi: &mut Gnmi) -> Judged {
+fn results(gnmi: &mut GnmiSuite) -> CaseResult {
     let names = [gnmi.name("a"), gnmi.name("b")];
     let mut parts = Vec::new();
     for (index, name) in names.iter().enumerate() {
@@ -205,17 +210,18 @@ fn results(gnmi: &mut Gnmi) -> Judged {
     }
 }
 
-fn change_time(gnmi: &mut Gnmi) -> Judged {
+fn change_time(gnmi: &mut GnmiSuite) -> CaseResult {
     let before = gnmi.switch()?.changed;
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let after = made!(gnmi, &name, (&input, &output)).changed;
     holds(before != after, || format!("it is {after} before and after a change"))
 }
 
-fn read_only(gnmi: &mut Gnmi) -> Judged {
+fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     made!(gnmi, &name, (&input, &output));
-    let path = parse(&format!("{}/state/status", entry_path(&name))).map_err(Trouble::Nonsense)?;
+    let path =
+        parse(&format!("{}/state/status", entry_path(&name))).map_err(ExchangeError::Nonsense)?;
     let part = Update { path: Some(path), val: Some(gnmi.json(&json!("FAILED"))), duplicates: 0 };
     match update(gnmi, vec![part])? {
         Ok(_) => found("a Set of state/status is accepted"),
@@ -224,7 +230,7 @@ fn read_only(gnmi: &mut Gnmi) -> Judged {
 }
 
 /// A connection that cannot be: refused, or accepted and INVALID.
-fn cannot_be(gnmi: &mut Gnmi, input: &str, output: &str) -> Judged {
+fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     let name = gnmi.name("x");
     let part = gnmi.joins(&name, input, output)?;
     if let Err(status) = update(gnmi, vec![part])? {
@@ -233,30 +239,30 @@ fn cannot_be(gnmi: &mut Gnmi, input: &str, output: &str) -> Judged {
     let (_, switch) = gnmi.until(|switch| is_settled(switch, &name))?;
     let stands = switch.connection(&name).status;
     match stands.as_str() {
-        "INVALID" => Ok(Verdict::Passed),
+        "INVALID" => Ok(CaseVerdict::Passed),
         "" => found("it is accepted and not there"),
         _ => found(format!("it is accepted and {stands}")),
     }
 }
 
-fn unknown_port(gnmi: &mut Gnmi) -> Judged {
+fn unknown_port(gnmi: &mut GnmiSuite) -> CaseResult {
     let output = gnmi.output(0);
     cannot_be(gnmi, "no-such-port", &output)
 }
 
-fn directions(gnmi: &mut Gnmi) -> Judged {
+fn directions(gnmi: &mut GnmiSuite) -> CaseResult {
     let (first, second) = (gnmi.input(0), gnmi.input(1));
     cannot_be(gnmi, &first, &second)
 }
 
-fn port_twice(gnmi: &mut Gnmi) -> Judged {
+fn port_twice(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input) = (gnmi.name("a"), gnmi.input(0));
     let (first, second) = (gnmi.output(0), gnmi.output(1));
     made!(gnmi, &name, (&input, &first));
     cannot_be(gnmi, &input, &second)
 }
 
-fn wrong_key(gnmi: &mut Gnmi) -> Judged {
+fn wrong_key(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let other = gnmi.name("b");
     let config = json!({"name": other, "input-port-name": input, "output-port-name": output});
@@ -268,7 +274,7 @@ fn wrong_key(gnmi: &mut Gnmi) -> Judged {
     }
 }
 
-fn whole(gnmi: &mut Gnmi) -> Judged {
+fn whole(gnmi: &mut GnmiSuite) -> CaseResult {
     let (good, bad) = (gnmi.name("a"), gnmi.name("x"));
     let (input, output, other) = (gnmi.input(0), gnmi.output(0), gnmi.output(1));
     let parts =
@@ -290,9 +296,9 @@ fn whole(gnmi: &mut Gnmi) -> Judged {
 
 /// A circuit that is there; then another Set, of which it must know nothing.
 fn undisturbed(
-    gnmi: &mut Gnmi,
-    act: impl FnOnce(&mut Gnmi) -> Result<Result<SetResponse, Status>, Trouble>,
-) -> Judged {
+    gnmi: &mut GnmiSuite,
+    act: impl FnOnce(&mut GnmiSuite) -> Result<Result<SetResponse, Status>, ExchangeError>,
+) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let before = made!(gnmi, &name, (&input, &output)).connection(&name);
     if let Err(status) = act(gnmi)? {
@@ -311,7 +317,7 @@ fn undisturbed(
     })
 }
 
-fn others(gnmi: &mut Gnmi) -> Judged {
+fn others(gnmi: &mut GnmiSuite) -> CaseResult {
     undisturbed(gnmi, |gnmi| {
         let (name, input, output) = (gnmi.name("b"), gnmi.input(1), gnmi.output(1));
         let part = gnmi.joins(&name, &input, &output)?;
@@ -319,7 +325,7 @@ fn others(gnmi: &mut Gnmi) -> Judged {
     })
 }
 
-fn same(gnmi: &mut Gnmi) -> Judged {
+fn same(gnmi: &mut GnmiSuite) -> CaseResult {
     undisturbed(gnmi, |gnmi| {
         let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
         let part = gnmi.joins(&name, &input, &output)?;
@@ -327,23 +333,23 @@ fn same(gnmi: &mut Gnmi) -> Judged {
     })
 }
 
-fn delete_first(gnmi: &mut Gnmi) -> Judged {
+fn delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
     let (from, to) = (gnmi.name("a"), gnmi.name("b"));
     let (input, first, second) = (gnmi.input(0), gnmi.output(0), gnmi.output(1));
     made!(gnmi, &from, (&input, &first));
     let part = gnmi.joins(&to, &input, &second)?;
-    let delete = vec![parse(&entry_path(&from)).map_err(Trouble::Nonsense)?];
+    let delete = vec![parse(&entry_path(&from)).map_err(ExchangeError::Nonsense)?];
     let request = SetRequest { delete, update: vec![part], ..SetRequest::default() };
     if let Err(status) = gnmi.set(request)? {
         return found(format!("refused: {}", shown(&status)));
     }
     let is_done =
-        |switch: &Switch| is_settled(switch, &to) && !switch.connections.contains_key(&from);
+        |switch: &ShownSwitch| is_settled(switch, &to) && !switch.connections.contains_key(&from);
     let (done, switch) = gnmi.until(is_done)?;
     let stands = switch.connection(&to).status;
     match stands.as_str() {
-        "CONNECTED" if done => Ok(Verdict::Passed),
-        "FAILED" => Ok(Verdict::Fault(format!(
+        "CONNECTED" if done => Ok(CaseVerdict::Passed),
+        "FAILED" => Ok(CaseVerdict::Fault(format!(
             "the new connection is FAILED: {:?}",
             switch.connection(&to).reason
         ))),
@@ -354,20 +360,20 @@ fn delete_first(gnmi: &mut Gnmi) -> Judged {
     }
 }
 
-fn delete_absent(gnmi: &mut Gnmi) -> Judged {
-    let path = parse(&entry_path(&gnmi.name("never-made"))).map_err(Trouble::Nonsense)?;
+fn delete_absent(gnmi: &mut GnmiSuite) -> CaseResult {
+    let path = parse(&entry_path(&gnmi.name("never-made"))).map_err(ExchangeError::Nonsense)?;
     match gnmi.set(SetRequest { delete: vec![path], ..SetRequest::default() })? {
-        Ok(_) => Ok(Verdict::Passed),
+        Ok(_) => Ok(CaseVerdict::Passed),
         Err(status) => found(format!("refused: {}", shown(&status))),
     }
 }
 
-fn delete(gnmi: &mut Gnmi, name: &str) -> Result<Result<SetResponse, Status>, Trouble> {
-    let path = parse(&entry_path(name)).map_err(Trouble::Nonsense)?;
+fn delete(gnmi: &mut GnmiSuite, name: &str) -> Result<Result<SetResponse, Status>, ExchangeError> {
+    let path = parse(&entry_path(name)).map_err(ExchangeError::Nonsense)?;
     gnmi.set(SetRequest { delete: vec![path], ..SetRequest::default() })
 }
 
-fn delete_ends(gnmi: &mut Gnmi) -> Judged {
+fn delete_ends(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     made!(gnmi, &name, (&input, &output));
     if let Err(status) = delete(gnmi, &name)? {
@@ -398,13 +404,13 @@ fn heard_of(heard: &[Answer], name: &str, is_gone: bool) -> bool {
     })
 }
 
-fn subscribed(gnmi: &mut Gnmi) -> Result<u32, Trouble> {
+fn subscribed(gnmi: &mut GnmiSuite) -> Result<u32, ExchangeError> {
     let number = gnmi.subscribe("/connections", ListMode::Stream)?;
     gnmi.listen(number, ANSWER_WITHIN, is_synced)?;
     Ok(number)
 }
 
-fn hears_changes(gnmi: &mut Gnmi) -> Judged {
+fn hears_changes(gnmi: &mut GnmiSuite) -> CaseResult {
     let number = subscribed(gnmi)?;
     let (name, input, output) = (gnmi.name("heard"), gnmi.input(0), gnmi.output(0));
     made!(gnmi, &name, (&input, &output));
@@ -412,7 +418,7 @@ fn hears_changes(gnmi: &mut Gnmi) -> Judged {
     holds(heard_of(&heard, &name, false), || format!("nothing of it in {ANSWER_WITHIN:?}"))
 }
 
-fn hears_deletes(gnmi: &mut Gnmi) -> Judged {
+fn hears_deletes(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("gone"), gnmi.input(0), gnmi.output(0));
     made!(gnmi, &name, (&input, &output));
     let number = subscribed(gnmi)?;
@@ -423,7 +429,7 @@ fn hears_deletes(gnmi: &mut Gnmi) -> Judged {
     holds(heard_of(&heard, &name, true), || format!("nothing of it in {ANSWER_WITHIN:?}"))
 }
 
-fn set_up_times(gnmi: &mut Gnmi) -> Judged {
+fn set_up_times(gnmi: &mut GnmiSuite) -> CaseResult {
     for round in 0..gnmi.rounds {
         let name = gnmi.name("timed");
         let (input, output) = (gnmi.input(round as usize % 2), gnmi.output(round as usize / 2 % 2));
@@ -439,5 +445,5 @@ fn set_up_times(gnmi: &mut Gnmi) -> Judged {
             return found("a deleted connection does not go");
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use lightloom_gnmi::client::Answer;
 use lightloom_gnmi::message::{DataType, Encoding, ListMode, Value};
-use lightloom_gnmi::model::{MODULES, Recovery, Status as Stands};
+use lightloom_gnmi::model::{ColdStartRecovery, ConnectionStatus as Stands, MODULES};
 use serde_json::Value as Json;
 
 use super::tree::flatten;
-use super::{ANSWER_WITHIN, Gnmi, case, is_refusal, is_synced, shown};
-use crate::conform::case::{Judged, Tested, Verdict, found, holds};
+use super::{ANSWER_WITHIN, GnmiSuite, case, is_refusal, is_synced, shown};
+use crate::conform::case::{CaseResult, CaseVerdict, Tested, found, holds};
 
 /// Nanoseconds since 1970 at the beginning of 2020: no clock of these devices is right and before that.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
 /// A measured loss may be this much too small, in dB.
 const METER_ERROR_DB: f64 = 0.5;
 
-pub(super) const CASES: &[Tested<Gnmi>] = &[
+pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     (
         case(
             "capabilities-models",
@@ -149,7 +149,7 @@ pub(super) const CASES: &[Tested<Gnmi>] = &[
     ),
 ];
 
-fn models(gnmi: &mut Gnmi) -> Judged {
+fn models(gnmi: &mut GnmiSuite) -> CaseResult {
     let said = gnmi.capabilities()?;
     for name in MODULES {
         match said.supported_models.iter().find(|model| model.name == name) {
@@ -160,10 +160,10 @@ fn models(gnmi: &mut Gnmi) -> Judged {
             Some(_) => {}
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn encodings(gnmi: &mut Gnmi) -> Judged {
+fn encodings(gnmi: &mut GnmiSuite) -> CaseResult {
     let said = gnmi.capabilities()?;
     if said.supported_encodings.is_empty() {
         return found("no encoding is named");
@@ -179,10 +179,10 @@ fn encodings(gnmi: &mut Gnmi) -> Judged {
             return found(format!("{encoding:?} is named and refused: {}", shown(&status)));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn encoding_kept(gnmi: &mut Gnmi) -> Judged {
+fn encoding_kept(gnmi: &mut GnmiSuite) -> CaseResult {
     let said = gnmi.capabilities()?;
     for encoding in [Encoding::JsonIetf, Encoding::Json, Encoding::Proto] {
         if !said.supported_encodings.contains(&(encoding as i32)) {
@@ -204,10 +204,10 @@ fn encoding_kept(gnmi: &mut Gnmi) -> Judged {
             }
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn config_only(gnmi: &mut Gnmi) -> Judged {
+fn config_only(gnmi: &mut GnmiSuite) -> CaseResult {
     let got = gnmi.get_as(&["/optical-switch", "/connections"], gnmi.encoding, DataType::Config)?;
     let got = match got {
         Ok(got) => got,
@@ -221,13 +221,13 @@ fn config_only(gnmi: &mut Gnmi) -> Judged {
     holds(state.is_none(), || format!("it has {}", state.map_or("", String::as_str)))
 }
 
-fn timestamps(gnmi: &mut Gnmi) -> Judged {
+fn timestamps(gnmi: &mut GnmiSuite) -> CaseResult {
     let got = gnmi.get(&["/optical-switch"])?;
     let early = got.notification.iter().find(|notification| notification.timestamp < YEAR_2020);
     holds(early.is_none(), || format!("timestamp {} ns", early.map_or(0, |early| early.timestamp)))
 }
 
-fn unknown_path(gnmi: &mut Gnmi) -> Judged {
+fn unknown_path(gnmi: &mut GnmiSuite) -> CaseResult {
     let path = ["/connections/no-such-node"];
     match gnmi.get_as(&path, gnmi.encoding, DataType::All)? {
         Ok(_) => found("/connections/no-such-node is answered"),
@@ -235,7 +235,7 @@ fn unknown_path(gnmi: &mut Gnmi) -> Judged {
     }
 }
 
-fn bidirectional(gnmi: &mut Gnmi) -> Judged {
+fn bidirectional(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     for part in ["config", "state"] {
         let path = format!("/optical-switch/{part}/bidirectional");
@@ -243,16 +243,16 @@ fn bidirectional(gnmi: &mut Gnmi) -> Judged {
             return found(format!("{path} is not there, or not true or false"));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn recovery(gnmi: &mut Gnmi) -> Judged {
+fn recovery(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let at = |leaf: &str| {
         let path = format!("/optical-switch/state/{leaf}");
         let word = switch.leaves.get(&path).and_then(Json::as_str).unwrap_or("");
         let word = word.rsplit_once(':').map_or(word, |(_, bare)| bare);
-        word.parse::<Recovery>().map_err(|why| format!("{path}: {why}"))
+        word.parse::<ColdStartRecovery>().map_err(|why| format!("{path}: {why}"))
     };
     match (at("cold-boot-recovery"), at("connection-recovery-capability")) {
         (Ok(set), Ok(best)) => {
@@ -262,7 +262,7 @@ fn recovery(gnmi: &mut Gnmi) -> Judged {
     }
 }
 
-fn indices(gnmi: &mut Gnmi) -> Judged {
+fn indices(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let mut seen = BTreeMap::new();
     for (name, port) in &switch.ports {
@@ -274,7 +274,7 @@ fn indices(gnmi: &mut Gnmi) -> Judged {
     holds(!seen.is_empty(), || "there is no component with an ocp-ocs-port".into())
 }
 
-fn groups(gnmi: &mut Gnmi) -> Judged {
+fn groups(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let astray = switch.ports.iter().find(|(_, port)| !switch.groups.contains_key(&port.group));
     if let Some((name, port)) = astray {
@@ -285,7 +285,7 @@ fn groups(gnmi: &mut Gnmi) -> Judged {
     holds(odd.is_none(), || format!("direction of a group: {odd:?}"))
 }
 
-fn port_states(gnmi: &mut Gnmi) -> Judged {
+fn port_states(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let known = ["BLOCKED", "FAILED", "TUNING", "TUNED", "UNKNOWN"];
     if let Some((name, port)) =
@@ -300,8 +300,8 @@ fn port_states(gnmi: &mut Gnmi) -> Judged {
         .map(|(name, _)| &**name)
         .collect();
     Ok(match failed.as_slice() {
-        [] => Verdict::Passed,
-        [first, ..] => Verdict::Fault(format!(
+        [] => CaseVerdict::Passed,
+        [first, ..] => CaseVerdict::Fault(format!(
             "{} of {} ports are FAILED, `{first}` first",
             failed.len(),
             switch.ports.len()
@@ -309,13 +309,13 @@ fn port_states(gnmi: &mut Gnmi) -> Judged {
     })
 }
 
-fn peers(gnmi: &mut Gnmi) -> Judged {
+fn peers(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
-    one_sided(&switch).map_or(Ok(Verdict::Passed), found)
+    one_sided(&switch).map_or(Ok(CaseVerdict::Passed), found)
 }
 
 /// A port whose peer does not name it.
-pub(super) fn one_sided(switch: &super::tree::Switch) -> Option<String> {
+pub(super) fn one_sided(switch: &super::tree::ShownSwitch) -> Option<String> {
     switch.ports.iter().find_map(|(name, port)| {
         let peer = port.peer.as_ref()?;
         let back = switch.ports.get(peer).and_then(|peer| peer.peer.as_ref());
@@ -324,30 +324,30 @@ pub(super) fn one_sided(switch: &super::tree::Switch) -> Option<String> {
     })
 }
 
-fn states(gnmi: &mut Gnmi) -> Judged {
+fn states(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     for (name, connection) in &switch.connections {
         match connection.status.parse::<Stands>() {
             Err(why) => return found(format!("connection `{name}`: {why}")),
             Ok(Stands::Failed) => {
                 let why = connection.reason.as_deref().unwrap_or("no reason given");
-                return Ok(Verdict::Fault(format!("connection `{name}` is FAILED: {why}")));
+                return Ok(CaseVerdict::Fault(format!("connection `{name}` is FAILED: {why}")));
             }
             Ok(_) => {}
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
 /// Connections that the suite did not make are there or are not: without them nothing can be seen.
 const NONE_THERE: &str = "the device has no connection yet";
 
-fn config_shown(gnmi: &mut Gnmi) -> Judged {
+fn config_shown(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let there: Vec<_> =
         switch.connections.iter().filter(|(_, c)| c.status == "CONNECTED").collect();
     if there.is_empty() {
-        return Ok(Verdict::NotTested(NONE_THERE.into()));
+        return Ok(CaseVerdict::NotTested(NONE_THERE.into()));
     }
     let odd = there.iter().find(|(_, c)| (&c.input, &c.output) != (&c.set_to.0, &c.set_to.1));
     holds(odd.is_none(), || {
@@ -355,7 +355,7 @@ fn config_shown(gnmi: &mut Gnmi) -> Judged {
     })
 }
 
-fn connected(gnmi: &mut Gnmi) -> Judged {
+fn connected(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let mut there = 0;
     for (name, connection) in &switch.connections {
@@ -366,19 +366,19 @@ fn connected(gnmi: &mut Gnmi) -> Judged {
             }
         }
     }
-    Ok(if there == 0 { Verdict::NotTested(NONE_THERE.into()) } else { Verdict::Passed })
+    Ok(if there == 0 { CaseVerdict::NotTested(NONE_THERE.into()) } else { CaseVerdict::Passed })
 }
 
-fn passive(gnmi: &mut Gnmi) -> Judged {
+fn passive(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     amplified(&switch).map_or_else(
-        || Ok(Verdict::NotTested("no connected pair of ports shows both powers".into())),
-        |odd| odd.map_or(Ok(Verdict::Passed), found),
+        || Ok(CaseVerdict::NotTested("no connected pair of ports shows both powers".into())),
+        |odd| odd.map_or(Ok(CaseVerdict::Passed), found),
     )
 }
 
 /// The first pair with more light at its output than at its input. `None` if no pair shows both.
-pub(super) fn amplified(switch: &super::tree::Switch) -> Option<Option<String>> {
+pub(super) fn amplified(switch: &super::tree::ShownSwitch) -> Option<Option<String>> {
     let mut seen = None;
     for connection in switch.connections.values().filter(|c| c.status == "CONNECTED") {
         let (input, output) = (switch.port(&connection.input), switch.port(&connection.output));
@@ -399,7 +399,7 @@ fn has_ended(heard: &[Answer]) -> bool {
     heard.iter().any(|answer| matches!(answer, Answer::SubscriptionEnded | Answer::Refused(_)))
 }
 
-fn once(gnmi: &mut Gnmi) -> Judged {
+fn once(gnmi: &mut GnmiSuite) -> CaseResult {
     let number = gnmi.subscribe("/optical-switch", ListMode::Once)?;
     let heard = gnmi.listen(number, ANSWER_WITHIN, has_ended)?;
     if let Some(Answer::Refused(status)) = heard.iter().find(|a| matches!(a, Answer::Refused(_))) {
@@ -411,7 +411,7 @@ fn once(gnmi: &mut Gnmi) -> Judged {
     holds(has_ended(&heard), || format!("it has not ended {ANSWER_WITHIN:?} later"))
 }
 
-fn sync(gnmi: &mut Gnmi) -> Judged {
+fn sync(gnmi: &mut GnmiSuite) -> CaseResult {
     let number = gnmi.subscribe("/connections", ListMode::Stream)?;
     let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| is_synced(heard) || has_ended(heard))?;
     if let Some(Answer::Refused(status)) = heard.iter().find(|a| matches!(a, Answer::Refused(_))) {

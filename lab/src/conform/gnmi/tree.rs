@@ -8,14 +8,14 @@ use lightloom_gnmi::path::{bare, joined, text};
 use serde_json::Value as Json;
 
 /// Leaves by the text of their path, modules left out.
-pub(super) type Leaves = BTreeMap<String, Json>;
+pub(super) type LeafTexts = BTreeMap<String, Json>;
 
 /// Keys of lists, of this model and those that it stands on.
 const KEYS: [&str; 3] = ["name", "peer-name", "index"];
 
 /// The leaves of an answer, whether it came as one JSON value or leaf by leaf.
-pub(super) fn flatten(got: &GetResponse) -> Result<Leaves, String> {
-    let mut leaves = Leaves::new();
+pub(super) fn flatten(got: &GetResponse) -> Result<LeafTexts, String> {
+    let mut leaves = LeafTexts::new();
     for notification in &got.notification {
         for update in &notification.update {
             let mut path = joined(notification.prefix.as_ref(), update.path.as_ref());
@@ -31,7 +31,7 @@ pub(super) fn flatten(got: &GetResponse) -> Result<Leaves, String> {
     Ok(leaves)
 }
 
-fn add(leaves: &mut Leaves, at: &str, value: &Json) {
+fn add(leaves: &mut LeafTexts, at: &str, value: &Json) {
     match value {
         Json::Object(members) => {
             for (name, below) in members {
@@ -54,7 +54,7 @@ fn add(leaves: &mut Leaves, at: &str, value: &Json) {
 
 /// A connection as the device shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Connection {
+pub(super) struct ShownConnection {
     pub(super) input: Option<String>,
     pub(super) output: Option<String>,
     /// Input and output of its configuration.
@@ -78,9 +78,9 @@ pub(super) struct Port {
 
 /// A switch as one Get shows it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Switch {
-    pub(super) leaves: Leaves,
-    pub(super) connections: BTreeMap<String, Connection>,
+pub(super) struct ShownSwitch {
+    pub(super) leaves: LeafTexts,
+    pub(super) connections: BTreeMap<String, ShownConnection>,
     pub(super) ports: BTreeMap<String, Port>,
     /// Groups and their direction.
     pub(super) groups: BTreeMap<String, String>,
@@ -114,8 +114,8 @@ fn entry<'a>(path: &'a str, list: &str) -> Option<(String, &'a str)> {
     Some((name, rest.get(end + 1..)?))
 }
 
-impl Switch {
-    pub(super) fn of(leaves: &Leaves) -> Self {
+impl ShownSwitch {
+    pub(super) fn of(leaves: &LeafTexts) -> Self {
         let mut switch = Self { leaves: leaves.clone(), ..Self::default() };
         for (path, value) in leaves {
             if let Some((name, leaf)) = entry(path, "/connections/port-connection[") {
@@ -153,7 +153,7 @@ impl Switch {
         }
     }
 
-    pub(super) fn connection(&self, name: &str) -> Connection {
+    pub(super) fn connection(&self, name: &str) -> ShownConnection {
         self.connections.get(name).cloned().unwrap_or_default()
     }
 
@@ -162,7 +162,7 @@ impl Switch {
     }
 
     /// Whether the ports of a connection show that its light passes; what is missing, if not.
-    pub(super) fn unlit(&self, connection: &Connection) -> Option<String> {
+    pub(super) fn unlit(&self, connection: &ShownConnection) -> Option<String> {
         for (end, other) in
             [(&connection.input, &connection.output), (&connection.output, &connection.input)]
         {
@@ -203,7 +203,7 @@ impl Switch {
     }
 }
 
-impl Connection {
+impl ShownConnection {
     fn take(&mut self, leaf: &str, value: &Json) {
         match leaf {
             "/state/input-port-name" => self.input = Some(plain(value)),

@@ -3,7 +3,7 @@
 
 use super::*;
 
-pub(super) const STILL: &[Tested<Module>] = &[
+pub(super) const STILL: &[Tested<ModuleSuite>] = &[
     (
         case(
             "sequence",
@@ -91,7 +91,7 @@ pub(super) const STILL: &[Tested<Module>] = &[
     ),
 ];
 
-pub(super) const MOVING: &[Tested<Module>] = &[
+pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
     (
         case(
             "arm-path",
@@ -143,7 +143,7 @@ pub(super) const MOVING: &[Tested<Module>] = &[
     ),
 ];
 
-fn sequence(module: &mut Module) -> Judged {
+fn sequence(module: &mut ModuleSuite) -> CaseResult {
     for _ in 0..3 {
         let reply = module.ask(command::STATUS, &[])?;
         if (reply.sequence, reply.version) != (module.next_sequence, 1) {
@@ -153,20 +153,20 @@ fn sequence(module: &mut Module) -> Judged {
             ));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn prompt(module: &mut Module) -> Judged {
+fn prompt(module: &mut ModuleSuite) -> CaseResult {
     for command in [command::HELLO, command::STATUS] {
         let took = module.ask(command, &[])?.took;
         if took > PROMPT + LINE {
             return found(format!("command {command:02X}h took {took:?}"));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn identity(module: &mut Module) -> Judged {
+fn identity(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.ask(command::HELLO, &[])?;
     let bytes = &reply.payload;
     if bytes.len() != 68 {
@@ -184,13 +184,13 @@ fn identity(module: &mut Module) -> Judged {
     holds(is_in(groups) && is_in(paths), || format!("{groups} groups of {paths} paths"))
 }
 
-fn status(module: &mut Module) -> Judged {
+fn status(module: &mut ModuleSuite) -> CaseResult {
     let status = module.status()?;
     let odd = status.active.iter().find(|path| !matches!(**path, DARK..=8 | LOOPBACK));
     holds(odd.is_none(), || format!("a group is at path {odd:?}"))
 }
 
-fn uptime(module: &mut Module) -> Judged {
+fn uptime(module: &mut ModuleSuite) -> CaseResult {
     let before = module.status()?;
     let began = module.link.now();
     let end = began + Duration::from_millis(40);
@@ -199,13 +199,13 @@ fn uptime(module: &mut Module) -> Judged {
     }
     let after = module.status()?;
     if after.boots != before.boots {
-        return Ok(Verdict::Fault("it has restarted meanwhile".into()));
+        return Ok(CaseVerdict::Fault("it has restarted meanwhile".into()));
     }
     let counted = after.uptime.wrapping_sub(before.uptime);
     holds((30..5_000).contains(&counted), || format!("40 ms and more were counted as {counted} ms"))
 }
 
-fn broken_frame(module: &mut Module) -> Judged {
+fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
     let line = module.frame(1, command::STATUS, &[]);
     // The frame once more, with its last byte before the end changed: the check does not match any more.
     let mut broken = line;
@@ -216,7 +216,7 @@ fn broken_frame(module: &mut Module) -> Judged {
     holds(heard.is_none(), || "it is answered".into())
 }
 
-fn refused(module: &mut Module, what: &str, reply: Option<Reply>, status: u8) -> Judged {
+fn refused(module: &mut ModuleSuite, what: &str, reply: Option<Reply>, status: u8) -> CaseResult {
     let _ = module;
     match reply {
         None => found(format!("{what} is not answered")),
@@ -226,22 +226,22 @@ fn refused(module: &mut Module, what: &str, reply: Option<Reply>, status: u8) ->
     }
 }
 
-fn other_version(module: &mut Module) -> Judged {
+fn other_version(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.send(9, command::STATUS, &[])?;
     refused(module, "version 9", reply, 7)
 }
 
-fn unknown_command(module: &mut Module) -> Judged {
+fn unknown_command(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.send(1, 0x7f, &[])?;
     refused(module, "command 7Fh", reply, 1)
 }
 
-fn wrong_length(module: &mut Module) -> Judged {
+fn wrong_length(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.send(1, command::STATUS, &[0])?;
     refused(module, "Status with a payload of 1 byte", reply, 2)
 }
 
-fn read_only(module: &mut Module) -> Judged {
+fn read_only(module: &mut ModuleSuite) -> CaseResult {
     // The first byte of the vendor's name, written as it is.
     let vendor = module.read(0, 129, 1)?;
     let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
@@ -252,7 +252,7 @@ fn low8(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
 }
 
-fn checksums(module: &mut Module) -> Judged {
+fn checksums(module: &mut ModuleSuite) -> CaseResult {
     for (page, first, last) in [(0x00, 128, 221), (0xb0, 192, 206)] {
         let bytes = module.read(page, first, last - first + 2)?;
         let Some((sum, covered)) = bytes.split_last() else { return found("an empty page") };
@@ -260,10 +260,10 @@ fn checksums(module: &mut Module) -> Judged {
             return found(format!("page {page:02X}h: {sum:02X}h and not {:02X}h", low8(covered)));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn discovery(module: &mut Module) -> Judged {
+fn discovery(module: &mut ModuleSuite) -> CaseResult {
     let page = module.read(0xb0, 192, 16)?;
     if page[..4] != *b"OCS1" || page[4] >> 4 != 1 {
         return found(format!("B0h:192 is {:02X?}", &page[..5]));
@@ -278,14 +278,14 @@ fn discovery(module: &mut Module) -> Judged {
     })
 }
 
-fn arm_none(module: &mut Module) -> Judged {
+fn arm_none(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = vec![0, 0, 0, 0, HOT];
     payload.extend(module.status()?.active);
     let reply = module.send(1, command::ARM, &payload)?;
     refused(module, "an arm of transaction 0", reply, 2)
 }
 
-fn fire_not_armed(module: &mut Module) -> Judged {
+fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
     // Group mask 0: even a module that takes it moves nothing.
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
@@ -293,9 +293,9 @@ fn fire_not_armed(module: &mut Module) -> Judged {
     refused(module, "a fire of what was never armed", reply, 3)
 }
 
-fn arm_path(module: &mut Module) -> Judged {
+fn arm_path(module: &mut ModuleSuite) -> CaseResult {
     if module.external_paths >= 8 {
-        return Ok(Verdict::NotTested("the module has all 8 paths".into()));
+        return Ok(CaseVerdict::NotTested("the module has all 8 paths".into()));
     }
     let beyond = module.external_paths + 1;
     let transaction = module.transaction();
@@ -307,7 +307,7 @@ fn arm_path(module: &mut Module) -> Judged {
     })
 }
 
-fn arm_moves_nothing(module: &mut Module) -> Judged {
+fn arm_moves_nothing(module: &mut ModuleSuite) -> CaseResult {
     let before = module.status()?;
     let (group, home) = module.group.unwrap_or((0, LOOPBACK));
     module.dwell()?;
@@ -337,7 +337,7 @@ macro_rules! moved {
     };
 }
 
-fn fire(module: &mut Module) -> Judged {
+fn fire(module: &mut ModuleSuite) -> CaseResult {
     let (group, home) = module.group.unwrap_or((0, LOOPBACK));
     let path = module.elsewhere(home);
     let (transaction, reply) = moved!(module, path);
@@ -354,7 +354,7 @@ fn fire(module: &mut Module) -> Judged {
     })
 }
 
-fn generation(module: &mut Module) -> Judged {
+fn generation(module: &mut ModuleSuite) -> CaseResult {
     let before = module.status()?.generation;
     let (_, home) = module.group.unwrap_or((0, LOOPBACK));
     let path = module.elsewhere(home);
@@ -366,7 +366,7 @@ fn generation(module: &mut Module) -> Judged {
     })
 }
 
-fn fire_again(module: &mut Module) -> Judged {
+fn fire_again(module: &mut ModuleSuite) -> CaseResult {
     let (group, home) = module.group.unwrap_or((0, LOOPBACK));
     let path = module.elsewhere(home);
     let (transaction, first) = moved!(module, path);
@@ -381,7 +381,7 @@ fn fire_again(module: &mut Module) -> Judged {
     })
 }
 
-fn disarm(module: &mut Module) -> Judged {
+fn disarm(module: &mut ModuleSuite) -> CaseResult {
     let (_, home) = module.group.unwrap_or((0, LOOPBACK));
     module.dwell()?;
     let transaction = module.transaction();
@@ -395,7 +395,7 @@ fn disarm(module: &mut Module) -> Judged {
     refused(module, "a fire of what was disarmed", Some(fired), 3)
 }
 
-fn set_up_times(module: &mut Module) -> Judged {
+fn set_up_times(module: &mut ModuleSuite) -> CaseResult {
     let (_, home) = module.group.unwrap_or((0, LOOPBACK));
     for round in 0..module.rounds {
         let path = if round % 2 == 0 { module.elsewhere(home) } else { home };
@@ -409,12 +409,12 @@ fn set_up_times(module: &mut Module) -> Judged {
         match fired.payload.get(8 + group) {
             Some(1) if armed.status == 0 && fired.status == 0 => module.set_ups.push(took),
             Some(outcome @ 128..) => {
-                return Ok(Verdict::Fault(format!("round {round}: outcome {outcome}")));
+                return Ok(CaseVerdict::Fault(format!("round {round}: outcome {outcome}")));
             }
             other => {
                 return found(format!("round {round}: status {}, outcome {other:?}", fired.status));
             }
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 
-pub(super) const STILL: &[Tested<Scpi>] = &[
+pub(super) const STILL: &[Tested<ScpiSuite>] = &[
     (
         case(
             "identity",
@@ -60,7 +60,7 @@ pub(super) const STILL: &[Tested<Scpi>] = &[
     ),
 ];
 
-pub(super) const MOVING: &[Tested<Scpi>] = &[
+pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
     (
         case(
             "add",
@@ -136,12 +136,12 @@ pub(super) const MOVING: &[Tested<Scpi>] = &[
     ),
 ];
 
-fn identity(scpi: &mut Scpi) -> Judged {
+fn identity(scpi: &mut ScpiSuite) -> CaseResult {
     let line = scpi.ask("*IDN?")?;
     holds(line.split(',').count() == 4, || format!("it is `{line}`"))
 }
 
-fn size(scpi: &mut Scpi) -> Judged {
+fn size(scpi: &mut ScpiSuite) -> CaseResult {
     let line = scpi.ask(":oxc:swit:size?")?;
     let read = line.split_once(',').and_then(|(inputs, outputs)| {
         Some((inputs.trim().parse::<u32>().ok()?, outputs.trim().parse::<u32>().ok()?))
@@ -163,14 +163,14 @@ fn size(scpi: &mut Scpi) -> Judged {
     holds(beyond.is_none(), || format!("it is {inputs},{outputs}, and port {} answers", last + 1))
 }
 
-fn clear_status(scpi: &mut Scpi) -> Judged {
+fn clear_status(scpi: &mut ScpiSuite) -> CaseResult {
     scpi.send(":no:such:command")?;
     scpi.send("*CLS")?;
     let left = scpi.error()?;
     holds(left == 0, || format!("error {left} is still there behind *CLS"))
 }
 
-fn error_left(scpi: &mut Scpi) -> Judged {
+fn error_left(scpi: &mut ScpiSuite) -> CaseResult {
     scpi.send("*CLS")?;
     scpi.send(":no:such:command")?;
     let left = scpi.error()?;
@@ -181,7 +181,7 @@ fn error_left(scpi: &mut Scpi) -> Judged {
     holds((-199..=-100).contains(&left), || format!("a wrong command left {left}"))
 }
 
-fn status_byte(scpi: &mut Scpi) -> Judged {
+fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {
     let bit = |line: &str| line.trim().parse::<u8>().ok().map(|byte| byte & 4 != 0);
     scpi.send("*CLS")?;
     let idle = scpi.ask("*STB?")?;
@@ -191,19 +191,19 @@ fn status_byte(scpi: &mut Scpi) -> Judged {
     let waits = scpi.ask("*STB?")?;
     scpi.send("*CLS")?;
     match (bit(&idle), bit(&waits)) {
-        (Some(false), Some(true)) => Ok(Verdict::Passed),
+        (Some(false), Some(true)) => Ok(CaseVerdict::Passed),
         _ => found(format!("it is `{idle}` without errors and `{waits}` with one")),
     }
 }
 
-fn sets_are_silent(scpi: &mut Scpi) -> Judged {
+fn sets_are_silent(scpi: &mut ScpiSuite) -> CaseResult {
     scpi.received.clear();
     scpi.send("*CLS")?;
     let heard = scpi.line(SILENCE)?;
     holds(heard.is_none(), || format!("*CLS was answered with `{}`", heard.unwrap_or_default()))
 }
 
-fn joined(scpi: &mut Scpi) -> Judged {
+fn joined(scpi: &mut ScpiSuite) -> CaseResult {
     let line = scpi.ask("*STB?;*OPC?")?;
     let more = scpi.line(SILENCE)?;
     if let Some(more) = more {
@@ -212,7 +212,7 @@ fn joined(scpi: &mut Scpi) -> Judged {
     holds(line.split(';').count() == 2, || format!("`*STB?;*OPC?` was answered with `{line}`"))
 }
 
-fn forms(scpi: &mut Scpi) -> Judged {
+fn forms(scpi: &mut ScpiSuite) -> CaseResult {
     let mut seen: Option<String> = None;
     for form in [":oxc:swit:size?", ":OXC:SWITCH:SIZE?", ":oxc:Switch:size?"] {
         scpi.send("*CLS")?;
@@ -227,15 +227,15 @@ fn forms(scpi: &mut Scpi) -> Judged {
         }
         seen = Some(line);
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn peer(scpi: &mut Scpi, port: u32) -> Result<Option<u32>, Trouble> {
+fn peer(scpi: &mut ScpiSuite, port: u32) -> Result<Option<u32>, ExchangeError> {
     let line = scpi.ask(&format!(":oxc:swit:conn:port? {port}"))?;
     Ok(line.trim_matches('"').trim().parse().ok())
 }
 
-fn peers_agree(scpi: &mut Scpi) -> Judged {
+fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
     let pairs = scpi.pairs()?;
     for &(input, output) in pairs.iter().take(32) {
         for (port, other) in [(input, output), (output, input)] {
@@ -254,23 +254,23 @@ fn peers_agree(scpi: &mut Scpi) -> Judged {
             format!("STAT? does not join {dark}, PORT? says {said:?}")
         });
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn power_values(scpi: &mut Scpi) -> Judged {
+fn power_values(scpi: &mut ScpiSuite) -> CaseResult {
     let ports = [1, 2.min(scpi.inputs.max(1)), scpi.inputs + 1];
     match scpi.powers(&ports)? {
-        None => Ok(Verdict::NotTested("the model has no power monitors".into())),
+        None => Ok(CaseVerdict::NotTested("the model has no power monitors".into())),
         Some(values) => holds(values.len() == 3, || format!("{} values for 3 ports", values.len())),
     }
 }
 
 /// Joins the first pair; a verdict where the device says that it cannot.
-fn first(scpi: &mut Scpi) -> Result<Option<Verdict>, Trouble> {
+fn first(scpi: &mut ScpiSuite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let pair = scpi.pair(0);
     Ok(match scpi.add(&[pair])? {
         0 => None,
-        error => Some(Verdict::Misbehaves(format!("error {error} when {pair:?} is joined"))),
+        error => Some(CaseVerdict::Misbehaves(format!("error {error} when {pair:?} is joined"))),
     })
 }
 
@@ -282,7 +282,7 @@ macro_rules! first {
     };
 }
 
-fn add(scpi: &mut Scpi) -> Judged {
+fn add(scpi: &mut ScpiSuite) -> CaseResult {
     let before = scpi.pairs()?;
     first!(scpi);
     let pair = scpi.pair(0);
@@ -294,7 +294,7 @@ fn add(scpi: &mut Scpi) -> Judged {
     holds(after == expected, || format!("{pair:?} was joined, and STAT? says {after:?}"))
 }
 
-fn add_peers(scpi: &mut Scpi) -> Judged {
+fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
     first!(scpi);
     let (input, output) = scpi.pair(0);
     for (port, other) in [(input, output), (output, input)] {
@@ -303,35 +303,35 @@ fn add_peers(scpi: &mut Scpi) -> Judged {
             return found(format!("PORT? {port} says {said:?} and not {other}"));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn barrier(scpi: &mut Scpi) -> Judged {
+fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
     first!(scpi);
     let (input, output) = scpi.pair(0);
     let Some(powers) = scpi.powers(&[input, output])? else {
-        return Ok(Verdict::NotTested("the model has no power monitors".into()));
+        return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
     };
     let [enters, leaves] = powers.as_slice() else { return found("two powers were asked for") };
     if *enters < DARK_DBM {
-        return Ok(Verdict::NotTested(format!("no light arrives at port {input}")));
+        return Ok(CaseVerdict::NotTested(format!("no light arrives at port {input}")));
     }
     holds(*leaves > DARK_DBM, || {
         format!("*OPC? was answered, and {leaves} dBm leave port {output} where {enters} dBm enter")
     })
 }
 
-fn passive(scpi: &mut Scpi) -> Judged {
+fn passive(scpi: &mut ScpiSuite) -> CaseResult {
     first!(scpi);
     let (input, output) = scpi.pair(0);
     let Some(powers) = scpi.powers(&[input, output])? else {
-        return Ok(Verdict::NotTested("the model has no power monitors".into()));
+        return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
     };
     let [enters, leaves] = powers.as_slice() else { return found("two powers were asked for") };
     holds(*leaves <= enters + METER_ERROR_DB, || format!("{enters} dBm enter, {leaves} dBm leave"))
 }
 
-fn add_others(scpi: &mut Scpi) -> Judged {
+fn add_others(scpi: &mut ScpiSuite) -> CaseResult {
     first!(scpi);
     let before = scpi.pairs()?;
     let second = scpi.pair(1);
@@ -344,7 +344,7 @@ fn add_others(scpi: &mut Scpi) -> Judged {
     holds(lost.is_none(), || format!("{lost:?} is gone"))
 }
 
-fn add_range(scpi: &mut Scpi) -> Judged {
+fn add_range(scpi: &mut ScpiSuite) -> CaseResult {
     let (input, output) = scpi.pair(0);
     scpi.made.push((input, output));
     let left =
@@ -357,7 +357,7 @@ fn add_range(scpi: &mut Scpi) -> Judged {
 }
 
 /// A change that cannot be: an error, and nothing moves.
-fn refused(scpi: &mut Scpi, command: &str) -> Judged {
+fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
     let before = scpi.pairs()?;
     let left = scpi.change(command)?;
     let after = scpi.pairs()?;
@@ -367,26 +367,26 @@ fn refused(scpi: &mut Scpi, command: &str) -> Judged {
     holds(left != 0, || format!("`{command}` left no error"))
 }
 
-fn add_unknown(scpi: &mut Scpi) -> Judged {
+fn add_unknown(scpi: &mut ScpiSuite) -> CaseResult {
     let (input, _) = scpi.pair(0);
     let beyond = scpi.inputs + scpi.outputs + 1;
     scpi.made.push((input, beyond));
     refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{beyond})"))
 }
 
-fn add_in_use(scpi: &mut Scpi) -> Judged {
+fn add_in_use(scpi: &mut ScpiSuite) -> CaseResult {
     first!(scpi);
     let ((input, _), (_, output)) = (scpi.pair(0), scpi.pair(1));
     refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{output})"))
 }
 
-fn add_lopsided(scpi: &mut Scpi) -> Judged {
+fn add_lopsided(scpi: &mut ScpiSuite) -> CaseResult {
     let ((first, _), (second, output)) = (scpi.pair(0), scpi.pair(1));
     scpi.made.push((first, output));
     refused(scpi, &format!(":oxc:swit:conn:add (@{first},{second}),(@{output})"))
 }
 
-fn subtract(scpi: &mut Scpi) -> Judged {
+fn subtract(scpi: &mut ScpiSuite) -> CaseResult {
     first!(scpi);
     let (pair, second) = (scpi.pair(0), scpi.pair(1));
     let left = scpi.add(&[second])?;
@@ -403,7 +403,7 @@ fn subtract(scpi: &mut Scpi) -> Judged {
     holds(after == expected, || format!("{pair:?} was parted, and STAT? says {after:?}"))
 }
 
-fn set_up_times(scpi: &mut Scpi) -> Judged {
+fn set_up_times(scpi: &mut ScpiSuite) -> CaseResult {
     for round in 0..scpi.rounds {
         let pair = (scpi.free.0[round as usize % 2], scpi.free.1[round as usize / 2 % 2]);
         let began = scpi.link.now();
@@ -418,5 +418,5 @@ fn set_up_times(scpi: &mut Scpi) -> Judged {
             return found(format!("round {round}: error {left} when {pair:?} is parted"));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }

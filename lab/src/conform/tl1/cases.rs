@@ -6,7 +6,7 @@ use super::*;
 /// The first so many cases are about the log-in: who is not let in can test nothing else.
 pub(super) const LOG_IN: usize = 2;
 
-pub(super) const STILL: &[Tested<Tl1>] = &[
+pub(super) const STILL: &[Tested<Tl1Suite>] = &[
     (
         case("log-in-needed", "GR-831 2.6", "a client that has not logged in is denied"),
         log_in_needed,
@@ -36,7 +36,7 @@ pub(super) const STILL: &[Tested<Tl1>] = &[
     ),
 ];
 
-pub(super) const MOVING: &[Tested<Tl1>] = &[
+pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
     (case("enter", "ENT-PATCH", "ENT-PATCH joins what it names, and RTRV-PATCH shows it"), enter),
     (case("enter-others", "ENT-PATCH", "ENT-PATCH leaves other patches alone"), enter_others),
     (
@@ -62,12 +62,12 @@ pub(super) const MOVING: &[Tested<Tl1>] = &[
     ),
 ];
 
-fn log_in_needed(tl1: &mut Tl1) -> Judged {
+fn log_in_needed(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-PATCH", "", "")?;
     holds(reply.word == "DENY", || format!("RTRV-PATCH before ACT-USER ended in {}", reply.word))
 }
 
-fn log_in(tl1: &mut Tl1) -> Judged {
+fn log_in(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.activate()?;
     tl1.is_let_in = reply.completed();
     let user = &tl1.login.0;
@@ -80,17 +80,17 @@ fn log_in(tl1: &mut Tl1) -> Judged {
     })
 }
 
-fn tag(tl1: &mut Tl1) -> Judged {
+fn tag(tl1: &mut Tl1Suite) -> CaseResult {
     for tag in ["7", "4711", "a1"] {
         let reply = tl1.raw(&format!("RTRV-NETYPE:::{tag}:;"))?;
         if reply.tag != tag {
             return found(format!("the reply to tag {tag} has tag {}", reply.tag));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn header(tl1: &mut Tl1) -> Judged {
+fn header(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-NETYPE", "", "")?;
     let mut words = reply.header.split_whitespace().rev();
     let (time, date) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -102,19 +102,19 @@ fn header(tl1: &mut Tl1) -> Judged {
     holds(source && is(time, ':') && is(date, '-'), || format!("the header is `{}`", reply.header))
 }
 
-fn unknown_command(tl1: &mut Tl1) -> Judged {
+fn unknown_command(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-NOTHING", "", "")?;
     holds(reply.word == "DENY", || format!("RTRV-NOTHING ended in {}", reply.word))
 }
 
-fn other_target(tl1: &mut Tl1) -> Judged {
+fn other_target(tl1: &mut Tl1Suite) -> CaseResult {
     tl1.next_tag += 1;
     let tag = tl1.next_tag;
     let reply = tl1.raw(&format!("RTRV-NETYPE:NOT-THIS-ONE::{tag}:;"))?;
     holds(reply.word == "DENY", || format!("a command for NOT-THIS-ONE ended in {}", reply.word))
 }
 
-fn size(tl1: &mut Tl1) -> Judged {
+fn size(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-EQPT", "", "")?;
     let read = reply.items().find_map(|line| {
         let (inputs, outputs) = line.split_once("SIZE=")?.1.split_once('x')?;
@@ -125,17 +125,17 @@ fn size(tl1: &mut Tl1) -> Judged {
         return found(format!("the body is {:?}", reply.body));
     };
     (tl1.inputs, tl1.outputs) = (inputs, outputs);
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }
 
-fn body_quoted(tl1: &mut Tl1) -> Judged {
+fn body_quoted(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-PORT-SHUTTER", "1", "")?;
     let quoted = |line: &String| line.len() > 1 && line.starts_with('"') && line.ends_with('"');
     let odd = reply.body.iter().find(|line| !quoted(line));
     holds(odd.is_none() && !reply.body.is_empty(), || format!("the body is {:?}", reply.body))
 }
 
-fn shutters(tl1: &mut Tl1) -> Judged {
+fn shutters(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-PORT-SHUTTER", "1", "")?;
     let odd = reply.items().find(|line| {
         !matches!(line.rsplit_once(':').map(|(_, word)| word), Some("OPEN" | "CLOSED"))
@@ -143,10 +143,10 @@ fn shutters(tl1: &mut Tl1) -> Judged {
     holds(odd.is_none(), || format!("a shutter is `{}`", odd.unwrap_or("")))
 }
 
-fn power(tl1: &mut Tl1) -> Judged {
+fn power(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-PORT-POWER", "1", "")?;
     if !reply.completed() {
-        return Ok(Verdict::NotTested(format!("no power monitors: {}", reply.code())));
+        return Ok(CaseVerdict::NotTested(format!("no power monitors: {}", reply.code())));
     }
     let value = reply.items().next().and_then(|line| line.split_once(':'));
     let is_number = value.is_some_and(|(_, value)| value.parse::<f64>().is_ok());
@@ -154,12 +154,12 @@ fn power(tl1: &mut Tl1) -> Judged {
 }
 
 /// What the power meters see and the list of patches does not have.
-fn patches_complete(tl1: &mut Tl1) -> Judged {
+fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     let patches = tl1.patches()?;
     let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);
     let reply = tl1.ask("RTRV-PORT-POWER", &format!("{first}&&{last}"), "")?;
     if !reply.completed() {
-        return Ok(Verdict::NotTested(format!("no power monitors: {}", reply.code())));
+        return Ok(CaseVerdict::NotTested(format!("no power monitors: {}", reply.code())));
     }
     let has_light = |line: &str| {
         let (port, power) = line.split_once(':')?;
@@ -171,11 +171,11 @@ fn patches_complete(tl1: &mut Tl1) -> Judged {
 }
 
 /// Joins the first pair; a verdict where the device says that it cannot.
-fn first(tl1: &mut Tl1) -> Result<Option<Verdict>, Trouble> {
+fn first(tl1: &mut Tl1Suite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let (input, output) = tl1.pair(0);
     let reply = tl1.enter(&input.to_string(), &output.to_string())?;
     let seen = || format!("{} {} when ({input}, {output}) is joined", reply.word, reply.code());
-    Ok((!reply.completed()).then(|| Verdict::Misbehaves(seen())))
+    Ok((!reply.completed()).then(|| CaseVerdict::Misbehaves(seen())))
 }
 
 macro_rules! first {
@@ -186,7 +186,7 @@ macro_rules! first {
     };
 }
 
-fn enter(tl1: &mut Tl1) -> Judged {
+fn enter(tl1: &mut Tl1Suite) -> CaseResult {
     let mut expected = tl1.patches()?;
     first!(tl1);
     expected.push(tl1.pair(0));
@@ -198,7 +198,7 @@ fn enter(tl1: &mut Tl1) -> Judged {
     })
 }
 
-fn enter_others(tl1: &mut Tl1) -> Judged {
+fn enter_others(tl1: &mut Tl1Suite) -> CaseResult {
     first!(tl1);
     let before = tl1.patches()?;
     let (input, output) = tl1.pair(1);
@@ -216,7 +216,7 @@ fn enter_others(tl1: &mut Tl1) -> Judged {
 }
 
 /// A change that cannot be: denied, and nothing moves.
-fn denied(tl1: &mut Tl1, from: &str, to: &str) -> Judged {
+fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
     let before = tl1.patches()?;
     let reply = tl1.enter(from, to)?;
     let after = tl1.patches()?;
@@ -229,19 +229,19 @@ fn denied(tl1: &mut Tl1, from: &str, to: &str) -> Judged {
     holds(reply.word == "DENY", || format!("ENT-PATCH::{from},{to} ended in {}", reply.word))
 }
 
-fn enter_in_use(tl1: &mut Tl1) -> Judged {
+fn enter_in_use(tl1: &mut Tl1Suite) -> CaseResult {
     first!(tl1);
     let ((input, _), (_, output)) = (tl1.pair(0), tl1.pair(1));
     denied(tl1, &input.to_string(), &output.to_string())
 }
 
-fn enter_unknown(tl1: &mut Tl1) -> Judged {
+fn enter_unknown(tl1: &mut Tl1Suite) -> CaseResult {
     let beyond = tl1.inputs + tl1.outputs + 1;
     let (input, _) = tl1.pair(0);
     denied(tl1, &input.to_string(), &beyond.to_string())
 }
 
-fn enter_in_part(tl1: &mut Tl1) -> Judged {
+fn enter_in_part(tl1: &mut Tl1Suite) -> CaseResult {
     let ((first, output), (second, _)) = (tl1.pair(0), tl1.pair(1));
     let beyond = tl1.inputs + tl1.outputs + 1;
     let reply = tl1.enter(&format!("{first}&{second}"), &format!("{output}&{beyond}"))?;
@@ -250,7 +250,7 @@ fn enter_in_part(tl1: &mut Tl1) -> Judged {
     })
 }
 
-fn delete(tl1: &mut Tl1) -> Judged {
+fn delete(tl1: &mut Tl1Suite) -> CaseResult {
     first!(tl1);
     let (second, output) = tl1.pair(1);
     let reply = tl1.enter(&second.to_string(), &output.to_string())?;
@@ -271,7 +271,7 @@ fn delete(tl1: &mut Tl1) -> Judged {
     holds(after == expected, || format!("{gone:?} was parted, and RTRV-PATCH has {after:?}"))
 }
 
-fn set_up_times(tl1: &mut Tl1) -> Judged {
+fn set_up_times(tl1: &mut Tl1Suite) -> CaseResult {
     for round in 0..tl1.rounds {
         let (input, output) = (tl1.free.0[round as usize % 2], tl1.free.1[round as usize / 2 % 2]);
         let began = tl1.link.now();
@@ -294,5 +294,5 @@ fn set_up_times(tl1: &mut Tl1) -> Judged {
             ));
         }
     }
-    Ok(Verdict::Passed)
+    Ok(CaseVerdict::Passed)
 }

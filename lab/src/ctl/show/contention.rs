@@ -3,11 +3,11 @@
 
 use lightloom_daemon_api::status::ContendedDevice;
 
-use super::status::Alarm;
+use super::status::StatusAlarm;
 use crate::ctl::time;
 
 /// One alarm for each such device.
-pub(super) fn alarms(contended: &[ContendedDevice]) -> impl Iterator<Item = Alarm> {
+pub(super) fn alarms(contended: &[ContendedDevice]) -> impl Iterator<Item = StatusAlarm> {
     contended.iter().map(|known| {
         let stopped = match known.stopped {
             true => "; nothing is restored on it now",

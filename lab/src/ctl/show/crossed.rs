@@ -3,14 +3,14 @@
 
 use lightloom_daemon_api::device::CrossedEnd;
 
-use super::status::Alarm;
+use super::status::StatusAlarm;
 use super::{count, named, natural};
 
 /// How many ends a line holds.
 const ENDS_MAX: usize = 4;
 
 /// What to say of these ends, worst kept short; nothing where every end sees whom it should.
-pub(super) fn alarm(crossed: &[CrossedEnd]) -> Option<Alarm> {
+pub(super) fn alarm(crossed: &[CrossedEnd]) -> Option<StatusAlarm> {
     let mut ends: Vec<&CrossedEnd> = crossed.iter().collect();
     ends.sort_by_cached_key(|end| natural(&end.end));
     let first = *ends.first()?;

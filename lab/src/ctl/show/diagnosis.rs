@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use lightloom_daemon_api::diagnosis::{NamedPart, PartKind};
 
-use super::status::Alarm;
+use super::status::StatusAlarm;
 use crate::ctl::time;
 
 /// More parts than so many are not listed one by one.
@@ -14,8 +14,8 @@ const LISTED_MAX: usize = 6;
 const EVIDENCE_MAX: usize = 4;
 
 /// One alarm for each part that is named.
-pub(super) fn alarms(parts: &[NamedPart]) -> Vec<Alarm> {
-    let mut alarms: Vec<Alarm> = parts.iter().take(LISTED_MAX).map(alarm).collect();
+pub(super) fn alarms(parts: &[NamedPart]) -> Vec<StatusAlarm> {
+    let mut alarms: Vec<StatusAlarm> = parts.iter().take(LISTED_MAX).map(alarm).collect();
     if let Some(more) = parts.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
         alarms.push((
             format!("{more} MORE PARTS ARE PROBABLY AT FAULT"),
@@ -26,7 +26,7 @@ pub(super) fn alarms(parts: &[NamedPart]) -> Vec<Alarm> {
     alarms
 }
 
-fn alarm(part: &NamedPart) -> Alarm {
+fn alarm(part: &NamedPart) -> StatusAlarm {
     let evidence = &part.evidence;
     let mut about = evidence.iter().take(EVIDENCE_MAX).cloned().collect::<Vec<_>>().join("; ");
     if let Some(more) = evidence.len().checked_sub(EVIDENCE_MAX).filter(|more| *more > 0) {

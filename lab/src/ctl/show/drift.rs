@@ -7,13 +7,13 @@ use lightloom_daemon_api::device::DriftedSlot;
 use lightloom_daemon_api::drift::DriftReport;
 
 use super::{NAMES_MAX, count, crossed, history, named, natural, place, slot};
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// What stands elsewhere than the journal says, and what cannot be said.
 pub(in crate::ctl) fn drift(report: &DriftReport) -> String {
     let mut slots: Vec<&DriftedSlot> = report.slots.iter().collect();
     slots.sort_by_cached_key(|drifted| natural(&drifted.device));
-    let mut table = Table::new(["device", "part", "journal says", "device says"]);
+    let mut table = TextTable::new(["device", "part", "journal says", "device says"]);
     for DriftedSlot { device, slot: number, ledger, device_says } in &slots {
         let places = [*ledger, *device_says].map(|position| place(device, position));
         table.row([device.clone(), slot(device, number)].into_iter().chain(places));

@@ -8,10 +8,10 @@ use lightloom_daemon_api::transaction::{
     DeviceResult, DeviceVerdict, Kind, Transaction, TransactionResult, TransactionState,
 };
 
-use super::status::Alarm;
+use super::status::StatusAlarm;
 use super::{count, crossed, named, or_dash};
 use crate::ctl::time;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// How many names a cell holds.
 const NAMES_MAX: usize = 3;
@@ -19,7 +19,7 @@ const NAMES_MAX: usize = 3;
 /// Past transactions, newest first.
 pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
     let mut table =
-        Table::new(["txn", "when", "who", "what", "result", "devices", "first trouble"]);
+        TextTable::new(["txn", "when", "who", "what", "result", "devices", "first trouble"]);
     for past in all.iter().take(last) {
         let trouble = troubles(past);
         let trouble = trouble.first().map(|d| format!("{}: {}", d.device, d.detail));
@@ -67,7 +67,7 @@ fn devices(past: &Transaction) -> String {
 
 /// The journal's records, oldest first, and where it is damaged.
 pub(in crate::ctl) fn records(log: &Log) -> String {
-    let mut table = Table::new(["line", "when", "what", "txn", "who", "detail", "parts"]);
+    let mut table = TextTable::new(["line", "when", "what", "txn", "who", "detail", "parts"]);
     for record in &log.records {
         table.row([
             record.line.to_string(),
@@ -113,7 +113,7 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
         }
         None => page.push('\n'),
     }
-    let mut table = Table::new(["device", "verdict", "why"]);
+    let mut table = TextTable::new(["device", "verdict", "why"]);
     let troubles = troubles(past);
     for device in &troubles {
         table.row([device.device.clone(), device.verdict.to_string(), device.detail.clone()]);
@@ -162,7 +162,7 @@ fn forgotten(past: &Transaction) -> Option<String> {
 
 /// That a change, the last one, did not take, and why. A partial one is shown by the devices that
 /// need action, until an operator has seen to them.
-pub(super) fn did_not_take(past: &Transaction) -> Option<Alarm> {
+pub(super) fn did_not_take(past: &Transaction) -> Option<StatusAlarm> {
     if past.result == TransactionResult::Partial {
         return None;
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use lightloom_daemon_api::status::{ManagementLostView, UnwitnessedView};
 
-use super::status::Alarm;
+use super::status::StatusAlarm;
 use super::{count, named};
 use crate::ctl::time;
 
@@ -13,7 +13,7 @@ use crate::ctl::time;
 const NAMES_MAX: usize = 6;
 
 /// What is said of it, first of all.
-pub(super) fn alarm(lost: &ManagementLostView) -> Alarm {
+pub(super) fn alarm(lost: &ManagementLostView) -> StatusAlarm {
     let ManagementLostView { devices, of, lit, unasked, behind, since_unix_ms } = lost;
     let names = named(devices.clone(), NAMES_MAX);
     let since = time::clock_at(*since_unix_ms);
@@ -37,7 +37,7 @@ pub(super) fn alarm(lost: &ManagementLostView) -> Alarm {
 }
 
 /// Nodes that are silent and whose light no peer would miss.
-pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
+pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<StatusAlarm> {
     let first = view.silent.first()?;
     let about = format!(
         "no answer of {} for longer than {}, and no far end looks at a fibre of theirs",

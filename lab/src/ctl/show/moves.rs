@@ -10,13 +10,13 @@ use lightloom_daemon_api::diff::{DeviceBytes, Diff, MoveView, OtherChange};
 use super::status::since;
 use super::{count, crossed, is_module, is_switch, named, natural, or_dash, place, slot};
 use crate::ctl::time;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// How many names a line holds.
 const NAMES_MAX: usize = 6;
 
 /// How to show a preview.
-pub(in crate::ctl) struct Preview {
+pub(in crate::ctl) struct PreviewStyle {
     /// The bytes of every device, also where they are the same.
     pub(in crate::ctl) bytes: bool,
     /// It needs the words that confirm it.
@@ -25,7 +25,7 @@ pub(in crate::ctl) struct Preview {
     pub(in crate::ctl) by_device: bool,
 }
 
-impl Preview {
+impl PreviewStyle {
     /// What an apply would do.
     pub(in crate::ctl) fn page(&self, diff: &Diff) -> String {
         let moves = &diff.moves;
@@ -116,7 +116,7 @@ fn what_becomes(diff: &Diff) -> String {
 }
 
 /// What changes on each device: transceivers of the rings, then optical switches with their circuits.
-fn by_device(moves: &[MoveView]) -> Table {
+fn by_device(moves: &[MoveView]) -> TextTable {
     #[derive(Default)]
     struct Change {
         moves: usize,
@@ -134,7 +134,7 @@ fn by_device(moves: &[MoveView]) -> Table {
     }
     let mut changes: Vec<(String, Change)> = changes.into_iter().collect();
     changes.sort_by_cached_key(|(name, _)| (is_switch(name), natural(name)));
-    let mut table = Table::new(["device", "half", "moves", "go dark", "get light", "in waves"]);
+    let mut table = TextTable::new(["device", "half", "moves", "go dark", "get light", "in waves"]);
     for (name, change) in changes {
         let half = match (is_switch(&name), is_module(&name)) {
             (true, _) => "circuits",
@@ -179,12 +179,12 @@ fn summary(diff: &Diff, moves: &[MoveView]) -> String {
     page
 }
 
-fn table(moves: &[MoveView]) -> Table {
+fn table(moves: &[MoveView]) -> TextTable {
     let headings =
         ["wave", "device", "part", "from", "to", "goes dark", "comes up", "failure domain"];
     let mut sorted: Vec<&MoveView> = moves.iter().collect();
     sorted.sort_by_cached_key(|m| (m.wave, natural(&m.device)));
-    let mut table = Table::new(headings);
+    let mut table = TextTable::new(headings);
     for m in sorted {
         table.row([
             m.wave.to_string(),

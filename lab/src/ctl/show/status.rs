@@ -15,7 +15,7 @@ use super::{
     place, slot,
 };
 use crate::ctl::time;
-use lightloom::table::Table;
+use lightloom::table::TextTable;
 
 /// More devices than fit a screen are counted, and only the odd ones listed.
 const DEVICES_LISTED: usize = 40;
@@ -172,7 +172,7 @@ fn way(open: &OpenTransaction) -> &'static str {
 }
 
 /// The transaction on its way, and whom it waits for.
-fn on_the_way(status: &Status) -> Option<Alarm> {
+fn on_the_way(status: &Status) -> Option<StatusAlarm> {
     let open = status.transaction.as_ref()?;
     let OpenTransaction { txn, actor, summary, .. } = open;
     let why = match open.undoes {
@@ -195,13 +195,13 @@ fn on_the_way(status: &Status) -> Option<Alarm> {
 }
 
 /// The same, where it undoes another: that comes first, in the place of the confirm that was waited for.
-fn undoing(status: &Status) -> Option<Alarm> {
+fn undoing(status: &Status) -> Option<StatusAlarm> {
     status.transaction.as_ref()?.undoes?;
     on_the_way(status)
 }
 
 /// What to say of one kind of trouble: what it is, about what, what to type.
-pub(super) type Alarm = (String, String, String);
+pub(super) type StatusAlarm = (String, String, String);
 
 /// Whether no device is read, because the journal cannot be trusted.
 pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
@@ -209,7 +209,7 @@ pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
 }
 
 /// Devices that cannot be read, or stand elsewhere than the journal says; for these what to do `next`.
-fn troubles(all: &[&DeviceStatus], next: Option<&str>) -> Vec<Alarm> {
+fn troubles(all: &[&DeviceStatus], next: Option<&str>) -> Vec<StatusAlarm> {
     let of = |state: DeviceState| {
         all.iter().copied().filter(|device| device.state == state).collect::<Vec<_>>()
     };
@@ -237,7 +237,7 @@ fn troubles(all: &[&DeviceStatus], next: Option<&str>) -> Vec<Alarm> {
 }
 
 /// That circuits of the plan do not stand and nothing else explains it.
-fn dark_circuits(status: &Status) -> Option<Alarm> {
+fn dark_circuits(status: &Status) -> Option<StatusAlarm> {
     let DarkCircuits { standing, circuits, ends, next } = status.dark_circuits.as_ref()?;
     let ends = named(ends.clone(), NAMES_MAX);
     let about =
@@ -246,20 +246,20 @@ fn dark_circuits(status: &Status) -> Option<Alarm> {
 }
 
 /// That the plan on the devices belongs to another fabric file.
-fn other_fabric(status: &Status) -> Option<Alarm> {
+fn other_fabric(status: &Status) -> Option<StatusAlarm> {
     let next = status.other_fabric.clone()?;
     let about = "the plan on the devices was made from another file than lightloomd has read: nothing that breaks can be bypassed";
     Some(("ANOTHER FABRIC".into(), about.into(), next))
 }
 
 /// That no plan is applied and nothing is lit.
-fn no_plan(status: &Status) -> Option<Alarm> {
+fn no_plan(status: &Status) -> Option<StatusAlarm> {
     let NoPlan { next } = status.no_plan.clone()?;
     Some(("NO PLAN is applied".into(), "no circuit is lit".into(), next))
 }
 
 /// Fibres that both ends look into and that carry no light, where nothing bypasses them.
-fn without_light(dark: &[DarkFibreView]) -> Option<Alarm> {
+fn without_light(dark: &[DarkFibreView]) -> Option<StatusAlarm> {
     let first = dark.first()?;
     let one = |fibre: &DarkFibreView| {
         let DarkFibreView { near, far, power_dbm, .. } = fibre;
@@ -284,7 +284,7 @@ fn without_light(dark: &[DarkFibreView]) -> Option<Alarm> {
 }
 
 /// Ports that were shut down: no fault, and nothing is moved for them.
-fn shut_down(shut: &[ShutPort]) -> Option<Alarm> {
+fn shut_down(shut: &[ShutPort]) -> Option<StatusAlarm> {
     let first = &shut.first()?.end;
     let module = first.split_once('.').map_or(&**first, |(module, _)| module);
     let one = |ShutPort { end, far, why, since_unix_ms }: &ShutPort| {
@@ -316,7 +316,7 @@ fn silent(dark: &[DarkFibreView]) -> Vec<String> {
 }
 
 /// What the plan goes around, and what it does not.
-fn around_faults(status: &Status) -> Vec<Alarm> {
+fn around_faults(status: &Status) -> Vec<StatusAlarm> {
     let mut alarms = Vec::new();
     let (around, lit): (Vec<&BrokenPart>, Vec<&BrokenPart>) =
         status.broken_parts.iter().partition(|part| part.bypassed);
@@ -347,7 +347,7 @@ fn around_faults(status: &Status) -> Vec<Alarm> {
 }
 
 /// That nothing is bypassed automatically any more.
-fn no_bypass_left(status: &Status) -> Option<Alarm> {
+fn no_bypass_left(status: &Status) -> Option<StatusAlarm> {
     let BypassBudget { used, per_hour } = status.bypass_budget;
     (per_hour > 0 && used >= per_hour).then(|| {
         (
@@ -366,7 +366,7 @@ fn more_were_applied(status: &Status) -> Option<(usize, usize)> {
 }
 
 /// That fewer circuits are lit than were applied, where nothing that is known to be broken explains it.
-fn fewer_than_applied(status: &Status) -> Option<Alarm> {
+fn fewer_than_applied(status: &Status) -> Option<StatusAlarm> {
     let is_explained = status.applied.as_ref()?.explained;
     let (now, all) = more_were_applied(status).filter(|_| !is_explained)?;
     Some((
@@ -520,7 +520,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
     if odd.is_empty() {
         return page;
     }
-    let mut table = Table::new(["device", "state", "stands at", "identity or trouble"]);
+    let mut table = TextTable::new(["device", "state", "stands at", "identity or trouble"]);
     for device in odd.iter().take(DEVICES_LISTED) {
         let DeviceStatus { name, state, identity, trouble, .. } = *device;
         let about = trouble.as_ref().unwrap_or(identity);

@@ -34,7 +34,7 @@ impl State {
 
 /// A lit fibre between two places of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Lit {
+pub(in super::super) struct LitFibre {
     pub(in super::super) from: u32,
     /// How many places up the line it leads.
     pub(in super::super) hops: u32,
@@ -51,7 +51,7 @@ pub(in super::super) struct Line<'a> {
     pub(in super::super) groups: Vec<Option<GroupId>>,
     /// By place: broken bundles and fibres of a node that is not broken itself.
     pub(in super::super) broken_parts: Vec<u32>,
-    pub(in super::super) lit: Vec<Lit>,
+    pub(in super::super) lit: Vec<LitFibre>,
 }
 
 impl<'a> Line<'a> {
@@ -80,9 +80,9 @@ impl<'a> Line<'a> {
             let (low, high) = (a.min(b) as u32, a.max(b) as u32);
             let around = nodes as u32 - (high - low);
             if high - low <= around {
-                Lit { from: low, hops: high - low }
+                LitFibre { from: low, hops: high - low }
             } else {
-                Lit { from: high, hops: around }
+                LitFibre { from: high, hops: around }
             }
         });
         let lit = lit.collect();
@@ -98,7 +98,7 @@ impl<'a> Line<'a> {
     }
 
     /// Fibres that lead past at least one node.
-    pub(in super::super) fn bypasses(&self) -> impl Iterator<Item = &Lit> {
+    pub(in super::super) fn bypasses(&self) -> impl Iterator<Item = &LitFibre> {
         self.lit.iter().filter(|lit| lit.hops >= 2)
     }
 

@@ -5,12 +5,12 @@ use lightloom_study::buy::Row;
 
 use super::super::chart::{Bar, Bars};
 use super::super::compose::Used;
-use super::super::document::{Block, Cell, Figure, Report, Section, Table};
-use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Bought;
 
 /// Adds the section on what to buy.
-pub(in super::super) fn add(report: &mut Report, used: &mut Used, bought: &Bought) {
+pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, bought: &Bought) {
     let answer = &bought.answer;
     used.push((
         "usd_per_pflop_year",
@@ -26,13 +26,13 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, bought: &Bough
         bought.name,
         fixed(f64::from(bought.gpus), 0),
         fixed(bought.days, 0),
-        Quantity::share(answer.node_fault_ratio.mean).show()
+        ShownQuantity::share(answer.node_fault_ratio.mean).show()
     );
-    let mut section = Section::new("buy", "What to buy", conclusion);
+    let mut section = PageSection::new("buy", "What to buy", conclusion);
     if !answer.rows.is_empty() {
         section.blocks.push(bars(&answer.rows));
-        section.blocks.push(Block::Table(costs(&answer.rows)));
-        section.blocks.push(Block::Folded {
+        section.blocks.push(PageBlock::Table(costs(&answer.rows)));
+        section.blocks.push(PageBlock::Folded {
             summary: "Where the GPU-hours go, and where the answer changes".to_owned(),
             tables: [shares(&answer.rows), rates(bought), rivals(bought), prices(bought)]
                 .into_iter()
@@ -43,10 +43,10 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, bought: &Bough
     for left_out in &answer.left_out {
         section
             .blocks
-            .push(Block::Note(format!("{}: left out: {}", left_out.design, left_out.why)));
+            .push(PageBlock::Note(format!("{}: left out: {}", left_out.design, left_out.why)));
     }
     if !answer.parts_without_watts.is_empty() {
-        section.blocks.push(Block::Note(format!(
+        section.blocks.push(PageBlock::Note(format!(
             "The price file has no watts for {}: they are counted as 0 W.",
             answer.parts_without_watts.join(", ")
         )));
@@ -58,7 +58,7 @@ fn name(row: &Row) -> String {
     format!("{} ({})", row.design, row.policy)
 }
 
-fn bars(rows: &[Row]) -> Block {
+fn bars(rows: &[Row]) -> PageBlock {
     let bar = |(place, row): (usize, &Row)| {
         let useful = row.useful_pflop_years;
         let usd = row.usd_per_pflop_year?;
@@ -71,7 +71,7 @@ fn bars(rows: &[Row]) -> Block {
         })
     };
     let bars = rows.iter().enumerate().filter_map(bar).collect();
-    Block::Figure(Figure {
+    PageBlock::Figure(Figure {
         id: "buy-bars",
         svg: Bars { title: "US dollars for a useful PFLOP-year", bars }.svg(),
         caption: "A design under a policy each, in the order of the table; whiskers reach from low to high prices of all parts together."
@@ -80,8 +80,8 @@ fn bars(rows: &[Row]) -> Block {
     })
 }
 
-fn costs(rows: &[Row]) -> Table {
-    let mut table = Table::new("buy", "Designs, cheapest useful PFLOP-year first")
+fn costs(rows: &[Row]) -> FigureTable {
+    let mut table = FigureTable::new("buy", "Designs, cheapest useful PFLOP-year first")
         .words("design")
         .words("policy")
         .numbers("GPUs")
@@ -101,21 +101,21 @@ fn costs(rows: &[Row]) -> Table {
         table.row([
             Cell::text(&row.design),
             Cell::text(row.policy.to_string()),
-            Cell::number(f64::from(row.gpus), Unit::Count),
+            Cell::number(f64::from(row.gpus), ShownUnit::Count),
             shown(row.capex_usd / 1e6, "million USD", 1),
             shown(row.cost_usd / 1e6, "million USD", 1),
             shown(row.power_mw, "MW", 1),
-            Cell::number(row.step_stretch, Unit::Times),
+            Cell::number(row.step_stretch, ShownUnit::Times),
             shown(row.useful_pflop_years, "PFLOP-years", 1),
-            Cell::maybe(row.usd_per_pflop_year, Unit::Usd),
+            Cell::maybe(row.usd_per_pflop_year, ShownUnit::Usd),
             Cell::text(if row.is_pareto { "yes" } else { "no" }),
         ]);
     }
     table
 }
 
-fn shares(rows: &[Row]) -> Table {
-    let mut table = Table::new("buy-hours", "Shares of all GPU-hours")
+fn shares(rows: &[Row]) -> FigureTable {
+    let mut table = FigureTable::new("buy-hours", "Shares of all GPU-hours")
         .words("design")
         .numbers("useful")
         .numbers("redone")
@@ -142,35 +142,37 @@ fn shares(rows: &[Row]) -> Table {
     table
 }
 
-fn rates(bought: &Bought) -> Table {
-    let mut table = Table::new("buy-fault-rates", "At other fault rates")
+fn rates(bought: &Bought) -> FigureTable {
+    let mut table = FigureTable::new("buy-fault-rates", "At other fault rates")
         .numbers("fault rate")
         .words("cheapest useful PFLOP-year");
     for flip in &bought.answer.verdict.by_fault_rate {
         let winner = flip.winner.clone().unwrap_or_else(|| "–".to_owned());
-        table.row([Cell::number(flip.factor, Unit::Times), Cell::text(winner)]);
+        table.row([Cell::number(flip.factor, ShownUnit::Times), Cell::text(winner)]);
     }
     table
 }
 
-fn rivals(bought: &Bought) -> Table {
-    let mut table =
-        Table::new("buy-price-ranges", "Dearer than the first, with every price in its range")
-            .words("design")
-            .numbers("at least")
-            .numbers("at most");
+fn rivals(bought: &Bought) -> FigureTable {
+    let mut table = FigureTable::new(
+        "buy-price-ranges",
+        "Dearer than the first, with every price in its range",
+    )
+    .words("design")
+    .numbers("at least")
+    .numbers("at most");
     for rival in &bought.answer.verdict.within_prices {
         table.row([
             Cell::text(&rival.design),
-            Cell::number(rival.least_more_usd, Unit::Usd),
-            Cell::number(rival.most_more_usd, Unit::Usd),
+            Cell::number(rival.least_more_usd, ShownUnit::Usd),
+            Cell::number(rival.most_more_usd, ShownUnit::Usd),
         ]);
     }
     table
 }
 
-fn prices(bought: &Bought) -> Table {
-    let mut table = Table::new("buy-prices", "At other prices, each changed alone")
+fn prices(bought: &Bought) -> FigureTable {
+    let mut table = FigureTable::new("buy-prices", "At other prices, each changed alone")
         .words("price of")
         .numbers("to today's")
         .numbers("price")
@@ -178,8 +180,8 @@ fn prices(bought: &Bought) -> Table {
     for flip in &bought.answer.verdict.by_price {
         table.row([
             Cell::text(&flip.part),
-            Cell::number(flip.factor, Unit::Times),
-            Cell::number(flip.usd, Unit::Usd),
+            Cell::number(flip.factor, ShownUnit::Times),
+            Cell::number(flip.usd, ShownUnit::Usd),
             Cell::text(&flip.winner),
         ]);
     }

@@ -5,14 +5,14 @@ use lightloom_study::cost::{CostFigures, CostOutcome, CostRow, Sensitivity};
 
 use super::super::chart::{Axis, Bar, Bars, Curve, Plot, reach};
 use super::super::compose::Used;
-use super::super::document::{Block, Cell, Figure, Report, Section, Table};
-use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Comparison, Cost};
 use super::ink_of;
 
 /// Adds the section on cost and power.
 pub(in super::super) fn add(
-    report: &mut Report,
+    report: &mut PageDocument,
     used: &mut Used,
     cost: &Cost,
     comparison: Option<&Comparison>,
@@ -25,12 +25,12 @@ pub(in super::super) fn add(
     used.push(("cost_per_gbytes_per_s_usd", format!("mean prices; prices: {}", cost.prices)));
     used.push(("cost_per_usable_gpu_usd", "same samples as the waste".to_owned()));
     let mut section =
-        Section::new("cost", "Cost and power of the interconnect", conclusion(cost, own));
+        PageSection::new("cost", "Cost and power of the interconnect", conclusion(cost, own));
     section.blocks.push(bars(cost, own, &names));
-    section.blocks.push(Block::Table(table(cost)));
+    section.blocks.push(PageBlock::Table(table(cost)));
     for row in &cost.rows {
         if let CostOutcome::CannotPrice { cannot_price } = &row.outcome {
-            section.blocks.push(Block::Note(format!("{}: no price: {cannot_price}", row.arch)));
+            section.blocks.push(PageBlock::Note(format!("{}: no price: {cannot_price}", row.arch)));
         }
     }
     if let Some(figure) = aggregate(cost, own, &names) {
@@ -41,12 +41,12 @@ pub(in super::super) fn add(
         section.blocks.push(figure);
     }
     let tables = bills(cost);
-    section.blocks.push(Block::Folded {
+    section.blocks.push(PageBlock::Folded {
         summary: "Bills of materials: parts, counts, prices".to_owned(),
         tables,
     });
     if !cost.sensitivity.is_empty() {
-        section.blocks.push(Block::Folded {
+        section.blocks.push(PageBlock::Folded {
             summary: "What each price does to the order of the designs".to_owned(),
             tables: vec![sensitivity(&cost.sensitivity)],
         });
@@ -66,7 +66,7 @@ fn conclusion(cost: &Cost, own: Option<&str>) -> String {
         a.1.cost_per_gbytes_per_s_usd.total_cmp(&b.1.cost_per_gbytes_per_s_usd)
     };
     let usd = |figures: &CostFigures| {
-        Quantity::new(figures.cost_per_gbytes_per_s_usd, Unit::UsdPerBandwidth).show()
+        ShownQuantity::new(figures.cost_per_gbytes_per_s_usd, ShownUnit::UsdPerBandwidth).show()
     };
     let (least, most) =
         (priced(&cost.rows).min_by(by_bandwidth), priced(&cost.rows).max_by(by_bandwidth));
@@ -84,7 +84,7 @@ fn conclusion(cost: &Cost, own: Option<&str>) -> String {
     )
 }
 
-fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
+fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> PageBlock {
     let money = Bars {
         title: "US dollars for each GB/s",
         bars: priced(&cost.rows)
@@ -96,7 +96,7 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
                     figures.cost_per_gpu_low_usd / figures.gbytes_per_s_per_gpu,
                     figures.cost_per_gpu_high_usd / figures.gbytes_per_s_per_gpu,
                 )),
-                label: Quantity::new(figures.cost_per_gbytes_per_s_usd, Unit::Usd).show(),
+                label: ShownQuantity::new(figures.cost_per_gbytes_per_s_usd, ShownUnit::Usd).show(),
             })
             .collect(),
     };
@@ -118,7 +118,7 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
     // Prices of networks often come without watts.
     let power = if power.bars.is_empty() { String::new() } else { power.svg() };
     let svg = format!("<div class=\"pair\">{}{power}</div>", money.svg());
-    Block::Figure(Figure {
+    PageBlock::Figure(Figure {
         id: "cost-bars",
         svg,
         caption: format!(
@@ -130,8 +130,8 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> Block {
     })
 }
 
-fn table(cost: &Cost) -> Table {
-    let mut table = Table::new("cost", "Interconnect for each GPU")
+fn table(cost: &Cost) -> FigureTable {
+    let mut table = FigureTable::new("cost", "Interconnect for each GPU")
         .words("design")
         .numbers("bandwidth")
         .defined("cost", "cost_per_gpu_usd")
@@ -144,13 +144,13 @@ fn table(cost: &Cost) -> Table {
     for (arch, figures) in priced(&cost.rows) {
         table.row([
             Cell::text(arch),
-            Cell::number(figures.gbytes_per_s_per_gpu, Unit::Bandwidth),
-            Cell::number(figures.cost_per_gpu_usd, Unit::Usd),
-            Cell::number(figures.cost_per_gpu_low_usd, Unit::Usd),
-            Cell::number(figures.cost_per_gpu_high_usd, Unit::Usd),
-            Cell::maybe(usable(arch, cost), Unit::Usd),
-            Cell::number(figures.cost_per_gbytes_per_s_usd, Unit::UsdPerBandwidth),
-            Cell::maybe(figures.power_per_gpu_w, Unit::Watts),
+            Cell::number(figures.gbytes_per_s_per_gpu, ShownUnit::Bandwidth),
+            Cell::number(figures.cost_per_gpu_usd, ShownUnit::Usd),
+            Cell::number(figures.cost_per_gpu_low_usd, ShownUnit::Usd),
+            Cell::number(figures.cost_per_gpu_high_usd, ShownUnit::Usd),
+            Cell::maybe(usable(arch, cost), ShownUnit::Usd),
+            Cell::number(figures.cost_per_gbytes_per_s_usd, ShownUnit::UsdPerBandwidth),
+            Cell::maybe(figures.power_per_gpu_w, ShownUnit::Watts),
             Cell::text(figures.confidence.name()),
         ]);
     }
@@ -162,7 +162,7 @@ fn usable(arch: &str, cost: &Cost) -> Option<f64> {
 }
 
 /// Interconnect and lost GPUs against the fault ratio.
-fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> {
+fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<PageBlock> {
     let gpu_usd = cost.gpu_usd?;
     let mut curves: Vec<Curve> = cost
         .aggregate
@@ -179,7 +179,10 @@ fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> 
                 points,
                 label: curve.arch.clone(),
                 value: format!("${}k", fixed(last / 1e3, 1)),
-                hover: format!("{} at the right end", Quantity::new(last, Unit::Usd).show()),
+                hover: format!(
+                    "{} at the right end",
+                    ShownQuantity::new(last, ShownUnit::Usd).show()
+                ),
             }
         })
         .collect();
@@ -204,7 +207,7 @@ fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> 
         is_filled: false,
         remark: None,
     };
-    Some(Block::Figure(Figure {
+    Some(PageBlock::Figure(Figure {
         id: "aggregate-cost",
         svg: plot.svg(),
         caption: format!(
@@ -216,37 +219,39 @@ fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<Block> 
     }))
 }
 
-fn aggregate_table(cost: &Cost) -> Table {
+fn aggregate_table(cost: &Cost) -> FigureTable {
     let mut table =
-        Table::new("aggregate_cost", "Interconnect and lost GPUs, by share of nodes out")
+        FigureTable::new("aggregate_cost", "Interconnect and lost GPUs, by share of nodes out")
             .words("design");
     for point in cost.aggregate.first().map_or(&[][..], |curve| &curve.points) {
         table = table.numbers(&format!("{:.1} %", 100.0 * point.node_fault_ratio));
     }
     for curve in &cost.aggregate {
-        let points = curve.points.iter().map(|point| Cell::number(point.usd_per_gpu, Unit::Usd));
+        let points =
+            curve.points.iter().map(|point| Cell::number(point.usd_per_gpu, ShownUnit::Usd));
         table.row(std::iter::once(Cell::text(&curve.arch)).chain(points));
     }
     table
 }
 
-fn bills(cost: &Cost) -> Vec<Table> {
+fn bills(cost: &Cost) -> Vec<FigureTable> {
     let bill = |(arch, figures): (&str, &CostFigures)| {
-        let mut table = Table::new(format!("bill_{arch}"), format!("{arch}: {}", figures.basis))
-            .words("part")
-            .numbers("count")
-            .numbers("price")
-            .numbers("power")
-            .numbers("for each GPU")
-            .words("price is")
-            .words("count is");
+        let mut table =
+            FigureTable::new(format!("bill_{arch}"), format!("{arch}: {}", figures.basis))
+                .words("part")
+                .numbers("count")
+                .numbers("price")
+                .numbers("power")
+                .numbers("for each GPU")
+                .words("price is")
+                .words("count is");
         for line in &figures.bill {
             table.row([
                 Cell::text(&line.part),
-                Cell::number(line.count_per_gpu, Unit::PartsPerGpu),
-                Cell::number(line.unit_usd, Unit::Usd),
-                Cell::maybe(line.unit_w, Unit::Watts),
-                Cell::number(line.usd_per_gpu, Unit::Usd),
+                Cell::number(line.count_per_gpu, ShownUnit::PartsPerGpu),
+                Cell::number(line.unit_usd, ShownUnit::Usd),
+                Cell::maybe(line.unit_w, ShownUnit::Watts),
+                Cell::number(line.usd_per_gpu, ShownUnit::Usd),
                 Cell::text(line.confidence.name()),
                 Cell::text(&line.formula),
             ]);
@@ -256,9 +261,9 @@ fn bills(cost: &Cost) -> Vec<Table> {
     priced(&cost.rows).map(bill).collect()
 }
 
-fn sensitivity(effects: &[Sensitivity]) -> Table {
+fn sensitivity(effects: &[Sensitivity]) -> FigureTable {
     let mut table =
-        Table::new("sensitivity", "Each price at its low and high end, others at their mean")
+        FigureTable::new("sensitivity", "Each price at its low and high end, others at their mean")
             .words("price of")
             .numbers("from")
             .numbers("to")
@@ -270,11 +275,11 @@ fn sensitivity(effects: &[Sensitivity]) -> Table {
         let Some(most) = effect.designs.first() else { continue };
         table.row([
             Cell::text(&effect.part),
-            Cell::number(effect.unit_usd[0], Unit::Usd),
-            Cell::number(effect.unit_usd[2], Unit::Usd),
+            Cell::number(effect.unit_usd[0], ShownUnit::Usd),
+            Cell::number(effect.unit_usd[2], ShownUnit::Usd),
             Cell::text(&most.arch),
-            Cell::number(most.low_usd, Unit::UsdPerBandwidth),
-            Cell::number(most.high_usd, Unit::UsdPerBandwidth),
+            Cell::number(most.low_usd, ShownUnit::UsdPerBandwidth),
+            Cell::number(most.high_usd, ShownUnit::UsdPerBandwidth),
             Cell::text(if effect.changes_order { "yes" } else { "no" }),
         ]);
     }

@@ -10,14 +10,14 @@ use lightloom_planner::check::Verdict;
 use lightloom_planner::rfabric::RfabricPlan;
 
 use super::super::compose::{Used, headline};
-use super::super::document::{Block, Cell, Figure, Report, Section, Table};
+use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::drawing::states::Line;
 use super::super::drawing::{ring, stretch, tree};
-use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Subject;
 
 /// Adds the section on what the page is about.
-pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subject<'_>) {
+pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, subject: &Subject<'_>) {
     match subject {
         Subject::Ring { fabric, plan, verdict, .. } => {
             plan_headlines(report, used, plan);
@@ -31,7 +31,7 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subj
             if let Some((network, circuits)) = fabric.dcn.circuits().zip(RfabricPlan::of(plan)) {
                 tree_headlines(report, used, &circuits);
                 let section = tree_section(network, &circuits);
-                report.sections.push(Section {
+                report.sections.push(PageSection {
                     id: "network",
                     title: "The network and its circuits".to_owned(),
                     ..section
@@ -42,8 +42,8 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, subject: &Subj
             plan_headlines(report, used, plan);
             cost_headlines(report, plan);
             let conclusion = plan_conclusion(plan);
-            let mut section = Section::new("fabric", "The plan", conclusion);
-            section.blocks.push(Block::Table(jobs(plan)));
+            let mut section = PageSection::new("fabric", "The plan", conclusion);
+            section.blocks.push(PageBlock::Table(jobs(plan)));
             report.sections.push(section);
         }
         Subject::Tree { fabric, plan, .. } => {
@@ -85,7 +85,7 @@ pub(in super::super) fn lead(fabric: &Fabric, faults: &str) -> String {
     )
 }
 
-fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
+fn plan_headlines(report: &mut PageDocument, used: &mut Used, plan: &Plan) {
     let metrics = &plan.metrics;
     let total = metrics.gpus_total as f64;
     let of = |count: u64| format!("{} of {} GPUs", fixed(count as f64, 0), fixed(total, 0));
@@ -93,15 +93,15 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
     headline(
         report,
         "GPUs at work",
-        (share(metrics.gpus_used), Unit::Share),
+        (share(metrics.gpus_used), ShownUnit::Share),
         of(metrics.gpus_used),
         "gpus_used",
     );
-    let bound = Quantity::share(metrics.waste_ratio_lower_bound).show();
+    let bound = ShownQuantity::share(metrics.waste_ratio_lower_bound).show();
     headline(
         report,
         "GPUs wasted",
-        (metrics.waste_ratio, Unit::Share),
+        (metrics.waste_ratio, ShownUnit::Share),
         if let Some(passing) = metrics.gpus_passing.filter(|passing| *passing > 0) {
             format!(
                 "bound {bound}; {} are spare in their rings (N + 1) and pass light on",
@@ -117,10 +117,10 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
     headline(
         report,
         "traffic that crosses ToRs",
-        (metrics.cross_tor_share, Unit::Share),
+        (metrics.cross_tor_share, ShownUnit::Share),
         match metrics.cross_tor_share_lower_bound {
             Some(bound) => {
-                format!("of inner data-parallel hops; bound {}", Quantity::share(bound).show())
+                format!("of inner data-parallel hops; bound {}", ShownQuantity::share(bound).show())
             }
             None => "of inner data-parallel hops".to_owned(),
         },
@@ -135,27 +135,27 @@ fn plan_headlines(report: &mut Report, used: &mut Used, plan: &Plan) {
             "{} ÷ {} = {}",
             fixed(metrics.gpus_wasted as f64, 0),
             fixed(total, 0),
-            Quantity::share(metrics.waste_ratio).show()
+            ShownQuantity::share(metrics.waste_ratio).show()
         ),
     ));
     used.push(("waste_ratio_lower_bound", bound));
-    used.push(("cross_tor_share", Quantity::share(metrics.cross_tor_share).show()));
+    used.push(("cross_tor_share", ShownQuantity::share(metrics.cross_tor_share).show()));
 }
 
 /// Cost and power, where the fabric file knows the parts: those of rings.
-fn cost_headlines(report: &mut Report, plan: &Plan) {
+fn cost_headlines(report: &mut PageDocument, plan: &Plan) {
     let metrics = &plan.metrics;
     headline(
         report,
         "interconnect",
-        (metrics.cost_per_gpu_usd.unwrap_or_default().0, Unit::Usd),
+        (metrics.cost_per_gpu_usd.unwrap_or_default().0, ShownUnit::Usd),
         "for each GPU, prices of the fabric file".to_owned(),
         "cost_per_gpu_usd",
     );
     headline(
         report,
         "interconnect power",
-        (metrics.power_per_gpu_w.unwrap_or_default().0, Unit::Watts),
+        (metrics.power_per_gpu_w.unwrap_or_default().0, ShownUnit::Watts),
         "for each GPU".to_owned(),
         "power_per_gpu_w",
     );
@@ -196,7 +196,7 @@ fn keeps_reserve(plan: &Plan) -> bool {
 
 fn plan_conclusion(plan: &Plan) -> String {
     let metrics = &plan.metrics;
-    let gpus = |count: u64| Quantity::new(count as f64, Unit::Gpus).show();
+    let gpus = |count: u64| ShownQuantity::new(count as f64, ShownUnit::Gpus).show();
     if plan.jobs.is_empty() {
         return format!(
             "The fabric file names no job, so no ring is lit: {} stand idle and {} are out of service.",
@@ -231,11 +231,11 @@ fn plan_conclusion(plan: &Plan) -> String {
 }
 
 /// Groups in islands, or wherever the network reaches: there is no line of nodes to draw.
-fn islands_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
-    let mut section = Section::new("fabric", "The fabric and its plan", plan_conclusion(plan));
-    section.blocks.push(Block::Table(gpus(plan)));
-    section.blocks.push(Block::Table(jobs(plan)));
-    section.blocks.push(Block::Note(format!(
+fn islands_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> PageSection {
+    let mut section = PageSection::new("fabric", "The fabric and its plan", plan_conclusion(plan));
+    section.blocks.push(PageBlock::Table(gpus(plan)));
+    section.blocks.push(PageBlock::Table(jobs(plan)));
+    section.blocks.push(PageBlock::Note(format!(
         "Proven by a checker that shares no code with the planner: {} groups over {} GPUs, each where a {} lets it be.",
         fixed(plan.groups.len() as f64, 0),
         fixed(verdict.gpus as f64, 0),
@@ -247,9 +247,9 @@ fn islands_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
     section
 }
 
-fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
+fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> PageSection {
     let line = Line::new(fabric, plan);
-    let mut section = Section::new("fabric", "The fabric and its plan", plan_conclusion(plan));
+    let mut section = PageSection::new("fabric", "The fabric and its plan", plan_conclusion(plan));
     let (svg, per_wedge) = ring::draw(&line);
     let bypasses = line.bypasses().count();
     let breaks = line.breaks().len();
@@ -270,13 +270,13 @@ fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
             count => format!("at {count} places the line falls apart"),
         },
     );
-    section.blocks.push(Block::Figure(Figure {
+    section.blocks.push(PageBlock::Figure(Figure {
         id: "ring",
         svg: format!("<div class=\"beside\">{svg}{}</div>", legend(plan)),
         caption,
         data: vec![gpus(plan)],
     }));
-    section.blocks.push(Block::Figure(Figure {
+    section.blocks.push(PageBlock::Figure(Figure {
         id: "stretch",
         svg: stretch::draw(&line),
         caption: "The stretch with the most broken nodes, node by node. Bows are lit fibres, the high ones bypasses; bars \
@@ -284,8 +284,8 @@ fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> Section {
             .to_owned(),
         data: vec![],
     }));
-    section.blocks.push(Block::Table(jobs(plan)));
-    section.blocks.push(Block::Note(format!(
+    section.blocks.push(PageBlock::Table(jobs(plan)));
+    section.blocks.push(PageBlock::Note(format!(
         "Proven by a checker that shares no code with the planner: {} rings are single cycles over {} GPUs, {} circuits are \
          selected at both ends, {} bundles set.",
         fixed(verdict.rings as f64, 0),
@@ -314,7 +314,7 @@ fn legend(plan: &Plan) -> String {
         format!(
             "<li><i class=\"key {class}\"></i><span>{}</span><b>{}</b></li>",
             super::super::drawing::escaped(name),
-            Quantity::new(*gpus as f64, Unit::Gpus).show()
+            ShownQuantity::new(*gpus as f64, ShownUnit::Gpus).show()
         )
     };
     let rows: String = rows.iter().map(row).collect();
@@ -323,11 +323,13 @@ fn legend(plan: &Plan) -> String {
     )
 }
 
-fn gpus(plan: &Plan) -> Table {
+fn gpus(plan: &Plan) -> FigureTable {
     let metrics = &plan.metrics;
     let total = metrics.gpus_total as f64;
-    let mut table =
-        Table::new("gpus", "What the GPUs do").words("GPUs").numbers("count").numbers("share");
+    let mut table = FigureTable::new("gpus", "What the GPUs do")
+        .words("GPUs")
+        .numbers("count")
+        .numbers("share");
     for (what, count) in [
         ("all", metrics.gpus_total),
         ("at work", metrics.gpus_used),
@@ -337,15 +339,15 @@ fn gpus(plan: &Plan) -> Table {
     ] {
         table.row([
             Cell::text(what),
-            Cell::number(count as f64, Unit::Gpus),
+            Cell::number(count as f64, ShownUnit::Gpus),
             Cell::share(count as f64 / total),
         ]);
     }
     table
 }
 
-fn jobs(plan: &Plan) -> Table {
-    let mut table = Table::new("jobs", "Jobs")
+fn jobs(plan: &Plan) -> FigureTable {
+    let mut table = FigureTable::new("jobs", "Jobs")
         .words("job")
         .numbers("TP")
         .numbers("GPUs")
@@ -356,9 +358,9 @@ fn jobs(plan: &Plan) -> Table {
         let rings = plan.groups.iter().filter(|group| group.job == Some(index)).count();
         table.row([
             Cell::text(&job.name),
-            Cell::number(f64::from(job.tp), Unit::Count),
-            Cell::number(job.gpus as f64, Unit::Gpus),
-            Cell::number(rings as f64, Unit::Count),
+            Cell::number(f64::from(job.tp), ShownUnit::Count),
+            Cell::number(job.gpus as f64, ShownUnit::Gpus),
+            Cell::number(rings as f64, ShownUnit::Count),
             Cell::share(job.cross_tor_share),
             job.cross_tor_share_lower_bound.map_or_else(|| Cell::text("–"), Cell::share),
         ]);
@@ -370,31 +372,31 @@ fn seconds(time: lightloom_units::Picoseconds) -> f64 {
     time.as_secs_f64()
 }
 
-fn tree_headlines(report: &mut Report, used: &mut Used, plan: &RfabricPlan) {
+fn tree_headlines(report: &mut PageDocument, used: &mut Used, plan: &RfabricPlan) {
     let gap = plan.phases.iter().map(|phase| phase.gap).fold(0.0, f64::max);
-    let fixed_step = Quantity::new(
+    let fixed_step = ShownQuantity::new(
         seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps)),
-        Unit::Seconds,
+        ShownUnit::Seconds,
     )
     .show();
     headline(
         report,
         "communication a step",
-        (seconds(plan.step_time_ps), Unit::Seconds),
+        (seconds(plan.step_time_ps), ShownUnit::Seconds),
         format!("{fixed_step} with one topology for all phases"),
         "step_time_ps",
     );
     headline(
         report,
         "gap to the bound",
-        (gap, Unit::Share),
+        (gap, ShownUnit::Share),
         "of the worst phase".to_owned(),
         "gap",
     );
     headline(
         report,
         "ports dark",
-        (plan.dark_port_time_share, Unit::Share),
+        (plan.dark_port_time_share, ShownUnit::Share),
         "of port time over a step".to_owned(),
         "dark_port_time_share",
     );
@@ -409,24 +411,24 @@ fn tree_headlines(report: &mut Report, used: &mut Used, plan: &RfabricPlan) {
     ));
 }
 
-fn tree_section(fabric: &ReconfigurableFatTree, plan: &RfabricPlan) -> Section {
+fn tree_section(fabric: &ReconfigurableFatTree, plan: &RfabricPlan) -> PageSection {
     let faster = seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps))
         / seconds(plan.step_time_ps).max(f64::MIN_POSITIVE);
     let conclusion = format!(
         "Circuits that follow the {} phases of a step let it communicate in {}; the best single topology takes {}: {} as long.",
         plan.phases.len(),
-        Quantity::new(seconds(plan.step_time_ps), Unit::Seconds).show(),
-        Quantity::new(
+        ShownQuantity::new(seconds(plan.step_time_ps), ShownUnit::Seconds).show(),
+        ShownQuantity::new(
             seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps)),
-            Unit::Seconds
+            ShownUnit::Seconds
         )
         .show(),
-        Quantity::new(faster, Unit::Times).show(),
+        ShownQuantity::new(faster, ShownUnit::Times).show(),
     );
-    let mut section = Section::new("fabric", "The fabric and its plan", conclusion);
+    let mut section = PageSection::new("fabric", "The fabric and its plan", conclusion);
     let circuits = plan.phases.first().map_or(&[][..], |phase| &phase.circuits);
     let first = plan.phases.first().map_or("", |phase| phase.name.as_str());
-    section.blocks.push(Block::Figure(Figure {
+    section.blocks.push(PageBlock::Figure(Figure {
         id: "tree",
         svg: format!("<div class=\"scroll\">{}</div>", tree::tree(fabric.spec(), circuits)),
         caption: format!("Leaves, banks of optical switches and the packet core. Lines are as wide as the circuits of phase {first} that end there."),
@@ -438,21 +440,21 @@ fn tree_section(fabric: &ReconfigurableFatTree, plan: &RfabricPlan) -> Section {
         .take(12)
         .map(|phase| tree::circle(fabric.spec(), &phase.name, &phase.circuits))
         .collect();
-    section.blocks.push(Block::Figure(Figure {
+    section.blocks.push(PageBlock::Figure(Figure {
         id: "phases-drawn",
         svg: format!("<div class=\"multiples\">{circles}</div>"),
         caption: "What each phase makes of the leaves: chords are circuits, wider where there are more between two leaves.".to_owned(),
         data: vec![],
     }));
-    section.blocks.push(Block::Table(phases(plan)));
+    section.blocks.push(PageBlock::Table(phases(plan)));
     if !plan.transitions.is_empty() {
-        section.blocks.push(Block::Table(transitions(plan)));
+        section.blocks.push(PageBlock::Table(transitions(plan)));
     }
     section
 }
 
-fn phases(plan: &RfabricPlan) -> Table {
-    let mut table = Table::new("phases", "Phases")
+fn phases(plan: &RfabricPlan) -> FigureTable {
+    let mut table = FigureTable::new("phases", "Phases")
         .words("phase")
         .words("topology for")
         .numbers("circuits")
@@ -470,9 +472,9 @@ fn phases(plan: &RfabricPlan) -> Table {
         table.row([
             Cell::text(&phase.name),
             Cell::text(&phase.topology),
-            Cell::number(phase.circuits.len() as f64, Unit::Count),
-            Cell::number(phase.demand_bytes.0 as f64, Unit::Bytes),
-            Cell::number(seconds(phase.duration_ps), Unit::Seconds),
+            Cell::number(phase.circuits.len() as f64, ShownUnit::Count),
+            Cell::number(phase.demand_bytes.0 as f64, ShownUnit::Bytes),
+            Cell::number(seconds(phase.duration_ps), ShownUnit::Seconds),
             rate(phase.lambda),
             rate(phase.lambda_upper_bound),
             Cell::share(phase.gap),
@@ -481,8 +483,8 @@ fn phases(plan: &RfabricPlan) -> Table {
     table
 }
 
-fn transitions(plan: &RfabricPlan) -> Table {
-    let mut table = Table::new("transitions", "Changes between phases")
+fn transitions(plan: &RfabricPlan) -> FigureTable {
+    let mut table = FigureTable::new("transitions", "Changes between phases")
         .words("from")
         .words("to")
         .numbers("stages")
@@ -494,10 +496,10 @@ fn transitions(plan: &RfabricPlan) -> Table {
         table.row([
             Cell::text(&change.from),
             Cell::text(&change.to),
-            Cell::number(change.stages.len() as f64, Unit::Count),
-            Cell::number(change.circuits_kept as f64, Unit::Count),
-            Cell::number(seconds(change.dark_time_ps), Unit::Seconds),
-            Cell::number(seconds(change.exposed_ps), Unit::Seconds),
+            Cell::number(change.stages.len() as f64, ShownUnit::Count),
+            Cell::number(change.circuits_kept as f64, ShownUnit::Count),
+            Cell::number(seconds(change.dark_time_ps), ShownUnit::Seconds),
+            Cell::number(seconds(change.exposed_ps), ShownUnit::Seconds),
             Cell::share(change.floor),
         ]);
     }

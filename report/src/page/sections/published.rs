@@ -3,34 +3,34 @@
 
 use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict, summary};
 
-use super::super::document::{Block, Cell, Report, Section, Table};
-use super::super::quantity::{Quantity, Unit as Shown};
+use super::super::document::{Cell, FigureTable, PageBlock, PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit as Shown};
 
 /// Sections that are shown open; the others are folded away.
 const OPEN: usize = 1;
 
 /// Adds the section on published figures, where there are any.
-pub(in super::super) fn add(report: &mut Report, claims: &[Claim]) {
+pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
     if claims.is_empty() {
         return;
     }
     let conclusion = format!("{}. On the study's own cluster of 2,880 GPUs.", summary(claims));
-    let mut section = Section::new("published", "Published figures and ours", conclusion);
+    let mut section = PageSection::new("published", "Published figures and ours", conclusion);
     for (index, claims) in claims.chunk_by(|a, b| a.section == b.section).enumerate() {
         let table = table(index, claims);
         let reproduced = claims.iter().filter(|claim| claim.verdict == Verdict::Reproduced).count();
         if index < OPEN {
-            section.blocks.push(Block::Table(table));
+            section.blocks.push(PageBlock::Table(table));
         } else {
             let summary =
                 format!("{} ({reproduced} of {} reproduced)", claims[0].section, claims.len());
             // The summary names the table.
-            let table = Table { title: String::new(), ..table };
-            section.blocks.push(Block::Folded { summary, tables: vec![table] });
+            let table = FigureTable { title: String::new(), ..table };
+            section.blocks.push(PageBlock::Folded { summary, tables: vec![table] });
         }
     }
     for label in [Label::Read, Label::Trace, Label::RecalledReproduced, Label::Derived] {
-        section.blocks.push(Block::Note(format!("{}: {}", label.name(), meaning(label))));
+        section.blocks.push(PageBlock::Note(format!("{}: {}", label.name(), meaning(label))));
     }
     report.sections.push(section);
 }
@@ -48,8 +48,8 @@ const fn meaning(label: Label) -> &'static str {
     }
 }
 
-fn table(index: usize, claims: &[Claim]) -> Table {
-    let mut table = Table::new(format!("published_{index}"), claims[0].section)
+fn table(index: usize, claims: &[Claim]) -> FigureTable {
+    let mut table = FigureTable::new(format!("published_{index}"), claims[0].section)
         .words("figure")
         .words("label")
         .numbers("published")
@@ -85,7 +85,7 @@ fn difference(claim: &Claim) -> Cell {
     let difference = ours - value;
     let sign = if difference < 0.0 { "−" } else { "+" };
     let text = match claim.unit {
-        Unit::Ratio => Quantity::new(difference, Shown::Points).show(),
+        Unit::Ratio => ShownQuantity::new(difference, Shown::Points).show(),
         unit => format!("{sign}{}", unit.show(difference.abs())),
     };
     Cell::Shown { value: Some(difference), unit: unit(claim.unit), text }

@@ -4,29 +4,29 @@
 use std::collections::BTreeSet;
 
 use super::super::chart::{Bar, Bars};
-use super::super::document::{Block, Cell, Figure, Report, Section, Table};
-use super::super::quantity::{Quantity, Unit, fixed};
-use super::super::results::{Collective, EmulatedFault, Run};
+use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
+use super::super::results::{EmulatedCollective, EmulatedFault, EmulatedRun};
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
 /// Adds the section on one run.
-pub(in super::super) fn add(report: &mut Report, run: &Run, index: usize) {
-    let mut section = Section::new(
+pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index: usize) {
+    let mut section = PageSection::new(
         if index == 0 { "run" } else { "another-run" },
         format!("Packets: {}", run.scenario),
         conclusion(run),
     );
     section.blocks.push(against_bound(run));
-    section.blocks.push(Block::Table(collectives(run)));
+    section.blocks.push(PageBlock::Table(collectives(run)));
     if !run.faults.is_empty() {
-        section.blocks.push(Block::Table(faults(&run.faults)));
+        section.blocks.push(PageBlock::Table(faults(&run.faults)));
     }
     if !run.expectations.is_empty() {
-        section.blocks.push(Block::Table(expectations(run)));
+        section.blocks.push(PageBlock::Table(expectations(run)));
     }
     let packets = &run.packets;
-    section.blocks.push(Block::Note(format!(
+    section.blocks.push(PageBlock::Note(format!(
         "Packets: {} sent, {} delivered, {} dropped, {} lost on links, {} sent again. Seed {}; simulated {}.",
         fixed(packets.sent as f64, 0),
         fixed(packets.delivered as f64, 0),
@@ -34,12 +34,12 @@ pub(in super::super) fn add(report: &mut Report, run: &Run, index: usize) {
         fixed(packets.lost as f64, 0),
         fixed(packets.retransmitted as f64, 0),
         run.seed,
-        Quantity::new(run.simulated_ps as f64 * SECONDS_PER_PS, Unit::Seconds).show(),
+        ShownQuantity::new(run.simulated_ps as f64 * SECONDS_PER_PS, ShownUnit::Seconds).show(),
     )));
     report.sections.push(section);
 }
 
-fn conclusion(run: &Run) -> String {
+fn conclusion(run: &EmulatedRun) -> String {
     let groups: BTreeSet<&str> = run.workloads.iter().filter_map(|c| c.group.as_deref()).collect();
     let affected: BTreeSet<&str> =
         run.faults.iter().flat_map(|fault| &fault.groups_affected).map(String::as_str).collect();
@@ -65,10 +65,10 @@ fn conclusion(run: &Run) -> String {
 
 /// Collectives of one name and one bound, in order of first appearance. Groups of several sizes have several
 /// bounds: their later names get a number.
-fn alike(run: &Run) -> Vec<(String, Vec<&Collective>)> {
-    let mut sets: Vec<Vec<&Collective>> = Vec::new();
+fn alike(run: &EmulatedRun) -> Vec<(String, Vec<&EmulatedCollective>)> {
+    let mut sets: Vec<Vec<&EmulatedCollective>> = Vec::new();
     for collective in &run.workloads {
-        let is_alike = |set: &&mut Vec<&Collective>| {
+        let is_alike = |set: &&mut Vec<&EmulatedCollective>| {
             (&set[0].name, set[0].ideal_ps) == (&collective.name, collective.ideal_ps)
         };
         match sets.iter_mut().find(is_alike) {
@@ -76,7 +76,7 @@ fn alike(run: &Run) -> Vec<(String, Vec<&Collective>)> {
             None => sets.push(vec![collective]),
         }
     }
-    let named = |(index, set): (usize, &Vec<&Collective>)| {
+    let named = |(index, set): (usize, &Vec<&EmulatedCollective>)| {
         let name = &set[0].name;
         match sets[..index].iter().filter(|before| before[0].name == *name).count() {
             0 => name.clone(),
@@ -88,14 +88,16 @@ fn alike(run: &Run) -> Vec<(String, Vec<&Collective>)> {
 }
 
 /// Seconds that the collectives took, in order.
-fn times(all: &[&Collective]) -> Vec<f64> {
-    let took = |c: &&Collective| Some(c.end_ps?.saturating_sub(c.start_ps) as f64 * SECONDS_PER_PS);
+fn times(all: &[&EmulatedCollective]) -> Vec<f64> {
+    let took = |c: &&EmulatedCollective| {
+        Some(c.end_ps?.saturating_sub(c.start_ps) as f64 * SECONDS_PER_PS)
+    };
     let mut times: Vec<f64> = all.iter().filter_map(took).collect();
     times.sort_by(f64::total_cmp);
     times
 }
 
-fn against_bound(run: &Run) -> Block {
+fn against_bound(run: &EmulatedRun) -> PageBlock {
     let mut bars = Vec::new();
     for (name, all) in alike(run) {
         let ideal = all[0].ideal_ps as f64 * SECONDS_PER_PS;
@@ -106,7 +108,7 @@ fn against_bound(run: &Run) -> Block {
                 ink,
                 value: seconds,
                 spread: None,
-                label: Quantity::new(seconds, Unit::Seconds).show(),
+                label: ShownQuantity::new(seconds, ShownUnit::Seconds).show(),
             });
         };
         if let (Some(&fastest), Some(&slowest)) = (times.first(), times.last()) {
@@ -116,7 +118,7 @@ fn against_bound(run: &Run) -> Block {
         bar("bound", 9, ideal);
     }
     let bars = Bars { title: "time of a collective", bars };
-    Block::Figure(Figure {
+    PageBlock::Figure(Figure {
         id: "run-collectives",
         svg: format!("<div class=\"pair\">{}</div>", bars.svg()),
         caption: "Each collective's fastest and slowest group beside the closed form of its messages on these links.".to_owned(),
@@ -124,8 +126,8 @@ fn against_bound(run: &Run) -> Block {
     })
 }
 
-fn collectives(run: &Run) -> Table {
-    let mut table = Table::new("collectives", "Collectives")
+fn collectives(run: &EmulatedRun) -> FigureTable {
+    let mut table = FigureTable::new("collectives", "Collectives")
         .words("collective")
         .words("kind")
         .numbers("size")
@@ -138,27 +140,27 @@ fn collectives(run: &Run) -> Table {
         .numbers("restarts");
     for (name, all) in alike(run) {
         let times = times(&all);
-        let seconds = |time: Option<&f64>| Cell::maybe(time.copied(), Unit::Seconds);
+        let seconds = |time: Option<&f64>| Cell::maybe(time.copied(), ShownUnit::Seconds);
         let bandwidth =
             all.iter().filter(|c| c.restarts == 0).map(|c| c.busbw_bytes_per_s).fold(0.0, f64::max);
         table.row([
             Cell::text(name),
             Cell::text(&all[0].kind),
-            Cell::number(all[0].bytes as f64, Unit::Bytes),
-            Cell::number(all.len() as f64, Unit::Count),
+            Cell::number(all[0].bytes as f64, ShownUnit::Bytes),
+            Cell::number(all.len() as f64, ShownUnit::Count),
             seconds(times.first()),
             seconds(times.get(times.len() / 2)),
             seconds(times.last()),
-            Cell::number(all[0].ideal_ps as f64 * SECONDS_PER_PS, Unit::Seconds),
-            Cell::number(bandwidth / 1e9, Unit::Bandwidth),
-            Cell::number(all.iter().map(|c| f64::from(c.restarts)).sum(), Unit::Count),
+            Cell::number(all[0].ideal_ps as f64 * SECONDS_PER_PS, ShownUnit::Seconds),
+            Cell::number(bandwidth / 1e9, ShownUnit::Bandwidth),
+            Cell::number(all.iter().map(|c| f64::from(c.restarts)).sum(), ShownUnit::Count),
         ]);
     }
     table
 }
 
-fn faults(faults: &[EmulatedFault]) -> Table {
-    let mut table = Table::new("faults", "Faults and what followed, time since the fault")
+fn faults(faults: &[EmulatedFault]) -> FigureTable {
+    let mut table = FigureTable::new("faults", "Faults and what followed, time since the fault")
         .words("what broke")
         .numbers("at")
         .numbers("detected")
@@ -172,25 +174,25 @@ fn faults(faults: &[EmulatedFault]) -> Table {
             Cell::maybe(
                 at.zip(fault.at_ps)
                     .map(|(at, began)| at.saturating_sub(began) as f64 * SECONDS_PER_PS),
-                Unit::Seconds,
+                ShownUnit::Seconds,
             )
         };
         table.row([
             Cell::text(fault.parts.join(", ")),
-            Cell::maybe(fault.at_ps.map(|at| at as f64 * SECONDS_PER_PS), Unit::Seconds),
+            Cell::maybe(fault.at_ps.map(|at| at as f64 * SECONDS_PER_PS), ShownUnit::Seconds),
             since(fault.detected_ps),
             since(fault.replanned_ps),
             since(fault.restored_ps),
-            Cell::number(fault.groups_affected.len() as f64, Unit::Count),
-            Cell::number(fault.gpus_affected as f64, Unit::Gpus),
-            Cell::number(fault.gpus_lost as f64, Unit::Gpus),
+            Cell::number(fault.groups_affected.len() as f64, ShownUnit::Count),
+            Cell::number(fault.gpus_affected as f64, ShownUnit::Gpus),
+            Cell::number(fault.gpus_lost as f64, ShownUnit::Gpus),
         ]);
     }
     table
 }
 
-fn expectations(run: &Run) -> Table {
-    let mut table = Table::new("expectations", "Expectations")
+fn expectations(run: &EmulatedRun) -> FigureTable {
+    let mut table = FigureTable::new("expectations", "Expectations")
         .words("expected")
         .words("found")
         .words("verdict");

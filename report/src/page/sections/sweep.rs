@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A scenario under many seeds: what the steps of its jobs lose.
 
-use super::super::document::{Block, Cell, Report, Section, Table};
-use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::document::{Cell, FigureTable, PageBlock, PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Lost, Swept};
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
 /// Adds the section on one sweep.
-pub(in super::super) fn add(report: &mut Report, swept: &Swept, index: usize) {
-    let mut section = Section::new(
+pub(in super::super) fn add(report: &mut PageDocument, swept: &Swept, index: usize) {
+    let mut section = PageSection::new(
         if index == 0 { "seeds" } else { "more-seeds" },
         format!("Seeds: {}", swept.subject.scenario),
         conclusion(swept),
     );
     if !swept.distributions.is_empty() {
-        section.blocks.push(Block::Table(table(swept)));
-        section.blocks.push(Block::Note(
+        section.blocks.push(PageBlock::Table(table(swept)));
+        section.blocks.push(PageBlock::Note(
             "Against the run without faults under the same seed. So many of all seeds lose no more (nearest rank); `–` where a \
              job never ends its steps."
                 .to_owned(),
@@ -32,7 +32,7 @@ fn conclusion(swept: &Swept) -> String {
     let time = swept.distributions.iter().find(|row| row.figure == "time_lost_ps");
     let Some(time) = time else { return verdict };
     let show = |time: Option<f64>| match time {
-        Some(time) => Quantity::new(time * SECONDS_PER_PS, Unit::Seconds).show(),
+        Some(time) => ShownQuantity::new(time * SECONDS_PER_PS, ShownUnit::Seconds).show(),
         None => "all there is".to_owned(),
     };
     format!(
@@ -44,8 +44,8 @@ fn conclusion(swept: &Swept) -> String {
     )
 }
 
-fn table(swept: &Swept) -> Table {
-    let mut table = Table::new("seeds", "What the steps of jobs lose")
+fn table(swept: &Swept) -> FigureTable {
+    let mut table = FigureTable::new("seeds", "What the steps of jobs lose")
         .words("lost")
         .numbers("P50")
         .numbers("P90")
@@ -61,19 +61,19 @@ fn table(swept: &Swept) -> Table {
             cell(row.p90),
             cell(row.p99),
             cell(row.max),
-            Cell::number(row.worst_seed as f64, Unit::Count),
+            Cell::number(row.worst_seed as f64, ShownUnit::Count),
         ]);
     }
     table
 }
 
 /// A figure in words, with its unit and what makes it that.
-fn meaning(row: &Lost) -> (&str, Unit, f64) {
+fn meaning(row: &Lost) -> (&str, ShownUnit, f64) {
     match row.figure.as_str() {
-        "time_lost_ps" => ("time in all steps", Unit::Seconds, SECONDS_PER_PS),
-        "worst_step_lost_ps" => ("time in one step", Unit::Seconds, SECONDS_PER_PS),
-        "goodput_lost" => ("goodput", Unit::Share, 1.0),
-        "groups_affected" => ("groups affected", Unit::Count, 1.0),
-        other => (other, Unit::Count, 1.0),
+        "time_lost_ps" => ("time in all steps", ShownUnit::Seconds, SECONDS_PER_PS),
+        "worst_step_lost_ps" => ("time in one step", ShownUnit::Seconds, SECONDS_PER_PS),
+        "goodput_lost" => ("goodput", ShownUnit::Share, 1.0),
+        "groups_affected" => ("groups affected", ShownUnit::Count, 1.0),
+        other => (other, ShownUnit::Count, 1.0),
     }
 }

@@ -2,23 +2,23 @@
 //! A result of the training model: where the time of a step goes.
 
 use super::super::chart::{Bar, Bars};
-use super::super::document::{Block, Cell, Figure, Report, Section, Table};
-use super::super::quantity::{Quantity, Unit, fixed};
-use super::super::results::{Training, TrainingRow};
+use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
+use super::super::results::{TrainingResult, TrainingRow};
 
 /// Rows that are shown.
 const MOST_ROWS: usize = 20;
 
 /// Adds the section on one model.
-pub(in super::super) fn add(report: &mut Report, training: &Training, index: usize) {
+pub(in super::super) fn add(report: &mut PageDocument, training: &TrainingResult, index: usize) {
     let conclusion = training.rows.first().map_or("No mapping fits.".to_owned(), |best| {
         format!(
             "On {} GPUs {} reaches {} ({}): {} a step, with TP {}, PP {}, DP {}. {} mappings were tried.",
             fixed(best.gpus as f64, 0),
             best.arch,
-            Quantity::share(best.mfu).show(),
+            ShownQuantity::share(best.mfu).show(),
             best.mfu_convention,
-            Quantity::new(best.step_seconds, Unit::Seconds).show(),
+            ShownQuantity::new(best.step_seconds, ShownUnit::Seconds).show(),
             best.tp,
             best.pp,
             best.dp,
@@ -27,10 +27,10 @@ pub(in super::super) fn add(report: &mut Report, training: &Training, index: usi
     });
     let title = format!("Training {} on {}", training.model, training.accelerator);
     let id = if index == 0 { "training" } else { "more-training" };
-    let mut section = Section::new(id, title, conclusion);
+    let mut section = PageSection::new(id, title, conclusion);
     section.blocks.extend(training.rows.first().map(|best| step(best, index)));
-    section.blocks.push(Block::Table(mappings(training)));
-    section.blocks.push(Block::Note(format!(
+    section.blocks.push(PageBlock::Table(mappings(training)));
+    section.blocks.push(PageBlock::Note(format!(
         "A step is {} sequences of {} tokens.",
         fixed(training.batch_sequences as f64, 0),
         fixed(training.sequence_tokens as f64, 0)
@@ -39,7 +39,7 @@ pub(in super::super) fn add(report: &mut Report, training: &Training, index: usi
 }
 
 /// Where the time of the best mapping's step goes.
-fn step(best: &TrainingRow, index: usize) -> Block {
+fn step(best: &TrainingRow, index: usize) -> PageBlock {
     let parts = [
         ("compute", 1, best.compute_seconds),
         ("TP exposed", 3, best.tp_exposed_seconds),
@@ -56,10 +56,10 @@ fn step(best: &TrainingRow, index: usize) -> Block {
         ink,
         value: seconds,
         spread: None,
-        label: Quantity::new(seconds, Unit::Seconds).show(),
+        label: ShownQuantity::new(seconds, ShownUnit::Seconds).show(),
     };
     let bars = parts.into_iter().filter(|(_, _, seconds)| *seconds > 0.0).map(bar).collect();
-    Block::Figure(Figure {
+    PageBlock::Figure(Figure {
         id: if index == 0 { "training-step" } else { "more-training-step" },
         svg: Bars { title: "time of a step", bars }.svg(),
         caption: "Where the time of the best mapping's step goes: what is exposed is not hidden behind computing.".to_owned(),
@@ -67,8 +67,8 @@ fn step(best: &TrainingRow, index: usize) -> Block {
     })
 }
 
-fn mappings(training: &Training) -> Table {
-    let mut table = Table::new("training", "Best mappings")
+fn mappings(training: &TrainingResult) -> FigureTable {
+    let mut table = FigureTable::new("training", "Best mappings")
         .words("design")
         .numbers("GPUs")
         .words("TP·PP·DP·CP·EP")
@@ -82,15 +82,15 @@ fn mappings(training: &Training) -> Table {
     for row in training.rows.iter().take(MOST_ROWS) {
         table.row([
             Cell::text(&row.arch),
-            Cell::number(row.gpus as f64, Unit::Gpus),
+            Cell::number(row.gpus as f64, ShownUnit::Gpus),
             Cell::text(format!("{}·{}·{}·{}·{}", row.tp, row.pp, row.dp, row.cp, row.ep)),
             Cell::share(row.mfu),
-            Cell::number(row.step_seconds, Unit::Seconds),
-            Cell::number(row.compute_seconds, Unit::Seconds),
-            Cell::number(row.tp_exposed_seconds, Unit::Seconds),
-            Cell::number(row.dp_exposed_seconds, Unit::Seconds),
-            Cell::number(row.pp_bubble_seconds, Unit::Seconds),
-            Cell::number(row.memory_bytes as f64, Unit::Bytes),
+            Cell::number(row.step_seconds, ShownUnit::Seconds),
+            Cell::number(row.compute_seconds, ShownUnit::Seconds),
+            Cell::number(row.tp_exposed_seconds, ShownUnit::Seconds),
+            Cell::number(row.dp_exposed_seconds, ShownUnit::Seconds),
+            Cell::number(row.pp_bubble_seconds, ShownUnit::Seconds),
+            Cell::number(row.memory_bytes as f64, ShownUnit::Bytes),
         ]);
     }
     table

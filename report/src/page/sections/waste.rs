@@ -5,22 +5,22 @@ use lightloom_study::compare::{Figures, Row, RowOutcome, share_of_time_above};
 
 use super::super::chart::{Axis, Curve, Plot, reach, steps};
 use super::super::compose::{Used, headline};
-use super::super::document::{Block, Cell, Figure, Report, Section, Table};
-use super::super::quantity::{Quantity, Unit, fixed};
+use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Comparison, History};
 use super::{BOUND, ink_of};
 
 /// Adds the sections on waste and on jobs.
-pub(in super::super) fn add(report: &mut Report, used: &mut Used, comparison: &Comparison) {
+pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, comparison: &Comparison) {
     let (own, others) = sides(comparison);
     if let Some((arch, figures)) = own {
         headline(
             report,
             "wasted over the trace",
-            (figures.waste_mean, Unit::Share),
+            (figures.waste_mean, ShownUnit::Share),
             format!(
                 "{arch}, mean; ideal switch {}",
-                Quantity::share(figures.lower_bound_mean).show()
+                ShownQuantity::share(figures.lower_bound_mean).show()
             ),
             "waste_mean",
         );
@@ -41,13 +41,13 @@ pub(in super::super) fn add(report: &mut Report, used: &mut Used, comparison: &C
     used.push(("waiting_share", "same samples".to_owned()));
 
     let mut section =
-        Section::new("waste", "GPUs wasted under faults", conclusion(own, &others, comparison));
+        PageSection::new("waste", "GPUs wasted under faults", conclusion(own, &others, comparison));
     section.blocks.push(over_time(comparison));
     section.blocks.extend(near_bound(comparison));
     section.blocks.push(nodes_out(comparison));
-    section.blocks.push(Block::Table(waste_table(comparison)));
+    section.blocks.push(PageBlock::Table(waste_table(comparison)));
     for reason in cannot_hold(comparison) {
-        section.blocks.push(Block::Note(reason));
+        section.blocks.push(PageBlock::Note(reason));
     }
     section.blocks.push(against_ratio(comparison));
     report.sections.push(section);
@@ -91,9 +91,9 @@ fn conclusion(own: Option<Named<'_>>, others: &[Named<'_>], comparison: &Compari
     format!(
         "In groups of {tp} GPUs, {arch} wastes {} of all GPUs on average, where an ideal switch over the whole cluster \
          would waste {}. {worst} wastes {}{times}.",
-        Quantity::share(figures.waste_mean).show(),
-        Quantity::share(figures.lower_bound_mean).show(),
-        Quantity::share(most.waste_mean).show(),
+        ShownQuantity::share(figures.waste_mean).show(),
+        ShownQuantity::share(figures.lower_bound_mean).show(),
+        ShownQuantity::share(most.waste_mean).show(),
     )
 }
 
@@ -145,12 +145,12 @@ fn curve_over_time(comparison: &Comparison, history: &History) -> Curve {
         hover: format!(
             "{}: {} on average over all samples",
             history.arch,
-            Quantity::share(mean).show()
+            ShownQuantity::share(mean).show()
         ),
     }
 }
 
-fn over_time(comparison: &Comparison) -> Block {
+fn over_time(comparison: &Comparison) -> PageBlock {
     let mut curves: Vec<Curve> =
         comparison.histories.iter().map(|history| curve_over_time(comparison, history)).collect();
     // The fabric's own design is drawn last: on top.
@@ -166,7 +166,7 @@ fn over_time(comparison: &Comparison) -> Block {
         is_filled: false,
         remark: None,
     };
-    let mut data = Table::new("waste_over_time", "Waste over time")
+    let mut data = FigureTable::new("waste_over_time", "Waste over time")
         .words("design")
         .numbers("from")
         .numbers("nodes out")
@@ -175,13 +175,13 @@ fn over_time(comparison: &Comparison) -> Block {
         for moment in &history.moments {
             data.row([
                 Cell::text(&history.arch),
-                Cell::number(moment.from.as_days(), Unit::Days),
-                Cell::number(f64::from(moment.nodes_faulty), Unit::Nodes),
-                Cell::number(f64::from(moment.gpus_wasted), Unit::Gpus),
+                Cell::number(moment.from.as_days(), ShownUnit::Days),
+                Cell::number(f64::from(moment.nodes_faulty), ShownUnit::Nodes),
+                Cell::number(f64::from(moment.gpus_wasted), ShownUnit::Gpus),
             ]);
         }
     }
-    Block::Figure(Figure {
+    PageBlock::Figure(Figure {
         id: "waste-over-time",
         svg: plot.svg(),
         caption: format!(
@@ -196,7 +196,7 @@ fn over_time(comparison: &Comparison) -> Block {
 }
 
 /// The fabric's own design and the bound alone: on the scale of all designs they are one line.
-fn near_bound(comparison: &Comparison) -> Option<Block> {
+fn near_bound(comparison: &Comparison) -> Option<PageBlock> {
     let own = comparison.own.as_deref()?;
     let of = |arch: &str| comparison.histories.iter().find(|history| history.arch == arch);
     let (ours, bound) = (of(own)?, of(BOUND)?);
@@ -211,14 +211,14 @@ fn near_bound(comparison: &Comparison) -> Option<Block> {
         is_filled: false,
         remark: None,
     };
-    Some(Block::Figure(Figure {
+    Some(PageBlock::Figure(Figure {
         id: "waste-near-bound",
         svg: plot.svg(),
         caption: if above > 0.0 {
             format!(
                 "The same, {own} and the ideal switch alone. {own} wastes more than the ideal switch during {} of the time: \
                  {}.",
-                Quantity::share(above).show(),
+                ShownQuantity::share(above).show(),
                 match own.ends_with(":spare") {
                     true => "each ring has a node that only passes light on, whatever is broken",
                     false => "where broken nodes stand so close together that no fibre spans them",
@@ -235,7 +235,7 @@ fn near_bound(comparison: &Comparison) -> Option<Block> {
 }
 
 /// Nodes out of service, under the same axis of time.
-fn nodes_out(comparison: &Comparison) -> Block {
+fn nodes_out(comparison: &Comparison) -> PageBlock {
     let nodes = f64::from(comparison.cluster.nodes);
     let moments = comparison.histories.first().map_or(&[][..], |history| &history.moments);
     let values: Vec<(f64, f64)> = moments
@@ -249,7 +249,7 @@ fn nodes_out(comparison: &Comparison) -> Block {
         points: steps(&values, comparison.window.as_days()),
         label: "nodes out".to_owned(),
         value: String::new(),
-        hover: format!("{} on average", Quantity::share(ratio.mean).show()),
+        hover: format!("{} on average", ShownQuantity::share(ratio.mean).show()),
     };
     let plot = Plot {
         x: Axis { range: 0.0..comparison.window.as_days(), title: "day", show: day },
@@ -267,30 +267,30 @@ fn nodes_out(comparison: &Comparison) -> Block {
             fixed(f64::from(trace.servers), 0)
         )
     });
-    Block::Figure(Figure {
+    PageBlock::Figure(Figure {
         id: "nodes-out",
         svg: plot.svg(),
         caption: format!(
             "Nodes out of service in the same draw. Over all {} samples: mean {}, half of the time at most {}, 99 % of the \
              time at most {}, never more than {}.{trace}",
             comparison.samples,
-            Quantity::share(ratio.mean).show(),
-            Quantity::share(ratio.p50).show(),
-            Quantity::share(ratio.p99).show(),
-            Quantity::share(ratio.max).show(),
+            ShownQuantity::share(ratio.mean).show(),
+            ShownQuantity::share(ratio.p50).show(),
+            ShownQuantity::share(ratio.p99).show(),
+            ShownQuantity::share(ratio.max).show(),
         ),
         data: vec![],
     })
 }
 
-fn waste_table(comparison: &Comparison) -> Table {
+fn waste_table(comparison: &Comparison) -> FigureTable {
     let title = format!(
         "Waste at TP-{} on {} GPUs, {} samples",
         comparison.tp,
         fixed(gpus(comparison), 0),
         comparison.samples
     );
-    let mut table = Table::new("waste", title)
+    let mut table = FigureTable::new("waste", title)
         .words("design")
         .defined("mean", "waste_mean")
         .defined("±", "waste_stddev")
@@ -324,7 +324,7 @@ fn cannot_hold(comparison: &Comparison) -> Vec<String> {
     comparison.rows.iter().filter_map(never).collect()
 }
 
-fn against_ratio(comparison: &Comparison) -> Block {
+fn against_ratio(comparison: &Comparison) -> PageBlock {
     let mut curves: Vec<Curve> = comparison
         .curves
         .iter()
@@ -340,7 +340,7 @@ fn against_ratio(comparison: &Comparison) -> Block {
                 points,
                 label: curve.arch.clone(),
                 value: percent(last),
-                hover: format!("{} at the right end", Quantity::share(last).show()),
+                hover: format!("{} at the right end", ShownQuantity::share(last).show()),
             }
         })
         .collect();
@@ -358,7 +358,7 @@ fn against_ratio(comparison: &Comparison) -> Block {
         is_filled: false,
         remark: None,
     };
-    Block::Figure(Figure {
+    PageBlock::Figure(Figure {
         id: "waste-against-faults",
         svg: plot.svg(),
         caption: format!(
@@ -370,9 +370,9 @@ fn against_ratio(comparison: &Comparison) -> Block {
     })
 }
 
-fn ratio_table(comparison: &Comparison) -> Table {
+fn ratio_table(comparison: &Comparison) -> FigureTable {
     let mut table =
-        Table::new("waste_against_faults", "Waste by share of nodes out").words("design");
+        FigureTable::new("waste_against_faults", "Waste by share of nodes out").words("design");
     let ratios = comparison.curves.first().map_or(&[][..], |curve| &curve.points);
     for point in ratios {
         table = table.numbers(&percent(point.node_fault_ratio));
@@ -384,23 +384,24 @@ fn ratio_table(comparison: &Comparison) -> Table {
     table
 }
 
-fn jobs_section(comparison: &Comparison, own: Option<Named<'_>>) -> Section {
+fn jobs_section(comparison: &Comparison, own: Option<Named<'_>>) -> PageSection {
     let conclusion = own.map_or(
         "The largest job is what the cluster carries at its worst moment.".to_owned(),
         |(arch, figures)| {
             format!(
                 "On {arch} a job of {} never waits for faulty nodes; one of {} waits for at most 1 % of the time.",
-                Quantity::new(f64::from(figures.max_job_gpus), Unit::Gpus).show(),
-                Quantity::new(f64::from(figures.max_job_gpus_waiting_1pct), Unit::Gpus).show(),
+                ShownQuantity::new(f64::from(figures.max_job_gpus), ShownUnit::Gpus).show(),
+                ShownQuantity::new(f64::from(figures.max_job_gpus_waiting_1pct), ShownUnit::Gpus).show(),
             )
         },
     );
-    let mut section = Section::new("jobs", "How large a job, and how long it waits", conclusion);
+    let mut section =
+        PageSection::new("jobs", "How large a job, and how long it waits", conclusion);
     let sizes: Vec<u32> = held(&comparison.rows).next().map_or(Vec::new(), |(_, figures)| {
         figures.waiting_share.iter().map(|waiting| waiting.job_gpus).collect()
     });
     let title = format!("Share of the time that a job waits, by its GPUs, at TP-{}", comparison.tp);
-    let mut table = Table::new("waiting", title)
+    let mut table = FigureTable::new("waiting", title)
         .words("design")
         .defined("never waits", "max_job_gpus")
         .defined("waits 1 %", "max_job_gpus");
@@ -409,10 +410,10 @@ fn jobs_section(comparison: &Comparison, own: Option<Named<'_>>) -> Section {
     }
     for (arch, figures) in held(&comparison.rows) {
         let largest = [figures.max_job_gpus, figures.max_job_gpus_waiting_1pct];
-        let cells = largest.into_iter().map(|gpus| Cell::number(f64::from(gpus), Unit::Gpus));
+        let cells = largest.into_iter().map(|gpus| Cell::number(f64::from(gpus), ShownUnit::Gpus));
         let waiting = figures.waiting_share.iter().map(|waiting| Cell::share(waiting.share));
         table.row(std::iter::once(Cell::text(arch)).chain(cells).chain(waiting));
     }
-    section.blocks.push(Block::Table(table));
+    section.blocks.push(PageBlock::Table(table));
     section
 }

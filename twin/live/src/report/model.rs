@@ -7,7 +7,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::fault::Fault;
+use crate::fault::InjectedFault;
 use crate::record::Folder;
 use crate::up::Programs;
 
@@ -48,7 +48,7 @@ struct Stage {
 pub(super) fn both(
     folder: &Folder,
     name: &str,
-    fault: &Fault,
+    fault: &InjectedFault,
     programs: &Programs,
 ) -> Result<Vec<Modelled>, Error> {
     let words = [("lightloomd", "control: lightloomd\n"), ("assumed", "")];
@@ -61,7 +61,7 @@ pub(super) fn both(
 fn one(
     folder: &Folder,
     name: &str,
-    fault: &Fault,
+    fault: &InjectedFault,
     programs: &Programs,
     control: &'static str,
     key: &str,

@@ -167,12 +167,12 @@ pub(super) fn over() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ranks::Member;
+    use crate::ranks::RankMember;
 
     #[test]
     fn a_line_of_nodes_is_a_ring_of_twice_as_many_members() {
         let at = |last| Some(Ipv4Addr::new(10, 65, 0, last));
-        let member = |node: &str, next, previous| Member { node: node.into(), next, previous };
+        let member = |node: &str, next, previous| RankMember { node: node.into(), next, previous };
         let members =
             vec![member("n0", at(2), None), member("n1", at(3), at(1)), member("n2", None, at(2))];
         let group = Group { id: "g0".into(), job: None, members };

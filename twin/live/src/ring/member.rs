@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Step;
+use super::RingStep;
 use super::link::{Link, OUTWARD_PORT, RETURN_PORT, Seat, seats};
 use super::reduce::{NO_STEP, agree, step};
 use crate::ranks::{FILE, Ranks};
@@ -37,7 +37,7 @@ pub fn run(
     folder: &Folder,
     node: &str,
     options: &Options,
-    done: &(dyn Fn(&Step) + Sync),
+    done: &(dyn Fn(&RingStep) + Sync),
 ) -> Result<(), Error> {
     let listen = |port| {
         let bound = TcpListener::bind(("0.0.0.0", port));
@@ -70,7 +70,7 @@ struct Job<'a> {
     folder: &'a Folder,
     node: &'a str,
     options: &'a Options,
-    done: &'a (dyn Fn(&Step) + Sync),
+    done: &'a (dyn Fn(&RingStep) + Sync),
     next_step: &'a AtomicU64,
     newest: &'a AtomicU64,
 }
@@ -155,7 +155,7 @@ impl Job<'_> {
             number += 1;
             if which == 0 {
                 self.next_step.store(number, Ordering::SeqCst);
-                (self.done)(&Step {
+                (self.done)(&RingStep {
                     node: self.node.to_owned(),
                     group: group.to_owned(),
                     generation: ranks.generation,

@@ -21,13 +21,13 @@ pub(super) fn sum(members: usize, step: u64, at: usize) -> u32 {
 }
 
 /// What a ring does together: sends to the next member what it hears from the one before.
-pub(super) type Exchange<'a> = dyn FnMut(&[u8], &mut [u8]) -> io::Result<()> + 'a;
+pub(super) type NeighbourExchange<'a> = dyn FnMut(&[u8], &mut [u8]) -> io::Result<()> + 'a;
 
 /// Sums `data` over the ring, in place; its length is a multiple of the members.
 pub(super) fn all_reduce(
     data: &mut [u32],
     (index, members): (usize, usize),
-    exchange: &mut Exchange<'_>,
+    exchange: &mut NeighbourExchange<'_>,
 ) -> io::Result<()> {
     let share = data.len() / members;
     let mut received = vec![0_u8; 4 * share];
@@ -47,7 +47,11 @@ pub(super) fn all_reduce(
 }
 
 /// The step that the ring does next: the least that any member has still to do, of those that have begun.
-pub(super) fn agree(own: u64, members: usize, exchange: &mut Exchange<'_>) -> io::Result<u64> {
+pub(super) fn agree(
+    own: u64,
+    members: usize,
+    exchange: &mut NeighbourExchange<'_>,
+) -> io::Result<u64> {
     let (mut least, mut passing) = (own, own);
     for _ in 1..members {
         let mut heard = [0; 8];
@@ -89,7 +93,7 @@ mod tests {
     /// A ring of threads and channels, without sockets.
     fn ring<T: Send>(
         members: usize,
-        work: impl Fn(usize, &mut Exchange<'_>) -> T + Sync,
+        work: impl Fn(usize, &mut NeighbourExchange<'_>) -> T + Sync,
     ) -> Vec<T> {
         let (senders, mut receivers): (Vec<_>, Vec<_>) =
             (0..members).map(|_| channel::<Vec<u8>>()).unzip();

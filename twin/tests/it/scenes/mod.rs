@@ -2,10 +2,10 @@
 //! Rings with the shipping daemon, written in place and run.
 
 use lightloom_emulator::outcome::{FaultResult, Outcome, StageName};
-use lightloom_emulator::run::Sharing;
-use lightloom_emulator::scenario::file::{Neighbour, load};
-use lightloom_emulator::scenario::{Scenario, Start, plan};
-use lightloom_emulator::{Settings, emulate_with};
+use lightloom_emulator::run::IslandReuse;
+use lightloom_emulator::scenario::file::{NamedFile, load};
+use lightloom_emulator::scenario::{RunStart, Scenario, plan};
+use lightloom_emulator::{RunSettings, emulate_with};
 use lightloom_twin::Twin;
 use lightloom_units::Picoseconds;
 
@@ -26,8 +26,8 @@ pub(crate) fn scene(seed: u64, repeat: u32, control: &str, faults: &str) -> Stri
 }
 
 pub(crate) fn read(fabric: &str, text: &str) -> Result<Scenario, String> {
-    let mut neighbour = |_: &str| -> Result<Neighbour, String> {
-        Ok(Neighbour { name: "ring.yaml".into(), bytes: fabric.as_bytes().to_vec() })
+    let mut neighbour = |_: &str| -> Result<NamedFile, String> {
+        Ok(NamedFile { name: "ring.yaml".into(), bytes: fabric.as_bytes().to_vec() })
     };
     let (scenario, mistakes) = load("twin.yaml", text.as_bytes(), &mut neighbour);
     scenario.ok_or_else(|| mistakes.iter().map(|one| format!("{one:?}\n")).collect())
@@ -37,10 +37,14 @@ pub(crate) fn run(fabric: &str, text: &str, threads: usize) -> Outcome {
     run_read(&read(fabric, text).unwrap(), threads).1
 }
 
-pub(crate) fn run_read(scenario: &Scenario, threads: usize) -> (Start, Outcome) {
+pub(crate) fn run_read(scenario: &Scenario, threads: usize) -> (RunStart, Outcome) {
     let start = plan(scenario).unwrap();
-    let settings =
-        Settings { threads, watch: Default::default(), sharing: Sharing::Reuse, series: None };
+    let settings = RunSettings {
+        threads,
+        watch: Default::default(),
+        sharing: IslandReuse::Reuse,
+        series: None,
+    };
     let outcome = emulate_with(scenario, &start, settings, &Twin, &mut ()).unwrap().outcome;
     (start, outcome)
 }

@@ -2,7 +2,7 @@
 //! What the fuzz targets of the emulated switch do with bytes; the stored corpus runs through the
 //! same functions as an ordinary test (`device_replay.rs`).
 
-use lightloom_devices::{Device, Line, OpticalSwitch, Output, Port, SwitchSpec};
+use lightloom_devices::{EmulatedDevice, Line, OpticalSwitch, Output, Port, SwitchSpec};
 use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 

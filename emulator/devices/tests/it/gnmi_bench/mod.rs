@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_devices::{Device, FaultyLight, GnmiSpec, GnmiSwitch, Line, Output, Port};
+use lightloom_devices::{EmulatedDevice, FaultyLight, GnmiSpec, GnmiSwitch, Line, Output, Port};
 use lightloom_gnmi::Code;
-use lightloom_gnmi::client::{Answer, Call, Client};
+use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
 use lightloom_gnmi::message::{Encoding, GetRequest, SetRequest, TypedValue, Update, Value};
 use lightloom_gnmi::path::parse;
 use lightloom_units::seed::Seed;
@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 /// A switch and its clients under one clock.
 pub(crate) struct Bench {
     pub(crate) switch: GnmiSwitch,
-    pub(crate) clients: BTreeMap<Line, Client>,
+    pub(crate) clients: BTreeMap<Line, GnmiClient>,
     pub(crate) now: SimTime,
     number: u32,
 }
@@ -34,7 +34,7 @@ impl Bench {
         let mut out = Vec::new();
         self.switch.open(self.now, line, Port::Gnmi, &mut out);
         assert!(out.iter().all(|output| !matches!(output, Output::Close(_))), "it takes a client");
-        self.clients.insert(line, Client::new("switch:9339").unwrap());
+        self.clients.insert(line, GnmiClient::new("switch:9339").unwrap());
         self.exchange(out);
     }
 
@@ -81,7 +81,7 @@ impl Bench {
     }
 
     /// The first answer to a call; nothing where the connection went.
-    pub(crate) fn ask_on(&mut self, line: Line, call: Call) -> Option<Answer> {
+    pub(crate) fn ask_on(&mut self, line: Line, call: GnmiCall) -> Option<Answer> {
         self.number += 1;
         self.clients.get_mut(&line)?.call(self.number, call);
         self.exchange(Vec::new());
@@ -96,14 +96,14 @@ impl Bench {
         panic!("no answer in a second");
     }
 
-    pub(crate) fn ask(&mut self, call: Call) -> Answer {
+    pub(crate) fn ask(&mut self, call: GnmiCall) -> Answer {
         self.ask_on(FIRST, call).unwrap()
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Json {
         let path = vec![parse(path).unwrap()];
         let encoding = Encoding::JsonIetf as i32;
-        match self.ask(Call::Get(GetRequest { path, encoding, ..GetRequest::default() })) {
+        match self.ask(GnmiCall::Get(GetRequest { path, encoding, ..GetRequest::default() })) {
             Answer::Got(said) => {
                 said.notification[0].update[0].val.as_ref().unwrap().to_json().unwrap()
             }
@@ -114,14 +114,14 @@ impl Bench {
     pub(crate) fn refused_get(&mut self, path: &str) -> (Code, String) {
         let path = vec![parse(path).unwrap()];
         let encoding = Encoding::JsonIetf as i32;
-        match self.ask(Call::Get(GetRequest { path, encoding, ..GetRequest::default() })) {
+        match self.ask(GnmiCall::Get(GetRequest { path, encoding, ..GetRequest::default() })) {
             Answer::Refused(status) => (status.code(), status.message().to_owned()),
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) fn set(&mut self, set: SetRequest) -> Result<(), String> {
-        match self.ask(Call::Set(set)) {
+        match self.ask(GnmiCall::Set(set)) {
             Answer::Set(_) => Ok(()),
             Answer::Refused(status) => Err(status.message().to_owned()),
             other => panic!("{other:?}"),

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lightloom_devices::load;
-use lightloom_devices::serve::{Address, Options, Server, Stopper};
+use lightloom_devices::serve::{Options, ServedAddress, Server, Stopper};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::Host;
 use lightloom_firmware_api::message::{Reply, Request};
@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 /// Devices being served by a thread, until dropped.
 pub(crate) struct Served {
-    pub(crate) addresses: Vec<Address>,
+    pub(crate) addresses: Vec<ServedAddress>,
     stopper: Stopper,
     thread: Option<JoinHandle<io::Result<()>>>,
 }

@@ -12,7 +12,7 @@ use crate::engine::probe::Probe;
 const MOST_ASKED: usize = 64;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct FlowBatch {
     open: u32,
     latest: SimTime,
     flows: Vec<FlowId>,
@@ -23,7 +23,7 @@ pub(super) struct Batch {
 impl<P: Probe> Engine<P> {
     /// A new, empty batch.
     pub fn add_batch(&mut self) -> BatchId {
-        self.batches.push(Batch::default());
+        self.batches.push(FlowBatch::default());
         BatchId::from_index(self.batches.len() - 1)
     }
 

@@ -6,7 +6,7 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use super::Engine;
-use crate::engine::flow::{BatchId, FlowId, FlowRecord, FlowSpec, Gate};
+use crate::engine::flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
 use crate::engine::layout::Place;
 use crate::engine::network::{LinkId, Network, VertexId};
 use crate::engine::port::wire_bytes;
@@ -15,8 +15,8 @@ use crate::engine::queueing::CONTROL_PRIORITY;
 use crate::engine::route::{Choice, FlowName, Route, RouteError};
 use crate::engine::settings::EngineError;
 use crate::transport::{
-    Balance, Balancer, CongestionControl, Controller, Interfaces, Lane, Load, Path, Receiver,
-    Recovery, Sender, Transport, Window,
+    Balance, Balancer, CongestionControl, CongestionController, FlowInterfaces, IdlePath, Load,
+    LossRecovery, Receiver, Sender, SenderLane, Transport, Window,
 };
 
 #[derive(Clone, Debug)]
@@ -122,8 +122,10 @@ impl<P: Probe> Engine<P> {
     ) -> Result<Vec<Vec<LinkId>>, RouteError> {
         let Transport { balance, interfaces, .. } = self.settings.transport;
         match interfaces {
-            Interfaces::One => self.router.find(&self.network, name, route, balance.paths()),
-            Interfaces::All => self.router.find_all(&self.network, name, route, balance.paths()),
+            FlowInterfaces::One => self.router.find(&self.network, name, route, balance.paths()),
+            FlowInterfaces::All => {
+                self.router.find_all(&self.network, name, route, balance.paths())
+            }
         }
     }
 
@@ -141,7 +143,7 @@ impl<P: Probe> Engine<P> {
     ///
     /// # Panics
     /// If `flow` has started: it may have sent what the gate should hold back.
-    pub fn add_gate(&mut self, flow: FlowId, gate: Gate) -> Result<(), EngineError> {
+    pub fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         self.check_gate(self.flows[flow.index()].source(), gate.flow)?;
         let Place { shard, index } = self.flows[flow.index()].sender;
         let awaited = self.flows[gate.flow.index()].receiver.index;
@@ -236,12 +238,12 @@ impl<P: Probe> Engine<P> {
         time
     }
 
-    fn idle_path(&self, paths: &[Vec<LinkId>], window: u32) -> Path {
+    fn idle_path(&self, paths: &[Vec<LinkId>], window: u32) -> IdlePath {
         let path = &paths[0];
         let firsts = first_links(paths).into_iter();
         let rates = firsts.map(|(link, _)| self.network.link(link).spec.rate.get());
         let rate = BitsPerSecond(rates.sum());
-        Path { round_trip: self.round_trip(path), hops: path.len() as u32, rate, window }
+        IdlePath { round_trip: self.round_trip(path), hops: path.len() as u32, rate, window }
     }
 
     /// Makes both ends of a flow in the shards where they live.
@@ -269,13 +271,14 @@ impl<P: Probe> Engine<P> {
             (id.0, cursors[0]),
             load,
             sending,
-            tail_probe.filter(|_| recovery != Recovery::GoBackN).map(Picoseconds::get),
+            tail_probe.filter(|_| recovery != LossRecovery::GoBackN).map(Picoseconds::get),
         );
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.backs_off = self.settings.transport.backs_off();
-        sender.control_by(Controller::new(congestion, self.idle_path(ways.0, initial)));
+        sender.control_by(CongestionController::new(congestion, self.idle_path(ways.0, initial)));
         // A flow with one path today may have several when it is led anew.
-        let spreads = balance.paths() > 1 || self.settings.transport.interfaces == Interfaces::All;
+        let spreads =
+            balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
         let lanes = self.lanes_of(ways.0, cursors.len());
         sender.balancer = may_spread
@@ -293,12 +296,12 @@ impl<P: Probe> Engine<P> {
     }
 
     /// The interfaces by which a flow with these paths leaves.
-    fn lanes_of(&self, paths: &[Vec<LinkId>], ways: usize) -> Vec<Lane> {
+    fn lanes_of(&self, paths: &[Vec<LinkId>], ways: usize) -> Vec<SenderLane> {
         let port = |link: LinkId| self.layout.ports[link.index()].index;
         let firsts = first_links(paths);
         let ends = firsts.iter().skip(1).map(|(_, begin)| *begin).chain([ways as u16]);
         let lane =
-            |((link, begin), end): (&(LinkId, u16), u16)| Lane::new(port(*link), *begin..end);
+            |((link, begin), end): (&(LinkId, u16), u16)| SenderLane::new(port(*link), *begin..end);
         firsts.iter().zip(ends).map(lane).collect()
     }
 

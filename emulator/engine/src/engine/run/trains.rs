@@ -15,7 +15,7 @@
 use super::Engine;
 use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
-use crate::engine::shard::again::Pace;
+use crate::engine::shard::again::StateLag;
 
 /// The windows between two looks: at first, and at most.
 const FIRST_PAUSE: u64 = 8;
@@ -29,7 +29,7 @@ pub(super) struct Trains<P> {
     /// By windows: when to look next, and how long to wait after that if it is in vain.
     next: u64,
     pause: u64,
-    look: Option<Look<P>>,
+    look: Option<PendingComparison<P>>,
     /// Packets that were leapt over.
     leapt: u64,
     /// A foretold state did not come about.
@@ -38,17 +38,17 @@ pub(super) struct Trains<P> {
 
 /// A state and when it is compared with the one of that time, before which the window ends.
 #[derive(Clone, Debug)]
-struct Look<P> {
+struct PendingComparison<P> {
     seen: Box<Shard<P>>,
     at: u64,
     until: u64,
-    what: What,
+    what: Comparand,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Comparand {
     /// Whether the present state is the one seen, moved on so much.
-    Again(Pace),
+    Again(StateLag),
     /// Whether the present state is the one foretold.
     Foretold,
 }
@@ -94,26 +94,26 @@ impl<P: Probe> Engine<P> {
     pub(super) fn look(&mut self, now: u64, until: u64) {
         let [shard] = &mut self.shards[..] else { return };
         let Some(trains) = &mut self.trains else { return };
-        let Some(Look { seen, at, what, .. }) = trains.look.take() else {
+        let Some(PendingComparison { seen, at, what, .. }) = trains.look.take() else {
             if self.windows >= trains.next {
-                trains.look = Look::begin(shard, now, until);
+                trains.look = PendingComparison::begin(shard, now, until);
                 trains.put_off(self.windows);
             }
             return;
         };
         match what {
-            What::Foretold => {
-                trains.is_wrong |= !seen.becomes(shard, now, Pace { time: 0, packets: 0 });
+            Comparand::Foretold => {
+                trains.is_wrong |= !seen.becomes(shard, now, StateLag { time: 0, packets: 0 });
                 trains.is_wrong |= !seen.counts_as(shard);
             }
-            What::Again(pace) if seen.becomes(shard, at, pace) => {
+            Comparand::Again(pace) if seen.becomes(shard, at, pace) => {
                 let times = shard.times(&seen, (now, until), pace);
                 if times >= SHORTEST_LEAP {
                     trains.go(shard, &seen, now, (pace, times));
                     (trains.next, trains.pause) = (self.windows + FIRST_PAUSE, FIRST_PAUSE);
                 }
             }
-            What::Again(_) => {}
+            Comparand::Again(_) => {}
         }
     }
 }
@@ -127,7 +127,7 @@ impl<P> Trains<P> {
 
 impl<P: Probe> Trains<P> {
     /// Leaps, or foretells where a leap would lead.
-    fn go(&mut self, shard: &mut Shard<P>, seen: &Shard<P>, now: u64, how: (Pace, u32)) {
+    fn go(&mut self, shard: &mut Shard<P>, seen: &Shard<P>, now: u64, how: (StateLag, u32)) {
         let (pace, times) = how;
         if shard.probe.may_leap() {
             let hops =
@@ -140,12 +140,17 @@ impl<P: Probe> Trains<P> {
             let mut foretold = Box::new(shard.clone());
             foretold.leap(seen, now, how);
             let until = now + pace.times(times).time;
-            self.look = Some(Look { seen: foretold, at: until, until, what: What::Foretold });
+            self.look = Some(PendingComparison {
+                seen: foretold,
+                at: until,
+                until,
+                what: Comparand::Foretold,
+            });
         }
     }
 }
 
-impl<P: Probe> Look<P> {
+impl<P: Probe> PendingComparison<P> {
     /// Remembers what there is to see at `now`, to compare it a packet later.
     fn begin(shard: &Shard<P>, now: u64, until: u64) -> Option<Self> {
         let pace = shard.pace(now)?;
@@ -154,7 +159,7 @@ impl<P: Probe> Look<P> {
             seen: Box::new(shard.clone()),
             at: now,
             until: again,
-            what: What::Again(pace),
+            what: Comparand::Again(pace),
         })
     }
 }

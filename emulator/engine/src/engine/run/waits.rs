@@ -11,7 +11,7 @@ use crate::engine::probe::Probe;
 
 /// What a flow that has not ended waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaits {
+pub enum FlowWait {
     /// Its start.
     Start,
     /// A link of its path, or of the way back, that is down.
@@ -30,7 +30,7 @@ impl<P: Probe> Engine<P> {
     /// What a flow that has not ended waits for, and since when nothing was acknowledged that it has in flight. `None`
     /// with nothing in flight.
     #[must_use]
-    pub fn awaits(&self, flow: FlowId) -> (Awaits, Option<SimTime>) {
+    pub fn awaits(&self, flow: FlowId) -> (FlowWait, Option<SimTime>) {
         let state = &self.flows[flow.index()];
         let Place { shard, index } = state.sender;
         let shard = &self.shards[shard as usize];
@@ -41,17 +41,17 @@ impl<P: Probe> Engine<P> {
         let awaited =
             sender.waits.gates.iter().map(|(receiver, _)| &shard.receivers[*receiver as usize]);
         let what = if !sender.started {
-            Awaits::Start
+            FlowWait::Start
         } else if let Some(dark) = state.paths.iter().flatten().find(is_dark) {
-            Awaits::Dark(*dark)
+            FlowWait::Dark(*dark)
         } else if since.is_some() {
-            Awaits::Acknowledgements
+            FlowWait::Acknowledgements
         } else if let Some(late) = awaited.filter(|_| !sender.enlisted).find(|end| !end.is_done()) {
-            Awaits::Messages(FlowId(late.flow))
+            FlowWait::Messages(FlowId(late.flow))
         } else if self.port(first).paused & (1 << sender.priority) != 0 {
-            Awaits::Paused(first)
+            FlowWait::Paused(first)
         } else {
-            Awaits::Turn(first)
+            FlowWait::Turn(first)
         };
         (what, since)
     }

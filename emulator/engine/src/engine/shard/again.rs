@@ -2,21 +2,21 @@
 //! Whether everything in a shard does again what it did some time ago, a packet further on, and what it comes to
 //! when it goes on like that.
 
-use super::{EndCount, Host, Probe, Shard};
+use super::{EndCount, HostState, Probe, Shard};
 use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
-use crate::engine::ring::Ring;
+use crate::engine::ring::PacketFifo;
 
 /// How far one state lies behind another: everything so much later, and every flow that moves so many packets
 /// further on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct StateLag {
     /// In picoseconds.
     pub(crate) time: u64,
     pub(crate) packets: u32,
 }
 
-impl Pace {
+impl StateLag {
     const NONE: Self = Self { time: 0, packets: 0 };
 
     pub(crate) fn times(self, times: u32) -> Self {
@@ -34,22 +34,22 @@ impl<P: Probe> Shard<P> {
 
     /// How long after one packet of a flow the next one comes over the same wire; nothing: none is on its way
     /// beside the one after it.
-    pub(crate) fn pace(&self, now: u64) -> Option<Pace> {
+    pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
         let follows = |one: &Packet, next: &Packet| {
             !next.is_acknowledgement()
                 && next.cursor() == one.cursor()
                 && next.sequence() == one.sequence() + 1
         };
-        let of_wire = |queue: &Ring| {
+        let of_wire = |queue: &PacketFifo| {
             let first = queue.iter().find(|packet| !packet.is_acknowledgement())?;
             let next = queue.iter().find(|packet| follows(first, packet))?;
-            Some(Pace { time: next.after(now) - first.after(now), packets: 1 })
+            Some(StateLag { time: next.after(now) - first.after(now), packets: 1 })
         };
         self.wires.iter().find_map(|wire| of_wire(&wire.queue))
     }
 
     /// Whether `later` is this state, seen at `now`, moved on by `pace`.
-    pub(crate) fn becomes(&self, later: &Self, now: u64, pace: Pace) -> bool {
+    pub(crate) fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
         let then = now + pace.time;
         let hosts = self.hosts.iter().zip(&later.hosts);
         let mut wires = self.wires.iter().zip(&later.wires);
@@ -77,8 +77,8 @@ impl<P: Probe> Shard<P> {
 
     /// How often it may move on by `pace`, as it has since `before`, until something else happens: a message
     /// ends, a flow starts, time runs out for one, or it is `until`.
-    pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: Pace) -> u32 {
-        let starts = self.hosts.iter().map(Host::next_start);
+    pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: StateLag) -> u32 {
+        let starts = self.hosts.iter().map(HostState::next_start);
         let mut until = starts.min().unwrap_or(u64::MAX).min(until);
         let mut packets = u32::MAX;
         for (one, sender) in before.senders.iter().zip(&self.senders) {
@@ -98,7 +98,7 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Moves on by `pace` as it has since `before`, so many times, from `now`.
-    pub(crate) fn leap(&mut self, before: &Self, now: u64, (pace, times): (Pace, u32)) {
+    pub(crate) fn leap(&mut self, before: &Self, now: u64, (pace, times): (StateLag, u32)) {
         let far = pace.times(times);
         for (one, sender) in before.senders.iter().zip(&mut self.senders) {
             if one.pace_to(sender, pace).packets > 0 {
@@ -141,8 +141,8 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-impl Host {
-    fn becomes(&self, later: &Self, now: u64, pace: Pace) -> bool {
+impl HostState {
+    fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
         let starts = |host: &Self| {
             let mut starts: Vec<_> = host.starts.iter().copied().collect();
             starts.sort_unstable();
@@ -197,7 +197,7 @@ pub(crate) trait End {
     fn reached(&self) -> u32;
 
     /// How it moves on to `later`: with everybody else, or not at all.
-    fn pace_to(&self, later: &Self, pace: Pace) -> Pace {
-        if self.reached() == later.reached() { Pace::NONE } else { pace }
+    fn pace_to(&self, later: &Self, pace: StateLag) -> StateLag {
+        if self.reached() == later.reached() { StateLag::NONE } else { pace }
     }
 }

@@ -6,11 +6,11 @@
 use lightloom_units::Bytes;
 
 use super::interfaces::put;
-use super::{Exit, Probe, Scratch, Shard, Shared, Span, seen, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, seen, touch};
 use crate::engine::marking::mix;
 use crate::engine::packet::Packet;
 use crate::engine::port::Port;
-use crate::engine::routes::{Next, Routes};
+use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
 /// Where `packet` goes on: the place of the port, and the packet after this step. A port that is down is taken only when
@@ -23,8 +23,8 @@ pub(super) fn step(
 ) -> (u32, Packet) {
     let cursor = packet.cursor();
     let count = match routes.next(cursor) {
-        Next::Port(place) => return (place, packet.advanced()),
-        Next::Choice(count) => count,
+        NextHop::Port(place) => return (place, packet.advanced()),
+        NextHop::Choice(count) => count,
     };
     let stands = |number: u32| backlog(routes.option(cursor, number).0);
     let least = (0..count).map(|number| stands(number).time).min().unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn backlog(port: &Port, now: u64) -> Backlog {
 
 impl<P: Probe> Shard<P> {
     /// Advances a switch with one first-in first-out queue a port that chooses.
-    pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: Span) {
+    pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let due = self.collect_all(shared, index, span);
         self.due.set(index, due);
         let mut keys = std::mem::take(&mut self.scratch.all);
@@ -110,7 +110,7 @@ impl<P: Probe> Shard<P> {
 
     /// Lists all arrivals of the window, each with the wire it came by where its time stood. Returns when the
     /// next one comes after it.
-    fn collect_all(&mut self, shared: &Shared, index: usize, span: Span) -> u64 {
+    fn collect_all(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, all: keys, .. } = &mut self.scratch;

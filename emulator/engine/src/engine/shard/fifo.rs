@@ -3,10 +3,10 @@
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
-use super::{Exit, Probe, Scratch, Shard, Shared, Sink, Span, seen, send_through, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, seen, send_through, touch};
 use crate::engine::network::LinkId;
 use crate::engine::packet::Packet;
-use crate::engine::port::Sending;
+use crate::engine::port::SendingPort;
 
 impl<P: Probe> Shard<P> {
     /// Advances a switch that stores packets before it sends them, or one that cuts through: two loops, so that
@@ -15,7 +15,7 @@ impl<P: Probe> Shard<P> {
         &mut self,
         shared: &Shared,
         index: usize,
-        span: Span,
+        span: SimSpan,
     ) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
@@ -90,7 +90,7 @@ struct List<'s, const CUTS_THROUGH: bool> {
 
 impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
     #[inline(always)]
-    fn send(&self, mut sending: Sending, sink: &mut impl Sink, probe: &mut impl Probe) {
+    fn send(&self, mut sending: SendingPort, sink: &mut impl Sink, probe: &mut impl Probe) {
         for &key in self.keys {
             let (packet, now) = (self.arrivals[key as u32 as usize], self.start + (key >> 32));
             queued(probe, self.link, now, &sending);
@@ -108,7 +108,7 @@ impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
 }
 
 #[inline(always)]
-fn queued<P: Probe>(probe: &mut P, link: LinkId, now: u64, sending: &Sending) {
+fn queued<P: Probe>(probe: &mut P, link: LinkId, now: u64, sending: &SendingPort) {
     if P::SEES_QUEUES {
         probe.queued(link, sending.backlog(now));
     }

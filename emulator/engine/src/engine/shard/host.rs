@@ -5,11 +5,13 @@ use std::cmp::Reverse;
 
 use super::interfaces::Many;
 use super::stack::Stack;
-use super::{Exit, Probe, Scratch, Shard, Shared, Sink, Span, Wire, seen, send_through, touch};
+use super::{
+    Exit, LinkWire, Probe, Scratch, Shard, Shared, SimSpan, Sink, seen, send_through, touch,
+};
 use crate::engine::packet::Packet;
 
 impl<P: Probe> Shard<P> {
-    pub(super) fn advance_host(&mut self, shared: &Shared, index: usize, span: Span) {
+    pub(super) fn advance_host(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let vertex = self.vertices[index];
         let ports = vertex.ports();
         let straight = self.comes_straight(shared, index, span);
@@ -61,13 +63,13 @@ impl<P: Probe> Shard<P> {
 
     /// The wire from which all that a host acts on can be read as it comes: the only one, and the host does not
     /// let packets wait.
-    fn comes_straight(&mut self, shared: &Shared, index: usize, span: Span) -> Option<usize> {
+    fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
             return None;
         }
         self.scratch.touched ^= touch(&self.wires[wires.clone()]);
-        let Wire { queue, link, .. } = &self.wires[wires.start];
+        let LinkWire { queue, link, .. } = &self.wires[wires.start];
         let due = queue.iter().map(|packet| (packet, span.start + packet.after(span.start)));
         for (packet, at) in due.take_while(|(_, at)| *at < span.end) {
             if !packet.is_pause_frame() {
@@ -78,7 +80,7 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Lists the arrivals of the window in order.
-    fn collect_in_order(&mut self, shared: &Shared, index: usize, span: Span) {
+    fn collect_in_order(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let arrivals = &mut self.scratch.arrivals;
@@ -106,7 +108,7 @@ impl<P: Probe> Shard<P> {
 
     /// Puts what ends at this host aside for its delay, and lists what it acts on in this window instead.
     /// Its interface passes on what only comes through, and obeys pauses, at once.
-    fn hold_back(&mut self, shared: &Shared, index: usize, span: Span) {
+    fn hold_back(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let Scratch { arrivals, acted_on, .. } = &mut self.scratch;
         let inside = &mut self.hosts[index].inside;
         acted_on.clear();

@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::{Probe, Shard, Shared, Span};
+use super::{Probe, Shard, Shared, SimSpan};
 use crate::engine::network::{Network, VertexId};
 
 /// Where the pods of a network stand among its vertices, and its spine.
@@ -101,8 +101,8 @@ fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
 
 impl<P: Probe> Shard<P> {
     /// Does everything that happens in `span`, which is a window up to `middle` and no more than a second one.
-    pub(crate) fn advance_by_pods(&mut self, shared: &Shared, span: Span, middle: u64) {
-        let windows = [Span { end: middle, ..span }, Span { start: middle, ..span }];
+    pub(crate) fn advance_by_pods(&mut self, shared: &Shared, span: SimSpan, middle: u64) {
+        let windows = [SimSpan { end: middle, ..span }, SimSpan { start: middle, ..span }];
         let Pods { pods, spine } = std::mem::take(&mut self.pods);
         self.advance_part(shared, spine.clone(), windows[0]);
         for pod in &pods {

@@ -9,15 +9,16 @@ use lightloom_units::{BitsPerSecond, Bytes};
 use super::agenda::Agenda;
 use super::choosing::{Backlog, step};
 use super::{
-    EndCount, Exit, Outbox, Probe, Scratch, Shard, Shared, Span, Wire, seen, send_through, touch,
+    EndCount, Exit, LinkWire, Outbox, Probe, Scratch, Shard, Shared, SimSpan, seen, send_through,
+    touch,
 };
 use crate::engine::network::LinkId;
 use crate::engine::one_port::{CutThrough, OnePort};
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
 use crate::engine::queues::FRAMES;
-use crate::engine::routes::Next;
-use crate::engine::switch::{Outlet, Switch};
+use crate::engine::routes::NextHop;
+use crate::engine::switch::{Outlet, SwitchQueues};
 use crate::engine::switching::Switching;
 
 impl<P: Probe> Shard<P> {
@@ -25,8 +26,8 @@ impl<P: Probe> Shard<P> {
         &mut self,
         shared: &Shared,
         index: usize,
-        span: Span,
-        mut switch: Box<Switch>,
+        span: SimSpan,
+        mut switch: Box<SwitchQueues>,
     ) {
         let (mut due, classes) = self.sort_out(shared, index, span);
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
@@ -52,7 +53,7 @@ impl<P: Probe> Shard<P> {
 
     /// Lists the arrivals of the window by port. Returns when the next one comes after it, and the classes of
     /// what is no control packet, a bit each.
-    fn sort_out(&mut self, shared: &Shared, index: usize, span: Span) -> (u64, u16) {
+    fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, u16) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
@@ -78,9 +79,9 @@ impl<P: Probe> Shard<P> {
                     let at = span.start + offset;
                     self.probe.arrived(seen(&packet, at, wire.link, short));
                     match shared.routes.next(packet.cursor()) {
-                        Next::Port(place) => place,
+                        NextHop::Port(place) => place,
                         // All ports are then worked off together, whatever list it is on.
-                        Next::Choice(_) => 0,
+                        NextHop::Choice(_) => 0,
                     }
                 };
                 by_port.push(
@@ -105,8 +106,8 @@ impl<P: Probe> Shard<P> {
         &mut self,
         shared: &Shared,
         (place, port, classes): (u32, usize, u16),
-        (span, wires): (Span, Range<usize>),
-        switch: &mut Switch,
+        (span, wires): (SimSpan, Range<usize>),
+        switch: &mut SwitchQueues,
     ) {
         let classes = self.scratch.classes_at(place, classes);
         let (link, probe) = (self.port_links[port], &mut self.probe);
@@ -146,7 +147,13 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Works off all ports in order of time.
-    fn advance_together(&mut self, shared: &Shared, index: usize, span: Span, switch: &mut Switch) {
+    fn advance_together(
+        &mut self,
+        shared: &Shared,
+        index: usize,
+        span: SimSpan,
+        switch: &mut SwitchQueues,
+    ) {
         let mut keys = std::mem::take(&mut self.scratch.all);
         for place in 0..self.vertices[index].ports().len() {
             self.scratch.by_port.append_to(2 * place, &mut keys);
@@ -235,7 +242,7 @@ impl<P: Probe> Shard<P> {
         self.keep(vertex, switch, now);
     }
 
-    fn keep(&mut self, vertex: u32, mut switch: Box<Switch>, now: u64) {
+    fn keep(&mut self, vertex: u32, mut switch: Box<SwitchQueues>, now: u64) {
         switch.end_together();
         let ports = self.vertices[vertex as usize].ports();
         self.due.of(vertex as usize).no_later_than(switch.next_due(&self.ports[ports], now));
@@ -287,7 +294,7 @@ struct VertexOutlet<'s, P> {
     header_bytes: u16,
     ports: &'s mut [Port],
     counts: &'s mut [PortCount],
-    wires: &'s mut [Wire],
+    wires: &'s mut [LinkWire],
     due: &'s mut Agenda,
     outboxes: &'s mut [Outbox],
     ends: &'s mut EndCount,
@@ -296,7 +303,7 @@ struct VertexOutlet<'s, P> {
 
 impl<P: Probe> VertexOutlet<'_, P> {
     /// Shows what stands before a packet that comes to the port at `place` at `now`.
-    fn see(&mut self, place: u32, now: u64, switch: &Switch) {
+    fn see(&mut self, place: u32, now: u64, switch: &SwitchQueues) {
         let port = &self.ports[place as usize];
         if P::SEES_QUEUES && port.up {
             let (waiting, end) = switch.stands_before(place);

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use super::choosing::{backlog, step};
 use super::interfaces::{Interface, Interfaces};
-use super::{Completion, EndCount, Host, Probe, Shared, Span};
+use super::{Completion, EndCount, HostState, Probe, Shared, SimSpan};
 use crate::engine::packet::{Contents, Packet, flag};
 use crate::engine::routes::Routes;
 use crate::transport::{Outgoing, Receiver, Sender};
@@ -16,7 +16,7 @@ use crate::transport::{Outgoing, Receiver, Sender};
 /// A host at work. Its interfaces are known by their places, from zero.
 pub(super) struct Stack<'s, P, I> {
     pub(super) shared: &'s Shared,
-    pub(super) host: &'s mut Host,
+    pub(super) host: &'s mut HostState,
     pub(super) interfaces: I,
     /// All of the shard.
     pub(super) senders: &'s mut [Sender],
@@ -37,7 +37,7 @@ impl<'s, P> Stack<'s, P, ()> {
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     /// Does everything that happens in `span`, in which some of `arrivals` come, in order, those of the first
     /// stretch before those of the second. Returns how many that are.
-    pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: Span) -> usize {
+    pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: SimSpan) -> usize {
         let mut arrivals = first.iter().chain(second);
         let (mut next, mut taken) = (arrivals.next(), 0);
         loop {

@@ -12,7 +12,7 @@
 //! Left out: the sender does not state its demand (the receiver knows the length of the flow from the first packet);
 //! the pace is that of the links as built, whatever becomes of them.
 
-use super::Path;
+use super::IdlePath;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -25,7 +25,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(path: Path) -> Self {
+    pub(super) fn new(path: IdlePath) -> Self {
         let (initial, patience) = (path.window, 2 * path.round_trip);
         Self { credits: initial, initial, patience, short: None }
     }

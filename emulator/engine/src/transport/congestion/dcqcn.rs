@@ -10,7 +10,7 @@
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
-use super::{Feedback, Path};
+use super::{Feedback, IdlePath};
 
 const LEAST_RATE: f64 = 10e6;
 /// The paper's 40 and 200 Mb/s are these parts of its 40 Gb/s.
@@ -76,7 +76,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(settings: Dcqcn, path: Path) -> Self {
+    pub(super) fn new(settings: Dcqcn, path: IdlePath) -> Self {
         let line = path.rate.get() as f64;
         Self {
             settings,

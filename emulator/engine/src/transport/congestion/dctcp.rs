@@ -7,7 +7,7 @@
 //! it begins with ten packets (RFC 6928) and grows by a packet with each acknowledgement until the first mark or loss:
 //! flows that all began at full speed lost what they sent again, too, and waited for timeouts.
 
-use super::{Feedback, Path};
+use super::{Feedback, IdlePath};
 
 /// Packets in flight at first (RFC 6928, section 2).
 const INITIAL_WINDOW: u32 = 10;
@@ -43,7 +43,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(settings: Dctcp, path: Path) -> Self {
+    pub(super) fn new(settings: Dctcp, path: IdlePath) -> Self {
         Self {
             gain: 1.0 / f64::from(settings.inverse_gain),
             alpha: 1.0,

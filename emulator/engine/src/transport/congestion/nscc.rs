@@ -14,7 +14,7 @@
 
 use lightloom_units::Picoseconds;
 
-use super::{Feedback, Path};
+use super::{Feedback, IdlePath};
 
 /// Settings of the NSCC-style control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(settings: Nscc, path: Path) -> Self {
+    pub(super) fn new(settings: Nscc, path: IdlePath) -> Self {
         Self {
             base: path.round_trip as f64,
             slack: settings.queueing_target.get() as f64,

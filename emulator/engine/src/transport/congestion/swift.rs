@@ -8,7 +8,7 @@
 
 use lightloom_units::Picoseconds;
 
-use super::{Feedback, Path};
+use super::{Feedback, IdlePath};
 
 /// Swift's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(settings: Swift, path: Path) -> Self {
+    pub(super) fn new(settings: Swift, path: IdlePath) -> Self {
         let slack = settings.queueing_target + settings.per_hop * u64::from(path.hops);
         Self {
             target: (path.round_trip + slack.get()) as f64,

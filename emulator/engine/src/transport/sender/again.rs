@@ -2,7 +2,7 @@
 //! A sending end that does again what it did a packet before.
 
 use super::Sender;
-use crate::engine::shard::again::{End, Pace};
+use crate::engine::shard::again::{End, StateLag};
 
 impl Sender {
     /// Whether what it does depends on nothing but the order of what comes.
@@ -15,8 +15,8 @@ impl Sender {
     }
 
     /// Whether `later` is this end moved on by `pace`.
-    pub(crate) fn becomes(&self, later: &Self, pace: Pace) -> bool {
-        let Pace { time, packets } = pace;
+    pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
+        let StateLag { time, packets } = pace;
         let moves = |sender: &Self, by: u32| {
             [
                 sender.acked + by,
@@ -43,7 +43,7 @@ impl Sender {
     }
 
     /// Moves on.
-    pub(crate) fn leap(&mut self, far: Pace) {
+    pub(crate) fn leap(&mut self, far: StateLag) {
         if self.repair >= self.acked {
             self.repair += far.packets;
         }

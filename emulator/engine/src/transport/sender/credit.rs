@@ -3,7 +3,7 @@
 //!
 //! The window of such a flow is what is in flight and its credits together, so that sending needs no other question.
 
-use super::{Controller, Packet, Sender, flag};
+use super::{CongestionController, Packet, Sender, flag};
 
 impl Sender {
     /// Whether what was trimmed may go again.
@@ -23,7 +23,7 @@ impl Sender {
     }
 
     /// Leaves it to `controller` how much is sent, and how fast.
-    pub(crate) fn control_by(&mut self, controller: Option<Box<Controller>>) {
+    pub(crate) fn control_by(&mut self, controller: Option<Box<CongestionController>>) {
         self.by_credit = controller.as_ref().is_some_and(|at| at.credits().is_some());
         self.controller = controller;
         if self.by_credit {

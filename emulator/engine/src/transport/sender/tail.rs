@@ -6,7 +6,7 @@
 
 /// A sender's probe of its tail; nothing where it never asks, which is most senders.
 #[derive(Clone, Debug)]
-pub(super) struct Tail(Option<Box<Asking>>);
+pub(super) struct TailProbe(Option<Box<Asking>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Asking {
@@ -20,7 +20,7 @@ struct Asking {
     out: Option<u32>,
 }
 
-impl Tail {
+impl TailProbe {
     pub(super) fn new(silence: Option<u64>) -> Self {
         let asking = |silence| Asking { silence, due: u64::MAX, asked: None, out: None };
         Self(silence.map(|silence| Box::new(asking(silence))))

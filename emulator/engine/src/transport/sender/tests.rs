@@ -5,7 +5,7 @@ use super::*;
 use crate::engine::packet::Contents;
 use crate::transport::Reordering;
 
-fn sender(recovery: Recovery) -> Sender {
+fn sender(recovery: LossRecovery) -> Sender {
     let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
     let mut sender = Sender::new((0, 0), load, (4, recovery, 1_000), None);
     sender.release(2);
@@ -26,7 +26,7 @@ fn acknowledgement(sequence: u32, ahead: u16) -> Packet {
 
 #[test]
 fn the_window_opens_with_acknowledgements_and_messages_end_short() {
-    let mut sender = sender(Recovery::GoBackN);
+    let mut sender = sender(LossRecovery::GoBackN);
     assert_eq!(burst(&mut sender, 0), [(0, 100), (1, 100), (2, 40), (3, 100)]);
     sender.acknowledged(&acknowledgement(2, 0), 10);
     assert_eq!(burst(&mut sender, 10), [(4, 100), (5, 40)]);
@@ -38,7 +38,7 @@ fn the_window_opens_with_acknowledgements_and_messages_end_short() {
 
 #[test]
 fn a_gap_is_answered_once() {
-    let mut sender = sender(Recovery::GoBackN);
+    let mut sender = sender(LossRecovery::GoBackN);
     burst(&mut sender, 0);
     sender.acknowledged(&acknowledgement(1, 1), 10);
     sender.acknowledged(&acknowledgement(1, 2), 11);
@@ -50,7 +50,7 @@ fn a_gap_is_answered_once() {
 
 #[test]
 fn selective_repeat_sends_only_what_is_missing() {
-    let mut sender = sender(Recovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
+    let mut sender = sender(LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
     burst(&mut sender, 0);
     sender.acknowledged(&acknowledgement(0, 1), 10);
     assert_eq!(burst(&mut sender, 10), [(0, 100)]);
@@ -62,7 +62,7 @@ fn selective_repeat_sends_only_what_is_missing() {
 
 #[test]
 fn timeouts_back_off() {
-    let mut sender = sender(Recovery::GoBackN);
+    let mut sender = sender(LossRecovery::GoBackN);
     burst(&mut sender, 0);
     assert_eq!(sender.deadline, 1_000);
     sender.timed_out(1_000);

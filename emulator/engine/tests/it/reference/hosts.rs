@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use lightloom_engine::transport::{Balance, Recovery};
+use lightloom_engine::transport::{Balance, LossRecovery};
 use lightloom_units::SimTime;
 
 use super::{Flow, Packet, Reason, Reference, What};
@@ -22,7 +22,7 @@ impl Reference<'_> {
         if packet.trimmed {
             return self.answer_trimmed(packet);
         }
-        let go_back = self.transport.recovery == Recovery::GoBackN;
+        let go_back = self.transport.recovery == LossRecovery::GoBackN;
         let flow = &mut self.flows[packet.flow];
         let in_order = packet.sequence == flow.expected;
         let after_gap = packet.sequence > flow.expected;
@@ -107,19 +107,19 @@ impl Reference<'_> {
         let flow = &mut self.flows[packet.flow];
         if let Some(arrived) = packet.beyond_gap {
             match self.transport.recovery {
-                Recovery::GoBackN => {
+                LossRecovery::GoBackN => {
                     if packet.sequence == flow.acked && flow.acked >= flow.answered {
                         flow.answered = flow.sent;
                         flow.next = flow.acked;
                     }
                 }
-                Recovery::SelectiveRepeat { .. } if packet.trimmed => {
+                LossRecovery::SelectiveRepeat { .. } if packet.trimmed => {
                     let missing = arrived >= flow.acked && !flow.held.contains(&arrived);
                     if missing && !flow.trimmed.contains(&arrived) {
                         flow.trimmed.push_back(arrived);
                     }
                 }
-                Recovery::SelectiveRepeat { reordering } => {
+                LossRecovery::SelectiveRepeat { reordering } => {
                     if arrived >= flow.acked {
                         flow.held.insert(arrived);
                     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use lightloom_engine::transport::Transport;
 use lightloom_engine::{
-    Choice, FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Settings, Switching,
+    Choice, EngineSettings, FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Switching,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
@@ -233,8 +233,9 @@ fn splitmix(value: u64) -> u64 {
 }
 
 impl<'a> Reference<'a> {
-    pub(crate) fn new(network: &'a Network, settings: Settings) -> Self {
-        let Settings { transport, queueing, marking, switching, host_delay, seed, .. } = settings;
+    pub(crate) fn new(network: &'a Network, settings: EngineSettings) -> Self {
+        let EngineSettings { transport, queueing, marking, switching, host_delay, seed, .. } =
+            settings;
         Self {
             network,
             transport,

@@ -8,19 +8,19 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::Kind;
+use lightloom_collective::CollectiveKind;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkId, Route, VertexId};
 use lightloom_fabric::dcn::Dcn;
 use lightloom_fabric::fat_tree::CrossConnect;
-use lightloom_training::graph::{TaskGraph, TaskId, Work};
-use lightloom_training::step_graph::Dimension;
+use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
+use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, Notice};
-use super::{Act, Trainings};
+use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
 use crate::substrate::{DCN, OpticalCircuits, RingCables};
 
@@ -33,14 +33,14 @@ pub(crate) struct Circuits<'a> {
     /// By lower and higher leaf: the circuits that carry traffic now.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
     /// Bytes of exchanges under way from a leaf over a circuit, or into the core.
-    under_way: BTreeMap<Lane, f64>,
+    under_way: BTreeMap<LeafExit, f64>,
     /// By job and task: where its bytes are under way.
-    loads: BTreeMap<(usize, TaskId), Vec<(Lane, f64)>>,
+    loads: BTreeMap<(usize, TaskId), Vec<(LeafExit, f64)>>,
     is_changing: bool,
 }
 
 /// Out of a leaf: over a circuit, or into the core.
-type Lane = (usize, Option<CrossConnect>);
+type LeafExit = (usize, Option<CrossConnect>);
 
 /// The phases of one job and how far it is.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +109,7 @@ impl<'a> Circuits<'a> {
         let circuits = circuits.iter().filter(carries).map(|one| ((a, Some(*one)), rate));
         let core = network.electrical_rate_of(LeafId::from_index(a));
         let core = self.optical.has_core().then_some(((a, None), core));
-        let ends = |(lane, rate): &(Lane, f64)| {
+        let ends = |(lane, rate): &(LeafExit, f64)| {
             (self.under_way.get(lane).copied().unwrap_or(0.0) + bytes) / rate
         };
         let (lane, _) = circuits.chain(core).min_by(|x, y| ends(x).total_cmp(&ends(y)))?;
@@ -136,13 +136,13 @@ impl<'a> Circuits<'a> {
         &mut self,
         context: &Context<'_>,
         of: (usize, TaskId),
-        (kind, hosts): (Option<Kind>, &[VertexId]),
+        (kind, hosts): (Option<CollectiveKind>, &[VertexId]),
         bytes: Bytes,
     ) -> Option<BTreeMap<(VertexId, VertexId), Route>> {
         let count = hosts.len();
         let pairs: Vec<(usize, usize)> = match kind {
             None => vec![(0, 1)],
-            Some(Kind::AllToAll) => (0..count)
+            Some(CollectiveKind::AllToAll) => (0..count)
                 .flat_map(|from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
                 .collect(),
             Some(_) => (0..count).map(|from| (from, (from + 1) % count)).collect(),
@@ -174,16 +174,17 @@ impl Phases {
     pub(super) fn of(
         circuits: &Circuits<'_>,
         job: &str,
-        (graph, dimensions): (&TaskGraph, &[Dimension]),
+        (graph, dimensions): (&TaskGraph, &[TaskPurpose]),
     ) -> Self {
         let mut is_before = vec![true; dimensions.len()];
         for (at, task) in graph.tasks().iter().enumerate() {
             let follows = task.after.iter().any(|before| !is_before[before.index()]);
-            is_before[at] = !follows && dimensions[at] != Dimension::Data;
+            is_before[at] = !follows && dimensions[at] != TaskPurpose::Data;
         }
         // With sharded weights replicas exchange in every pass: the circuits of the gradients serve them all along.
         let in_passes = |at: &usize| {
-            !is_before[*at] && matches!(dimensions[*at], Dimension::Tensor | Dimension::Pipeline)
+            !is_before[*at]
+                && matches!(dimensions[*at], TaskPurpose::Tensor | TaskPurpose::Pipeline)
         };
         let own = ["micro-batches", "gradients"].map(|phase| circuits.place(job, phase));
         let own = match (0..dimensions.len()).any(|at| in_passes(&at)) {
@@ -206,7 +207,7 @@ impl Trainings<'_> {
         let training = &self.jobs[job];
         let work = &training.order.graph.tasks()[task.index()].work;
         let phases = &training.phases;
-        matches!(work, Work::Across { .. } | Work::Transfer { .. })
+        matches!(work, TaskWork::Across { .. } | TaskWork::Transfer { .. })
             && (circuits.is_changing
                 || phases.asked
                 || phases.own[1].is_some()
@@ -230,7 +231,7 @@ impl Trainings<'_> {
         context.post(Notice::PhaseBegan { step, phase });
         // By then everybody has heard whether circuits change for it.
         let soon = context.now() + Picoseconds(1);
-        self.plan(context, soon, (Act::Asked, job, 0, 0));
+        self.plan(context, soon, (TrainTimer::Asked, job, 0, 0));
     }
 
     /// A job learns whether circuits change for its phase.

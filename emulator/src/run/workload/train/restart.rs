@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 
 use lightloom_engine::LinkId;
 use lightloom_fabric::fault::Part;
-use lightloom_training::graph::{TaskId, Work};
-use lightloom_training::step_graph::Dimension;
+use lightloom_training::graph::{TaskId, TaskWork};
+use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, GroupMove};
-use super::{Act, Training, Trainings, tasks};
+use super::{TrainTimer, TrainingJob, Trainings, tasks};
 use crate::scenario::{Effect, Restart};
 
-impl Training<'_> {
+impl TrainingJob<'_> {
     /// Holds the tasks under way of a group: all of them, or what goes round its ring.
     fn interrupt(&mut self, context: &mut Context<'_>, ring: usize, is_all: bool) {
         let tensor = self.order.tensor();
         let is_mine = |task: &TaskId| {
             let work = &self.order.graph.tasks()[task.index()].work;
             match work {
-                Work::Ring { ring: of, .. } => *of as usize == ring,
-                Work::Compute { rank, .. } => is_all && (rank / tensor) as usize == ring,
+                TaskWork::Ring { ring: of, .. } => *of as usize == ring,
+                TaskWork::Compute { rank, .. } => is_all && (rank / tensor) as usize == ring,
                 _ => false,
             }
         };
@@ -42,7 +42,7 @@ impl Training<'_> {
             ring
         }
         for (task, dimension) in self.order.graph.tasks().iter().zip(&self.order.dimensions) {
-            if *dimension == Dimension::Data {
+            if *dimension == TaskPurpose::Data {
                 continue;
             }
             let tied = tasks::rings_of(&task.work, tensor);
@@ -65,11 +65,11 @@ impl Training<'_> {
         };
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
-            |work: &Work| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
+            |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
         // What waits for their tasks is undone with them: the exchange of gradients and what follows it.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
         let theirs = theirs.filter(|(_, (task, dimension))| {
-            **dimension != Dimension::Data && is_theirs(&task.work)
+            **dimension != TaskPurpose::Data && is_theirs(&task.work)
         });
         let theirs: Vec<TaskId> = theirs.map(|(at, _)| TaskId(at as u32)).collect();
         for task in self.schedule.undo(graph, &theirs) {
@@ -149,7 +149,7 @@ impl Trainings<'_> {
             if !goes_dark && on_ring {
                 seat.slowed_by = seat.slowed_by.saturating_sub(1);
             }
-            self.plan(context, soon, (Act::Wake, job, 0, ring as u32));
+            self.plan(context, soon, (TrainTimer::Wake, job, 0, ring as u32));
         }
     }
 
@@ -187,7 +187,7 @@ impl Trainings<'_> {
                 let began = training.outage_began(context, &[ring]);
                 training.outages.push((began, resumes));
             }
-            self.plan(context, resumes, (Act::Resume, job, 0, ring as u32));
+            self.plan(context, resumes, (TrainTimer::Resume, job, 0, ring as u32));
         }
         for (job, rings) in again.iter().enumerate().filter(|(_, rings)| !rings.is_empty()) {
             self.jobs[job].undo(context, rings);
@@ -252,7 +252,7 @@ impl Trainings<'_> {
                 if let Some(outage) = training.outages.last_mut() {
                     outage.1 = outage.1.max(context.now() + load);
                 }
-                self.plan(context, context.now() + load, (Act::Loaded, job, turn, 0));
+                self.plan(context, context.now() + load, (TrainTimer::Loaded, job, turn, 0));
             }
             return Ok(());
         }

@@ -4,26 +4,26 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_collective::{Directions, Kind};
+use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Route, VertexId};
-use lightloom_training::graph::{TaskId, Work};
+use lightloom_training::graph::{TaskId, TaskWork};
 use lightloom_units::Picoseconds;
 
 use super::super::super::RunError;
 use super::super::super::context::Context;
 use super::super::groups::ways_past;
 use super::super::sends::Sends;
-use super::{Act, Circuits, State, TrainOrder, Training, Trainings};
+use super::{Circuits, State, TrainOrder, TrainTimer, TrainingJob, Trainings};
 use crate::substrate::HBD;
 
 /// The TP groups that take part in a task of TP `tensor`, each once.
-pub(super) fn rings_of(work: &Work, tensor: u32) -> Vec<u32> {
+pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
     let mut rings = match work {
-        Work::Compute { rank, .. } => vec![rank / tensor],
-        Work::Ring { ring, .. } => vec![*ring],
-        Work::Across { ranks, .. } => ranks.iter().map(|rank| rank / tensor).collect(),
-        Work::Transfer { from, to, .. } => vec![from / tensor, to / tensor],
+        TaskWork::Compute { rank, .. } => vec![rank / tensor],
+        TaskWork::Ring { ring, .. } => vec![*ring],
+        TaskWork::Across { ranks, .. } => ranks.iter().map(|rank| rank / tensor).collect(),
+        TaskWork::Transfer { from, to, .. } => vec![from / tensor, to / tensor],
     };
     rings.sort_unstable();
     rings.dedup();
@@ -32,21 +32,21 @@ pub(super) fn rings_of(work: &Work, tensor: u32) -> Vec<u32> {
 
 impl TrainOrder<'_> {
     /// What its software takes before the packets of an exchange leave.
-    fn lag(&self, work: &Work) -> Picoseconds {
+    fn lag(&self, work: &TaskWork) -> Picoseconds {
         let steps = |count: usize| count.max(1) as u64 - 1;
         match work {
-            Work::Compute { .. } => Picoseconds::ZERO,
-            Work::Ring { .. } => self.pace.domain_lag * steps(self.tensor() as usize),
-            Work::Transfer { .. } => self.pace.scale_out_lag,
-            Work::Across { kind, ranks, .. } => {
-                let ways = if *kind == Kind::AllReduce { 2 } else { 1 };
+            TaskWork::Compute { .. } => Picoseconds::ZERO,
+            TaskWork::Ring { .. } => self.pace.domain_lag * steps(self.tensor() as usize),
+            TaskWork::Transfer { .. } => self.pace.scale_out_lag,
+            TaskWork::Across { kind, ranks, .. } => {
+                let ways = if *kind == CollectiveKind::AllReduce { 2 } else { 1 };
                 self.pace.scale_out_lag * (ways * steps(ranks.len()))
             }
         }
     }
 }
 
-impl Training<'_> {
+impl TrainingJob<'_> {
     /// Where a rank is.
     fn host(&self, rank: u32) -> VertexId {
         let tensor = self.order.tensor();
@@ -54,13 +54,13 @@ impl Training<'_> {
     }
 
     /// Whether a task cannot begin: a group of it stands still, or its ring is dark.
-    fn is_held(&self, context: &Context<'_>, work: &Work) -> bool {
+    fn is_held(&self, context: &Context<'_>, work: &TaskWork) -> bool {
         if self.loads {
             return true;
         }
         let cannot = |ring: &u32| !self.seats[*ring as usize].can_work();
         let dark = |ring: u32| !self.seats[ring as usize].has_light(context);
-        let of_ring = matches!(work, Work::Ring { ring, .. } if dark(*ring));
+        let of_ring = matches!(work, TaskWork::Ring { ring, .. } if dark(*ring));
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
     }
 
@@ -107,8 +107,8 @@ impl Trainings<'_> {
         let lag = order.lag(work);
         let mut least = Picoseconds::ZERO;
         let alone = match work {
-            Work::Compute { took, .. } => Some(*took),
-            Work::Ring { kind, ring, bytes } => {
+            TaskWork::Compute { took, .. } => Some(*took),
+            TaskWork::Ring { kind, ring, bytes } => {
                 let seat = &training.seats[*ring as usize];
                 let size = order.pace.inside(*bytes);
                 let what = (*kind, size, Directions::Both);
@@ -128,15 +128,15 @@ impl Trainings<'_> {
         let (act, time) = match alone {
             Some(took) => {
                 (log.end, log.ideal) = (now + took, took);
-                if !matches!(work, Work::Compute { .. }) {
+                if !matches!(work, TaskWork::Compute { .. }) {
                     least = context.substrate.network.shortest_delay();
                 }
-                (Act::Worked, now + took + least)
+                (TrainTimer::Worked, now + took + least)
             }
-            None => (Act::Send, now + lag),
+            None => (TrainTimer::Send, now + lag),
         };
         let turn = log.turn;
-        if act == Act::Send && lag == Picoseconds::ZERO {
+        if act == TrainTimer::Send && lag == Picoseconds::ZERO {
             return self.send(context, job, id);
         }
         self.plan(context, time, (act, job, turn, id.0));
@@ -166,7 +166,7 @@ impl Trainings<'_> {
             training.hold(context, id);
             return Ok(());
         };
-        if !matches!(task.work, Work::Ring { .. }) {
+        if !matches!(task.work, TaskWork::Ring { .. }) {
             context.note_flows(flows);
         }
         let lag = training.order.lag(&task.work);
@@ -215,18 +215,18 @@ impl Trainings<'_> {
     }
 }
 
-impl Training<'_> {
+impl TrainingJob<'_> {
     /// What a task sends. `None` while its ring is dark, or nothing joins its leaves.
     fn sends(
         &self,
         context: &Context<'_>,
         (circuits, of): (&mut Option<Circuits<'_>>, (usize, TaskId)),
-        work: &Work,
+        work: &TaskWork,
     ) -> Option<Sends> {
         let pace = &self.order.pace;
         let (kind, hosts, bytes) = match work {
-            Work::Compute { .. } => return None,
-            Work::Ring { kind, ring, bytes } => {
+            TaskWork::Compute { .. } => return None,
+            TaskWork::Ring { kind, ring, bytes } => {
                 let members = &self.seats[*ring as usize].members;
                 let bytes = pace.inside(*bytes);
                 if self.seats[*ring as usize].has_ring() {
@@ -237,10 +237,10 @@ impl Training<'_> {
                 }
                 (Some(*kind), members.ranks.clone(), bytes)
             }
-            Work::Transfer { from, to, bytes } => {
+            TaskWork::Transfer { from, to, bytes } => {
                 (None, vec![self.host(*from), self.host(*to)], pace.across(*bytes))
             }
-            Work::Across { kind, ranks, bytes } => {
+            TaskWork::Across { kind, ranks, bytes } => {
                 let hosts = ranks.iter().map(|rank| self.host(*rank)).collect();
                 (Some(*kind), hosts, pace.across(*bytes))
             }

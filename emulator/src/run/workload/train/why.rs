@@ -6,16 +6,16 @@
 //! and lost to the restart, and the rest to contention. The causes add up to the step, to the picosecond.
 
 use lightloom_training::graph::TaskId;
-use lightloom_training::step_graph::Dimension;
+use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::context::Context;
-use super::Training;
+use super::TrainingJob;
 use crate::scenario::FaultEvent;
 
 /// Where the time of a step went. Its parts add up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Why {
+pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,
     /// Exchange of each dimension: TP, PP, DP, CP, EP.
     pub(crate) exposed: [Picoseconds; 5],
@@ -25,15 +25,15 @@ pub(crate) struct Why {
     pub(crate) restart: Picoseconds,
 }
 
-impl Why {
-    fn of(&mut self, dimension: Dimension) -> &mut Picoseconds {
+impl StepBreakdown {
+    fn of(&mut self, dimension: TaskPurpose) -> &mut Picoseconds {
         match dimension {
-            Dimension::Compute => &mut self.compute,
-            Dimension::Tensor => &mut self.exposed[0],
-            Dimension::Pipeline => &mut self.exposed[1],
-            Dimension::Data => &mut self.exposed[2],
-            Dimension::Context => &mut self.exposed[3],
-            Dimension::Expert => &mut self.exposed[4],
+            TaskPurpose::Compute => &mut self.compute,
+            TaskPurpose::Tensor => &mut self.exposed[0],
+            TaskPurpose::Pipeline => &mut self.exposed[1],
+            TaskPurpose::Data => &mut self.exposed[2],
+            TaskPurpose::Context => &mut self.exposed[3],
+            TaskPurpose::Expert => &mut self.exposed[4],
         }
     }
 }
@@ -42,10 +42,10 @@ fn span(from: SimTime, to: SimTime) -> Picoseconds {
     Picoseconds(to.0.saturating_sub(from.0))
 }
 
-impl Training<'_> {
+impl TrainingJob<'_> {
     /// Where the time of the step that has just ended went.
-    pub(super) fn why(&self, context: &Context<'_>) -> Why {
-        let mut why = Why::default();
+    pub(super) fn why(&self, context: &Context<'_>) -> StepBreakdown {
+        let mut why = StepBreakdown::default();
         let Some(start) = self.steps.last().map(|step| step.start) else { return why };
         let last = (0..self.tasks.len()).max_by_key(|task| self.tasks[*task].end);
         let mut at = last.map(|task| TaskId(task as u32));
@@ -73,7 +73,7 @@ impl Training<'_> {
     }
 
     /// The stretch of the path from `from` to the end of `task`.
-    fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut Why) {
+    fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut StepBreakdown) {
         let log = &self.tasks[task.index()];
         let gap = self.before(from, log.begun.max(from), why);
         let took = gap + span(log.begun.max(from), log.end);
@@ -92,7 +92,7 @@ impl Training<'_> {
 
     /// Time before a task began: lost work up to each fault, and waiting from then until the groups went on. Returns what
     /// is neither.
-    fn before(&self, from: SimTime, to: SimTime, why: &mut Why) -> Picoseconds {
+    fn before(&self, from: SimTime, to: SimTime, why: &mut StepBreakdown) -> Picoseconds {
         let mut left = span(from, to);
         let overlaps = |outage: &&(SimTime, SimTime)| outage.0 < to && outage.1 > from;
         let mut outages: Vec<_> = self.outages.iter().filter(overlaps).collect();
