@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line of lightloom: one file a verb, no logic of its own.
+//! The command line `lightloom`, one file a verb: parse, call, show. No document type and no logic is here.
 //!
-//! Two programs are made of it. `lightloom` plans and emulates: the verbs of this library. `lightloom-lab` runs the
-//! same and all others, which need prices, pages, the daemon, devices or servers; `lightloom` finds it beside itself
-//! ([`second`]), so that who plans and emulates need not compile it.
+//! `lightloom` plans and emulates. All other verbs need prices, pages, the daemon, devices or servers: they are verbs of the
+//! program `lightloom-lab`, which `lightloom` finds beside itself ([`second`]), so that the first command compiles little.
 //!
 //! To add a verb: a file with `Arguments` (clap) and `run`, here or in `lab/src/`, its `mod` line, and its two lines in
-//! `cli.rs` beside it; one of `lab/src/` has a line in [`second::VERBS`], too. Results go through [`output`], files
+//! `cli.rs` beside it; a verb of `lab/src/` also has a line in [`second::VERBS`]. Results go through [`output`], files
 //! through [`files`].
 
 pub mod cli;

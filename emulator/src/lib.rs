@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens on a fabric or a network: one scenario, one run, one result.
+//! Runs a scenario on a fabric or a network, and says what it came to.
 //!
-//! ```text
-//!   scenario.yaml ──▶ scenario ──▶ start ──▶ run ──▶ RunLog ──▶ judge ──▶ Outcome
-//!                        │           │        ▲
-//!                        └───────────┴── substrate: vertices, links, which links a part is
-//! ```
+//! A [`scenario`] names what is run, what breaks and what is expected. The [`substrate`] is the fabric as vertices and links of
+//! the engine. [`run`] is the only event loop: workloads send, faults begin and end, a control plane answers. The log of a
+//! run is compared with that of the same run without faults, which gives the [`outcome`]; [`sweep`] does so for many seeds.
+//! [`training`] runs steps of a training job packet by packet, and [`shipped`] joins a control plane that is executed instead of
+//! assumed to take some time.
 //!
-//! * [`scenario`] – what is run, on what, what breaks, what is expected: types, files, the plan at the start;
-//! * [`substrate`] – a fabric or a network as vertices and links, and its parts by name;
-//! * [`run`] – the only event loop, with its two seams: workloads and control planes;
-//! * [`shipped`] – the seam to a control plane that runs instead of being assumed;
-//! * [`outcome`] – the result, what it means being in docs/metrics.md; [`sweep`] – that of many seeds;
-//! * [`training`] – training steps packet by packet.
+//! Times are integer picoseconds, sizes bytes; every figure is defined in docs/metrics.md. One seed gives one outcome.
+//!
+//! Not here: packets (`lightloom-engine`), plans (`lightloom-planner`), the real controller (`lightloom-twin`).
 
 mod emulate;
 mod judge;

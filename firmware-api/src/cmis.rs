@@ -11,12 +11,12 @@
 //! part of any CMIS revision.
 //!
 //! ```
-//! use lightloom_firmware_api::cmis::{Address, Registers, lower, state::ModuleState};
+//! use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, state::ModuleState};
 //!
 //! /// A host's copy of lower memory.
 //! struct Copy([u8; 128]);
 //! impl Registers for Copy {
-//!     fn byte(&self, at: Address) -> u8 {
+//!     fn byte(&self, at: RegisterAddress) -> u8 {
 //!         self.0[usize::from(at.offset)]
 //!     }
 //! }

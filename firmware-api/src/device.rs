@@ -8,7 +8,7 @@
 //! A firmware's main loop, with optics that stand in for a board's:
 //!
 //! ```
-//! use lightloom_firmware_api::device::Device;
+//! use lightloom_firmware_api::device::SerialModule;
 //! use lightloom_firmware_api::message::Power;
 //! use lightloom_firmware_api::module::{Hardware, Module, Position, Profile};
 //! use lightloom_firmware_api::path::{Path, Paths};
@@ -37,7 +37,7 @@
 //!
 //! let dark = [Path::DARK; 8];
 //! let board = Board { switches: dark, power_on: [Path::LOOPBACK; 8], boots: 0 };
-//! let mut device = Device::new(Module::new(Profile::OCSTRX_800G, board, Micros::ZERO));
+//! let mut device = SerialModule::new(Module::new(Profile::OCSTRX_800G, board, Micros::ZERO));
 //! # let mut ticks = (0..5).map(|second| Micros(second * 1_000_000));
 //! # let mut uart_read = || [0u8; 0];
 //! # let mut uart_send = |_frame: &[u8]| {};

@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a host and an optical transceiver with a switch inside say to each other.
+//! The protocol between a host and an optical transceiver with a switch inside, both ends of it.
 //!
-//! The crate has no operating system, no allocation and no `unsafe`, so a firmware team can link
-//! the device half and a daemon the host half, and both speak from one definition of every byte.
+//! A firmware team links the device half: [`device`] on the serial line, [`module`] for the behaviour of the module, and the
+//! trait `Hardware` for its optics. A daemon links the host half: [`host`]. [`frame`] and [`message`] define the bytes of the
+//! serial line, [`cmis`] the register map of CMIS 5.x with the vendor page B0h, and [`path`] the positions of a switch group.
 //!
-//! ```text
-//!            host half                                      device half
-//!   Request ─▶ Host::request ─▶ COBS frame ── UART ──▶ Device::on_bytes ─▶ Module ─▶ Hardware
-//!   Reply  ◀─ Host::receive  ◀─ COBS frame ◀─────────  Device::poll     ◀─   │      (the optics)
-//!                                                                            │
-//!   cmis::Field, cmis::cdb  ◀──── I2C reads and writes ────▶ Module::bus_*  ◀┘
-//! ```
+//! The crate is `no_std`, does not allocate and has no `unsafe`. Times are microseconds since power-on, of the caller's clock.
 //!
-//! * [`frame`] – bytes on the serial line: COBS, CRC-32, sequence number, version;
-//! * [`message`] – requests and replies inside a frame;
-//! * [`host`] – the host half of the serial line;
-//! * [`cmis`] – the register map of CMIS 5.x, and page B0h, which is ours;
-//! * [`device`] – the device half of the serial line;
-//! * [`module`] – the module itself, for firmware and for emulation;
-//! * [`path`] – which way a switch group sends its light, and how a change of it ended.
-//!
-//! The document a firmware engineer implements from is `docs/firmware-api.md`.
+//! Not here: serial ports, retries and policy of the host, which are the daemon's. The specification for firmware engineers
+//! is `docs/firmware-api.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 

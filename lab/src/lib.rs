@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a laboratory needs beside plans: a conformance suite for devices of every protocol.
+//! The conformance suite: whether a device keeps the promises of its protocol.
 //!
-//! ```text
-//!   target ─▶ Link (TCP, TLS, serial line; in tests an emulated device) ─▶ suite of one protocol
-//!                                                                           │ cases, one promise each
-//!                                                             Report ◀──────┘
-//! ```
+//! A suite is a list of cases for one protocol, each one promise. It runs over a link (TCP, TLS, a serial line, or an emulated
+//! device in tests) with a raw client of its own, not with the daemon's drivers, because what a driver tolerates or hides
+//! is to be found. The result is a report, a line a case.
 //!
-//! The suite speaks each protocol with a raw client, not with the drivers that the daemon has: what a driver
-//! forgives or hides, the suite is to see.
+//! Not here: the verbs of the program `lightloom-lab`, which are beside this library in `main.rs`.
 
 pub mod conform;

@@ -101,7 +101,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         PublishedStudy::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
         PublishedStudy::Mixnet => mixnet(&prices)?,
         PublishedStudy::Rfabric => rfabric(&shipped_rfabric()?, &prices),
-        PublishedStudy::Mfu if arguments.runs.is_empty() => return study::reproduce(arguments.format),
+        PublishedStudy::Mfu if arguments.runs.is_empty() => {
+            return study::reproduce(arguments.format);
+        }
         PublishedStudy::Mfu => return study::published(&arguments.runs, arguments.format),
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tests of several rooms need. It knows no room, so that the tests of a room compile that room alone.
+//! Helpers of tests that several crates share: how many cases a test draws, and tests that run in a process of their own.
+//!
+//! It uses no crate of the workspace, so that the tests of a crate compile little else.
 
 /// How many cases a test tries: `suite` in every run of the tests, `night` with `LIGHTLOOM_NIGHT=1`, as `ci/nightly` sets
 /// it. The cases of the suite are the first of the night's.

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual twin: the shipping controller and policy, the shipping drivers, the bytes on serial lines, the state
-//! machines of the emulated transceivers, and a journal whose disk takes its time, under the clock of the packet run.
+//! The virtual twin: the controller, policy and drivers that ship, run against emulated transceivers under the clock of a
+//! simulated run.
 //!
-//! ```text
-//!                    ┌ daemon.rs ──── Control, Journal ── disk.rs
-//!   emulator ─fault─▶│ world.rs       ▲ events   │ actions
-//!            ◀─light─│   line.rs ── Tender ══ serial line ══════ Rack of transceivers
-//!                    └ cost.rs: what the daemon's own processor is assumed to take
-//! ```
+//! The emulator reports a fault as light that goes; the twin carries bytes over serial lines at their rate, lets devices and
+//! disk take their time, and answers with the circuits that the daemon makes. [`World`] is that side of a run; [`COST`] is
+//! what the daemon's own processor is assumed to take. Times are integer picoseconds; equal seeds give equal runs.
 //!
-//! One queue of events, integer picoseconds, one seed: equal seeds, equal runs. docs/twin.md says what is real.
+//! Not here: packets (`lightloom-engine`) and real programs (`lightloom-live`). docs/twin.md says what is real and what is
+//! assumed.
 
 mod cost;
 mod daemon;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives: who sends what to whom after what, and the time that takes in closed form.
+//! Collective operations as schedules of messages: which rank sends what to which, after what, and in what time at least.
 //!
-//! ```text
-//!   Ring, Tree, AllToAll … ──schedule()──▶ Schedule ──▶ an engine sends it packet by packet
-//!                                             │
-//!                                             └─ideal()─▶ a lower bound of its time
-//! ```
+//! Each algorithm (ring, binary trees, halving-doubling, all-to-all, torus, hierarchical) makes a [`Schedule`]: its messages
+//! with those that each waits for, in the order of a real implementation. An engine sends a schedule packet by packet;
+//! its closed form is a lower bound of the time.
 //!
-//! Ranks are numbers from 0. A [`Schedule`] lists what each rank sends to which other one, and what it
-//! has to receive before: the exact order of a real implementation, in which a rank passes a piece on when
-//! it has all of it. Nothing here knows a network; whoever sends a schedule says which host is which rank.
+//! Ranks are numbers from 0, sizes bytes, times picoseconds. The size of a collective is that of NCCL's tests: of all-reduce
+//! and reduce-scatter what each rank has before, of all-gather and broadcast what each has after, of all-to-all what each
+//! has for all. Pieces are rounded up to whole bytes.
 //!
-//! The size of a collective is that of NCCL's tests: all-reduce, what each rank has before and after;
-//! reduce-scatter, what each has before; all-gather, what each has after; all-to-all, what each has for
-//! all; broadcast, what everybody ends with. Pieces are rounded up to
-//! whole bytes.
+//! Not here: networks, hosts, packets. The caller says which host is which rank.
 
 mod all_to_all;
 mod halving_doubling;

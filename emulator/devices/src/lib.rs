@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Emulated optical devices: real protocols, real traps, no hardware.
+//! Emulated optical devices that speak the protocols of real ones, with their faults.
 //!
-//! ```text
-//!             virtual time (tests)              real time (`lightloom device serve`)
-//!                     │                                     │
-//!                     ▼                                     ▼
-//!   Device::open / on_bytes / close / on_time / next_wakeup    ptys and TCP ports
-//!        │
-//!        ├── Transceiver        a module with a switch inside, framed serial protocol
-//!        ├── OpticalSwitch      a Polatis-style switch, SCPI and TL1
-//!        └── GnmiSwitch         a switch with the OCP model, gNMI
-//! ```
+//! A [`Transceiver`] is a module with an optical switch inside, on a serial line; an [`OpticalSwitch`] speaks SCPI and TL1, a
+//! [`GnmiSwitch`] the OCP model over gNMI. Each is an [`EmulatedDevice`], a state machine without I/O: bytes and the time go in,
+//! what to send comes out. A [`Rack`] holds many under one clock, and [`load`] makes one from a device list.
 //!
-//! A [`Rack`] holds many devices under one clock; [`load`] builds one from a YAML file; `serve` is
-//! the edge that puts it on ptys and ports, the only part of this crate that touches the system.
+//! Time is the caller's: virtual in tests and in the twin, real in `serve`, which puts a rack on ptys and TCP ports and is the
+//! only part of the crate that touches the system. One seed and one sequence of calls give one sequence of outputs.
 //!
-//! A device is a state machine without I/O: bytes and the time go in, and what to send comes
-//! out. Whoever drives it owns the clock: the deterministic simulation hands in
-//! virtual time, the serving loop the time since it started. One seed and one sequence of calls
-//! give one sequence of outputs.
+//! Not here: drivers. The daemon's drivers share no code with these devices beyond the definition of the serial protocol.
 
 mod fault;
 #[cfg(feature = "gnmi")]

@@ -2,14 +2,14 @@
 //! The packet engine: window by window, vertex by vertex, without a global queue of events.
 //!
 //! ```
-//! use lightloom_engine::{Engine, FlowSpec, LinkSpec, NetworkBuilder, Role, Settings};
+//! use lightloom_engine::{Engine, EngineSettings, FlowSpec, LinkSpec, NetworkBuilder, VertexRole};
 //! use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 //!
 //! let mut builder = NetworkBuilder::new();
-//! let [a, b] = [Role::Host, Role::Host].map(|role| builder.add(role));
+//! let [a, b] = [VertexRole::Host, VertexRole::Host].map(|role| builder.add(role));
 //! let wire = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
 //! builder.connect(a, b, wire);
-//! let mut engine = Engine::new(builder.build()?, Settings::default())?;
+//! let mut engine = Engine::new(builder.build()?, EngineSettings::default())?;
 //! let flow = engine.add_flow(FlowSpec::new(a, b, Bytes(4_032)))?;
 //! engine.run(SimTime(1_000_000_000));
 //! assert_eq!(engine.record(flow).end, Some(SimTime(81_920 + 1_000_000)));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets on a network of vertices and links. Nothing here knows a fabric, a plan or a scenario.
+//! A packet simulator: hosts that send flows over a transport, and switches that queue and forward.
 //!
-//! * the engine, at the root of this crate – how packets move; [`transport`] – how hosts send, pace and
-//!   repair them;
-//! * [`topology`] – networks in common shapes;
-//! * [`steady`] – exact shortcuts: of equal parts only one is simulated;
-//! * [`collective`] – collectives as flows that wait for each other;
-//! * [`capture`] – packets and timelines of a run as files.
+//! [`Engine`] takes a [`Network`] of vertices and links, flows, and changes of links at times; it returns events in order:
+//! the ends of flows and batches, and timers. [`transport`] is how hosts send, pace and repeat packets, [`topology`] makes
+//! networks of common shapes, [`collective`] sends schedules, [`capture`] writes packets and timelines as files.
+//! [`steady`] simulates equal and idle parts of a network once, with the same result.
+//!
+//! Times are integer picoseconds, sizes bytes. One seed gives one result on any number of threads.
+//!
+//! Not here: fabrics, plans, jobs and faults. The caller knows which link a part is, and decides what follows when one fails.
 
 pub mod capture;
 pub mod collective;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast a model trains on a fabric.
+//! How long a step of training takes on a machine, and what it sends and when.
 //!
-//! ```text
-//!  Model ──▶ flops ─┐
-//!                   ├─▶ step (analytic) ──▶ StepTime ──▶ mfu ──▶ goodput
-//!  Mapping ▶ bytes ─┤        ▲                 ▲
-//!          ▶ memory │   Calibration         schedule
-//!  Network ─────────┘
-//! ```
+//! A [`model::Model`] is cut over GPUs by a [`mapping::Mapping`]; a [`network::Network`] joins the GPUs, and a
+//! [`calibration::Calibration`] holds what was measured of an accelerator and its software. [`step::step_time`] is a pure
+//! function of these: the time of a step, from which come [`mfu`] and [`goodput`]. [`search`] tries mappings, [`step_graph`]
+//! is a step as tasks with dependencies for the emulator, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read the
+//! steps that other tools recorded.
 //!
-//! A [`model::Model`] is a set of dimensions, a [`mapping::Mapping`] says how it is cut over GPUs, a
-//! [`network::Network`] says what joins them, a [`calibration::Calibration`] holds what was measured of an
-//! accelerator and its software. From these, [`step::step_time`] is a pure function.
+//! Computing is in seconds of floating point, recorded and emulated steps in picoseconds, sizes in bytes.
+//!
+//! Not here: packets and plans. A step says what is sent; the planner and the emulator say how long that takes on a fabric.
 
 pub mod architecture;
 pub mod calibrated;

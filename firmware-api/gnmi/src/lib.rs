@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! gNMI as lightloom's driver and emulated switch both need it, without a socket.
+//! gNMI without a socket, for the daemon's driver and for the emulated switch.
 //!
-//! ```text
-//!   Call ─▶ Client ─▶ bytes ─▶ TCP, TLS, a line with faults ─▶ bytes ─▶ Connection ─▶ Target
-//!   Answer ◀──┘     ◀─ bytes ◀─                             ◀─ bytes ◀─┘
-//! ```
+//! [`client`] turns a [`client::GnmiCall`] into bytes and bytes into a [`client::Answer`]; [`server`] is the other end, in front
+//! of a [`server::Target`]. [`message`] has the messages, [`path`](mod@path) their paths as text, [`model`] the names in the OCP
+//! model of optical circuit switches. HTTP/2 and gRPC are those of public libraries, run by hand ([`wire`]).
 //!
-//! [`message`] has the messages, [`path`](mod@path) their paths as text, [`model`] the names of the nodes of the OCP model of
-//! optical circuit switches. [`client`] and [`server`] are HTTP/2 and gRPC of public libraries, run by hand
-//! ([`wire`]): a daemon drives them over sockets, a test byte by byte.
+//! Not here: connections, TLS and time-outs. A daemon carries the bytes over sockets, a test carries them one by one.
 
 pub mod client;
 pub mod message;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The live twin: real programs in network namespaces whose links are where the light of emulated transceivers is.
+//! The live twin: real programs in network namespaces that are joined where emulated transceivers have light.
 //!
-//! ```text
-//!   lightloomd ──ptys──▶ emulated transceivers ──light──▶ Wiring ──netlink──▶ u32 + mirred, carriers
-//!                                                                               │
-//!   twin exec NODE -- CMD ──▶ namespace of the node: b0, b1 (fibres), eth0 (data-centre network)
-//! ```
+//! [`up`] starts the daemon, the emulated devices and a namespace a node, whose interfaces are the fibres of its transceivers
+//! and the data-centre network; [`enter`] runs a program on each node, [`fault`] breaks a part, and [`report`] compares what
+//! the programs met with the emulator. When light moves, links are rewired by netlink.
 //!
-//! One process holds everything: it is the first of a process namespace inside a user namespace, so that its end,
-//! however it comes, ends every program, namespace and pty of the twin. What it needs outside is in one folder.
+//! One process holds everything: the first of a process namespace inside a user namespace. Its end removes every program,
+//! namespace and pty. All its files are in one folder. Time is that of the machine.
 
 pub mod address;
 pub mod check;
