@@ -41,6 +41,7 @@ pub use sweep::show as show_sweep;
   lightloom emulate topologies/scenarios/lossless-incast.yaml
   lightloom emulate topologies/scenarios/all-at-once.yaml
   lightloom emulate topologies/rfabric-2048.yaml
+  lightloom emulate topologies/scenarios/node-fault.yaml --plan plan.json
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 7 --flows-out flows.csv --format json
   lightloom emulate topologies/scenarios/node-fault.yaml --prove-reuse
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..9 --junit junit.xml --summary summary.md
@@ -48,6 +49,10 @@ pub use sweep::show as show_sweep;
 pub struct Arguments {
     /// The scenario file, or a fabric file whose step is run once without faults.
     scenario: PathBuf,
+    /// The plan in force, as `lightloom plan`, `replan` and `ctl plan` write it [default: the scenario's, or one that is
+    /// made for the fabric as it is at the start].
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
     /// Seed of every random draw [default: the scenario's]; `0..99` runs a hundred seeds and names
     /// the worst.
     #[arg(long, value_name = "N")]
@@ -90,7 +95,8 @@ pub fn run(
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;
-    let (source, mistakes) = ScenarioSource::read_quietly(&arguments.scenario);
+    let (source, mistakes) =
+        ScenarioSource::read_under(arguments.plan.as_deref(), &arguments.scenario);
     let runs_daemon =
         source.as_ref().is_some_and(|source| source.scenario.control.lightloomd.is_some());
     if runs_daemon && control.is_none() {

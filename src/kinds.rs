@@ -44,6 +44,9 @@ pub struct Reader {
 
 /// The part that a file has in a result whose main file names it: its kind, and `trace` for what is no such file.
 pub fn role_of(bytes: &[u8]) -> &'static str {
+    if lightloom_fabric::plan::is_plan(bytes) {
+        return "plan";
+    }
     of_keys(&document::top_keys(bytes)).map_or("trace", |kind| kind.name)
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom plan`: from a fabric and its faults to a proven plan.
 
+mod against;
 pub mod pricing;
 
 use std::collections::BTreeMap;
@@ -29,7 +30,8 @@ use serde::Serialize;
 use crate::output::{self, Format, FormatArgument, VerbOutcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
 use crate::table::TextTable;
-use crate::{fabric, files, trace};
+use crate::{fabric, files, replan, trace};
+use against::Against;
 use pricing::Pricing;
 
 /// Plans a fabric around its faults: rings, transceiver paths, ranks.
@@ -38,6 +40,7 @@ use pricing::Pricing;
   lightloom plan topologies/ring-2880.yaml --fault n17,n42/b1,n7/b0.2 -o plan.json
   lightloom plan topologies/pod-2048.yaml --fault n17,ocs3
   lightloom plan topologies/ring-2880.yaml --trace topologies/traces/synthetic.json --at 75
+  lightloom plan topologies/ring-2880.yaml --fault n17 --against plan.json
   lightloom plan topologies/explicit-8.yaml --exact
   lightloom plan topologies/rfabric-2048.yaml --sensitivity
   lightloom plan topologies/rfabric-shapes.yaml --exact")]
@@ -69,6 +72,9 @@ pub struct Arguments {
     /// Price file for its cost [default: the one that ships as topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
+    /// Another plan to show beside this one.
+    #[arg(long, value_name = "PLAN")]
+    against: Option<PathBuf>,
     /// Where to write the plan.
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     pub output: Option<PathBuf>,
@@ -126,12 +132,16 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
             sensitivity = Some(pricing.sensitivity(network, &phases, prices)?);
         }
     }
+    let read = |path: &PathBuf| replan::read_plan(path, &mut Inputs::new());
+    let other = arguments.against.as_ref().map(read).transpose()?;
     let plan = plan.sealed(inputs);
+    let against = arguments.against.as_deref().zip(other.as_ref());
+    let against = against.map(|(path, other)| Against::new(files::name(path), other, &plan));
     write(arguments.output.as_deref(), &plan)?;
     match arguments.format.format {
         Format::Json => {
             output::note(&took.to_string());
-            output::print_json(&WithSensitivity { plan: &plan, sensitivity })?;
+            output::print_json(&Printed { plan: &plan, sensitivity, against })?;
         }
         Format::Text => {
             output::print(&describe(&fabric, &plan, &verdict, took))?;
@@ -147,6 +157,9 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
             }
             if let Some(rows) = &sensitivity {
                 output::print(&pricing.text(rows))?;
+            }
+            if let Some(against) = &against {
+                output::print(&against.to_string())?;
             }
         }
     }
@@ -180,11 +193,13 @@ impl fmt::Display for Took {
 
 /// A plan, with the comparisons that were asked for.
 #[derive(Serialize)]
-struct WithSensitivity<'a, R> {
+struct Printed<'a, R> {
     #[serde(flatten)]
     plan: &'a Plan,
     #[serde(skip_serializing_if = "Option::is_none")]
     sensitivity: Option<R>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against: Option<Against>,
 }
 
 /// The phases of a plan that send something between leaves.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use lightloom_fabric::document as documents;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::{EARLIER_SCHEMA, Plan};
+use lightloom_fabric::plan::{self as plan_document, Plan, ReadError};
 use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::Options;
 use lightloom_planner::joint::{self, Replanned};
@@ -147,29 +147,19 @@ fn change_faults(
 pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
-    if documents_of_version_1(&bytes) {
-        let file = path.display();
-        anyhow::bail!(
+    let file = path.display();
+    plan_document::read(&bytes).map_err(|error| match error {
+        ReadError::Earlier => anyhow::anyhow!(
             "{file} is a plan of version 1: `lightloom convert {file} --fabric FABRIC -o NEW` writes it as version 2"
-        );
-    }
-    let plan: Plan = serde_json::from_slice(&bytes).with_context(|| {
-        let kind = kinds::of_keys(&documents::top_keys(&bytes));
-        let is = kind.map_or("not a plan".to_owned(), |kind| {
-            format!("a {} file, not a plan: the plan in force comes first, the fabric file after --fabric", kind.name)
-        });
-        format!("{} is {is}", path.display())
-    })?;
-    Ok(plan)
-}
-
-/// Whether these are the bytes of a plan of version 1.
-fn documents_of_version_1(bytes: &[u8]) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Marked {
-        schema: String,
-    }
-    serde_json::from_slice::<Marked>(bytes).is_ok_and(|marked| marked.schema == EARLIER_SCHEMA)
+        ),
+        ReadError::Other(error) => {
+            let kind = kinds::of_keys(&documents::top_keys(&bytes));
+            let is = kind.map_or("not a plan".to_owned(), |kind| {
+                format!("a {} file, not a plan: the plan in force comes first, the fabric file after --fabric", kind.name)
+            });
+            anyhow::Error::new(error).context(format!("{file} is {is}"))
+        }
+    })
 }
 
 /// What could not be kept, that was there before.

@@ -11,7 +11,7 @@ use lightloom_control::kept_plan::KeptPlan;
 use lightloom_control::ledger::{Ledger, PLAN_ENTRIES_MAX};
 use lightloom_control::record::{Asked, Broken, Cause, Record};
 use lightloom_daemon_api::status::LostState;
-use lightloom_fabric::plan::{EARLIER_SCHEMA, Plan, digest};
+use lightloom_fabric::plan::{EARLIER_SCHEMA, Plan, digest, is_called};
 use serde_json::Value;
 
 /// Reports were in this file.
@@ -161,9 +161,10 @@ fn plan_files(folder: &Path) -> BTreeMap<String, PathBuf> {
 fn read_plan(name: &str, file: &Path) -> Result<KeptPlan, String> {
     let bytes = fs::read(file).map_err(|error| error.to_string())?;
     let document: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    let is_it = is_called(&document, name);
     let found = digest(&document);
     let plan: Plan = serde_json::from_value(document).map_err(|error| error.to_string())?;
-    if found != name && plan.schema != EARLIER_SCHEMA {
+    if !is_it && plan.schema != EARLIER_SCHEMA {
         return Err(format!("it does not match its digest: it is plan {found}"));
     }
     Ok(KeptPlan::called(name.to_owned(), plan.upgraded()))

@@ -19,6 +19,7 @@ use lightloom_collective::{self as collective, Directions};
 use lightloom_engine::transport::Transport;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
@@ -45,6 +46,8 @@ pub struct Scenario {
     pub sha256: String,
     /// What it runs on.
     pub on: On,
+    /// The plan in force; `None` makes one for the fabric as it is at the start.
+    pub plan: Option<Arc<Plan>>,
     /// Seed of every random draw.
     pub seed: Seed,
     /// What is broken from the start.

@@ -28,9 +28,10 @@ pub const EARLIER_SCHEMA: &str = "lightloom.plan/v1";
 
 /// What a plan document says of how it was made, which is not part of its identity.
 const NOT_IDENTITY: &[&[&str]] =
-    &[&["digest"], &["inputs"], &["metrics", "plan_seconds"], &["sensitivity"], &["version"]];
+    &[&["digest"], &["inputs"], &["metrics", "plan_seconds"], &["seed"], &["sensitivity"], &["version"]];
 
-/// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan.md) without how it was made.
+/// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan.md) without how it was made: two seeds
+/// that find the same plan made one plan.
 ///
 /// The same for a plan in memory, its file in any spelling, and the document that a client sends.
 #[must_use]
@@ -39,15 +40,52 @@ pub fn digest(plan: &impl Serialize) -> String {
     provenance::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
 }
 
+/// Whether `name` is the [digest] of this plan, or the one that earlier versions gave it, which counted its seed.
+#[must_use]
+pub fn is_called(plan: &impl Serialize, name: &str) -> bool {
+    let earlier = || {
+        let without: Vec<_> = NOT_IDENTITY.iter().copied().filter(|path| **path != ["seed"]).collect();
+        provenance::sha256(&canonical::bytes(plan, &without).unwrap_or_default())
+    };
+    digest(plan) == name || earlier() == name
+}
+
 /// Whether these are the bytes of a plan of any version.
 #[must_use]
 pub fn is_plan(bytes: &[u8]) -> bool {
+    schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
+}
+
+fn schema_of(bytes: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Marked {
         schema: String,
     }
-    serde_json::from_slice::<Marked>(bytes)
-        .is_ok_and(|marked| marked.schema.starts_with("lightloom.plan/"))
+    serde_json::from_slice::<Marked>(bytes).ok().map(|marked| marked.schema)
+}
+
+/// Why bytes are no plan that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A plan of version 1.
+    #[error(
+        "a plan of version 1: `lightloom convert PLAN --fabric FABRIC -o NEW` writes it as version 2"
+    )]
+    Earlier,
+    /// Another kind of file, or a plan with mistakes.
+    #[error("not a plan: {0}")]
+    Other(#[from] serde_json::Error),
+}
+
+/// Reads a plan of this version; whether it is right for a fabric is not looked at.
+///
+/// # Errors
+/// A plan of version 1, or no plan.
+pub fn read(bytes: &[u8]) -> Result<Plan, ReadError> {
+    if schema_of(bytes).is_some_and(|schema| schema == EARLIER_SCHEMA) {
+        return Err(ReadError::Earlier);
+    }
+    Ok(serde_json::from_slice(bytes)?)
 }
 
 /// A plan, as `lightloom plan` writes it.
@@ -139,7 +177,7 @@ impl Plan {
     /// Whether it is what it was when its digest was written; where none was, nobody can tell.
     #[must_use]
     pub fn is_as_written(&self) -> bool {
-        self.digest.is_empty() || self.digest == digest(self)
+        self.digest.is_empty() || is_called(self, &self.digest)
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let effort = Effort::default();
-        Self { method: Method::Scan, effort, exact: None, compare: true, seed: Seed(1) }
+        Self { method: Method::Scan, effort, exact: None, compare: true, seed: Seed::USUAL }
     }
 }
 

@@ -2,10 +2,12 @@
 //! What a run is made from: a scenario file, or a fabric file whose step is run, with all that it names.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_emulator::sweep::SweepSubject;
 use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::plan::{self, Plan};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_units::seed::Seed;
 
@@ -34,6 +36,24 @@ fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }
 }
 
+/// The plan that is to be in force.
+fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnostic>> {
+    let bytes = files::read_document(path)?;
+    let file = files::name(path);
+    inputs.insert("plan".to_owned(), Input::of(file.clone(), &bytes));
+    plan::read(&bytes).map(Arc::new).map_err(|error| {
+        let mistake = Diagnostic::whole_file(
+            scenario::file::codes::BAD_NEIGHBOUR,
+            &file,
+            format!("this is {error}"),
+        );
+        Box::new(
+            mistake
+                .with_help("give --plan a file that `lightloom plan`, `replan` or `ctl plan` made"),
+        )
+    })
+}
+
 impl ScenarioSource {
     /// Every mistake of a file of faults that this scenario could name.
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
@@ -45,23 +65,33 @@ impl ScenarioSource {
     /// # Errors
     /// If there is a mistake.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let (source, mistakes) = Self::read_quietly(path);
+        let (source, mistakes) = Self::read_under(None, path);
         output::diagnostics(&mistakes);
         source.ok_or(output::InputRefused.into())
     }
 
-    /// The scenario and all that it names, unless there is a mistake; and every mistake, which is not shown.
-    pub(super) fn read_quietly(path: &Path) -> (Option<Self>, Vec<Diagnostic>) {
+    /// The scenario and all that it names, with this plan in force if there is one, unless there is a mistake; and every
+    /// mistake, which is not shown.
+    pub(super) fn read_under(plan: Option<&Path>, path: &Path) -> (Option<Self>, Vec<Diagnostic>) {
         let mut inputs = Inputs::new();
+        let plan = match plan.map(|plan| read_plan(plan, &mut inputs)).transpose() {
+            Ok(plan) => plan,
+            Err(mistake) => return (None, vec![*mistake]),
+        };
         let (scenario, mistakes) = match files::read_document(path) {
-            Ok(bytes) => Self::load(path, &bytes, &mut inputs),
+            Ok(bytes) => Self::load(plan, path, &bytes, &mut inputs),
             Err(mistake) => (None, vec![*mistake]),
         };
         let source = scenario.map(|scenario| Self { path: path.to_owned(), scenario, inputs });
         (source, mistakes)
     }
 
-    fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> (Option<Scenario>, Vec<Diagnostic>) {
+    fn load(
+        plan: Option<Arc<Plan>>,
+        path: &Path,
+        bytes: &[u8],
+        inputs: &mut Inputs,
+    ) -> (Option<Scenario>, Vec<Diagnostic>) {
         let file = files::name(path);
         let kind = kinds::of_keys(&document::top_keys(bytes));
         if kind.is_some_and(|kind| kind.name == "fabric") {
@@ -74,13 +104,25 @@ impl ScenarioSource {
             };
             let unwritten = format!("the step of {file}");
             let text = of_step(&last);
-            let (loaded, mistakes) = scenario::file::load(&unwritten, text.as_bytes(), &mut beside);
+            let (loaded, mistakes) =
+                scenario::file::load_under(plan, &unwritten, text.as_bytes(), &mut beside);
             let of_fabric = |mistake: Diagnostic| match mistake.file == unwritten {
                 true => without_place(mistake, &file),
                 false => mistake,
             };
             let mistakes = mistakes.into_iter().map(of_fabric).collect();
             return (loaded.map(|loaded| Scenario { name: file, ..loaded }), mistakes);
+        }
+        if plan::is_plan(bytes) {
+            let plan = Diagnostic::whole_file(
+                document::codes::UNKNOWN_KIND,
+                &file,
+                "this is a plan, not a scenario",
+            );
+            let help = format!(
+                "`lightloom emulate SCENARIO --plan {file}` runs a scenario, or a fabric's step, under it"
+            );
+            return (None, vec![plan.with_help(help)]);
         }
         if let Some(other) = kinds::refuse_other(&file, bytes, "scenario") {
             return (None, vec![other]);
@@ -91,7 +133,7 @@ impl ScenarioSource {
             files::note_input(inputs, kinds::role_of(&there.bytes), &there.name, &there.bytes);
             Ok(there)
         };
-        scenario::file::load(&file, bytes, &mut beside)
+        scenario::file::load_under(plan, &file, bytes, &mut beside)
     }
 
     /// The scenario under one seed, which also decides which servers of a trace the nodes are.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use lightloom_fabric::plan::{Plan, digest};
+use lightloom_fabric::plan::{Plan, digest, is_called};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// A plan and the name by which changes know it.
@@ -36,8 +36,8 @@ impl TryFrom<Stored> for KeptPlan {
     type Error = String;
     fn try_from(stored: Stored) -> Result<Self, String> {
         let Stored { sha256, digest: written, plan } = stored;
-        let (found, wanted) = (digest(&plan), written.as_ref().unwrap_or(&sha256));
-        if found != *wanted {
+        if !is_called(&plan, written.as_ref().unwrap_or(&sha256)) {
+            let found = digest(&plan);
             return Err(format!("plan {sha256} does not match its digest: it is {found}"));
         }
         Ok(Self { sha256, digest: written, plan: Arc::new(plan) })

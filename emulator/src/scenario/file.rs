@@ -15,6 +15,7 @@ mod idle;
 mod links;
 mod neighbours;
 mod network;
+mod place;
 mod replay;
 mod switches;
 mod traffic;
@@ -29,6 +30,7 @@ use lightloom_engine::{LinkSpec, Marking, Queueing, Switching};
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
@@ -41,6 +43,7 @@ pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;
 pub use neighbours::{NamedFile, ReadNeighbour};
 pub use network::OnFile;
+pub use place::PlaceFile;
 pub use replay::{ReplayFile, TraceDayFile};
 pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
@@ -70,12 +73,12 @@ pub struct ScenarioFile {
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
     /// What it runs on: a fabric file, or a network written in place.
-    pub on: OnFile,
+    pub on: PlaceFile,
     /// The cables of a network written in place.
     #[serde(default)]
     pub links: LinksFile,
     /// Seed of every random draw; `--seed` on the command line overrides it.
-    #[serde(default)]
+    #[serde(default = "usual_seed")]
     pub seed: u64,
     /// What is broken from the start: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`, optical switches `ocs3`.
     #[serde(default)]
@@ -136,6 +139,10 @@ pub struct ScenarioFile {
 pub enum KindFile {
     /// A scenario.
     Scenario,
+}
+
+fn usual_seed() -> u64 {
+    Seed::USUAL.0
 }
 
 fn time_limit() -> Text<Picoseconds> {
@@ -220,6 +227,17 @@ pub fn load(
     bytes: &[u8],
     read: &mut ReadNeighbour<'_>,
 ) -> (Option<Scenario>, Vec<Diagnostic>) {
+    load_under(None, file, bytes, read)
+}
+
+/// The same with this plan in force, whichever the file names.
+#[must_use]
+pub fn load_under(
+    in_force: Option<Arc<Plan>>,
+    file: &str,
+    bytes: &[u8],
+    read: &mut ReadNeighbour<'_>,
+) -> (Option<Scenario>, Vec<Diagnostic>) {
     let keys = document::top_keys(bytes);
     if is_earlier_version(&keys) {
         let message = "this is a scenario of version 1";
@@ -231,7 +249,7 @@ pub fn load(
     let mut beside = Vec::new();
     let sha256 = lightloom_fabric::provenance::sha256(bytes);
     let (loaded, mut mistakes) = document::load(file, bytes, |raw: ScenarioFile, check| {
-        lower(raw, sha256, check, &mut NamedFiles { read, mistakes: &mut beside })
+        lower(raw, in_force, sha256, check, &mut NamedFiles { read, mistakes: &mut beside })
     });
     mistakes.extend(beside);
     (loaded, mistakes)
@@ -239,17 +257,20 @@ pub fn load(
 
 fn lower(
     raw: ScenarioFile,
+    in_force: Option<Arc<Plan>>,
     sha256: String,
     check: &mut Check<'_>,
     neighbours: &mut NamedFiles<'_, '_>,
 ) -> Option<Scenario> {
-    let fabric = match &raw.on {
+    let fabric = match &raw.on.on {
         OnFile::Fabric(name) => neighbours.fabric(name, check),
         _ => None,
     };
+    let named = || raw.on.plan.as_ref().and_then(|name| neighbours.plan(name, check));
+    let plan = in_force.or_else(named);
     let transport = lower_transport(&raw, check);
     let switches = lower_switches(&raw, fabric.as_deref(), transport.packet(), check);
-    let network = match &raw.on {
+    let network = match &raw.on.on {
         OnFile::Fabric(_) => None,
         on => {
             network::refuse_choice(on, transport.balance, check);
@@ -287,6 +308,7 @@ fn lower(
         train: train::lower(&raw, check),
         expectations: Vec::new(),
         on,
+        plan,
         broken_by,
         collectives,
         replay,
@@ -372,7 +394,7 @@ fn lower_switches(
                 let path = "/phases/acknowledgements";
                 check.error(codes::NO_EFFECT, path, message).help("leave one of the two out");
             }
-            let cable = match &raw.on {
+            let cable = match &raw.on.on {
                 OnFile::Fabric(_) => {
                     fabric.map(|f| LinkSpec::new(f.dcn.link_rate(), f.dcn.link_latency()))
                 }
@@ -410,7 +432,7 @@ fn lower_phases_after(
 
 /// A scenario runs something, and what it runs has what it needs.
 fn require_something(raw: &ScenarioFile, check: &mut Check<'_>) {
-    let on_fabric = matches!(raw.on, OnFile::Fabric(_));
+    let on_fabric = matches!(raw.on.on, OnFile::Fabric(_));
     let does_nothing = raw.collectives.is_empty() && raw.traffic.is_empty() && raw.train.is_empty();
     if does_nothing && raw.phases.is_none() {
         check
@@ -504,6 +526,7 @@ const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 /// Plans the fabric as it is at the start. Faults of the run itself, which may have mistakes, are left out.
 fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<RunStart> {
     let key = match (&base.on, &base.replay) {
+        _ if raw.on.plan.is_some() => "/on/plan",
         (On::Network(_), Some(_)) => "/replay/trace",
         _ => "/on",
     };
@@ -517,10 +540,13 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
             Some(start)
         }
         Err(error) => {
-            let code = if key == "/on" { codes::NO_PLAN } else { codes::BAD_NEIGHBOUR };
+            let code = if key == "/replay/trace" { codes::BAD_NEIGHBOUR } else { codes::NO_PLAN };
             let report = check.error(code, key, error.to_string());
             let report = match key {
                 "/on" => report,
+                "/on/plan" => report.help(
+                    "take a plan that was made for this fabric around what is broken: `lightloom plan FABRIC --fault PARTS -o FILE`",
+                ),
                 _ => report.help(
                     "say how many GPUs a host stands for, `gpus_per_host: 8`, or take a larger trace",
                 ),

@@ -59,6 +59,9 @@ pub enum StartError {
     /// No plan.
     #[error(transparent)]
     Plan(#[from] joint::PlanError),
+    /// A plan that was given is not one for this fabric as it is.
+    #[error("the plan in force does not fit this fabric as it is: {}{}", .0[0], others(.0))]
+    Misfit(Vec<Violation>),
     /// The plan is wrong, which is a mistake of this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
@@ -85,6 +88,14 @@ pub enum StartError {
     /// No job, or no group of it.
     #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
     NothingRuns,
+}
+
+/// How many violations there are beside the first.
+fn others(violations: &[Violation]) -> String {
+    match violations.len() {
+        1 => String::new(),
+        all => format!(" (and {} more)", all - 1),
+    }
 }
 
 impl RunStart {
@@ -155,7 +166,9 @@ pub fn plan(scenario: &Scenario) -> Result<RunStart, StartError> {
 
 fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, StartError> {
     let wrong = |error| StartError::Trace { what: "fabric", error };
-    let mut broken = FaultSet::of(fabric, scenario.broken.iter().copied())?;
+    let in_force = scenario.plan.as_deref();
+    let planned_around = in_force.iter().flat_map(|plan| &plan.faults);
+    let mut broken = FaultSet::of(fabric, scenario.broken.iter().chain(planned_around).copied())?;
     if let Some(day) = &scenario.broken_by {
         for node in day.nodes_out(fabric, scenario.seed).map_err(wrong)? {
             broken.insert(fabric, PlannedPart::Node(node))?;
@@ -169,9 +182,19 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     for outage in outages.iter().filter(|outage| outage.from_start) {
         faults.insert(fabric, PlannedPart::Node(outage.node))?;
     }
-    let options = joint::Options { seed: scenario.seed, compare: false, ..Default::default() };
-    let document = joint::plan(fabric, &faults, options)?;
-    let verdict = check(fabric, &faults, &document).map_err(StartError::Unsound)?;
+    let (document, verdict) = match in_force {
+        Some(plan) => {
+            let verdict = check(fabric, &faults, plan).map_err(StartError::Misfit)?;
+            (plan.clone(), verdict)
+        }
+        None => {
+            let options =
+                joint::Options { seed: scenario.seed, compare: false, ..Default::default() };
+            let plan = joint::plan(fabric, &faults, options)?;
+            let verdict = check(fabric, &faults, &plan).map_err(StartError::Unsound)?;
+            (plan, verdict)
+        }
+    };
     let layout = layout_of(scenario, fabric, &document)?;
     let circuits = circuits_of(scenario, fabric, &document)?;
     let lit: Vec<CrossConnect> = circuits

@@ -23,6 +23,7 @@ mod mixed_metrics;
 mod one_order;
 mod one_run;
 mod phases;
+mod plan_in_force;
 mod plan_times;
 mod recorded;
 mod scenario;

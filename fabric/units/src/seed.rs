@@ -18,6 +18,9 @@ pub type Stream = Xoshiro256PlusPlus;
 pub struct Seed(pub u64);
 
 impl Seed {
+    /// The seed of every verb and file that names none.
+    pub const USUAL: Self = Self(1);
+
     /// The stream of draws that `label` makes for its `index`-th item.
     #[must_use]
     pub fn stream(self, label: &str, index: u64) -> Stream {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lightloom_fabric::document::{Check, Diagnostic, Severity};
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::plan::{self, Plan};
 use lightloom_fabric::trace::{FaultTrace, Observation, TraceErrors};
 use lightloom_training::mapped;
 
@@ -59,6 +60,20 @@ impl NamedFiles<'_, '_> {
         }
         self.mistakes.extend(mistakes);
         fabric.map(Arc::new)
+    }
+
+    /// The plan of this name, which is in force on the fabric.
+    pub(super) fn plan(&mut self, name: &str, check: &mut Check<'_>) -> Option<Arc<Plan>> {
+        let path = "/on/plan";
+        let NamedFile { name, bytes } = self.read(name, path, check)?;
+        plan::read(&bytes)
+            .map_err(|error| {
+                check
+                    .error(codes::BAD_NEIGHBOUR, path, format!("{name} is {error}"))
+                    .help("write a file that `lightloom plan`, `replan` or `ctl plan` made");
+            })
+            .ok()
+            .map(Arc::new)
     }
 
     /// The fault trace of this name, which stands at `path`.

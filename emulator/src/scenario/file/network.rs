@@ -269,7 +269,7 @@ pub(super) fn lower(
 /// By how many interfaces a flow may leave a host, and how fast each is.
 pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
     let (rate, pauses) = (Some(raw.links.rate.0), raw.switches.pause.is_some());
-    match &raw.on {
+    match &raw.on.on {
         OnFile::LeafSpine(shape) => {
             let rate = rate.map(|rate| BitsPerSecond(rate.get() / u64::from(shape.planes.max(1))));
             let count = shape.nics * shape.planes;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A scenario runs under the plan that it is given, and under no other.
+
+use lightloom_emulator::emulate;
+use lightloom_emulator::scenario::file::NamedFile;
+use lightloom_emulator::scenario::{self, RunStart, Scenario};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::plan::Plan;
+use lightloom_planner::Options;
+
+fn fabric_text(name: &str) -> String {
+    format!(
+        "kind: fabric\nversion: 2\nname: {name}\nhbd: {{khop: {{nodes: 24, gpus_per_node: 4, k: 3}}}}\n\
+         jobs: [{{name: train, gpus: 64, tp: 16}}]\n"
+    )
+}
+
+fn plan_of(name: &str, broken: &[Part]) -> Plan {
+    let mut none = |name: &str| Err(format!("no {name}"));
+    let read = lightloom_planner::load("fabric.yaml", fabric_text(name).as_bytes(), &mut none);
+    let fabric: Fabric = read.0.expect("the fabric is good");
+    let faults = FaultSet::of(&fabric, broken.iter().copied()).unwrap();
+    lightloom_planner::plan(&fabric, &faults, Options::default()).unwrap()
+}
+
+/// What loading a scenario on the fabric `small` under `plan` gives.
+fn loaded(plan: &Plan, more: &str) -> (Option<Scenario>, Vec<String>) {
+    let mut read = |name: &str| {
+        let bytes = match name {
+            "plan.json" => serde_json::to_vec(plan).unwrap(),
+            _ => fabric_text("small").into_bytes(),
+        };
+        Ok(NamedFile { name: name.to_owned(), bytes })
+    };
+    let text = format!(
+        "name: in-force\non: {{plan: plan.json, fabric: fabric.yaml}}\n\
+         collectives: [{{all_reduce: {{name: tensor, bytes: 64KiB}}}}]\n{more}"
+    );
+    let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), &mut read);
+    (scenario, mistakes.iter().map(ToString::to_string).collect())
+}
+
+fn started(plan: &Plan, more: &str) -> (Scenario, RunStart) {
+    let (scenario, mistakes) = loaded(plan, more);
+    let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let start = scenario::plan(&scenario).unwrap();
+    (scenario, start)
+}
+
+#[test]
+fn a_plan_in_force_is_run_as_it_is_with_what_it_goes_around_broken() {
+    let plan = plan_of("small", &["n3".parse().unwrap(), "n9".parse().unwrap()]);
+    let (scenario, start) = started(&plan, "");
+    assert_eq!(start.plan.as_ref().unwrap().0.groups, plan.groups);
+    assert_eq!(start.faults.nodes.len(), 2);
+    let outcome = emulate(&scenario, 1, &mut ()).unwrap();
+    assert_eq!(outcome.workloads.len(), plan.groups.iter().filter(|g| g.job.is_some()).count());
+    let (own, _) = started(&plan_of("small", &[]), "");
+    assert!(own.plan.is_some());
+}
+
+#[test]
+fn a_plan_of_another_fabric_and_one_through_broken_parts_are_refused_with_what_is_wrong() {
+    let (scenario, mistakes) = loaded(&plan_of("other", &[]), "");
+    assert!(scenario.is_none());
+    assert!(mistakes.iter().any(|mistake| mistake.contains("does not fit")), "{mistakes:?}");
+    let whole = plan_of("small", &[]);
+    let (scenario, mistakes) = loaded(&whole, "broken: [n0]\n");
+    assert!(scenario.is_none());
+    assert!(mistakes.iter().any(|mistake| mistake.contains("n0")), "{mistakes:?}");
+}
+
+#[test]
+fn a_network_written_in_place_has_no_plan_and_a_scenario_runs_on_one_thing() {
+    let mut none = |name: &str| Err(format!("no {name}"));
+    for (on, wanted) in [
+        ("{plan: p.json, ring: {hosts: 4}}", "the key `fabric` is missing"),
+        ("{ring: {hosts: 4}, line: {hosts: 4}}", "line"),
+        ("{plan: p.json}", "the key `fabric` is missing"),
+    ] {
+        let text =
+            format!("name: x\non: {on}\ntraffic: [{{name: t, bytes: 64KiB, run: {{shift: 1}}}}]\n");
+        let (scenario, mistakes) = scenario::file::load("s.yaml", text.as_bytes(), &mut none);
+        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert!(scenario.is_none());
+        assert!(mistakes.iter().any(|mistake| mistake.contains(wanted)), "{on}: {mistakes:?}");
+    }
+}
