@@ -50,7 +50,7 @@ fn a_plan_has_the_digest_of_its_canonical_form_in_every_spelling() {
 
 #[test]
 fn one_plan_has_one_digest_whichever_seed_found_it_and_is_known_by_its_earlier_one() {
-    let other = Plan { seed: 0, ..earlier() };
+    let other = Plan { seed: lightloom_units::seed::Seed(0), ..earlier() };
     assert_eq!(digest(&other), DIGEST);
     assert!(is_called(&earlier(), DIGEST) && is_called(&earlier(), WITH_SEED));
     assert!(is_called(&other, DIGEST) && !is_called(&other, WITH_SEED));
