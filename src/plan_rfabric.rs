@@ -2,45 +2,18 @@
 //! `lightloom plan` on a reconfigurable fat-tree: the phase table and the changes between phases.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use lightloom_fabric::document;
 use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
 use lightloom_fabric::plan::Plan;
-use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_planner::rfabric::exact::Limits;
-use lightloom_planner::rfabric::file::{self, RfabricInput};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::{self, Options};
 use lightloom_units::Picoseconds;
 
-use crate::files;
-use crate::output::{self, InputRefused};
 use crate::table::TextTable;
-
-/// Whether the file describes a reconfigurable fat-tree.
-pub fn is_kind(bytes: &[u8]) -> bool {
-    file::is_kind(&document::top_keys(bytes))
-}
 
 /// Solvers stop here, phase by phase.
 pub const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
-
-/// Reads the file and shows what is wrong with it; notes it and the files it names among the inputs of the result.
-///
-/// # Errors
-/// If anything is.
-pub fn load(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<RfabricInput> {
-    inputs.insert("fabric".to_owned(), Input::of(files::name(path), bytes));
-    let mut read = |matrix: &str| {
-        let text = files::text_beside(path, matrix)?;
-        files::note_input(inputs, "matrix", matrix, text.as_bytes());
-        Ok(text)
-    };
-    let (input, mistakes) = file::load(&path.display().to_string(), bytes, &mut read);
-    output::diagnostics(&mistakes);
-    input.ok_or(InputRefused.into())
-}
 
 /// The phases and the changes between them, for people.
 pub fn text(plan: &Plan) -> String {
@@ -181,11 +154,12 @@ pub fn break_even(
         return "Even changes that took no time would not pay.\n".to_owned();
     };
     let step = plan.metrics.step_time_ps.unwrap_or_default();
-    let gain = step.saturating_sub(best.step_time_ps);
+    let time = best.step_time_ps.unwrap_or_default();
+    let gain = step.saturating_sub(time);
     format!(
         "Changing circuits does not pay: with changes that took no time a step would communicate for {}. The {changes} changes of a step break \
          even when each keeps traffic waiting for {}.\n",
-        rounded(best.step_time_ps),
+        rounded(time),
         rounded(Picoseconds(gain.0 / changes)),
     )
 }

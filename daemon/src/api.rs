@@ -30,12 +30,10 @@ use utoipa::OpenApi;
 use crate::config::Role;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
-use crate::start::JOURNAL_FILE;
 use crate::tend::{NoPreview, ToDevice};
 use crate::view;
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Preview, Request, Rollback};
-use lightloom_control::desired::fat_tree::FatTree;
 use lightloom_control::desired::{self, Wanted};
 use lightloom_control::state::{
     DeviceName, Fabric, Micros, Neighbours, Op, Outcome, Position, Slot, Txn,
@@ -260,7 +258,7 @@ async fn log(
     Query(last): Query<Last>,
 ) -> Reply<Log> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
-    let file = |runtime: &Runtime| runtime.config.file.state_dir.join(JOURNAL_FILE);
+    let file = |runtime: &Runtime| runtime.config.journal_file();
     let file = shared.look(file).await?;
     // A long journal takes a while to prove: away from the task that moves light.
     let read = move || {
@@ -303,9 +301,6 @@ async fn module(
 
 // ---- changing ----------------------------------------------------------------------------------
 
-/// What a plan wants, its digest and the plan.
-type Read = (Wanted, String, Option<Box<Plan>>);
-
 /// What the controller makes of a body, whose plan is taken out of it.
 async fn read_apply(
     shared: &Shared,
@@ -313,26 +308,13 @@ async fn read_apply(
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
     let (wanted, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
-            let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
-            let find = move |runtime: &Runtime| -> Result<Read, Vec<String>> {
-                let (sha256, plan) = runtime.control.applied_last()?;
-                let wanted = runtime.control.wanted(&plan, phase.as_deref(), mode)?;
-                Ok((wanted, sha256, Some(Box::new(Arc::unwrap_or_clone(plan)))))
-            };
-            shared.look(find).await?.map_err(Problem::Refused)?
+            let find = |runtime: &Runtime| runtime.control.applied_last();
+            let (sha256, plan) = shared.look(find).await?.map_err(Problem::Refused)?;
+            wanted_by(shared, Box::new(Arc::unwrap_or_clone(plan)), Some(sha256), body).await?
         }
-        (Some(document), None, false) => {
-            let fat_tree = shared.look(|runtime| runtime.control.setup().fat_tree.clone()).await?;
-            match fat_tree {
-                Some(tree) => of_fat_tree(tree, document, body).await?,
-                None => {
-                    let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
-                    let find = move |runtime: &Runtime| {
-                        of_rings(runtime, document, phase.as_deref(), mode)
-                    };
-                    shared.look(find).await?.map_err(Problem::Refused)?
-                }
-            }
+        (Some(PlanDocument(plan)), None, false) => {
+            let plan = plan.map_err(|why| Problem::Refused(vec![why]))?;
+            wanted_by(shared, plan, None, body).await?
         }
         (None, Some(target), false) => {
             let wanted = Wanted { target: read_target(target), ..Wanted::default() };
@@ -354,46 +336,26 @@ async fn read_apply(
     Ok((apply, plan))
 }
 
-/// What a phase of the plan of a reconfigurable fat-tree comes to. Large plans take a while to prove:
-/// away from the task that moves light.
-async fn of_fat_tree(
-    tree: Arc<FatTree>,
-    document: PlanDocument,
+/// What a plan comes to, and its digest. Large plans take a while to prove: away from the task that moves light.
+async fn wanted_by(
+    shared: &Shared,
+    plan: Box<Plan>,
+    sha256: Option<String>,
     body: &ApplyBody,
-) -> Result<Read, Problem> {
-    let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
-    let find = move || {
-        let document = match document {
-            PlanDocument::Other(document) => document,
-            // It is refused by its kind, whatever is in it.
-            PlanDocument::Ring(_) => serde_json::json!({"transceivers": []}),
-        };
-        let mut wanted = tree.wanted(&document, phase.as_deref(), mode)?;
-        let plan = wanted.plan.take();
-        Ok((wanted, plan::digest(&document), plan))
+) -> Result<(Wanted, String, Option<Box<Plan>>), Problem> {
+    let setup = shared.look(|runtime| Arc::clone(runtime.control.setup())).await?;
+    let prove = move || {
+        desired::prove(&plan, setup.installed.as_ref())?;
+        Ok((sha256.unwrap_or_else(|| plan::digest(&plan)), plan))
     };
-    let found = tokio::task::spawn_blocking(find).await.map_err(|_| Problem::Gone)?;
-    found.map_err(Problem::Refused)
-}
-
-/// What a plan with rings comes to, or why a document is none.
-fn of_rings(
-    runtime: &Runtime,
-    document: PlanDocument,
-    phase: Option<&str>,
-    mode: Mode,
-) -> Result<Read, Vec<String>> {
-    match document {
-        PlanDocument::Ring(plan) => {
-            let wanted = runtime.control.wanted(&plan, phase, mode)?;
-            Ok((wanted, plan::digest(&plan), Some(plan)))
-        }
-        PlanDocument::Other(document) => {
-            let (installed, config) = (runtime.control.installed(), &runtime.config);
-            let target = desired::target(&document, phase, installed, &config.bundles)?;
-            Ok((Wanted { target, ..Wanted::default() }, plan::digest(&document), None))
-        }
-    }
+    let proven = tokio::task::spawn_blocking(prove).await.map_err(|_| Problem::Gone)?;
+    let (sha256, plan) = proven.map_err(Problem::Refused)?;
+    let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
+    let find = move |runtime: &Runtime| {
+        let wanted = runtime.control.wanted(&plan, phase.as_deref(), mode)?;
+        Ok((wanted, sha256, Some(plan)))
+    };
+    shared.look(find).await?.map_err(Problem::Refused)
 }
 
 /// How long a confirm is waited for.

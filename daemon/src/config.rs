@@ -10,16 +10,16 @@
 //!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
 //! ```
 
-mod fat_tree;
 mod file;
 pub mod linux;
 mod management;
+mod switches;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use lightloom_fabric::document::{self, Check, Code, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
@@ -28,6 +28,7 @@ use lightloom_units::{Picoseconds, Text};
 use lightloom_control::inventory::{Device, Inventory};
 use lightloom_control::management::Management;
 use lightloom_control::mover::{Follows, Limits};
+use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
 use crate::protocol::transceiver::SerialFile;
@@ -81,15 +82,6 @@ pub struct Config {
     pub ports: BTreeMap<DeviceName, DevicePorts>,
 }
 
-/// The fabric that a daemon file names.
-#[derive(Clone, Copy, Debug)]
-pub enum Named<'a> {
-    /// Rings of transceivers.
-    Rings(&'a Fabric),
-    /// A reconfigurable fat-tree, with its name.
-    FatTree(&'a str, &'a ReconfigurableFatTree),
-}
-
 /// The most devices one daemon drives.
 const DEVICES_MAX: usize = 65_536;
 
@@ -101,11 +93,11 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<Config>, Vec<Diagnostic>) {
 
 /// The same, held against the fabric that it names.
 #[must_use]
-pub fn load_for(file: &str, bytes: &[u8], named: Named<'_>) -> (Option<Config>, Vec<Diagnostic>) {
-    document::load(file, bytes, |file, check| lower(file, Some(named), check))
+pub fn load_for(file: &str, bytes: &[u8], installed: &Fabric) -> (Option<Config>, Vec<Diagnostic>) {
+    document::load(file, bytes, |file, check| lower(file, Some(installed), check))
 }
 
-fn lower(file: DaemonFile, named: Option<Named<'_>>, check: &mut Check<'_>) -> Option<Config> {
+fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) -> Option<Config> {
     let mut config = Config {
         inventory: inventory(&file.policies),
         drivers: BTreeMap::new(),
@@ -150,15 +142,11 @@ fn lower(file: DaemonFile, named: Option<Named<'_>>, check: &mut Check<'_>) -> O
     }
     config.check_levers(check);
     config.manage(check);
-    match named {
-        Some(Named::Rings(installed)) => {
-            config.check_installed(installed, check);
-            if let Some(network) = installed.dcn.circuits() {
-                config.number_switches(&installed.name, network, check);
-            }
+    if let Some(installed) = installed {
+        config.check_installed(installed, check);
+        if let Some(network) = installed.dcn.circuits() {
+            config.number_switches(&installed.name, network, check);
         }
-        Some(Named::FatTree(name, network)) => config.wire(name, network, check),
-        None => {}
     }
     (!check.has_errors()).then_some(config)
 }
@@ -178,6 +166,12 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
 }
 
 impl Config {
+    /// The journal, in the daemon's folder.
+    #[must_use]
+    pub fn journal_file(&self) -> PathBuf {
+        self.file.state_dir.join("journal.log")
+    }
+
     /// Takes in how the fabric's fibres join the modules, so that missing light can be told from
     /// light that nobody sends.
     pub fn cable(&mut self, installed: &Fabric) {
@@ -269,11 +263,22 @@ impl Config {
     fn check_installed(&self, installed: &Fabric, check: &mut Check<'_>) {
         let (nodes, bundles) = (installed.hbd.nodes(), installed.hbd.k());
         let name = &installed.name;
-        let help = format!(
-            "the fabric `{name}` has nodes n0 to n{} with bundles b0 to b{} each",
-            nodes.saturating_sub(1),
-            bundles.saturating_sub(1)
-        );
+        let help = match (bundles, installed.dcn.circuits()) {
+            (0, Some(network)) => switches::switches_of(name, network),
+            (0, None) => format!("the fabric `{name}` has no transceivers with a switch inside"),
+            _ => format!(
+                "the fabric `{name}` has nodes n0 to n{} with bundles b0 to b{} each",
+                nodes.saturating_sub(1),
+                bundles - 1
+            ),
+        };
+        let can_bypass = installed.circuits_alone().is_none();
+        if !can_bypass && self.file.policies.on_fault == OnFault::Bypass {
+            let message = "a reconfigurable fat-tree has no rings, so no fault is ever bypassed";
+            check
+                .error(codes::NOT_INSTALLED, "/policies/on_fault", message)
+                .help("write `on_fault: report`, or leave it out");
+        }
         let mut report = |path: &str, message: String| {
             check.error(codes::NOT_INSTALLED, path, message).help(&help);
         };

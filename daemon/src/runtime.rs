@@ -553,7 +553,7 @@ impl Runtime {
         };
         let history = &self.control.controller().ledger().history;
         if let Some(past) = history.iter().rev().find(|past| past.txn == txn) {
-            self.hooks.afterwards(hook, &crate::view::past(past), &self.metrics);
+            self.hooks.afterwards(hook, &crate::view::past::past(past), &self.metrics);
         }
         if let Some((_, began)) = self.began.take() {
             self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());

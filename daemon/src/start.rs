@@ -4,20 +4,18 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::{fs, io};
 
 use anyhow::{Context, bail};
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_planner::rfabric::file::{self as rfabric, RfabricInput};
 use lightloom_units::seed::Seed;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
-use crate::config::{self, Chances, Config, Named};
+use crate::config::{self, Chances, Config};
 use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
 use crate::earlier_state::{Earlier, lost_plans};
@@ -28,7 +26,6 @@ use crate::metrics::Metrics;
 use crate::protocol::Place;
 use crate::runtime::{Parts, Runtime};
 use crate::tend::tend;
-use lightloom_control::desired::fat_tree::FatTree;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
@@ -37,68 +34,29 @@ use lightloom_daemon_api::status::LostState;
 
 /// The most bytes of a daemon or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The journal in the daemon's folder.
-pub const JOURNAL_FILE: &str = "journal.log";
-
-/// What the daemon's file says is installed.
-#[derive(Debug, Default)]
-pub enum Installed {
-    /// No fabric is named.
-    #[default]
-    Unknown,
-    /// Rings of transceivers, and where the network has optical switches those.
-    Rings(Box<Fabric>),
-    /// A reconfigurable fat-tree, with the step that runs on it.
-    FatTree(Box<RfabricInput>),
-}
-
-impl From<Option<Fabric>> for Installed {
-    fn from(rings: Option<Fabric>) -> Self {
-        rings.map_or(Self::Unknown, |rings| Self::Rings(Box::new(rings)))
-    }
-}
 
 /// Reads and checks the daemon's file and the fabric it names.
 ///
 /// # Errors
 /// Every mistake in them, rendered for people.
-pub fn read_files(path: &Path) -> anyhow::Result<(Config, Installed)> {
+pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
     let config = checked(path, config::load)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let Some(fabric) = config.file.fabric.as_ref().map(|fabric| folder.join(fabric)) else {
-        return Ok((config, Installed::Unknown));
+    let Some(file) = config.file.fabric.as_ref().map(|fabric| folder.join(fabric)) else {
+        return Ok((config, None));
     };
-    let (named, installed) = installed(&fabric)?;
-    let mut config = match &installed {
-        Installed::Unknown => config,
-        Installed::Rings(rings) => {
-            checked(path, |shown, bytes| config::load_for(shown, bytes, Named::Rings(rings)))?
-        }
-        Installed::FatTree(input) => checked(path, |shown, bytes| {
-            config::load_for(shown, bytes, Named::FatTree(&input.name, &input.fabric))
-        })?,
-    };
-    // Commands that name it are typed elsewhere.
-    config.file.fabric = Some(named);
-    Ok((config, installed))
-}
-
-/// The fabric in this file, whichever kind it is, and the file's whole path.
-fn installed(file: &Path) -> anyhow::Result<(PathBuf, Installed)> {
-    let folder = file.parent().unwrap_or(Path::new("."));
+    let beside = file.parent().unwrap_or(Path::new("."));
     let mut beside = |name: &str| {
-        fs::read_to_string(folder.join(name))
+        fs::read_to_string(beside.join(name))
             .map_err(|error| format!("cannot read {name}: {error}"))
     };
-    let installed = checked(file, |shown, bytes| {
-        if rfabric::is_kind(&document::top_keys(bytes)) {
-            let (input, mistakes) = rfabric::load_any_version(shown, bytes, &mut beside);
-            return (input.map(|input| Installed::FatTree(Box::new(input))), mistakes);
-        }
-        let (rings, mistakes) = lightloom_planner::load_any_version(shown, bytes, &mut beside);
-        (rings.map(|rings| Installed::Rings(Box::new(rings))), mistakes)
+    let installed = checked(&file, |shown, bytes| {
+        lightloom_planner::load_any_version(shown, bytes, &mut beside)
     })?;
-    Ok((std::path::absolute(file)?, installed))
+    let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
+    // Commands that name it are typed elsewhere.
+    config.file.fabric = Some(std::path::absolute(file)?);
+    Ok((config, Some(installed)))
 }
 
 fn checked<T>(
@@ -142,7 +100,7 @@ fn mistake(mistake: &document::Diagnostic) -> String {
 /// A journal that cannot be read or is damaged, or a plan or report that should be held and cannot be read, with
 /// where and what to do.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
-    let file = config.file.state_dir.join(JOURNAL_FILE);
+    let file = config.journal_file();
     let bytes = match fs::read(&file) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -180,7 +138,7 @@ pub struct Daemon {
 ///
 /// # Errors
 /// What keeps the daemon from starting; nothing was sent to any device then.
-pub fn start(config: Config, installed: impl Into<Installed>) -> anyhow::Result<Daemon> {
+pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
     start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
 }
 
@@ -190,16 +148,9 @@ pub fn start(config: Config, installed: impl Into<Installed>) -> anyhow::Result<
 /// As for [`start`].
 pub fn start_on(
     mut config: Config,
-    installed: impl Into<Installed>,
+    installed: Option<Fabric>,
     open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
 ) -> anyhow::Result<Daemon> {
-    let (installed, fat_tree) = match installed.into() {
-        Installed::Unknown => (None, None),
-        Installed::Rings(rings) => (Some(*rings), None),
-        Installed::FatTree(input) => {
-            (None, Some(Arc::new(FatTree::new(*input, config.numbered_switches()))))
-        }
-    };
     if let Some(installed) = &installed {
         config.cable(installed);
     }
@@ -210,7 +161,7 @@ pub fn start_on(
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let drivers = drivers(&config)?;
-    let storage = open(&folder.join(JOURNAL_FILE))?;
+    let storage = open(&config.journal_file())?;
     let (mut journal, opened) = Journal::<Record, _>::open(storage)?;
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, "cut a torn tail off the journal");
@@ -235,7 +186,6 @@ pub fn start_on(
     };
     let setup = Setup {
         installed,
-        fat_tree,
         modules: config.bundles.clone(),
         switches: config.numbered_switches(),
         on_fault: config.file.policies.on_fault,

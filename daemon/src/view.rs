@@ -8,6 +8,7 @@ mod diagnosis;
 mod log;
 mod module;
 mod moves;
+pub mod past;
 pub mod phases;
 mod shut;
 mod silence;
@@ -20,14 +21,12 @@ use std::path::Path;
 use crate::earlier_state::lost_plans;
 use crate::journal::Damage;
 use crate::runtime::Runtime;
-use crate::start::JOURNAL_FILE;
 use lightloom_control::bypass::is_inside;
 use lightloom_control::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
-use lightloom_control::inventory::FibreEnd;
 use lightloom_control::ledger::{Open, Past};
 use lightloom_control::record::{Broken, Cause, TxnResult};
-use lightloom_control::state::{DeviceName, Txn};
+use lightloom_control::state::{DeviceName, FibreEnd, Txn};
 use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, DriftedSlot};
 use lightloom_daemon_api::drift::DriftReport;
 use lightloom_daemon_api::log::JournalDamage;
@@ -35,7 +34,7 @@ use lightloom_daemon_api::status::{
     AppliedPlan, BrokenPart, BypassBudget, DarkFibreView, LostState, Status,
 };
 use lightloom_daemon_api::transaction::{
-    DeviceResult, OpenTransaction, PendingConfirm, Transaction, TransactionResult, TransactionState,
+    OpenTransaction, PendingConfirm, Transaction, TransactionState,
 };
 
 pub use log::log;
@@ -130,7 +129,7 @@ fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
     OpenTransaction {
         txn: open.intent.txn.0,
         actor: open.intent.asked.actor.to_string(),
-        cause: cause_text(&open.intent.cause),
+        cause: past::cause_text(&open.intent.cause),
         kind: twins::kind(&open.intent.cause),
         summary: words::of_intent(&open.intent, &runtime.control.controller().ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
@@ -219,7 +218,7 @@ pub fn unseen(runtime: &Runtime) -> Vec<String> {
 
 fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
     let damage = runtime.damage.as_ref()?;
-    Some(damage_of(damage, &runtime.config.file.state_dir.join(JOURNAL_FILE)))
+    Some(damage_of(damage, &runtime.config.journal_file()))
 }
 
 /// What is wrong with a journal, for people.
@@ -289,7 +288,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     // Until there is a plan again.
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
-        what: runtime.config.file.state_dir.join(JOURNAL_FILE).display().to_string(),
+        what: runtime.config.journal_file().display().to_string(),
         why: "it was not there at the start, and the audit log says that changes were made: plans, reports of broken \
               parts and leases were in it"
             .into(),
@@ -320,7 +319,7 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
 /// A transaction that is over, and whether it stays.
 #[must_use]
 pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
-    let mut shown = self::past(past);
+    let mut shown = past::past(past);
     if runtime.control.controller().ledger().last_txn == past.txn {
         shown.crossed = past.parts.keys().flat_map(|name| crossed(runtime, name)).collect();
         if past.result == TxnResult::Aborted {
@@ -334,58 +333,4 @@ pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
         shown.confirm_until_unix_ms = Some(pending.until_unix_ms);
     }
     shown
-}
-
-/// A transaction that is over.
-#[must_use]
-pub fn past(past: &Past) -> Transaction {
-    let mut devices: Vec<DeviceResult> = past
-        .parts
-        .iter()
-        .map(|(device, part)| DeviceResult {
-            device: device.to_string(),
-            verdict: twins::verdict(part.verdict),
-            detail: part.detail.clone(),
-            unlit: part.unlit,
-        })
-        .collect();
-    devices.sort_by_key(|device| device.detail.is_empty());
-    let result = match past.undone_by {
-        Some(_) => TransactionResult::Undone,
-        None => twins::result(past.result),
-    };
-    Transaction {
-        txn: past.txn.0,
-        actor: past.actor.to_string(),
-        cause: cause_text(&past.cause),
-        kind: twins::kind(&past.cause),
-        summary: words::of_past(past),
-        plan_sha256: past.plan_sha256.clone(),
-        unix_ms: past.wall_ms,
-        state: match past.confirmed_ms {
-            Some(_) if past.undone_by.is_none() => TransactionState::Confirmed,
-            _ => twins::state(&result),
-        },
-        result,
-        confirm_until_unix_ms: None,
-        undone_by: past.undone_by.map(|txn| txn.0),
-        broken: words::news(&past.broken_after, &past.broken_before),
-        repaired: words::news(&past.broken_before, &past.broken_after),
-        crossed: Vec::new(),
-        when_known: Vec::new(),
-        devices,
-    }
-}
-
-fn cause_text(cause: &Cause) -> String {
-    match cause {
-        Cause::Apply => "apply".into(),
-        Cause::Phase => "phase".into(),
-        Cause::Rollback(txn) => format!("rollback to before {txn}"),
-        Cause::ConfirmTimeout(txn) => format!("{txn} was not confirmed in time"),
-        Cause::Bypass => "bypass".into(),
-        Cause::Repair => "repair".into(),
-        Cause::Drift => "drift".into(),
-        Cause::Owed(txn) => format!("owed since {txn}"),
-    }
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
 use crate::dcn::{Dcn, FatTree, Order};
+use crate::fat_tree::ReconfigurableFatTree;
 use crate::file::step::StepFile;
-use crate::hbd::Hbd;
+use crate::hbd::{Grouping, Hbd};
 use crate::khop::KhopRing;
 use crate::plan::Searched;
 
@@ -140,6 +141,15 @@ impl Fabric {
             floor: 0.75,
             files: BTreeMap::new(),
         }
+    }
+
+    /// The optical switches between leaves, where nothing else of the fabric is planned: it has no domain, and
+    /// no job has GPUs of its own.
+    #[must_use]
+    pub fn circuits_alone(&self) -> Option<&ReconfigurableFatTree> {
+        let is_alone =
+            self.hbd.grouping() == Grouping::Anywhere && !self.jobs.iter().any(Job::is_placed);
+        self.dcn.circuits().filter(|_| is_alone)
     }
 
     /// The text of a file that a step names.

@@ -8,7 +8,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use lightloom_fabric::plan::digest;
 use lightloom_fabric::provenance::{Inputs, VERSION};
 use lightloom_planner::khop;
-use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_report::export::{
     Export, ExportFormat as Target, ExportNames, FORMATS, FatTreePlan, RingPlan,
 };
@@ -109,17 +108,17 @@ fn export_of(
     let (_, faults) = khop::from_document(&fabric, &plan).with_context(name)?;
     plan::prove(&fabric, &faults, &plan).with_context(name)?;
     of.digest = digest(&plan);
-    let circuits = fabric.dcn.circuits().zip(RfabricPlan::of(&plan));
+    let circuits = fabric.dcn.circuits().filter(|_| plan.metrics.dark_port_time_share.is_some());
     let has_rings = !plan.groups.is_empty() || circuits.is_none();
     let asks_for_circuits = arguments.phase.is_some() || target.ring.is_err();
     match circuits {
-        Some((network, circuits)) if !has_rings || asks_for_circuits => {
+        Some(network) if !has_rings || asks_for_circuits => {
             if arguments.job.is_some() {
                 return Err(wrong_flag("--job", "circuits are those of all jobs"));
             }
             let names = names(arguments, "leaf", network.spec().leaves)?;
             let phase = arguments.phase.as_deref();
-            let plan = FatTreePlan::new(&fabric.name, network, &circuits, &names, phase)?;
+            let plan = FatTreePlan::new(&fabric.name, network, &plan, &names, phase)?;
             Ok(target.of_fat_tree(&plan)?)
         }
         _ => {

@@ -9,14 +9,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_planner::Options;
 use lightloom_planner::check::Verdict;
-use lightloom_planner::rfabric::demand::Demand;
-use lightloom_planner::rfabric::file::RfabricInput;
-use lightloom_planner::rfabric::{self, RfabricPlan};
 use lightloom_report::page::{Bought, RenderForm, Results, Subject, render};
 use lightloom_study::architecture::{Architecture, Cluster, name_of};
 use lightloom_study::cost::PriceList;
@@ -108,14 +106,9 @@ const MOST_SAMPLED_GPUS: u64 = 400_000;
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let form = form(arguments)?;
     let inputs = Inputs::read(&arguments.inputs)?;
-    let page = if let Some(tree) = &inputs.tree {
-        tree_page(arguments, &inputs, tree, form)?
-    } else {
-        ensure!(
-            inputs.tree_plan.is_none(),
-            "a plan of a reconfigurable fat-tree is shown together with the file it was made from: give that too"
-        );
-        ring_page(arguments, &inputs, form)?
+    let page = match inputs.circuits_alone() {
+        Some(network) => circuits_page(arguments, &inputs, network, form)?,
+        None => rings_page(arguments, &inputs, form)?,
     };
     match &arguments.output {
         Some(path) => files::write(path, page.as_bytes())?,
@@ -141,15 +134,15 @@ fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
     }
 }
 
-/// The page about a ring, a plan, or a cluster of a size.
-fn ring_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyhow::Result<String> {
+/// The page about a fabric, a plan, or a cluster of a size.
+fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyhow::Result<String> {
     let seed = Seed(arguments.seed);
     let fabric = inputs.fabric.as_ref().map(|(_, fabric)| fabric);
     let cluster = cluster_of(arguments, inputs)?;
     let samples =
         study::samples(inputs.trace.as_ref(), cluster, sample_count(arguments, cluster), seed)?;
     let planned = match fabric {
-        Some(fabric) => Some(planned(arguments, inputs, fabric, &samples[0])?),
+        Some(fabric) => Some(planned(arguments, inputs, fabric, samples.first())?),
         None => None,
     };
     let own = fabric.and_then(name_of);
@@ -173,12 +166,7 @@ fn ring_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyhow
     let cost = study::costs(price_name, prices, &designs, site, Some(&comparison))?;
     let claims = study::claims(question.trace, &shipped, samples.len().max(2) as u64, seed)?;
     let subject = match (fabric, &planned, &inputs.plan) {
-        (Some(fabric), Some(planned), _) => Subject::Ring {
-            fabric,
-            plan: &planned.plan,
-            verdict: planned.verdict,
-            faults: planned.faults.clone(),
-        },
+        (Some(fabric), Some(planned), _) => planned.subject(fabric),
         (None, _, Some((_, plan))) => Subject::PlanAlone { plan },
         _ => Subject::None,
     };
@@ -245,13 +233,13 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
             missing.push(text.to_owned());
         }
     };
-    let has_fabric = inputs.fabric.is_some() || inputs.tree.is_some();
+    let is_compared = inputs.circuits_alone().is_none();
     lacks(
-        !has_fabric,
+        inputs.fabric.is_none(),
         "A fabric file would add the drawing of the ring or tree, and a proven plan.",
     );
     lacks(
-        inputs.tree.is_none() && inputs.trace.is_none(),
+        is_compared && inputs.trace.is_none(),
         "A fault trace of your own would replace the synthetic one, and add the plan at its worst moment.",
     );
     lacks(
@@ -272,7 +260,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     );
     let is_public = inputs.trace.as_ref().is_some_and(|(_, trace)| study::is_public(trace));
     lacks(
-        inputs.tree.is_none() && !is_public,
+        is_compared && !is_public,
         "The public fault trace (docs/traces.md) would add the published figures that rest on it.",
     );
     missing
@@ -287,12 +275,19 @@ struct PlannedRing {
     day: Option<f64>,
 }
 
-/// The plan that was given, proven; or a new one around the faults.
+impl PlannedRing {
+    fn subject<'a>(&'a self, fabric: &'a Fabric) -> Subject<'a> {
+        let Self { plan, verdict, faults, .. } = self;
+        Subject::Fabric { fabric, plan, verdict: *verdict, faults: faults.clone() }
+    }
+}
+
+/// The plan that was given, proven; or a new one around the faults, those of the trace included where there is a `timeline`.
 fn planned(
     arguments: &Arguments,
     inputs: &Inputs,
     fabric: &Fabric,
-    timeline: &Timeline,
+    timeline: Option<&Timeline>,
 ) -> anyhow::Result<PlannedRing> {
     if let Some((name, plan)) = &inputs.plan {
         ensure!(
@@ -330,9 +325,9 @@ fn planned(
 fn broken(
     arguments: &Arguments,
     inputs: &Inputs,
-    timeline: &Timeline,
+    timeline: Option<&Timeline>,
 ) -> anyhow::Result<(Vec<Part>, String, Option<f64>)> {
-    let Some((name, _)) = &inputs.trace else {
+    let (Some((name, _)), Some(timeline)) = (&inputs.trace, timeline) else {
         ensure!(
             arguments.at.is_none(),
             "--at is a day of a fault trace: give one among the inputs"
@@ -444,37 +439,23 @@ fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceL
     }
 }
 
-/// The page about a reconfigurable fat-tree.
-fn tree_page(
+/// The page about circuits between leaves alone.
+fn circuits_page(
     arguments: &Arguments,
     inputs: &Inputs,
-    tree: &RfabricInput,
+    (fabric, network): (&Fabric, &ReconfigurableFatTree),
     form: RenderForm,
 ) -> anyhow::Result<String> {
-    ensure!(
-        inputs.fabric.is_none() && inputs.plan.is_none(),
-        "a ring and a reconfigurable fat-tree are two fabrics: make a report of each"
-    );
-    let plan: RfabricPlan = match &inputs.tree_plan {
-        Some(plan) => plan.clone(),
-        None => rfabric::plan(&tree.fabric, &tree.phases, &[], tree.options)?,
-    };
-    let demands: Vec<Demand> = tree.phases.iter().map(|phase| phase.demand.clone()).collect();
-    let findings = rfabric::check::check(&tree.fabric, &demands, &plan);
-    ensure!(
-        findings.is_empty(),
-        "the plan is not sound, or for another fabric: {}",
-        findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    );
+    let planned = planned(arguments, inputs, fabric, None)?;
     let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
     let designs: Vec<Box<dyn Architecture>> =
         designs(&design_names(arguments, None, &TREE_DESIGNS))?;
-    let spec = tree.fabric.spec();
+    let spec = network.spec();
     let site = study::site(spec.leaves * spec.gpus_per_leaf, 8);
     let results = Results {
         bought: bought(inputs, (&price_name, prices), Seed(arguments.seed))?,
-        subject: Subject::Tree { name: &tree.name, fabric: &tree.fabric, plan: &plan },
+        subject: planned.subject(fabric),
         cost: Some(study::costs(price_name, prices, &designs, site, None)?),
         ..common(arguments, inputs)
     };

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
-use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_planner::joint;
+use lightloom_planner::rfabric::phases::Phase;
 use lightloom_study::cost::PriceList;
 use lightloom_study::reproduce::{
     Claim, Inputs as ClaimInputs, Outcome as Departures, Verdict, Why, infinitehbd, mixnet,
@@ -100,7 +102,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let claims = match arguments.study {
         PublishedStudy::Infinitehbd => infinitehbd_claims(arguments, &prices, &mut inputs)?,
         PublishedStudy::Mixnet => mixnet(&prices)?,
-        PublishedStudy::Rfabric => rfabric(&shipped_rfabric()?, &prices),
+        PublishedStudy::Rfabric => {
+            let (network, phases) = shipped_rfabric()?;
+            rfabric(&network, &phases, &prices)
+        }
         PublishedStudy::Mfu if arguments.runs.is_empty() => {
             return study::reproduce(arguments.format);
         }
@@ -108,7 +113,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     };
     let all_agree = claims.iter().all(|claim| claim.verdict != Verdict::Differs);
     let why = match arguments.why {
-        true => why_rfabric(&shipped_rfabric()?, &prices).context("the price file lacks a part")?,
+        true => {
+            let (network, phases) = shipped_rfabric()?;
+            why_rfabric(&network, &phases, &prices).context("the price file lacks a part")?
+        }
         false => Vec::new(),
     };
     let document = ReproduceResult {
@@ -142,13 +150,15 @@ fn infinitehbd_claims(
     Ok(infinitehbd(&ClaimInputs { trace: trace.as_ref(), prices, samples, seed })?)
 }
 
-/// The fabric of 2,048 GPUs that RFabric's claims are held against.
-fn shipped_rfabric() -> anyhow::Result<RfabricInput> {
+/// The network of 2,048 GPUs that RFabric's claims are held against, and the phases of its step.
+fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
     let mut read = |name: &str| Err(format!("the shipped file names no {name}"));
-    let (input, mistakes) =
-        file::load("rfabric-2048.yaml", shipped::RFABRIC_2048.as_bytes(), &mut read);
+    let (fabric, mistakes) =
+        lightloom_planner::load("rfabric-2048.yaml", shipped::RFABRIC_2048.as_bytes(), &mut read);
     output::diagnostics(&mistakes);
-    input.ok_or(output::InputRefused.into())
+    let fabric = fabric.ok_or(output::InputRefused)?;
+    let network = fabric.dcn.circuits().context("the shipped file has optical switches")?;
+    Ok((network.clone(), joint::phases(&fabric, &[])?))
 }
 
 /// The claims of each section, in order.

@@ -6,6 +6,7 @@
 //! circuit select the fibre that joins them, that ranks are complete, and that the metrics say what
 //! the plan does. It shares no code with the planner: a mistake there shows here.
 
+pub(crate) mod circuits;
 mod claims;
 mod links;
 mod network;

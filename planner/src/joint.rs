@@ -32,9 +32,9 @@ use lightloom_units::seed::Seed;
 
 use crate::khop::{self, Layout, Method};
 use crate::rfabric::exact::Limits;
-use crate::rfabric::file::step::Mistake;
-pub use crate::rfabric::file::step::{load, load_any_version, load_with};
 use crate::rfabric::one_hop::Effort;
+use crate::rfabric::step::Mistake;
+pub use crate::rfabric::step::{load, load_any_version, load_with};
 
 pub use mapping::{Dimension, Mapping, MappingError};
 pub use replan::{Bounds, ReplanError, Replanned, replan, replan_within};
@@ -127,7 +127,7 @@ fn complete(
     mapping::rank_in_best_order(fabric, faults, &mut plan.ranks, &layout, &mappings)?;
     let sent = phases(fabric, &plan.ranks)?;
     let carried = network::carry(fabric, faults, &sent, options)?;
-    let step = carried.step_time;
+    let step = carried.step_time_ps;
     carried.write_into(&mut plan);
     if let Some(step) = step.filter(|_| options.compare && has_placed_step(fabric)) {
         let alone = alone(fabric, faults, options)?;
@@ -153,7 +153,7 @@ fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Picosec
     let sent = phases(fabric, &ranks)?;
     let options = Options { exact: None, ..options };
     let carried = network::carry(fabric, faults, &sent, options)?;
-    Ok(carried.step_time.unwrap_or(Picoseconds::ZERO))
+    Ok(carried.step_time_ps.unwrap_or(Picoseconds::ZERO))
 }
 
 fn state_gain(metrics: &mut Metrics, step: Picoseconds, alone: Picoseconds, least: Option<f64>) {

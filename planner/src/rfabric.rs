@@ -9,18 +9,16 @@
 //!                           │ realise     cross-connects of the switches that make them
 //!                           │ transition  the stages from one phase to the next, under traffic
 //!                           ▼
-//!                         RfabricPlan ──▶ check
+//!                         CarriedStep
 //! ```
 //!
 //! [`evaluate`] says in closed form how fast a topology is, [`fluid`] and [`multi_hop`] say it in two other ways, and
 //! [`exact`] is the solver that the search of [`one_hop`] is held against. [`templates`] are further candidates, and
 //! [`rings`] spreads an all-reduce over whichever rings suit the circuits.
 
-pub mod check;
 pub mod demand;
 pub mod evaluate;
 pub mod exact;
-pub mod file;
 mod flow;
 pub mod fluid;
 pub mod multi_hop;
@@ -30,6 +28,7 @@ pub mod phases;
 pub mod plan;
 pub mod realise;
 pub mod rings;
+pub mod step;
 pub mod templates;
 #[doc(hidden)]
 pub mod testing;
@@ -37,4 +36,4 @@ pub mod topology;
 pub mod transition;
 pub mod workload;
 
-pub use plan::{Options, RfabricPlan, plan};
+pub use plan::{CarriedStep, Options, plan};

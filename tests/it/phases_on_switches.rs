@@ -166,7 +166,12 @@ fn a_plan_for_another_fabric_or_altered_by_hand_is_refused_and_nothing_moves() {
         rig.refused(&plan, &["--phase", "weights"])
     };
     let other = refused(&|plan| plan["fabric_sha256"] = "0123456789abcdef".repeat(4).into());
-    assert!(other.contains("for another fabric: `small` (file 0123456789ab)"), "{other}");
+    assert!(
+        other.contains(
+            "for another fabric: one of 32 GPUs without transceivers (file 0123456789ab)"
+        ),
+        "{other}"
+    );
     let port = refused(&|plan| plan["phases"][1]["circuits"][0]["a_port"] = 4.into());
     assert!(port.contains("port 4 is not wired to leaf0"), "{port}");
     let stage = refused(&|plan| {
@@ -179,7 +184,7 @@ fn a_plan_for_another_fabric_or_altered_by_hand_is_refused_and_nothing_moves() {
         plan["phases"][0]["name"] = "weights".into();
         plan["phases"][1]["name"] = "experts".into();
     });
-    assert!(names.contains("the fabric file has `experts` there"), "{names}");
+    assert!(names.contains("phase weights is called experts in the fabric file"), "{names}");
     let phase = rig.refused(&rig.plan(), &["--phase", "sync"]);
     assert!(phase.contains("it has experts, weights"), "{phase}");
     let none = rig.refused(&rig.plan(), &[]);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a plan document to where every device shall stand.
 //!
-//! A plan has two halves: a path for every bundle, and for each phase of a step circuits by switch and port
-//! ([`circuits`]). A fabric without rings has the second alone ([`fat_tree`]).
+//! A plan has two halves, and a fabric one of them or both: a path for every bundle, and for each phase of a step
+//! circuits by switch and port ([`circuits`]).
 
 pub mod circuits;
-pub mod fat_tree;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,6 @@ use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_planner::check;
 use lightloom_units::id::BundleId;
-use serde_json::Value;
 
 use crate::change::Phase;
 use crate::state::{DeviceName, Fabric, Position, Slot};
@@ -36,70 +34,27 @@ pub struct Wanted {
     pub target: Fabric,
     /// The phase and the stages into it; `None` where no circuits are named.
     pub phase: Option<Box<Phase>>,
-    /// The plan; `None` if it was at hand already.
-    pub plan: Option<Box<Plan>>,
 }
 
-/// Where every device shall stand for this plan of rings, or every reason why not. No device is asked.
+/// What a plan that is [proven](prove) wants. Without a phase its circuits stay those of the phase that is lit by
+/// `owned`, where the plan has it.
 ///
 /// # Errors
-/// A document that is no plan, a plan for another fabric, a plan whose check fails, parts without a
-/// device.
-pub fn target(
-    document: &Value,
-    phase: Option<&str>,
-    installed: Option<&Installed>,
-    modules: &Modules,
-) -> Result<Fabric, Vec<String>> {
-    if fat_tree::is_plan(document) {
-        return Err(vec![fat_tree::no_fat_tree(document, installed)]);
-    }
-    if document.get("hbd").is_some() || document.get("reconfigurable").is_some() {
-        return Err(vec![
-            "this is a fabric file, not a plan: make one with `lightloom plan FABRIC -o plan.json`"
-                .into(),
-        ]);
-    }
-    let plan: Plan = serde_json::from_value(document.clone())
-        .map_err(|error| vec![format!("no plan: {error}")])?;
-    target_of(&plan, phase, installed, modules)
-}
-
-/// The same for a plan of rings that was read already.
-///
-/// # Errors
-/// As for [`target`].
-pub fn target_of(
+/// Parts without a device; a phase that the plan does not have, or none where it has several.
+pub fn wanted(
     plan: &Plan,
     phase: Option<&str>,
-    installed: Option<&Installed>,
-    modules: &Modules,
-) -> Result<Fabric, Vec<String>> {
-    let none = Switches::new();
-    wanted_of(plan, phase, installed, modules, &none, &Fabric::new()).map(|wanted| wanted.target)
-}
-
-/// What a plan with rings wants, in both halves. Without a phase its circuits stay those of the phase that is
-/// lit by `owned`, where the plan has it.
-///
-/// # Errors
-/// As for [`target`]; a phase that the plan does not have, or none where it has several.
-pub fn wanted_of(
-    plan: &Plan,
-    phase: Option<&str>,
-    installed: Option<&Installed>,
     modules: &Modules,
     switches: &Switches,
     owned: &Fabric,
 ) -> Result<Wanted, Vec<String>> {
     if let Some(phase) = phase.filter(|_| !circuits::has_circuits(plan)) {
-        let reason = format!("a plan of rings has no phase `{phase}`: leave `--phase` out");
+        let reason = format!("a plan without circuits has no phase `{phase}`: leave `--phase` out");
         return Err(vec![reason]);
     }
-    let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
-    prove(plan, installed)?;
     let mut wanted = Wanted { target: paths(plan, modules)?, ..Wanted::default() };
-    if !circuits::has_circuits(plan) || (switches.is_empty() && phase.is_none()) {
+    let is_of_modules_alone = switches.is_empty() && phase.is_none() && !wanted.target.is_empty();
+    if !circuits::has_circuits(plan) || is_of_modules_alone {
         return Ok(wanted);
     }
     circuits::must_have_devices(switches, &plan.phases)?;
@@ -134,7 +89,12 @@ fn chosen<'a>(
     }
 }
 
-fn prove(plan: &Plan, installed: &Installed) -> Result<(), Vec<String>> {
+/// Proves a plan right for what is installed. No device is asked.
+///
+/// # Errors
+/// No fabric is known; a plan for another fabric, a plan whose check fails.
+pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
+    let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {
         return Err(vec![other_fabric(plan, installed)]);
     }
@@ -166,8 +126,9 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     );
     let hbd = &installed.hbd;
     let ours = (hbd.nodes(), hbd.k(), u64::from(hbd.nodes()) * u64::from(hbd.gpus_per_node()));
-    let facts = |(nodes, bundles, gpus): (u32, u8, u64)| {
-        format!("{nodes} nodes, {bundles} bundles a node, {gpus} GPUs")
+    let facts = |(nodes, bundles, gpus): (u32, u8, u64)| match bundles {
+        0 => format!("{gpus} GPUs without transceivers"),
+        _ => format!("{nodes} nodes, {bundles} bundles a node, {gpus} GPUs"),
     };
     let hint = if theirs == ours {
         ": the file was changed since, or it is another one of the same size"

@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Domains, Step, Wave, waves_in_stages};
-use crate::inventory::FibreEnd;
 use crate::mover::{Limits, Mover, Next, StepEnd};
 use crate::state::{
-    DeviceName, Fabric, Micros, Move, Observation, Op, Outcome, Position, Positions, Slot, Txn, at,
+    DeviceName, Fabric, FibreEnd, Micros, Move, Observation, Op, Outcome, Position, Positions,
+    Slot, Txn, at,
 };
 
 /// What the drive has to know about the installation.

@@ -9,7 +9,7 @@ use crate::drive::Site;
 use crate::management::Management;
 use crate::mover::{Follows, Limits, Promise};
 use crate::record::OnFailure;
-use crate::state::{DeviceName, Micros, Position, Sharing, Slot};
+use crate::state::{DeviceName, FibreEnd, Micros, Position, Sharing, Slot};
 use lightloom_units::id::NodeId;
 
 /// One device.
@@ -72,9 +72,6 @@ pub enum OnDrift {
     /// Put it back.
     Restore,
 }
-
-/// One end of a fibre: where a slot has to stand to look into it.
-pub type FibreEnd = (DeviceName, Slot, Position);
 
 /// Everything that is installed, and the operator's policies.
 #[derive(Clone, Debug)]

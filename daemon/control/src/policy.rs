@@ -40,7 +40,6 @@ use crate::bypass::Backoff;
 use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
 use crate::desired::circuits::{self, Switches};
-use crate::desired::fat_tree::FatTree;
 use crate::desired::{self, Modules, Wanted};
 use crate::inventory::Inventory;
 use crate::kept_plan::KeptPlan;
@@ -81,10 +80,8 @@ pub enum NoJournal {
 /// What is installed, and what is to be done when it breaks.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The fabric of rings; `None` if no file names one.
+    /// The fabric; `None` if no file names one.
     pub installed: Option<Installed>,
-    /// The reconfigurable fat-tree; `None` if no file names one.
-    pub fat_tree: Option<Arc<FatTree>>,
     /// The device of each transceiver bundle.
     pub modules: Modules,
     /// The device of each optical switch whose ports plans number; empty without such a network.
@@ -99,7 +96,7 @@ pub struct Setup {
 /// The controller and every policy: events in, actions out.
 pub struct Control {
     controller: Controller,
-    setup: Setup,
+    setup: Arc<Setup>,
     /// Why nothing can be written down, and so nothing is changed.
     failed: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
@@ -130,7 +127,7 @@ impl Control {
         let (controller, actions) = Controller::start(inventory, ledger, now);
         let mut control = Self {
             controller,
-            setup,
+            setup: Arc::new(setup),
             failed: None,
             plan: None,
             applied: None,
@@ -172,13 +169,18 @@ impl Control {
     }
     /// What is installed.
     #[must_use]
-    pub fn setup(&self) -> &Setup {
+    pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
-    /// The fabric of rings that is installed, if one is.
+    /// The fabric that is installed, if one is named.
     #[must_use]
     pub fn installed(&self) -> Option<&Installed> {
         self.setup.installed.as_ref()
+    }
+    /// The same where GPUs are placed on it: its plans go around what breaks. `None` for circuits alone.
+    #[must_use]
+    pub fn replannable(&self) -> Option<&Installed> {
+        self.installed().filter(|fabric| fabric.circuits_alone().is_none())
     }
     /// The plan that is on the devices, where it is known.
     #[must_use]
@@ -203,30 +205,23 @@ impl Control {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
-    /// What this plan wants of the devices, once it is proven. Without a phase its circuits stay those of the
-    /// phase that is lit.
+    /// What this plan, which is [proven](desired::prove), wants of the devices. Without a phase its circuits stay
+    /// those of the phase that is lit.
     ///
     /// # Errors
-    /// Every reason why it is no plan for what is installed.
+    /// Every reason why it cannot be applied to what is installed.
     pub fn wanted(
         &self,
         plan: &Plan,
         phase: Option<&str>,
         mode: Mode,
     ) -> Result<Wanted, Vec<String>> {
-        let owned = &self.controller.ledger().owned;
-        if let Some(tree) = &self.setup.fat_tree {
-            let document = serde_json::to_value(plan).map_err(|error| vec![error.to_string()])?;
-            let lit = circuits::in_force(tree.switches(), &plan.phases, owned);
-            let phase = phase.or_else(|| lit.map(|phase| phase.name.as_str()));
-            return tree.wanted(&document, phase, mode);
-        }
-        let Setup { installed, modules, switches, .. } = &self.setup;
-        if let Some(fabric) = installed {
+        if let Some(fabric) = self.installed() {
             let held = fabric.dcn.circuits().map_or(0, |network| network.spec().held.len());
             circuits::keeps_held(&fabric.name, held, mode)?;
         }
-        desired::wanted_of(plan, phase, installed.as_ref(), modules, switches, owned)
+        let Setup { modules, switches, .. } = &*self.setup;
+        desired::wanted(plan, phase, modules, switches, &self.controller.ledger().owned)
     }
 
     /// Where the devices stand for this plan, which is proven: its paths, and the circuits of the phase of
@@ -253,7 +248,7 @@ impl Control {
     /// The devices of the optical switches that plans speak of.
     #[must_use]
     pub fn switches(&self) -> &Switches {
-        self.setup.fat_tree.as_ref().map_or(&self.setup.switches, |tree| tree.switches())
+        &self.setup.switches
     }
 
     /// The phase of the plan on the devices whose circuits are ours now.

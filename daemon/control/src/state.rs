@@ -120,6 +120,9 @@ impl<'de> Deserialize<'de> for DeviceName {
 /// not spoken of in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
+/// One end of a fibre: where a slot has to stand to look into it.
+pub type FibreEnd = (DeviceName, Slot, Position);
+
 /// The positions of several devices.
 pub type Fabric = BTreeMap<DeviceName, Positions>;
 

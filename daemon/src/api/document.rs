@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan as a client sends it: a plan with rings is read into its own type as it comes, whatever the order of
-//! its keys; any other document is kept as it is, up to a bound.
+//! A plan as a client sends it: its long parts are read into their own types as they come, whatever the order of the
+//! keys; the rest is kept as it is, up to a bound, until the whole is there.
 
 use std::cell::Cell;
 use std::fmt;
 
 use lightloom_fabric::plan::{Circuit, Group, Plan, Rank, Transceiver};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-/// A plan document.
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-pub enum PlanDocument {
-    /// A plan with rings: paths of the bundles, and where the network has optical switches their circuits.
-    Ring(Box<Plan>),
-    /// Phases of a reconfigurable fat-tree, or what is no plan at all.
-    Other(Value),
+/// A plan document, or why a document without any part of a plan is none.
+#[derive(Clone, Debug)]
+pub struct PlanDocument(pub Result<Box<Plan>, String>);
+
+impl Serialize for PlanDocument {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().ok().serialize(serializer)
+    }
 }
 
 /// The most values, of any depth, of what is kept as it is: 100,000 circuits in phases.
 const VALUES_MAX: usize = 500_000;
 
-/// The long parts of a ring's plan.
+/// The long parts of a plan.
 #[derive(Default)]
 struct Long {
     groups: Option<Vec<Group>>,
@@ -71,17 +71,11 @@ fn part<'de, A: MapAccess<'de>, T: Deserialize<'de>>(map: &mut A) -> Result<T, A
 }
 
 impl Long {
-    fn is_none(&self) -> bool {
-        self.groups.is_none()
-            && self.transceivers.is_none()
-            && self.circuits.is_none()
-            && self.ranks.is_none()
-    }
-
     /// The whole: the short parts are read once more with nothing in the place of the long ones.
     fn with(self, mut short: Map<String, Value>) -> Result<PlanDocument, String> {
-        if self.is_none() {
-            return Ok(PlanDocument::Other(Value::Object(short)));
+        if short.contains_key("hbd") || short.contains_key("dcn") {
+            let why = "this is a fabric file, not a plan: make one with `lightloom plan FABRIC -o plan.json`";
+            return Ok(PlanDocument(Err(why.into())));
         }
         let named = [
             ("groups", self.groups.is_some()),
@@ -89,18 +83,23 @@ impl Long {
             ("circuits", self.circuits.is_some()),
             ("ranks", self.ranks.is_some()),
         ];
+        let has_parts = named.iter().any(|(_, there)| *there);
         for (key, _) in named.into_iter().filter(|(_, there)| *there) {
             short.insert(key.into(), Value::Array(Vec::new()));
         }
         let plan = serde_json::from_value::<Plan>(Value::Object(short));
-        let plan = plan.map_err(|error| format!("no plan: {error}"))?;
-        Ok(PlanDocument::Ring(Box::new(Plan {
+        let plan = match plan.map_err(|error| format!("no plan: {error}")) {
+            Ok(plan) => plan,
+            Err(why) if has_parts => return Err(why),
+            Err(why) => return Ok(PlanDocument(Err(why))),
+        };
+        Ok(PlanDocument(Ok(Box::new(Plan {
             groups: self.groups.unwrap_or_default(),
             transceivers: self.transceivers.unwrap_or_default(),
             circuits: self.circuits.unwrap_or_default(),
             ranks: self.ranks.unwrap_or_default(),
             ..plan
-        })))
+        }))))
     }
 }
 
@@ -189,8 +188,7 @@ mod tests {
         assert_ne!(as_written, by_name);
         for text in [as_written, by_name] {
             let read: PlanDocument = serde_json::from_reader(text.as_bytes()).unwrap();
-            let PlanDocument::Ring(read) = read else { panic!("it is the plan of a ring") };
-            assert_eq!(*read, made);
+            assert_eq!(*read.0.unwrap(), made);
         }
     }
 
@@ -210,12 +208,22 @@ mod tests {
     }
 
     #[test]
-    fn another_document_is_kept_as_it_is_up_to_a_bound() {
-        let text = r#"{"phases": [{"name": "a", "circuits": []}], "x": [1, -2, 0.5, null, true]}"#;
-        let PlanDocument::Other(read) = serde_json::from_str(text).unwrap() else { panic!() };
-        assert_eq!(read, serde_json::from_str::<Value>(text).unwrap());
+    fn a_plan_without_groups_is_read_and_one_that_is_too_long_is_not() {
+        let mut made = made();
+        (made.groups, made.ranks) = (Vec::new(), Vec::new());
+        (made.transceivers, made.circuits) = (Vec::new(), Vec::new());
+        let text = serde_json::to_string(&made).unwrap();
+        let read: PlanDocument = serde_json::from_str(&text).unwrap();
+        assert_eq!(*read.0.unwrap(), made);
         let long = format!("{{\"phases\": [{}1]}}", "1,".repeat(VALUES_MAX));
         let why = serde_json::from_str::<PlanDocument>(&long).unwrap_err().to_string();
         assert!(why.contains("at most 500000 values"), "{why}");
+    }
+
+    #[test]
+    fn a_fabric_file_is_no_plan_and_the_refusal_says_how_to_make_one() {
+        let fabric = serde_json::json!({"name": "r", "dcn": {"reconfigurable_fat_tree": {}}});
+        let why = serde_json::from_value::<PlanDocument>(fabric).unwrap().0.unwrap_err();
+        assert!(why.contains("fabric file") && why.contains("lightloom plan"), "{why}");
     }
 }

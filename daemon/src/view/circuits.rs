@@ -40,7 +40,7 @@ pub(super) fn counted(
     runtime: &Runtime,
     changes: &BTreeMap<DeviceName, Vec<Move>>,
 ) -> Option<CircuitCounts> {
-    let installed = runtime.control.installed()?;
+    let installed = runtime.control.installed().filter(|fabric| fabric.hbd.ring().is_some())?;
     let stood = |port: &Port| stands(runtime, *port) == Some(true);
     let will_stand = |port: &Port| {
         let moves = runtime.config.bundles.get(&port.bundle).and_then(|d| changes.get(d));

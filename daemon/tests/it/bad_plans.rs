@@ -2,7 +2,9 @@
 //! Plans that the daemon does not take: for another fabric, changed by hand, for devices that it has not.
 //! Each is refused with its reason before any device is asked anything.
 
-use lightloom_control::desired;
+use lightloom_control::desired::{self, circuits::Switches};
+use lightloom_control::state::Fabric as Positions;
+use lightloom_daemon::api::PlanDocument;
 use lightloom_daemon::{config, start};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -32,8 +34,13 @@ fn said(document: &Value, last_node: u32) -> Result<usize, String> {
     );
     let config = config::load("daemon.yaml", file.as_bytes()).0.unwrap();
     let installed = ring(16, JOB);
-    let target = desired::target(document, None, Some(&installed), &config.bundles);
-    target.map(|target| target.len()).map_err(|reasons| reasons.join("\n"))
+    let read = serde_json::from_value::<PlanDocument>(document.clone());
+    let plan = read.map_err(|error| error.to_string())?.0?;
+    let (none, nothing) = (Switches::new(), Positions::new());
+    desired::prove(&plan, Some(&installed))
+        .and_then(|()| desired::wanted(&plan, None, &config.bundles, &none, &nothing))
+        .map(|wanted| wanted.target.len())
+        .map_err(|reasons| reasons.join("\n"))
 }
 
 #[test]

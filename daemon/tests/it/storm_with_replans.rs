@@ -12,12 +12,11 @@ use lightloom_control::controller::{
     Action, Answer, Apply, Event, Note, ReplyTo, Request, Rollback, Ticket,
 };
 use lightloom_control::desired::{paths, position};
-use lightloom_control::inventory::FibreEnd;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, OnFault, Setup};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
 use lightloom_control::state::{
-    DeviceName, Micros, Now, Observation, Op, Outcome, Positions, Slot, at,
+    DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Positions, Slot, at,
 };
 use lightloom_daemon::config;
 use lightloom_fabric::fabric::Fabric as Installed;

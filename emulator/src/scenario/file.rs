@@ -263,7 +263,7 @@ fn lower(
     neighbours: &mut NamedFiles<'_, '_>,
 ) -> Option<Scenario> {
     let fabric = match &raw.on.on {
-        OnFile::Fabric(name) => neighbours.fabric(name, check),
+        OnFile::Fabric(name) => neighbours.fabric(name, "/on/fabric", check),
         _ => None,
     };
     let named = || raw.on.plan.as_ref().and_then(|name| neighbours.plan(name, check));

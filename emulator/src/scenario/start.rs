@@ -13,7 +13,6 @@ use lightloom_fabric::trace::NodesError;
 use lightloom_planner::check::{Verdict, Violation, check};
 use lightloom_planner::joint;
 use lightloom_planner::khop::{DocumentError, Layout, from_document};
-use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::SimTime;
 use lightloom_units::id::NodeId;
@@ -42,8 +41,8 @@ pub struct RunStart {
 /// Circuits for the phases of a step.
 #[derive(Clone, Debug)]
 pub struct CircuitPlan {
-    /// The circuits.
-    pub plan: RfabricPlan,
+    /// The plan, with these phases alone.
+    pub plan: Plan,
     /// The phases that send something, in the order of the plan's.
     pub phases: Vec<Phase>,
     /// Share of the live demand's rate that no stage of a change may go below.
@@ -241,9 +240,11 @@ fn circuits_of(
     fabric: &Fabric,
     document: &Plan,
 ) -> Result<Option<CircuitPlan>, StartError> {
-    let plan = RfabricPlan::of(document)
-        .filter(|_| scenario.phases.is_some() || !scenario.train.is_empty());
-    let Some(mut plan) = plan.filter(|_| fabric.dcn.circuits().is_some()) else { return Ok(None) };
+    let uses = scenario.phases.is_some() || !scenario.train.is_empty();
+    let has_step = document.metrics.step_time_ps.is_some();
+    if !uses || !has_step || fabric.dcn.circuits().is_none() {
+        return Ok(None);
+    }
     let phases = joint::phases(fabric, &document.ranks)?;
     // Phases that send nothing between leaves have no circuits and take no time.
     let sends: Vec<&str> = phases
@@ -251,6 +252,7 @@ fn circuits_of(
         .filter(|phase| phase.demand.total() > lightloom_units::Bytes::ZERO)
         .map(|phase| phase.name.as_str())
         .collect();
+    let mut plan = document.clone();
     plan.phases.retain(|phase| sends.contains(&phase.name.as_str()));
     let phases = phases.iter().filter(|phase| sends.contains(&phase.name.as_str()));
     let phases: Vec<Phase> = phases.cloned().collect();

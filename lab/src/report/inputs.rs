@@ -9,11 +9,10 @@ use anyhow::{Context, bail, ensure};
 use lightloom_emulator::sweep::SWEEP_SCHEMA;
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::provenance;
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
-use lightloom_planner::rfabric::RfabricPlan;
-use lightloom_planner::rfabric::file::RfabricInput;
 use lightloom_report::page::{EmulatedRun, SourceFile, Swept, TrainingResult};
 use lightloom_study::buy::{Question, load_buy};
 use lightloom_study::cost::{PriceList, read_prices};
@@ -23,7 +22,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use lightloom::output::{self, InputRefused};
-use lightloom::{files, kinds, plan_rfabric};
+use lightloom::{files, kinds};
 
 /// Larger files are refused before they are read into memory.
 const MAX_BYTES: u64 = 1 << 30;
@@ -32,9 +31,7 @@ const MAX_BYTES: u64 = 1 << 30;
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     pub(super) fabric: Option<(String, Fabric)>,
-    pub(super) tree: Option<RfabricInput>,
     pub(super) plan: Option<(String, Plan)>,
-    pub(super) tree_plan: Option<RfabricPlan>,
     pub(super) trace: Option<(String, FaultTrace)>,
     pub(super) prices: Option<(String, PriceList)>,
     pub(super) buy: Option<(PathBuf, Question)>,
@@ -48,8 +45,6 @@ pub(super) struct Inputs {
 #[derive(Deserialize)]
 struct Marks {
     schema: Option<String>,
-    phases: Option<IgnoredAny>,
-    groups: Option<IgnoredAny>,
     events: Option<IgnoredAny>,
     packet_hops: Option<IgnoredAny>,
     mappings_tried: Option<IgnoredAny>,
@@ -59,9 +54,7 @@ struct Marks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InputKind {
     Fabric,
-    Tree,
     Plan,
-    TreePlan,
     Trace,
     Prices,
     Buy,
@@ -74,9 +67,7 @@ impl InputKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Fabric => "fabric",
-            Self::Tree => "reconfigurable fat-tree",
             Self::Plan => "plan",
-            Self::TreePlan => "plan of a reconfigurable fat-tree",
             Self::Trace => "fault trace",
             Self::Prices => "prices",
             Self::Buy => "buy file",
@@ -104,6 +95,12 @@ impl Inputs {
         Ok(inputs)
     }
 
+    /// The fabric and its network, where circuits between leaves are all that is planned.
+    pub(super) fn circuits_alone(&self) -> Option<(&Fabric, &ReconfigurableFatTree)> {
+        let (_, fabric) = self.fabric.as_ref()?;
+        fabric.circuits_alone().map(|network| (fabric, network))
+    }
+
     fn add(&mut self, path: &Path) -> anyhow::Result<()> {
         let name = files::name(path);
         let bytes = bytes(path)?;
@@ -113,20 +110,8 @@ impl Inputs {
                 let fabric = lightloom::fabric::of_document(path, Ok(bytes.clone()))?;
                 once(&mut self.fabric, (name.clone(), fabric), kind, &name)?;
             }
-            InputKind::Tree => once(
-                &mut self.tree,
-                plan_rfabric::load(path, &bytes, &mut Default::default())?,
-                kind,
-                &name,
-            )?,
             InputKind::Plan => {
                 once(&mut self.plan, (name.clone(), json(&name, &bytes, kind)?), kind, &name)?
-            }
-            InputKind::TreePlan => {
-                let plan: Plan = json(&name, &bytes, kind)?;
-                let plan = RfabricPlan::of(&plan)
-                    .with_context(|| format!("{name} has no circuits of optical switches"))?;
-                once(&mut self.tree_plan, plan, kind, &name)?;
             }
             InputKind::Trace => {
                 ensure!(bytes.len() <= MAX_TRACE_BYTES, "{name} is too large for a fault trace");
@@ -149,9 +134,7 @@ impl Inputs {
             InputKind::Training => self.training.push(json(&name, &bytes, kind)?),
         }
         let plan = match kind {
-            InputKind::Plan | InputKind::TreePlan => {
-                Some(digest(&json::<Value>(&name, &bytes, kind)?))
-            }
+            InputKind::Plan => Some(digest(&json::<Value>(&name, &bytes, kind)?)),
             _ => None,
         };
         let (sha256, size) = (provenance::sha256(&bytes), bytes.len() as u64);
@@ -189,9 +172,6 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
             let marks: Marks = serde_json::from_slice(bytes)
                 .with_context(|| format!("{name} is not whole JSON"))?;
             match marks.schema.as_deref() {
-                Some(SCHEMA) if marks.phases.is_some() && marks.groups.is_none() => {
-                    return Ok(InputKind::TreePlan);
-                }
                 Some(SCHEMA) => return Ok(InputKind::Plan),
                 Some(COMPARE_SCHEMA | COST_SCHEMA | REPRODUCE_SCHEMA) => {
                     bail!(
@@ -209,7 +189,6 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
         Some(_) => {}
     }
     match kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name) {
-        Some("fabric") if plan_rfabric::is_kind(bytes) => Ok(InputKind::Tree),
         Some("fabric") => Ok(InputKind::Fabric),
         Some("prices") => Ok(InputKind::Prices),
         Some("buy") => Ok(InputKind::Buy),

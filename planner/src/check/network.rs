@@ -15,9 +15,9 @@ use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
 use lightloom_units::id::{GpuId, LeafId};
 use lightloom_units::{Bytes, Picoseconds};
 
+use super::circuits::{Asked, Flows, check_step};
 use super::{Violation, reinforcement};
-use crate::rfabric::check::{Asked, Flows, check_step};
-use crate::rfabric::file::step;
+use crate::rfabric::step;
 use crate::rfabric::workload::card::ModelCard;
 
 /// How far stated bytes may be from those found here, as a fraction.

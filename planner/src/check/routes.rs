@@ -10,7 +10,7 @@ use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_units::id::LeafId;
 
 use super::Violation;
-use crate::rfabric::check::{Asked, check_silent};
+use super::circuits::{Asked, check_silent};
 
 const TOLERANCE: f64 = 1e-6;
 

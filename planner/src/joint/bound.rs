@@ -28,7 +28,7 @@ use lightloom_fabric::plan::PhasePlan;
 
 use super::mapping::Mapping;
 use super::network::{leaf_rates, longest};
-use crate::rfabric::file::step;
+use crate::rfabric::step;
 use crate::rfabric::workload::card::ModelCard;
 
 /// Lines in one direction of the grid.

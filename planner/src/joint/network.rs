@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
+use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_units::id::{LeafId, TorId};
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -14,17 +14,7 @@ use super::{Options, PlanError, routes};
 use crate::rfabric::demand::Demand;
 use crate::rfabric::phases::Phase;
 use crate::rfabric::plan::Options as CircuitOptions;
-use crate::rfabric::{self, RfabricPlan};
-
-/// The phases as the network carries them.
-pub(super) struct Carried {
-    pub(super) phases: Vec<PhasePlan>,
-    pub(super) transitions: Vec<TransitionPlan>,
-    /// `None` without phases.
-    pub(super) step_time: Option<Picoseconds>,
-    pub(super) static_step_time: Option<Picoseconds>,
-    pub(super) dark_port_time_share: Option<f64>,
-}
+use crate::rfabric::{self, CarriedStep};
 
 /// Plans how the network carries `phases`.
 ///
@@ -35,18 +25,18 @@ pub(super) fn carry(
     faults: &FaultSet,
     phases: &[Phase],
     options: Options,
-) -> Result<Carried, PlanError> {
+) -> Result<CarriedStep, PlanError> {
     let sending = sending(phases);
     let mut carried = match (fabric.dcn.circuits(), fabric.dcn.direct()) {
-        _ if sending.is_empty() => Carried::nothing(),
+        _ if sending.is_empty() => CarriedStep::default(),
         (Some(network), _) => {
             let options = circuit_options(fabric, phases, options);
-            rfabric::plan(&network.without(faults), &sending, &[], options)?.into()
+            rfabric::plan(&network.without(faults), &sending, &[], options)?
         }
         (None, Some(network)) => {
             let planned = routes::plan(network, faults, &sending, |phase| silent(fabric, phase))
                 .map_err(crate::rfabric::plan::PlanError::Unservable)?;
-            Carried::of(planned)
+            CarriedStep::of(planned)
         }
         (None, None) => over_packets(fabric, faults, &sending)?,
     };
@@ -64,7 +54,7 @@ pub(super) fn carry_on(
     phases: &[Phase],
     before: &[PhasePlan],
     options: Options,
-) -> Result<Carried, PlanError> {
+) -> Result<CarriedStep, PlanError> {
     let Some(network) = fabric.dcn.circuits() else {
         return carry(fabric, faults, phases, options);
     };
@@ -81,21 +71,21 @@ pub(super) fn carry_on(
         let others: Vec<PhasePlan> = others.map(|phase| silent(fabric, phase)).collect();
         longest(&[own, &others].concat(), time).unwrap_or_default().as_secs_f64()
     };
-    let takes = |plan: &RfabricPlan| step(&plan.phases, |phase| phase.duration_ps);
-    let serves = |plan: &RfabricPlan| {
+    let takes = |plan: &CarriedStep| step(&plan.phases, |phase| phase.duration_ps);
+    let serves = |plan: &CarriedStep| {
         let least =
             |phase: &PhasePlan| picoseconds(1.0 / phase.lambda_upper_bound).min(phase.duration_ps);
         let good = step(&before, |phase| phase.duration_ps).max(step(&plan.phases, least));
         takes(plan) <= (1.0 + WORTH_A_CHANGE) * good
     };
     let mut carried = match repaired {
-        Some(plan) if serves(&plan) => plan.into(),
-        _ if sending.is_empty() => Carried::nothing(),
+        Some(plan) if serves(&plan) => plan,
+        _ if sending.is_empty() => CarriedStep::default(),
         repaired => {
             let before = before.first().map_or(&[][..], |phase| phase.circuits.as_slice());
             let fresh = rfabric::plan(&network, &sending, before, circuits)?;
             let good = (1.0 + WORTH_A_CHANGE) * takes(&fresh);
-            repaired.filter(|plan| takes(plan) <= good).unwrap_or(fresh).into()
+            repaired.filter(|plan| takes(plan) <= good).unwrap_or(fresh)
         }
     };
     carried.add_silent(fabric, phases);
@@ -116,41 +106,19 @@ fn circuit_options(fabric: &Fabric, phases: &[Phase], options: Options) -> Circu
     CircuitOptions { effort, exact, floor: fabric.floor, may_change }
 }
 
-impl From<RfabricPlan> for Carried {
-    fn from(plan: RfabricPlan) -> Self {
-        Self {
-            phases: plan.phases,
-            transitions: plan.transitions,
-            step_time: Some(plan.step_time_ps),
-            static_step_time: plan.static_step_time_ps,
-            dark_port_time_share: Some(plan.dark_port_time_share),
-        }
-    }
-}
-
-impl Carried {
+impl CarriedStep {
     /// Phases that follow one another without a change between them.
     fn of(phases: Vec<PhasePlan>) -> Self {
         let step_time: Picoseconds = phases.iter().map(|phase| phase.duration_ps).sum();
-        Self { phases, step_time: Some(step_time), ..Self::nothing() }
-    }
-
-    fn nothing() -> Self {
-        Self {
-            phases: Vec::new(),
-            transitions: Vec::new(),
-            step_time: None,
-            static_step_time: None,
-            dark_port_time_share: None,
-        }
+        Self { phases, step_time_ps: Some(step_time), ..Self::default() }
     }
 
     /// Writes the phases into a plan whose ranks they were derived from.
     pub(super) fn write_into(self, plan: &mut Plan) {
         plan.phases = self.phases;
         plan.transitions = self.transitions;
-        plan.metrics.step_time_ps = self.step_time;
-        plan.metrics.static_step_time_ps = self.static_step_time;
+        plan.metrics.step_time_ps = self.step_time_ps;
+        plan.metrics.static_step_time_ps = self.static_step_time_ps;
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
@@ -172,14 +140,14 @@ impl Carried {
             };
             self.phases.push(own);
         }
-        self.step_time = longest(&self.phases, |phase| phase.duration_ps);
-        self.static_step_time = self.static_step_time.map(|fixed| fixed + others);
+        self.step_time_ps = longest(&self.phases, |phase| phase.duration_ps);
+        self.static_step_time_ps = self.static_step_time_ps.map(|fixed| fixed + others);
         // Ports are no longer dark for it in a step that takes longer.
         let longer = sending / (sending + others.as_secs_f64());
         let share = self.dark_port_time_share.filter(|share| *share > 0.0);
         self.dark_port_time_share = share.map(|share| share * longer).or(self.dark_port_time_share);
         if phases.iter().any(|phase| phase.job != phases[0].job) {
-            self.static_step_time = self.static_step_time.and(self.step_time);
+            self.static_step_time_ps = self.static_step_time_ps.and(self.step_time_ps);
         }
     }
 }
@@ -233,7 +201,7 @@ fn over_packets(
     fabric: &Fabric,
     faults: &FaultSet,
     phases: &[Phase],
-) -> Result<Carried, PlanError> {
+) -> Result<CarriedStep, PlanError> {
     let rates = leaf_rates(fabric, faults);
     let planned: Vec<PhasePlan> = phases
         .iter()
@@ -254,7 +222,7 @@ fn over_packets(
         let phase = stuck.name.clone();
         return Err(crate::rfabric::plan::PlanError::Unservable(phase).into());
     }
-    Ok(Carried::of(planned))
+    Ok(CarriedStep::of(planned))
 }
 
 /// Seconds of the leaf that takes longest to send, or to receive.

@@ -14,8 +14,8 @@ use lightloom_units::seed::Seed;
 
 use super::PlanError;
 use crate::rfabric::demand::{Demand, Seat};
-use crate::rfabric::file::step;
 use crate::rfabric::phases::Phase;
+use crate::rfabric::step;
 use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
 use crate::rfabric::workload::training::Training;

@@ -8,13 +8,13 @@
 //! difference is what fair sharing loses. The packet engine does the same with packets.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::plan::Plan;
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
 use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::phases::Phase;
-use super::plan::RfabricPlan;
 use super::realise::topology_of;
 use super::topology::Topology;
 use super::transition::stage_topologies;
@@ -45,11 +45,7 @@ enum Link {
 /// Seconds of every phase of a plan with the change before it, counted from the end of its slack;
 /// infinite where some bytes never arrive.
 #[must_use]
-pub fn plan_seconds(
-    fabric: &ReconfigurableFatTree,
-    phases: &[Phase],
-    plan: &RfabricPlan,
-) -> Vec<f64> {
+pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();
     let stage_seconds = fabric.spec().timing.total().as_secs_f64();
     (0..count)

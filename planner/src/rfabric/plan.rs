@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of a reconfigurable fat-tree: circuits for every phase and the stages between them.
+//! The circuits of a reconfigurable fat-tree for every phase, and the stages between them.
 //!
 //! Times are integer picoseconds, ratios fractions; docs/rfabric.md says what each means.
 
 mod on_switches;
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::plan::{PhasePlan, SolverReport, TransitionPlan};
 use lightloom_units::{Bytes, Picoseconds};
-use serde::{Deserialize, Serialize};
 
 use super::demand::DemandError;
 use super::evaluate::Evaluator;
@@ -38,37 +38,20 @@ impl Default for Options {
     }
 }
 
-/// A plan for a repeating step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RfabricPlan {
+/// How the network carries a repeating step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CarriedStep {
     /// One entry a phase, in order of the step.
     pub phases: Vec<PhasePlan>,
     /// The changes between phases that have different circuits, the last into the first included.
     pub transitions: Vec<TransitionPlan>,
-    /// Communication time of one step, with the switching that no slack hides.
-    pub step_time_ps: Picoseconds,
+    /// Communication time of one step, with the switching that no slack hides. `None` without phases.
+    pub step_time_ps: Option<Picoseconds>,
     /// The same with the best single topology for all phases. `None` if none serves them all.
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Share of port-time spent dark over one step, slack included.
-    pub dark_port_time_share: f64,
+    /// Share of port-time without light over one step, slack included. `None` without circuits.
+    pub dark_port_time_share: Option<f64>,
 }
-
-impl RfabricPlan {
-    /// The circuits of a plan document. `None` if its network has none.
-    #[must_use]
-    pub fn of(plan: &Plan) -> Option<Self> {
-        Some(Self {
-            phases: plan.phases.clone(),
-            transitions: plan.transitions.clone(),
-            step_time_ps: plan.metrics.step_time_ps?,
-            static_step_time_ps: plan.metrics.static_step_time_ps,
-            dark_port_time_share: plan.metrics.dark_port_time_share?,
-        })
-    }
-}
-
-use lightloom_fabric::plan::Plan;
-pub use lightloom_fabric::plan::{PhasePlan, SolverReport, TransitionPlan};
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -122,7 +105,7 @@ pub fn plan(
     phases: &[Phase],
     existing: &[CrossConnect],
     options: Options,
-) -> Result<RfabricPlan, PlanError> {
+) -> Result<CarriedStep, PlanError> {
     refuse_bad_phases(fabric, phases)?;
     // Of what is there, only what works can stay.
     let existing = &realise::repaired(fabric, existing);
@@ -135,7 +118,7 @@ pub fn plan(
     }
     let planner = Planner { fabric, phases, candidates: &candidates, solved, options };
     // Without a packet core there may be circuits for each phase and none that serve all of them.
-    let served = |realised: Result<RfabricPlan, PlanError>| match realised {
+    let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
         // Circuits that broken ports leave without a switch can be those without which a phase is not served.
         Err(PlanError::Unservable(_)) => Ok(None),
@@ -144,10 +127,10 @@ pub fn plan(
     let is_possible = fixed.seconds.is_finite();
     let fixed = is_possible.then(|| served(planner.realise(&fixed, existing))).transpose()?;
     let fixed = fixed.flatten();
-    let static_step_time_ps = fixed.as_ref().map(|fixed| fixed.step_time_ps);
+    let static_step_time_ps = fixed.as_ref().and_then(|fixed| fixed.step_time_ps);
     if !options.may_change {
         let fixed = fixed.ok_or(PlanError::NoneForAll)?;
-        return Ok(RfabricPlan { static_step_time_ps, ..fixed });
+        return Ok(CarriedStep { static_step_time_ps, ..fixed });
     }
     // The schedule was chosen on logical circuits; what the switches keep decides.
     let best = match (fixed, planner.realise(&moving, existing)) {
@@ -155,7 +138,7 @@ pub fn plan(
         (Some(fixed), Err(PlanError::Unservable(_))) => fixed,
         (_, moving) => moving?,
     };
-    Ok(RfabricPlan { static_step_time_ps, ..best })
+    Ok(CarriedStep { static_step_time_ps, ..best })
 }
 
 /// How near its bound a phase is served when single circuits are exchanged for it, as a fraction of the bound.
@@ -174,7 +157,7 @@ pub fn repaired(
     phases: &[Phase],
     before: &[PhasePlan],
     options: Options,
-) -> Option<RfabricPlan> {
+) -> Option<CarriedStep> {
     if phases.len() != before.len() || refuse_bad_phases(fabric, phases).is_err() {
         return None;
     }
@@ -213,7 +196,7 @@ pub fn repaired(
     let names = before.iter().map(|phase| phase.topology.clone());
     let plan = planner.assemble(&circuits, names.collect());
     let static_step_time_ps = best_of_one(fabric, &evaluators, &circuits);
-    Some(RfabricPlan { static_step_time_ps, ..plan })
+    Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
 /// Communication time of the step when one phase's circuits serve all of them: the best choice. `None` if none does.
@@ -293,9 +276,8 @@ fn unservable(
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::check;
     use super::super::demand::Demand;
-    use super::super::testing::{fabric, spec};
+    use super::super::testing::{check, fabric, spec};
     use super::super::workload::shapes;
     use super::*;
     use lightloom_units::BitsPerSecond;
@@ -324,7 +306,7 @@ mod tests {
             let plan = plan(&fabric, &phases, &[], Options::default()).unwrap();
             assert_eq!(check(&fabric, &demands(&phases), &plan), Vec::<String>::new());
             assert!(!plan.transitions.is_empty());
-            assert!(Some(plan.step_time_ps) <= plan.static_step_time_ps);
+            assert!(plan.step_time_ps <= plan.static_step_time_ps);
         }
     }
 
@@ -333,7 +315,7 @@ mod tests {
         let fabric = fabric(8, 8);
         let phases = step(8, Picoseconds::from_millis(50));
         let sound = plan(&fabric, &phases, &[], Options::default()).unwrap();
-        let found = |change: &dyn Fn(&mut RfabricPlan)| {
+        let found = |change: &dyn Fn(&mut CarriedStep)| {
             let mut plan = sound.clone();
             change(&mut plan);
             check(&fabric, &demands(&phases), &plan).join("\n")
@@ -348,11 +330,11 @@ mod tests {
             plan.phases[0].circuits.push(first);
         });
         assert!(doubled.contains("another peer"));
-        let stages = &|plan: &mut RfabricPlan| {
+        let stages = &|plan: &mut CarriedStep| {
             plan.transitions[0].stages.pop();
         };
         assert!(found(stages).contains("do not lead"));
-        let joined = &|plan: &mut RfabricPlan| {
+        let joined = &|plan: &mut CarriedStep| {
             let last = plan.transitions[0].stages.pop().unwrap();
             plan.transitions[0].stages[0].remove.extend(last.remove);
             plan.transitions[0].stages[0].add.extend(last.add);
@@ -368,8 +350,8 @@ mod tests {
         let plan = plan(&fabric, &step(16, Picoseconds::from_millis(50)), &[], Options::default())
             .unwrap();
         assert!(plan.transitions.is_empty());
-        assert_eq!(Some(plan.step_time_ps), plan.static_step_time_ps);
-        assert!(plan.dark_port_time_share.abs() < 1e-12);
+        assert_eq!(plan.step_time_ps, plan.static_step_time_ps);
+        assert!(plan.dark_port_time_share.unwrap().abs() < 1e-12);
     }
 
     #[test]

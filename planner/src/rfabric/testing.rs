@@ -6,8 +6,30 @@ use lightloom_fabric::fat_tree::{
 };
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
+use super::CarriedStep;
+use super::demand::Demand;
 #[cfg(test)]
 use super::workload::card::ModelCard;
+use crate::check::circuits::{Asked, check_step};
+
+/// What the checker finds wrong with the circuits of phases that send `demands`; nothing if they are sound.
+#[must_use]
+pub fn check(
+    network: &ReconfigurableFatTree,
+    demands: &[Demand],
+    step: &CarriedStep,
+) -> Vec<String> {
+    let rate = network.spec().gpu_rate.0 as f64;
+    let asked = |demand: &Demand| Asked {
+        flows: demand
+            .flows()
+            .map(|(from, to, bytes)| ((from.0, to.0), demand.bits(bytes) / 8.0))
+            .collect(),
+        interface_seconds: demand.interface_seconds(rate).unwrap_or(0.0),
+    };
+    let asked: Vec<Asked> = demands.iter().map(asked).collect();
+    check_step(network, &asked, &step.phases, &step.transitions)
+}
 
 /// [`spec`], checked.
 ///

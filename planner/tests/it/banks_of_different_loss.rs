@@ -3,11 +3,10 @@
 
 use crate::flow_judge::{Hops, best, drawn};
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
-use lightloom_planner::rfabric::check::check;
 use lightloom_planner::rfabric::one_hop::{self, Effort};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::plan::{Options, plan};
-use lightloom_planner::rfabric::testing;
+use lightloom_planner::rfabric::testing::{self, check};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
 

@@ -4,38 +4,35 @@
 
 use std::path::PathBuf;
 
-use lightloom_planner::rfabric::check::check;
-use lightloom_planner::rfabric::demand::Demand;
-use lightloom_planner::rfabric::file::{self, RfabricInput};
-use lightloom_planner::rfabric::{RfabricPlan, plan};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::plan::Plan;
+use lightloom_planner::check::check;
+use lightloom_planner::{Options, load, plan};
 
-fn load(name: &str) -> RfabricInput {
+fn checked_plan(name: &str) -> Plan {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(name);
     let text = std::fs::read(path).expect("the file is there");
-    let (input, mistakes) = file::load(name, &text, &mut |file| Err(format!("no {file}")));
+    let (fabric, mistakes) = load(name, &text, &mut |file| Err(format!("no {file}")));
     assert!(mistakes.is_empty(), "{mistakes:?}");
-    input.expect("no mistakes")
-}
-
-fn checked_plan(input: &RfabricInput) -> RfabricPlan {
-    let plan = plan(&input.fabric, &input.phases, &[], input.options).expect("a plan");
-    let demands: Vec<Demand> = input.phases.iter().map(|phase| phase.demand.clone()).collect();
-    assert_eq!(check(&input.fabric, &demands, &plan), Vec::<String>::new());
+    let (fabric, none) = (fabric.expect("no mistakes"), FaultSet::none());
+    let plan = plan(&fabric, &none, Options::default()).expect("a plan");
+    let verdict = check(&fabric, &none, &plan).expect("a sound plan");
+    assert!(verdict.cross_connects > 0, "{name}");
     plan
 }
 
 #[test]
 fn phases_get_their_own_circuits_where_switching_is_quick() {
     for name in ["rfabric-2048.yaml", "rfabric-moe.yaml", "rfabric-shapes.yaml"] {
-        let plan = checked_plan(&load(name));
+        let plan = checked_plan(name);
         assert!(!plan.transitions.is_empty(), "{name}");
-        assert!(Some(plan.step_time_ps) < plan.static_step_time_ps, "{name}");
+        assert!(plan.metrics.step_time_ps < plan.metrics.static_step_time_ps, "{name}");
     }
 }
 
 #[test]
 fn links_that_need_seconds_keep_one_topology() {
-    let plan = checked_plan(&load("rfabric-slow-links.yaml"));
+    let plan = checked_plan("rfabric-slow-links.yaml");
     assert!(plan.transitions.is_empty());
-    assert_eq!(Some(plan.step_time_ps), plan.static_step_time_ps);
+    assert_eq!(plan.metrics.step_time_ps, plan.metrics.static_step_time_ps);
 }

@@ -2,7 +2,7 @@
 //! What a reconfigurable fat-tree file is refused with: place, reason, fix, word for word.
 
 use lightloom_fabric::document::{Style, render};
-use lightloom_planner::rfabric::file;
+use lightloom_planner::load;
 
 const SOUND: &str = "name: example
 dcn:
@@ -24,8 +24,8 @@ version: 2
 ";
 
 fn refusal(text: &str, matrix: &str) -> String {
-    let (input, mistakes) = file::load("f.yaml", text.as_bytes(), &mut |_| Ok(matrix.to_owned()));
-    assert!(input.is_none(), "refused");
+    let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Ok(matrix.to_owned()));
+    assert!(fabric.is_none(), "refused");
     render(&mistakes, Style::Plain)
 }
 
@@ -42,8 +42,8 @@ const GOOD: &str = "0,5,5\n5,0,5\n5,5,0";
 
 #[test]
 fn the_sound_file_is_accepted() {
-    let (input, mistakes) = file::load("f.yaml", SOUND.as_bytes(), &mut |_| Ok(GOOD.to_owned()));
-    assert!(input.is_some() && mistakes.is_empty(), "{mistakes:?}");
+    let (fabric, mistakes) = load("f.yaml", SOUND.as_bytes(), &mut |_| Ok(GOOD.to_owned()));
+    assert!(fabric.is_some() && mistakes.is_empty(), "{mistakes:?}");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn numbers_that_are_no_bytes() {
 #[test]
 fn a_matrix_file_that_cannot_be_read() {
     let mut unreadable = |name: &str| Err(format!("cannot read {name}: not there"));
-    let (input, mistakes) = file::load("f.yaml", SOUND.as_bytes(), &mut unreadable);
-    assert!(input.is_none());
+    let (fabric, mistakes) = load("f.yaml", SOUND.as_bytes(), &mut unreadable);
+    assert!(fabric.is_none());
     says(
         &render(&mistakes, Style::Plain),
         &[

@@ -4,7 +4,8 @@
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::model::MODEL_FILES;
-use lightloom_planner::rfabric::file::{self, RfabricInput};
+use lightloom_planner::rfabric::phases::Phase;
+use lightloom_planner::{joint, load};
 use lightloom_units::Picoseconds;
 
 const SHIPPED: &str = include_str!("../../../topologies/rfabric-workloads.yaml");
@@ -13,10 +14,14 @@ fn no_file(name: &str) -> Result<String, String> {
     Err(format!("cannot read {name}"))
 }
 
-fn input(text: &str) -> RfabricInput {
-    let (input, mistakes) = file::load("f.yaml", text.as_bytes(), &mut no_file);
+fn phases(text: &str) -> Vec<Phase> {
+    phases_beside(text, &mut no_file)
+}
+
+fn phases_beside(text: &str, read: &mut dyn FnMut(&str) -> Result<String, String>) -> Vec<Phase> {
+    let (fabric, mistakes) = load("f.yaml", text.as_bytes(), read);
     assert!(mistakes.is_empty(), "{}", render(&mistakes, Style::Plain));
-    input.expect("a sound file")
+    joint::phases(&fabric.expect("a sound file"), &[]).expect("a sound step")
 }
 
 /// Qwen2.5-72B: 80 layers of width 8192, 8 of 64 heads of 128 have keys and values, three matrices of
@@ -32,7 +37,7 @@ const CACHE_BYTES: f64 = 80.0 * 2.0 * 8.0 * 128.0 * 2.0;
 
 #[test]
 fn every_workload_sends_the_bytes_of_its_formula() {
-    let input = input(SHIPPED);
+    let phases = phases(SHIPPED);
     let expected = [
         // Eight rings of eight ranks, each rank 2·7/8 of an eighth of the weights.
         ("gradients", 8.0 * 8.0 * 2.0 * 7.0 / 8.0 * weight_bytes() / 8.0),
@@ -57,13 +62,13 @@ fn every_workload_sends_the_bytes_of_its_formula() {
         ("stragglers", 4.0 * 2.0 * 3.0 / 4.0 * 1e9),
         ("elastic-join", 2.0 * weight_bytes()),
     ];
-    assert_eq!(input.phases.len(), expected.len());
-    for (phase, (name, bytes)) in input.phases.iter().zip(expected) {
+    assert_eq!(phases.len(), expected.len());
+    for (phase, (name, bytes)) in phases.iter().zip(expected) {
         assert_eq!(phase.name, name);
         let ratio = phase.demand.total().0 as f64 / bytes;
         assert!((ratio - 1.0).abs() < 1e-5, "{name}: {} and not {bytes}", phase.demand.total().0);
     }
-    let stragglers = &input.phases[11];
+    let stragglers = &phases[11];
     assert_eq!(stragglers.slack, Picoseconds::from_millis(100), "the slowest takes twice as long");
 }
 
@@ -73,23 +78,22 @@ fn lower_precision_takes_away_what_the_others_waited() {
         "speeds: [1, 1, 0.5, 1]",
         "speeds: [1, 1, 0.5, 1], low_precision_gain: [1, 1, 2, 1]",
     );
-    assert_eq!(input(&text).phases[11].slack, Picoseconds::ZERO);
+    assert_eq!(phases(&text)[11].slack, Picoseconds::ZERO);
 }
 
 #[test]
 fn sharded_training_gathers_weights_twice_and_scatters_gradients_once() {
     let sharded =
-        input(&SHIPPED.replace("part: data_parallel", "part: data_parallel, sharding: sharded"));
-    let ratio = sharded.phases[0].demand.total().0 as f64
-        / input(SHIPPED).phases[0].demand.total().0 as f64;
+        phases(&SHIPPED.replace("part: data_parallel", "part: data_parallel, sharding: sharded"));
+    let ratio = sharded[0].demand.total().0 as f64 / phases(SHIPPED)[0].demand.total().0 as f64;
     assert!((ratio - 1.5).abs() < 1e-5, "three halves of an all-reduce: {ratio}");
 }
 
 fn refusal(from: &str, to: &str) -> String {
     assert!(SHIPPED.contains(from), "{from}");
     let text = SHIPPED.replacen(from, to, 1);
-    let (input, mistakes) = file::load("f.yaml", text.as_bytes(), &mut no_file);
-    assert!(input.is_none(), "refused: {to}");
+    let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut no_file);
+    assert!(fabric.is_none(), "refused: {to}");
     render(&mistakes, Style::Plain)
 }
 
@@ -167,10 +171,8 @@ fn a_model_file_of_ones_own_gives_its_bytes() {
         assert_eq!(name, "cards/mine.yaml");
         Ok(half.clone())
     };
-    let (own, mistakes) = file::load("f.yaml", own.as_bytes(), &mut read);
-    assert!(mistakes.is_empty(), "{}", render(&mistakes, Style::Plain));
-    let bytes = |input: &RfabricInput, phase: usize| input.phases[phase].demand.total().0 as f64;
-    let (own, shipped) = (own.expect("a sound file"), input(SHIPPED));
+    let bytes = |phases: &[Phase], phase: usize| phases[phase].demand.total().0 as f64;
+    let (own, shipped) = (phases_beside(&own, &mut read), phases(SHIPPED));
     assert_eq!(bytes(&own, 7) * 2.0, bytes(&shipped, 7), "half the layers, half the cache");
     assert!(
         (0.45..0.5).contains(&(bytes(&own, 1) / bytes(&shipped, 1))),
@@ -178,11 +180,8 @@ fn a_model_file_of_ones_own_gives_its_bytes() {
     );
 
     let mut wrong = |_: &str| Ok(text.replace("hidden: 8192", "hidden: 0"));
-    let (none, mistakes) = file::load(
-        "f.yaml",
-        SHIPPED.replacen("qwen2.5-72b", "mine.yaml", 1).as_bytes(),
-        &mut wrong,
-    );
+    let (none, mistakes) =
+        load("f.yaml", SHIPPED.replacen("qwen2.5-72b", "mine.yaml", 1).as_bytes(), &mut wrong);
     assert!(none.is_none());
     let said = render(&mistakes, Style::Plain);
     assert!(said.contains("mine.yaml:4:9") && said.contains("help: write at least 1"), "{said}");

@@ -2,8 +2,7 @@
 //! The plan of a reconfigurable fat-tree as exports see it: leaves, and circuits phase by phase.
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_planner::rfabric::RfabricPlan;
-use lightloom_planner::rfabric::plan::PhasePlan;
+use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_units::id::{LeafId, OcsId};
 
 use super::{ExportError, ExportNames};
@@ -16,7 +15,7 @@ pub struct FatTreePlan<'a> {
     /// The network.
     pub network: &'a ReconfigurableFatTree,
     /// The plan, which is sound for this network.
-    pub plan: &'a RfabricPlan,
+    pub plan: &'a Plan,
     /// The names of the leaves.
     pub names: &'a ExportNames,
     phase: Option<&'a PhasePlan>,
@@ -30,7 +29,7 @@ impl<'a> FatTreePlan<'a> {
     pub fn new(
         name: &'a str,
         network: &'a ReconfigurableFatTree,
-        plan: &'a RfabricPlan,
+        plan: &'a Plan,
         names: &'a ExportNames,
         phase: Option<&str>,
     ) -> Result<Self, ExportError> {

@@ -44,8 +44,7 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
 
 fn title(results: &Results<'_>) -> String {
     match &results.subject {
-        Subject::Ring { fabric, .. } => fabric.name.clone(),
-        Subject::Tree { name, .. } => (*name).to_owned(),
+        Subject::Fabric { fabric, .. } => fabric.name.clone(),
         Subject::PlanAlone { .. } => "Plan".to_owned(),
         Subject::None if results.bought.is_some() => "What to buy".to_owned(),
         Subject::None => "Designs compared".to_owned(),
@@ -54,17 +53,7 @@ fn title(results: &Results<'_>) -> String {
 
 fn lead(results: &Results<'_>) -> String {
     match &results.subject {
-        Subject::Ring { fabric, faults, .. } => fabric::lead(fabric, faults),
-        Subject::Tree { fabric, .. } => {
-            let spec = fabric.spec();
-            format!(
-                "A reconfigurable fat-tree of {} GPUs: {} leaves of {}, {} optical switches beside a packet core.",
-                fixed(f64::from(spec.leaves * spec.gpus_per_leaf), 0),
-                spec.leaves,
-                spec.gpus_per_leaf,
-                fabric.switches(),
-            )
-        }
+        Subject::Fabric { fabric, faults, .. } => fabric::lead(fabric, faults),
         Subject::PlanAlone { plan } => {
             format!(
                 "A plan of {} GPUs whose fabric file was not given.",

@@ -3,11 +3,9 @@
 //! training model as their JSON says them.
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Statistics, TraceTime};
 use lightloom_planner::check::Verdict;
-use lightloom_planner::rfabric::RfabricPlan;
 use lightloom_study::architecture::Cluster;
 use lightloom_study::buy::Answer;
 use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
@@ -49,8 +47,8 @@ pub struct Results<'a> {
 /// What the page is about.
 #[derive(Debug)]
 pub enum Subject<'a> {
-    /// A k-hop ring with its plan.
-    Ring {
+    /// A fabric with its plan.
+    Fabric {
         /// What is installed.
         fabric: &'a Fabric,
         /// The plan.
@@ -60,19 +58,10 @@ pub enum Subject<'a> {
         /// What the plan's faults are: "day 75.2 of trace.json".
         faults: String,
     },
-    /// A plan of a k-hop ring whose fabric file is not at hand.
+    /// A plan whose fabric file is not at hand.
     PlanAlone {
         /// The plan.
         plan: &'a Plan,
-    },
-    /// A reconfigurable fat-tree with its plan.
-    Tree {
-        /// Its name.
-        name: &'a str,
-        /// What is installed.
-        fabric: &'a ReconfigurableFatTree,
-        /// The plan.
-        plan: &'a RfabricPlan,
     },
     /// No fabric: the designs are compared for a cluster of a size.
     None,

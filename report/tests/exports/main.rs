@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::{Group, Plan};
+use lightloom_planner::Options;
 use lightloom_planner::khop::{self, Method};
-use lightloom_planner::rfabric;
 use lightloom_report::export::{
     Export, ExportError, ExportFormat, ExportNames, FORMATS, FatTreePlan, RingPlan,
 };
@@ -381,13 +381,13 @@ fn every_switch_gets_the_circuits_of_the_phase_and_those_of_other_jobs() {
 
 fn every_switch_gets_its_circuits(text: &str) {
     let mut none = |name: &str| Err(format!("no {name}"));
-    let (input, mistakes) = rfabric::file::load("small.yaml", text.as_bytes(), &mut none);
-    let input = input.unwrap_or_else(|| panic!("{mistakes:?}"));
-    let plan = rfabric::plan(&input.fabric, &input.phases, &[], input.options).unwrap();
+    let (fabric, mistakes) = lightloom_planner::load("small.yaml", text.as_bytes(), &mut none);
+    let fabric = fabric.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let network = fabric.dcn.circuits().unwrap();
+    let plan = lightloom_planner::plan(&fabric, &FaultSet::none(), Options::default()).unwrap();
     let names = ExportNames::ids("leaf", 8);
     for (at, phase) in plan.phases.iter().enumerate() {
-        let chosen =
-            FatTreePlan::new("small", &input.fabric, &plan, &names, Some(&phase.name)).unwrap();
+        let chosen = FatTreePlan::new("small", network, &plan, &names, Some(&phase.name)).unwrap();
         let export = ExportFormat::named("sonic-ocs").unwrap().of_fat_tree(&chosen).unwrap();
         let commands = ExportFormat::named("sonic-ocs-cli").unwrap().of_fat_tree(&chosen).unwrap();
         assert_eq!((export.files.len(), commands.files.len()), (4, 4));
@@ -427,12 +427,12 @@ fn every_switch_gets_its_circuits(text: &str) {
         assert_eq!(edges.len(), phase.circuits.len());
         assert!(edges.iter().all(|(_, _, data)| data["phase"] == phase.name));
     }
-    let slurm = FatTreePlan::new("small", &input.fabric, &plan, &names, None).unwrap();
+    let slurm = FatTreePlan::new("small", network, &plan, &names, None).unwrap();
     let error = ExportFormat::named("slurm").unwrap().of_fat_tree(&slurm).unwrap_err().to_string();
     assert!(
         error.ends_with("these can: graphml, dot, containerlab, sonic-ocs, sonic-ocs-cli"),
         "{error}"
     );
-    let unknown = FatTreePlan::new("small", &input.fabric, &plan, &names, Some("x")).unwrap_err();
+    let unknown = FatTreePlan::new("small", network, &plan, &names, Some("x")).unwrap_err();
     assert_eq!(unknown.to_string(), "the plan has no phase `x`; it has train, sync");
 }

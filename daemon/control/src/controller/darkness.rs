@@ -15,8 +15,7 @@
 
 use super::{Action, Controller, Seen};
 use crate::drive::Site;
-use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, Micros, Now, Observation, Position, Slot, at};
+use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Slot, at};
 
 /// So many reads follow each other quickly, then it takes longer: a far end may be out of reach for long.
 const QUICK_READS: u32 = 100;

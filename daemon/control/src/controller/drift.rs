@@ -8,9 +8,9 @@ use super::{Action, Apply, Controller, Drift, Note, Seen};
 use crate::actor::Policy;
 use crate::change::Mode;
 use crate::drive::Site;
-use crate::inventory::{FibreEnd, OnDrift};
+use crate::inventory::OnDrift;
 use crate::record::{Asked, Cause};
-use crate::state::{DeviceName, Fabric, Micros, Neighbours, Now, Positions, Slot, at};
+use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positions, Slot, at};
 
 /// An end of a fibre that is lit by another than the fabric says: cables plugged in the wrong way round.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,7 @@ use std::collections::BTreeSet;
 use super::{Controller, Seen};
 use crate::diagnosis::{End, Link, Loose, PortReading};
 use crate::drive::Site;
-use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, Now, Observation, Position, Slot, at};
+use crate::state::{DeviceName, FibreEnd, Now, Observation, Position, Slot, at};
 
 /// So much more light than was usual is the usual from then on, in 1/1000 dB: a fibre was cleaned, or laid anew.
 const BRIGHTER: i32 = 1_000;

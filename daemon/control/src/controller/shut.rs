@@ -3,8 +3,7 @@
 
 use super::Controller;
 use crate::drive::Site;
-use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, Micros, Now, Observation, Shut, Slot};
+use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Shut, Slot};
 
 /// An end of a fibre that sends no light because it was shut down.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,8 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Controller, Seen};
 use crate::drive::Site;
-use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, Micros, Now, Position, Slot, at};
+use crate::state::{DeviceName, FibreEnd, Micros, Now, Position, Slot, at};
 
 /// What a device reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

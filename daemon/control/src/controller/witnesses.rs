@@ -5,8 +5,7 @@
 
 use super::Controller;
 use crate::drive::Site;
-use crate::inventory::FibreEnd;
-use crate::state::{DeviceName, at};
+use crate::state::{DeviceName, FibreEnd, at};
 
 /// What the far end of a circuit reads of a device that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

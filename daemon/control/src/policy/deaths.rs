@@ -126,7 +126,7 @@ impl Control {
 
     /// What broke by itself and the plan does not go around yet.
     pub(super) fn news(&self, now: &Now) -> Vec<(Part, String)> {
-        let (Some(installed), Some(plan)) = (self.installed(), &self.plan) else {
+        let (Some(installed), Some(plan)) = (self.replannable(), &self.plan) else {
             return Vec::new();
         };
         let Ok(mut known) = FaultSet::of(installed, plan.faults.iter().copied()) else {

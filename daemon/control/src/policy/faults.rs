@@ -12,10 +12,9 @@ use super::{Control, OnFault};
 use crate::bypass::{self, is_inside};
 use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Crossed, Event, ReplyTo, Request, end_name};
-use crate::inventory::FibreEnd;
 use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, Fabric, Now, Position, Slot};
+use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Slot};
 
 /// Cables in each other's place.
 pub(super) const CROSSED: &str = "crossed cables?";
@@ -46,7 +45,7 @@ impl Control {
         found: bool,
     ) -> (Vec<(Part, String)>, Vec<Part>) {
         let named = |part: &Part| {
-            let installed = self.installed()?;
+            let installed = self.replannable()?;
             FaultSet::of(installed, [*part]).ok()?.parts(installed).first().copied()
         };
         let named = |part: &Part| named(part).unwrap_or(*part);
@@ -88,10 +87,10 @@ impl Control {
 
     /// Why nothing can be bypassed without a fabric of rings.
     fn no_rings(&self) -> String {
-        match &self.setup.fat_tree {
-            Some(tree) => format!(
+        match self.installed() {
+            Some(fabric) => format!(
                 "the fabric `{}` is a reconfigurable fat-tree: bypasses are made on rings of transceivers",
-                tree.name()
+                fabric.name
             ),
             None => "no fabric is named".into(),
         }
@@ -174,7 +173,7 @@ impl Control {
         (broken, repaired): (&[(Part, String)], &[Part]),
     ) -> Result<Apply, Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
-        self.installed().ok_or_else(|| refused(self.no_rings()))?;
+        self.replannable().ok_or_else(|| refused(self.no_rings()))?;
         let plan = self
             .plan
             .as_ref()
@@ -235,7 +234,7 @@ impl Control {
         (broken, repaired): (&[Part], &[Part]),
         cuts_at: Option<BTreeSet<NodeId>>,
     ) -> Result<(Plan, Fabric), Vec<String>> {
-        let Some(installed) = self.installed() else { return Err(vec![self.no_rings()]) };
+        let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
         let owned = &self.controller.ledger().owned;
         let wanted = |next: Plan| {
             let mut target = self.both_halves(&next, plan, owned)?;
@@ -273,7 +272,7 @@ impl Control {
     /// The nodes at the ends of a part.
     fn nodes_of(&self, part: Part) -> impl Iterator<Item = NodeId> {
         let far = match part {
-            Part::Fibre(port) => self.installed().and_then(|fabric| fabric.hbd.peer(port)),
+            Part::Fibre(port) => self.replannable().and_then(|fabric| fabric.hbd.peer(port)),
             _ => None,
         };
         part.node().into_iter().chain(far.map(|far| far.bundle.node))
@@ -356,7 +355,7 @@ impl Control {
     }
 
     fn avoids(&self, plan: &Plan, name: &str) -> bool {
-        let Some(installed) = self.installed() else { return false };
+        let Some(installed) = self.replannable() else { return false };
         let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
             return false;
         };
@@ -437,7 +436,7 @@ impl Control {
     /// Why mode safe refuses this plan: it was made as if parts worked that are known to be broken.
     #[must_use]
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
-        let Some(installed) = self.installed() else { return Vec::new() };
+        let Some(installed) = self.replannable() else { return Vec::new() };
         let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
             return Vec::new();
         };

@@ -12,10 +12,9 @@ use lightloom_units::id::BundleId;
 use super::Control;
 use crate::bypass;
 use crate::controller::{Answer, Apply, Rollback};
-use crate::inventory::FibreEnd;
 use crate::kept_plan::KeptPlan;
 use crate::record::{Broken, Cause};
-use crate::state::{DeviceName, Now, Position, Slot};
+use crate::state::{DeviceName, FibreEnd, Now, Position, Slot};
 
 impl Control {
     /// Where a rollback goes, and the plan that is on the devices then, where one is known.
@@ -38,15 +37,14 @@ impl Control {
             known.entry(name.clone()).or_insert_with(|| broken.clone());
         }
         let plan = ledger.plan_named(&back.plan_sha256).cloned();
-        let plans = self.installed().is_some() || self.setup.fat_tree.is_some();
-        if plans && plan.is_none() && !back.plan_sha256.is_empty() {
+        if self.installed().is_some() && plan.is_none() && !back.plan_sha256.is_empty() {
             return Err(vec![format!(
                 "plan {} stood there, which is not kept any more, and nothing that breaks could be bypassed without it: \
                  apply its file",
                 back.plan_sha256
             )]);
         }
-        let (Some(plan), Some(installed)) = (plan, self.installed()) else {
+        let (Some(plan), Some(installed)) = (plan, self.replannable()) else {
             let reasons = self.lit_on_broken(&back);
             return if reasons.is_empty() { Ok((back, None)) } else { Err(reasons) };
         };
@@ -129,7 +127,7 @@ impl Control {
         let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {
             return Err(vec!["no plan is known to have been applied: name its file".into()]);
         };
-        let Some(installed) = self.installed() else { return Ok((sha256, plan)) };
+        let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
         let known = self.broken();
         let known = known.keys().filter_map(|name| name.parse::<Part>().ok());
         let Ok(known) = FaultSet::of(installed, known) else { return Ok((sha256, plan)) };
@@ -144,7 +142,7 @@ impl Control {
     /// Whether something is known to be broken that this plan does not go around.
     #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
-        let Some(installed) = self.installed() else { return false };
+        let Some(installed) = self.replannable() else { return false };
         let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
             return false;
         };

@@ -22,7 +22,7 @@ impl Control {
     ) -> Vec<Around> {
         let named = |(part, why): &(Part, String)| Around::named(*part, why.clone());
         let mut around: Vec<Around> = broken.iter().map(named).collect();
-        let Some(installed) = self.installed() else { return around };
+        let Some(installed) = self.replannable() else { return around };
         let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
         let reported = broken.iter().map(|(part, _)| *part);
         let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return around };

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use lightloom_control::desired;
+use lightloom_control::desired::{self, circuits::Switches};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::Record;
-use lightloom_control::state::{Neighbours, Op, Outcome};
-use lightloom_daemon::api::{self, Shared};
+use lightloom_control::state::{Fabric as Positions, Neighbours, Op, Outcome};
+use lightloom_daemon::api::{self, PlanDocument, Shared};
 use lightloom_daemon::audit::Audit;
 use lightloom_daemon::clock::Clock;
 use lightloom_daemon::config;
@@ -33,14 +33,19 @@ pub(crate) fn daemon_file(bytes: &[u8]) {
 
 /// Bytes as a plan document for a ring of four nodes: what is taken names only devices that exist.
 pub(crate) fn plan(bytes: &[u8]) {
-    let Ok(document) = serde_json::from_slice(bytes) else { return };
+    let Ok(PlanDocument(Ok(plan))) = serde_json::from_slice(bytes) else { return };
     let fabric =
         b"kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n";
     let installed = lightloom_fabric::file::load("fabric.yaml", fabric).0;
     let file = b"state_dir: /nowhere\nmodules: [{nodes: [0, 3], bundles: 2, serial: x}]\n";
     let config = config::load("daemon.yaml", file).0.expect("the file is good");
-    match desired::target(&document, None, installed.as_ref(), &config.bundles) {
-        Ok(target) => assert!(target.keys().all(|device| config.drivers.contains_key(device))),
+    let (none, nothing) = (Switches::new(), Positions::new());
+    let wanted = desired::prove(&plan, installed.as_ref())
+        .and_then(|()| desired::wanted(&plan, None, &config.bundles, &none, &nothing));
+    match wanted {
+        Ok(wanted) => {
+            assert!(wanted.target.keys().all(|device| config.drivers.contains_key(device)))
+        }
         Err(reasons) => assert!(!reasons.is_empty()),
     }
 }

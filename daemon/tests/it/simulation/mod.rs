@@ -15,13 +15,14 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{
     Answer, Apply, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Request, Rollback,
 };
-use lightloom_control::inventory::{Device, FibreEnd, Inventory, OnDrift, Recovery};
+use lightloom_control::inventory::{Device, Inventory, OnDrift, Recovery};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::mover::{Follows, Limits, Promise};
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::{Record, TxnResult};
 use lightloom_control::state::{
-    DeviceName, Fabric, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut, Slot, Txn, at,
+    DeviceName, Fabric, FibreEnd, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut,
+    Slot, Txn, at,
 };
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_fabric::fault::Part;

@@ -5,10 +5,9 @@
 use std::collections::BTreeSet;
 
 use lightloom_control::controller::DarkFibre;
-use lightloom_control::inventory::FibreEnd;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Cause, Intent, Record, TxnResult};
-use lightloom_control::state::{DeviceName, Micros, Op, Positions, Sharing, at};
+use lightloom_control::state::{DeviceName, FibreEnd, Micros, Op, Positions, Sharing, at};
 use lightloom_fabric::fault::Part;
 use lightloom_units::id::BundleId;
 

@@ -18,12 +18,14 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use lightloom_control::controller::{
     Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request, Ticket, end_name,
 };
-use lightloom_control::inventory::{FibreEnd, Inventory};
+use lightloom_control::inventory::Inventory;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::mover::RECONNECT;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
-use lightloom_control::state::{DeviceName, Micros, Now, Op, Outcome, Position, Slot, Txn, at};
+use lightloom_control::state::{
+    DeviceName, FibreEnd, Micros, Now, Op, Outcome, Position, Slot, Txn, at,
+};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::{Journal, JournalError};
 use lightloom_fabric::fault::Part;

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree, SwitchTiming};
-use lightloom_planner::rfabric::RfabricPlan;
+use lightloom_fabric::plan::Plan;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::transition::{self, Stage};
@@ -39,7 +39,7 @@ enum CircuitTimer {
 
 /// What is to be set, in the time and the bytes of the run.
 pub(crate) struct CircuitOrder<'a> {
-    pub(crate) plan: &'a RfabricPlan,
+    pub(crate) plan: &'a Plan,
     /// By phase: what it sends.
     pub(crate) demands: &'a [Demand],
     pub(crate) timing: SwitchTiming,

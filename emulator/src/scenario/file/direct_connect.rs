@@ -7,11 +7,11 @@
 //!            └───── core ───────┘
 //! ```
 
-use std::path::Path;
-
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
-use lightloom_planner::rfabric::{self, RfabricPlan, file::RfabricInput};
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_planner::Options;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::codes;
@@ -26,63 +26,54 @@ pub(super) fn lower(
     check: &mut Check<'_>,
     beside: &mut NamedFiles<'_, '_>,
 ) -> Option<CableGraph> {
-    let input = read(&raw.rfabric, check, beside)?;
-    let names: Vec<&str> = input.phases.iter().map(|phase| phase.name.as_str()).collect();
-    let Some(phase) = names.iter().position(|name| *name == raw.phase) else {
+    let path = "/on/direct_connect/rfabric";
+    let fabric = beside.fabric(&raw.rfabric, path, check)?;
+    let Some(network) = fabric.dcn.circuits() else {
+        let message = format!("{} has no optical switches between its leaves", raw.rfabric);
+        check
+            .error(codes::BAD_NETWORK, path, message)
+            .help("name a fabric file with `dcn: {reconfigurable_fat_tree: …}`");
+        return None;
+    };
+    let options = Options { compare: false, ..Options::default() };
+    let plan = match lightloom_planner::plan(&fabric, &FaultSet::none(), options) {
+        Ok(plan) => plan,
+        Err(error) => {
+            let message = format!("{} cannot be planned: {error}", raw.rfabric);
+            check.error(codes::BAD_NETWORK, path, message);
+            return None;
+        }
+    };
+    let Some(phase) = plan.phases.iter().find(|phase| phase.name == raw.phase) else {
         let message = format!("the step of {} has no phase `{}`", raw.rfabric, raw.phase);
+        let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
         check
             .error(codes::NO_SUCH_THING, "/on/direct_connect/phase", message)
             .help(format!("write one of: {}", names.join(", ")));
         return None;
     };
-    match rfabric::plan(&input.fabric, &input.phases, &[], input.options) {
-        Ok(plan) => Some(graph(&input, &plan, phase, delay)),
-        Err(error) => {
-            let message = format!("{} cannot be planned: {error}", raw.rfabric);
-            check.error(codes::BAD_NETWORK, "/on/direct_connect/rfabric", message);
-            None
-        }
-    }
+    Some(graph(network, &phase.circuits, delay))
 }
 
-fn read(
-    name: &str,
-    check: &mut Check<'_>,
-    beside: &mut NamedFiles<'_, '_>,
-) -> Option<RfabricInput> {
-    let path = "/on/direct_connect/rfabric";
-    let file = beside.read(name, path, check)?;
-    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-    let mut matrix = |matrix: &str| {
-        let there = folder.join(matrix).display().to_string();
-        let bytes = (beside.read)(&there)?.bytes;
-        String::from_utf8(bytes).map_err(|_| format!("{there} is no text"))
-    };
-    let (input, mistakes) = rfabric::file::load(&file.name, &file.bytes, &mut matrix);
-    if input.is_none() {
-        let message = format!("{} has mistakes, which are listed too", file.name);
-        check.error(codes::BAD_NEIGHBOUR, path, message);
-    }
-    beside.mistakes.extend(mistakes);
-    input
-}
-
-fn graph(input: &RfabricInput, plan: &RfabricPlan, phase: usize, delay: Picoseconds) -> CableGraph {
-    let fabric = &input.fabric;
-    let leaves = fabric.leaves();
+fn graph(
+    network: &ReconfigurableFatTree,
+    planned: &[CrossConnect],
+    delay: Picoseconds,
+) -> CableGraph {
+    let leaves = network.leaves();
     let cable = |rate: f64| LinkSpec::new(BitsPerSecond(rate as u64), delay);
     let leaf = |index: usize| leaves + index;
-    let below = cable(fabric.host_rate());
+    let below = cable(network.host_rate());
     let mut cables: Vec<_> = (0..leaves).map(|host| (host, leaf(host), below)).collect();
     let mut switches: Vec<String> = (0..leaves).map(|leaf| format!("leaf{leaf}")).collect();
-    if fabric.electrical_rate() > 0.0 {
+    if network.electrical_rate() > 0.0 {
         switches.push("core".to_owned());
-        let above = cable(fabric.electrical_rate());
+        let above = cable(network.electrical_rate());
         cables.extend((0..leaves).map(|index| (leaf(index), 2 * leaves, above)));
     }
-    let lit = cable(fabric.spec().circuit_rate.0 as f64);
-    let mut circuits = vec![Vec::new(); fabric.switches()];
-    for circuit in &plan.phases[phase].circuits {
+    let lit = cable(network.spec().circuit_rate.0 as f64);
+    let mut circuits = vec![Vec::new(); network.switches()];
+    for circuit in planned {
         circuits[circuit.ocs.index()].push(cables.len());
         cables.push((leaf(circuit.a.index()), leaf(circuit.b.index()), lit));
     }

@@ -43,9 +43,14 @@ impl NamedFiles<'_, '_> {
             .ok()
     }
 
-    /// The fabric of this name, with the matrices and models that it names itself.
-    pub(super) fn fabric(&mut self, name: &str, check: &mut Check<'_>) -> Option<Arc<Fabric>> {
-        let NamedFile { name: file, bytes } = self.read(name, "/on/fabric", check)?;
+    /// The fabric of this name, which stands at `path`, with the matrices and models that it names itself.
+    pub(super) fn fabric(
+        &mut self,
+        name: &str,
+        path: &str,
+        check: &mut Check<'_>,
+    ) -> Option<Arc<Fabric>> {
+        let NamedFile { name: file, bytes } = self.read(name, path, check)?;
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
         let mut beside = |other: &str| {
             let there = folder.join(other).display().to_string();
@@ -56,7 +61,7 @@ impl NamedFiles<'_, '_> {
             lightloom_planner::load_with(&file, &bytes, &mut beside, mapped::search);
         if fabric.is_none() {
             let message = format!("{file} has mistakes, which are listed too");
-            check.error(codes::BAD_NEIGHBOUR, "/on/fabric", message);
+            check.error(codes::BAD_NEIGHBOUR, path, message);
         }
         self.mistakes.extend(mistakes);
         fabric.map(Arc::new)

@@ -14,7 +14,7 @@ use super::super::phases::{Candidate, Phase, Schedule, seconds_in_steps};
 use super::super::realise::{Realisation, realise, topology_of};
 use super::super::topology::Topology;
 use super::super::transition;
-use super::{Options, PhasePlan, PlanError, RfabricPlan, SolverReport, TransitionPlan};
+use super::{CarriedStep, Options, PhasePlan, PlanError, SolverReport, TransitionPlan};
 
 /// A step's phases and what they may choose from.
 pub(super) struct Planner<'a> {
@@ -31,7 +31,7 @@ impl Planner<'_> {
         &self,
         schedule: &Schedule,
         existing: &[CrossConnect],
-    ) -> Result<RfabricPlan, PlanError> {
+    ) -> Result<CarriedStep, PlanError> {
         let circuits = self.place(schedule, existing)?;
         for (phase, circuits) in self.phases.iter().zip(&circuits) {
             let topology = topology_of(self.fabric.leaves(), circuits);
@@ -48,7 +48,7 @@ impl Planner<'_> {
         &self,
         circuits: &[Vec<CrossConnect>],
         names: Vec<String>,
-    ) -> RfabricPlan {
+    ) -> CarriedStep {
         let mut transitions = Vec::new();
         let mut phases = Vec::new();
         for (at, phase) in self.phases.iter().enumerate() {
@@ -87,8 +87,13 @@ impl Planner<'_> {
         }
         let step_time_ps: Picoseconds = phases.iter().map(|phase| phase.duration_ps).sum();
         let dark_port_time_share = self.dark_share(&transitions, step_time_ps);
-        let static_step_time_ps = None;
-        RfabricPlan { phases, transitions, step_time_ps, static_step_time_ps, dark_port_time_share }
+        CarriedStep {
+            phases,
+            transitions,
+            step_time_ps: Some(step_time_ps),
+            static_step_time_ps: None,
+            dark_port_time_share: Some(dark_port_time_share),
+        }
     }
 
     /// What the solver said of a phase, and what free routes reach on the circuits it gets.

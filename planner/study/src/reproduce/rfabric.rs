@@ -9,16 +9,21 @@ use crate::rfabric::baselines::OcsPrice;
 use crate::rfabric::claims::{
     OneShot, Open, PerCost, RfabricClaim, Source, rfabric as acceptance_list,
 };
-use lightloom_planner::rfabric::file::RfabricInput;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_planner::rfabric::phases::Phase;
 
-/// The acceptance list on the fabric and step of `input`.
+/// The acceptance list on `network` with a step of `phases`.
 #[must_use]
-pub fn rfabric(input: &RfabricInput, prices: &PriceList) -> Vec<Claim> {
+pub fn rfabric(
+    network: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> Vec<Claim> {
     let mut read = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
     let mut bands =
         Section::new("Reconfigurable fabrics, what papers say in words", Label::ReadBandOurs);
     let mut ours = Section::new("Reconfigurable fabrics, derived before", Label::Derived);
-    for claim in acceptance_list(&input.fabric, &input.phases, prices) {
+    for claim in acceptance_list(network, phases, prices) {
         let section = match claim.source {
             Source::Read => &mut read,
             Source::BandOurs => &mut bands,
@@ -66,15 +71,19 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
 /// Why two published ratios are not ours: what their papers leave open, in all combinations. Ours is the first choice of
 /// each. None where the price file lacks a part.
 #[must_use]
-pub fn why(input: &RfabricInput, prices: &PriceList) -> Option<Vec<Why>> {
-    Some(vec![per_cost(input, prices)?, one_shot()])
+pub fn why(
+    network: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: &PriceList,
+) -> Option<Vec<Why>> {
+    Some(vec![per_cost(network, phases, prices)?, one_shot()])
 }
 
 fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
     Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
 }
 
-fn per_cost(input: &RfabricInput, prices: &PriceList) -> Option<Why> {
+fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceList) -> Option<Why> {
     let nic = [(true, "in the bill"), (false, "not in the bill")];
     let hosts = [(false, "two modules"), (true, "copper")];
     let core = [(4.0, "4:1"), (2.0, "2:1"), (8.0, "8:1"), (16.0, "16:1")];
@@ -96,7 +105,7 @@ fn per_cost(input: &RfabricInput, prices: &PriceList) -> Option<Why> {
         assumption("communication in its step", &communication),
         assumption("rate", &rate),
     ];
-    let mut figures = PerCost::new(&input.fabric, &input.phases, prices);
+    let mut figures = PerCost::new(network, phases, prices);
     let mut lacks = false;
     let why = explain(
         "RFabric: performance per cost against fat-trees",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What papers claim of reconfigurable fat-trees, on the one of 2,048 GPUs that comes with lightloom.
 
-use lightloom_planner::rfabric::file;
+use lightloom_planner::joint;
 use lightloom_study::cost::read_prices;
 use lightloom_study::rfabric::claims::rfabric;
 
@@ -11,11 +11,14 @@ const PRICES: &str = include_str!("../../../../topologies/prices.yaml");
 #[test]
 fn the_acceptance_list_says_what_comes_out_and_what_does_not() {
     let mut read = |name: &str| Err(format!("no {name}"));
-    let (input, mistakes) = file::load("rfabric-2048.yaml", FABRIC.as_bytes(), &mut read);
+    let (fabric, mistakes) =
+        lightloom_planner::load("rfabric-2048.yaml", FABRIC.as_bytes(), &mut read);
     assert!(mistakes.is_empty(), "{mistakes:?}");
-    let input = input.expect("no mistakes");
+    let fabric = fabric.expect("no mistakes");
+    let network = fabric.dcn.circuits().expect("optical switches");
+    let phases = joint::phases(&fabric, &[]).expect("a sound step");
     let (prices, _) = read_prices("prices.yaml", PRICES.as_bytes());
-    let claims = rfabric(&input.fabric, &input.phases, &prices.expect("sound prices"));
+    let claims = rfabric(network, &phases, &prices.expect("sound prices"));
     let agrees = |beginning: &str| -> Vec<bool> {
         let named = claims.iter().filter(|claim| claim.claim.starts_with(beginning));
         named.map(|claim| claim.agrees()).collect()

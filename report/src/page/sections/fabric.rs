@@ -7,7 +7,7 @@ use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::Shape;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::Verdict;
-use lightloom_planner::rfabric::RfabricPlan;
+use lightloom_units::Picoseconds;
 
 use super::super::compose::{Used, headline};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
@@ -19,7 +19,10 @@ use super::super::results::Subject;
 /// Adds the section on what the page is about.
 pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, subject: &Subject<'_>) {
     match subject {
-        Subject::Ring { fabric, plan, verdict, .. } => {
+        Subject::Fabric { fabric, plan, .. } if fabric.circuits_alone().is_some() => {
+            circuits(report, used, (fabric, plan), ("fabric", "The fabric and its plan"));
+        }
+        Subject::Fabric { fabric, plan, verdict, .. } => {
             plan_headlines(report, used, plan);
             if fabric.hbd.ring().is_some() {
                 cost_headlines(report, plan);
@@ -28,15 +31,7 @@ pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, subject:
             } else {
                 report.sections.push(islands_section(fabric, plan, *verdict));
             }
-            if let Some((network, circuits)) = fabric.dcn.circuits().zip(RfabricPlan::of(plan)) {
-                tree_headlines(report, used, &circuits);
-                let section = tree_section(network, &circuits);
-                report.sections.push(PageSection {
-                    id: "network",
-                    title: "The network and its circuits".to_owned(),
-                    ..section
-                });
-            }
+            circuits(report, used, (fabric, plan), ("network", "The network and its circuits"));
         }
         Subject::PlanAlone { plan } => {
             plan_headlines(report, used, plan);
@@ -46,17 +41,50 @@ pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, subject:
             section.blocks.push(PageBlock::Table(jobs(plan)));
             report.sections.push(section);
         }
-        Subject::Tree { fabric, plan, .. } => {
-            tree_headlines(report, used, plan);
-            report.sections.push(tree_section(fabric, plan));
-        }
         Subject::None => {}
     }
+}
+
+/// Adds the circuits of the plan, where it has any.
+fn circuits(
+    report: &mut PageDocument,
+    used: &mut Used,
+    (fabric, plan): (&Fabric, &Plan),
+    (id, title): (&'static str, &str),
+) {
+    let metrics = &plan.metrics;
+    let (Some(network), Some(step), Some(dark)) =
+        (fabric.dcn.circuits(), metrics.step_time_ps, metrics.dark_port_time_share)
+    else {
+        return;
+    };
+    let times = StepTimes { step, fixed: metrics.static_step_time_ps.unwrap_or(step), dark };
+    tree_headlines(report, used, plan, times);
+    let section = tree_section(network, plan, times);
+    report.sections.push(PageSection { id, title: title.to_owned(), ..section });
+}
+
+/// How long a step communicates, and with one topology for all phases; which share of port time is dark.
+#[derive(Clone, Copy)]
+struct StepTimes {
+    step: Picoseconds,
+    fixed: Picoseconds,
+    dark: f64,
 }
 
 /// What a fabric is, in a sentence.
 pub(in super::super) fn lead(fabric: &Fabric, faults: &str) -> String {
     let hbd = &fabric.hbd;
+    if let Some(network) = fabric.circuits_alone() {
+        let spec = network.spec();
+        return format!(
+            "A reconfigurable fat-tree of {} GPUs: {} leaves of {}, {} optical switches beside a packet core.",
+            fixed(f64::from(spec.leaves * spec.gpus_per_leaf), 0),
+            spec.leaves,
+            spec.gpus_per_leaf,
+            network.switches(),
+        );
+    }
     if hbd.ring().is_none() {
         let domain = match hbd.grouping() {
             Grouping::Anywhere => "without a high-bandwidth domain".to_owned(),
@@ -368,21 +396,17 @@ fn jobs(plan: &Plan) -> FigureTable {
     table
 }
 
-fn seconds(time: lightloom_units::Picoseconds) -> f64 {
+fn seconds(time: Picoseconds) -> f64 {
     time.as_secs_f64()
 }
 
-fn tree_headlines(report: &mut PageDocument, used: &mut Used, plan: &RfabricPlan) {
+fn tree_headlines(report: &mut PageDocument, used: &mut Used, plan: &Plan, times: StepTimes) {
     let gap = plan.phases.iter().map(|phase| phase.gap).fold(0.0, f64::max);
-    let fixed_step = ShownQuantity::new(
-        seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps)),
-        ShownUnit::Seconds,
-    )
-    .show();
+    let fixed_step = ShownQuantity::new(seconds(times.fixed), ShownUnit::Seconds).show();
     headline(
         report,
         "communication a step",
-        (seconds(plan.step_time_ps), ShownUnit::Seconds),
+        (seconds(times.step), ShownUnit::Seconds),
         format!("{fixed_step} with one topology for all phases"),
         "step_time_ps",
     );
@@ -396,7 +420,7 @@ fn tree_headlines(report: &mut PageDocument, used: &mut Used, plan: &RfabricPlan
     headline(
         report,
         "ports dark",
-        (plan.dark_port_time_share, ShownUnit::Share),
+        (times.dark, ShownUnit::Share),
         "of port time over a step".to_owned(),
         "dark_port_time_share",
     );
@@ -411,18 +435,13 @@ fn tree_headlines(report: &mut PageDocument, used: &mut Used, plan: &RfabricPlan
     ));
 }
 
-fn tree_section(fabric: &ReconfigurableFatTree, plan: &RfabricPlan) -> PageSection {
-    let faster = seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps))
-        / seconds(plan.step_time_ps).max(f64::MIN_POSITIVE);
+fn tree_section(fabric: &ReconfigurableFatTree, plan: &Plan, times: StepTimes) -> PageSection {
+    let faster = seconds(times.fixed) / seconds(times.step).max(f64::MIN_POSITIVE);
     let conclusion = format!(
         "Circuits that follow the {} phases of a step let it communicate in {}; the best single topology takes {}: {} as long.",
         plan.phases.len(),
-        ShownQuantity::new(seconds(plan.step_time_ps), ShownUnit::Seconds).show(),
-        ShownQuantity::new(
-            seconds(plan.static_step_time_ps.unwrap_or(plan.step_time_ps)),
-            ShownUnit::Seconds
-        )
-        .show(),
+        ShownQuantity::new(seconds(times.step), ShownUnit::Seconds).show(),
+        ShownQuantity::new(seconds(times.fixed), ShownUnit::Seconds).show(),
         ShownQuantity::new(faster, ShownUnit::Times).show(),
     );
     let mut section = PageSection::new("fabric", "The fabric and its plan", conclusion);
@@ -453,7 +472,7 @@ fn tree_section(fabric: &ReconfigurableFatTree, plan: &RfabricPlan) -> PageSecti
     section
 }
 
-fn phases(plan: &RfabricPlan) -> FigureTable {
+fn phases(plan: &Plan) -> FigureTable {
     let mut table = FigureTable::new("phases", "Phases")
         .words("phase")
         .words("topology for")
@@ -483,7 +502,7 @@ fn phases(plan: &RfabricPlan) -> FigureTable {
     table
 }
 
-fn transitions(plan: &RfabricPlan) -> FigureTable {
+fn transitions(plan: &Plan) -> FigureTable {
     let mut table = FigureTable::new("transitions", "Changes between phases")
         .words("from")
         .words("to")

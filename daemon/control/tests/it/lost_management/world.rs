@@ -11,14 +11,14 @@ use lightloom_control::controller::{
     Action, Answer, Apply, Event, Note, ReplyTo, Request, Signal, Ticket,
 };
 use lightloom_control::desired;
-use lightloom_control::inventory::{Device, FibreEnd, Inventory};
+use lightloom_control::inventory::{Device, Inventory};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::management::{Domain, DomainKind, Trouble};
 use lightloom_control::mover::{Follows, Promise, RECONNECT};
 use lightloom_control::policy::{Control, OnFault, Setup};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{
-    DeviceName, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
+    DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
 };
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};

@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a step that names leaves sends, phase by phase.
+//! What the step of a job sends, phase by phase, where it names leaves.
+//!
+//! ```yaml
+//! jobs:
+//!   - name: example
+//!     step:
+//!       phases:
+//!         - {name: train, demand: {csv: train.csv}}
+//!         - {name: sync, slack: 200ms, demand: {shape: {weight_sync: {}}}}
+//! ```
+
+mod lower;
+mod lower_workload;
 
 use lightloom_fabric::document::{Check, Diagnostic, codes};
 use lightloom_fabric::fabric::{Fabric, Job};
-use lightloom_fabric::file::{RlFile, StepFile};
+use lightloom_fabric::file::*;
 use lightloom_units::id::LeafId;
 
-pub use super::lower::Mistake;
-use super::lower::{find_model, lower_phases, lower_rl, seated_rl};
 use crate::rfabric::phases::Phase;
 use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
+pub use lower::Mistake;
+use lower::{find_model, lower_phases, lower_rl, seated_rl};
 
 /// The phases of a job whose step names leaves; none for a job without such a step.
 ///
@@ -133,36 +145,104 @@ pub fn load_any_version(
     })
 }
 
-/// Reports everything that is wrong with the steps of a fabric file, and keeps nothing.
-fn report(fabric: &Fabric, found: &mut Check<'_>) {
-    let _ = check(fabric, found);
-}
-
-/// Reports everything that is wrong with the steps of a fabric file. Returns the phases of its steps that
-/// name leaves.
-pub fn check(fabric: &Fabric, check: &mut Check<'_>) -> Option<Vec<Phase>> {
-    let mut all = Some(Vec::new());
+/// Reports everything that is wrong with the steps of a fabric file.
+fn report(fabric: &Fabric, check: &mut Check<'_>) {
     for (at, job) in fabric.jobs.iter().enumerate() {
         let path = format!("/jobs/{at}/step");
         let path = if check.is_written(&path) { path } else { "/step".to_owned() };
-        let found = phases(fabric, job).and_then(|phases| model(fabric, job).map(|_| phases));
-        match found {
-            Ok(phases) => all = all.map(|all: Vec<Phase>| all.into_iter().chain(phases).collect()),
-            Err(mistakes) => {
-                all = None;
-                for Mistake { place, message, fix } in mistakes {
-                    let code = if place.ends_with("/model") {
-                        codes::UNKNOWN_WORD
-                    } else {
-                        codes::BAD_VALUE
-                    };
-                    let report = check.error(code, &format!("{path}{place}"), message);
-                    if !fix.is_empty() {
-                        report.help(fix);
-                    }
-                }
+        let found = phases(fabric, job).and_then(|_| model(fabric, job));
+        for Mistake { place, message, fix } in found.err().into_iter().flatten() {
+            let is_model = place.ends_with("/model");
+            let code = if is_model { codes::UNKNOWN_WORD } else { codes::BAD_VALUE };
+            let report = check.error(code, &format!("{path}{place}"), message);
+            if !fix.is_empty() {
+                report.help(fix);
             }
         }
     }
-    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::joint;
+    use lightloom_units::Picoseconds;
+
+    fn phases_of(fabric: &Fabric) -> Vec<Phase> {
+        joint::phases(fabric, &[]).expect("a sound step")
+    }
+
+    const SOUND: &str = "
+kind: fabric
+version: 2
+name: example
+dcn:
+  reconfigurable_fat_tree:
+    leaves: 16
+    gpus_per_leaf: 8
+    circuit_rate: 400Gbps
+    electrical: {rate_per_leaf: 3.2Tbps, oversubscription: 8}
+    banks:
+      - {name: core, switches: 4, ports_per_switch: 64, ports_per_leaf: 2, insertion_loss_db: 1.5}
+    timing: {switching: 10ms}
+jobs:
+  - name: example
+    step:
+      phases:
+        - {name: train, demand: {shape: {moe: {}}}}
+        - {name: sync, slack: 200ms, demand: {csv: sync.csv}}
+";
+
+    fn matrix(leaves: usize) -> String {
+        let row = |from| {
+            (0..leaves).map(|to| if from == to { "0" } else { "5" }).collect::<Vec<_>>().join(",")
+        };
+        (0..leaves).map(row).collect::<Vec<_>>().join("\n")
+    }
+
+    fn mistakes(text: &str, matrix: &str) -> String {
+        let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Ok(matrix.to_owned()));
+        assert!(fabric.is_none());
+        let lines = mistakes
+            .iter()
+            .map(|mistake| format!("{mistake} ({})", mistake.help.as_deref().unwrap_or_default()));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_sound_file_reads_with_its_matrices() {
+        let (fabric, mistakes) = load("f.yaml", SOUND.as_bytes(), &mut |name| {
+            assert_eq!(name, "sync.csv");
+            Ok(matrix(16))
+        });
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let phases = phases_of(&fabric.unwrap());
+        assert_eq!(phases[1].demand.total().0, 16 * 15 * 5);
+        assert_eq!(phases[1].slack, Picoseconds::from_millis(200));
+    }
+
+    #[test]
+    fn an_all_reduce_is_spread_over_rings_of_coprime_strides() {
+        let text = SOUND
+            .replace("{csv: sync.csv}", "{all_reduce: {first_leaf: leaf1, leaves: 7, bytes: 7GB}}");
+        let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let demand = &phases_of(&fabric.unwrap())[1].demand;
+        // Seven ranks send 2·6/7 of 7 GB each, however many rings share it.
+        assert!(demand.total().0.abs_diff(7 * 12_000_000_000) < 1_000, "{}", demand.total());
+        assert!(
+            demand.flows().all(|(from, to, _)| (1..8).contains(&from.0) && (1..8).contains(&to.0))
+        );
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_built_is_refused_at_its_field() {
+        let rl = "jobs:\n  - name: example\n    step:\n      rl: {model: gpt-9, trainer_gpus: 64, generation_gpus: 64, tp: 8, pp: 2, \
+                  samples: 64, tokens_per_sample: 1000, replica_gpus: 16}\n";
+        let text = SOUND.split("jobs:").next().unwrap().to_owned() + rl;
+        assert!(mistakes(&text, "").contains("no model is called `gpt-9`"));
+        let text = text.replace("gpt-9", "qwen2.5-72b").replace("tp: 8", "tp: 7");
+        let wrong = mistakes(&text, "");
+        assert!(wrong.contains("f.yaml:17:") && wrong.contains("multiple of 14"), "{wrong}");
+    }
 }

@@ -1,54 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The checker: re-derives from the wiring that a plan can be switched on and is as fast as it says.
+//! The circuits of optical switches: derived from the wiring again, they can be switched on and are as fast as the plan
+//! says.
 //!
-//! Shares no code with the planner. It reads the specification and the plan, walks the ports, and
-//! finds each rate again by trying rates, not by the planner's closed form.
+//! Each rate is found by trying rates, not by the planner's closed form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTree};
+use lightloom_fabric::plan::{PhasePlan, TransitionPlan};
 use lightloom_units::id::{LeafId, OcsId};
-
-use super::demand::Demand;
-use super::plan::{PhasePlan, RfabricPlan, TransitionPlan};
 
 /// How far a stated rate may be from the one found here, as a fraction.
 const RATE_TOLERANCE: f64 = 1e-6;
 
 /// Bytes of a phase from leaf to leaf: what a link could carry in the time in which it carries them.
-pub type Flows = BTreeMap<(u32, u32), f64>;
+pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 
 /// What a phase asks of a network.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// Between leaves.
-    pub flows: Flows,
+    pub(crate) flows: Flows,
     /// Seconds of the interfaces of the busiest GPU; 0 where only leaves are known.
-    pub interface_seconds: f64,
-}
-
-/// What is wrong with a plan; nothing if it is sound. `demands` are those of the plan's phases.
-#[must_use]
-pub fn check(
-    network: &ReconfigurableFatTree,
-    demands: &[Demand],
-    plan: &RfabricPlan,
-) -> Vec<String> {
-    let rate = network.spec().gpu_rate.0 as f64;
-    let asked = |demand: &Demand| Asked {
-        flows: demand
-            .flows()
-            .map(|(from, to, bytes)| ((from.0, to.0), demand.bits(bytes) / 8.0))
-            .collect(),
-        interface_seconds: demand.interface_seconds(rate).unwrap_or(0.0),
-    };
-    let asked: Vec<Asked> = demands.iter().map(asked).collect();
-    check_step(network, &asked, &plan.phases, &plan.transitions)
+    pub(crate) interface_seconds: f64,
 }
 
 /// What is wrong with the circuits of a step on what is left of `network`; nothing if they are sound.
-#[must_use]
-pub fn check_step(
+pub(crate) fn check_step(
     network: &ReconfigurableFatTree,
     demands: &[Asked],
     phases: &[PhasePlan],

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A transaction that is over, as the ledger alone knows it: hooks get it, too.
+
+use lightloom_control::ledger::Past;
+use lightloom_control::record::Cause;
+use lightloom_daemon_api::transaction::{
+    DeviceResult, Transaction, TransactionResult, TransactionState,
+};
+
+use super::{twins, words};
+
+/// A transaction that is over.
+#[must_use]
+pub fn past(past: &Past) -> Transaction {
+    let mut devices: Vec<DeviceResult> = past
+        .parts
+        .iter()
+        .map(|(device, part)| DeviceResult {
+            device: device.to_string(),
+            verdict: twins::verdict(part.verdict),
+            detail: part.detail.clone(),
+            unlit: part.unlit,
+        })
+        .collect();
+    devices.sort_by_key(|device| device.detail.is_empty());
+    let result = match past.undone_by {
+        Some(_) => TransactionResult::Undone,
+        None => twins::result(past.result),
+    };
+    Transaction {
+        txn: past.txn.0,
+        actor: past.actor.to_string(),
+        cause: cause_text(&past.cause),
+        kind: twins::kind(&past.cause),
+        summary: words::of_past(past),
+        plan_sha256: past.plan_sha256.clone(),
+        unix_ms: past.wall_ms,
+        state: match past.confirmed_ms {
+            Some(_) if past.undone_by.is_none() => TransactionState::Confirmed,
+            _ => twins::state(&result),
+        },
+        result,
+        confirm_until_unix_ms: None,
+        undone_by: past.undone_by.map(|txn| txn.0),
+        broken: words::news(&past.broken_after, &past.broken_before),
+        repaired: words::news(&past.broken_before, &past.broken_after),
+        crossed: Vec::new(),
+        when_known: Vec::new(),
+        devices,
+    }
+}
+
+pub(super) fn cause_text(cause: &Cause) -> String {
+    match cause {
+        Cause::Apply => "apply".into(),
+        Cause::Phase => "phase".into(),
+        Cause::Rollback(txn) => format!("rollback to before {txn}"),
+        Cause::ConfirmTimeout(txn) => format!("{txn} was not confirmed in time"),
+        Cause::Bypass => "bypass".into(),
+        Cause::Repair => "repair".into(),
+        Cause::Drift => "drift".into(),
+        Cause::Owed(txn) => format!("owed since {txn}"),
+    }
+}
