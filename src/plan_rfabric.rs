@@ -35,12 +35,10 @@ fn solver_lines(plan: &Plan) -> String {
         } else {
             format!("proves {found} within {} %", 100.0 * SOLVER_LIMITS.gap)
         };
-        let routed = solver.lambda_multi_hop.map_or(String::new(), |lambda| {
-            format!("; {lambda:.4}/s with routes over several circuits")
-        });
+        let of = if solver.is_one_hop { "bound of one hop" } else { "bound" };
         let _ = writeln!(
             lines,
-            "{}: the solver {ended}, bound {:.4}/s{routed}",
+            "{}: the solver {ended}, {of} {:.4}/s",
             phase.name, solver.lambda_upper_bound
         );
     }

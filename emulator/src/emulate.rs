@@ -413,9 +413,10 @@ impl<'a> Making<'a> {
     /// The phases of the step.
     fn phases(&self) -> Option<Phases<'_>> {
         let circuits = self.start.substrate.circuits.as_ref()?;
-        let phases = &self.start.circuits.as_ref()?.phases;
+        let CircuitPlan { plan, phases, .. } = self.start.circuits.as_ref()?;
         let phases = PhaseProgram {
             demands: &self.demands,
+            routes: plan.phases.iter().map(|phase| phase.routes.as_slice()).collect(),
             slacks: phases.iter().map(|phase| self.shorter(phase.slack)).collect(),
             names: phases.iter().map(|phase| phase.name.clone()).collect(),
             steps: self.scenario.phases?.steps,

@@ -23,8 +23,8 @@ use lightloom_engine::topology::Grid;
 use lightloom_engine::{LinkId, Network, Plane, Route, VertexId};
 use lightloom_units::Picoseconds;
 
-pub(crate) use circuits::Lane;
 pub use circuits::OpticalCircuits;
+pub(crate) use circuits::{Lane, LaneHop};
 pub use machine::Domains;
 pub(crate) use members::Members;
 pub use part::{AnyPart, NetworkPart, NoSuchPart, OpticalPort};

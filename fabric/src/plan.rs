@@ -27,8 +27,14 @@ pub const SCHEMA: &str = "lightloom.plan/v2";
 pub const EARLIER_SCHEMA: &str = "lightloom.plan/v1";
 
 /// What a plan document says of how it was made, which is not part of its identity.
-const NOT_IDENTITY: &[&[&str]] =
-    &[&["digest"], &["inputs"], &["metrics", "plan_seconds"], &["seed"], &["sensitivity"], &["version"]];
+const NOT_IDENTITY: &[&[&str]] = &[
+    &["digest"],
+    &["inputs"],
+    &["metrics", "plan_seconds"],
+    &["seed"],
+    &["sensitivity"],
+    &["version"],
+];
 
 /// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan.md) without how it was made: two seeds
 /// that find the same plan made one plan.
@@ -44,7 +50,8 @@ pub fn digest(plan: &impl Serialize) -> String {
 #[must_use]
 pub fn is_called(plan: &impl Serialize, name: &str) -> bool {
     let earlier = || {
-        let without: Vec<_> = NOT_IDENTITY.iter().copied().filter(|path| **path != ["seed"]).collect();
+        let without: Vec<_> =
+            NOT_IDENTITY.iter().copied().filter(|path| **path != ["seed"]).collect();
         provenance::sha256(&canonical::bytes(plan, &without).unwrap_or_default())
     };
     digest(plan) == name || earlier() == name
@@ -367,13 +374,17 @@ pub struct PhasePlan {
     /// The circuits, by switch and port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circuits: Vec<CrossConnect>,
-    /// The ways from leaf to leaf, where leaves are joined leaf to leaf.
+    /// The ways from leaf to leaf, where leaves are joined leaf to leaf, or where traffic over circuits passes through other
+    /// leaves. Empty where what two leaves exchange takes their own circuits, and the packet core for the rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RoutePlan>,
     /// How often per second the demand is served.
     pub lambda: f64,
-    /// What no choice of circuits exceeds for this demand.
+    /// What no choice of circuits, and no routes over them, exceed for this demand.
     pub lambda_upper_bound: f64,
+    /// What proves the bound, where circuits are chosen. `None` where the interfaces of GPUs or a solver prove it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
     /// 1 − lambda / bound.
     pub gap: f64,
     /// 1 / lambda, with the switching before it that no slack hides: over circuits, uplinks, the core and the interfaces of
@@ -400,8 +411,67 @@ pub struct RoutePlan {
     /// The leaves between, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<LeafId>,
+    /// Which hop goes over the packet core, from 0; the others are circuits. `None` if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_hop: Option<u32>,
     /// Share of what the one sends to the other that takes it.
     pub weight: f64,
+}
+
+/// Prices of ports and uplinks that prove how fast a phase can be served. Whatever the circuits: what leaves exchange, times
+/// the price of its cheapest path, costs no more than all ports and uplinks (docs/rfabric.md).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// Of optical ports. What is not named costs nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortPrice>,
+    /// Of uplinks to the packet core. What is not named costs nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub core: Vec<CorePrice>,
+    /// Pairs of leaves whose directions bear other shares of the price of a circuit than their ports say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<PairShare>,
+}
+
+/// The price of one port that a leaf has on a bank, for a circuit's whole rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortPrice {
+    /// The bank, from 0.
+    pub bank: u32,
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Of each of its ports.
+    pub price: f64,
+    /// Share of it that traffic of the leaf bears; what it receives bears the rest.
+    pub sending: f64,
+}
+
+/// The price of a leaf's uplinks to the packet core, at their whole rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorePrice {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Into the core.
+    pub up: f64,
+    /// Out of the core.
+    pub down: f64,
+}
+
+/// The share of the price of a circuit that one direction bears; the other bears the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairShare {
+    /// Over this bank, from 0,
+    pub bank: u32,
+    /// from this leaf
+    pub from: LeafId,
+    /// to this one.
+    pub to: LeafId,
+    /// From 0 to 1.
+    pub share: f64,
 }
 
 /// What integer and linear programming say about a phase.
@@ -410,12 +480,15 @@ pub struct RoutePlan {
 pub struct SolverReport {
     /// The rate of the best topology that the solver found; nothing where it found none in time.
     pub lambda: Option<f64>,
-    /// What no topology exceeds: the solver's bound where it finished, else that of the closed form.
+    /// What no topology exceeds: the solver's bound where it finished, else what was known before.
     pub lambda_upper_bound: f64,
     /// Whether it stopped at its time limit: then `lambda` is its incumbent, and depends on the machine.
     pub hit_time_limit: bool,
-    /// The rate on the phase's planned circuits when traffic may pass through other leaves, on fabrics
-    /// small enough for it.
+    /// Whether traffic took one hop in what was solved: then the bound is of one hop alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_one_hop: bool,
+    /// In plans of earlier versions: the rate with routes over several circuits. A phase has its routes now.
+    #[serde(default, skip_serializing)]
     pub lambda_multi_hop: Option<f64>,
 }
 

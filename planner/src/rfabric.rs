@@ -12,16 +12,17 @@
 //!                         CarriedStep
 //! ```
 //!
-//! [`evaluate`] says in closed form how fast a topology is, [`fluid`] and [`multi_hop`] say it in two other ways, and
+//! [`evaluate`] says in closed form how fast a topology is where traffic takes one hop, [`concurrent`] with routes over
+//! several, with a bound that prices prove; [`fluid`] shares everything fairly, and
 //! [`exact`] is the solver that the search of [`one_hop`] is held against. [`templates`] are further candidates, and
 //! [`rings`] spreads an all-reduce over whichever rings suit the circuits.
 
+pub mod concurrent;
 pub mod demand;
 pub mod evaluate;
 pub mod exact;
 mod flow;
 pub mod fluid;
-pub mod multi_hop;
 pub mod one_hop;
 mod patch;
 pub mod phases;

@@ -27,7 +27,17 @@ const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
 /// latency. An assumption.
 const FIBRE_DELAY: Picoseconds = Picoseconds::from_micros(1);
 
-/// The way of a flow between two leaves.
+/// One hop of a flow's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaneHop {
+    /// The leaf where it begins.
+    pub(crate) from: usize,
+    /// The leaf where it ends.
+    pub(crate) to: usize,
+    pub(crate) lane: Lane,
+}
+
+/// How a flow goes from one leaf to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
     /// Over one circuit.
@@ -159,14 +169,22 @@ impl OpticalCircuits {
         hosts.or_else(leaves).or_else(core)
     }
 
-    /// The links from the hosts of one leaf to those of another.
-    pub(crate) fn path(&self, from: usize, to: usize, lane: Lane) -> Vec<LinkId> {
-        let (up, down) = (self.interfaces[from], self.interfaces[to].reverse());
-        match lane {
-            Lane::Core => vec![up, self.uplinks[from], self.uplinks[to].reverse(), down],
+    /// The links from the hosts of one leaf to those of another, hop by hop.
+    pub(crate) fn path(&self, hops: &[LaneHop]) -> Vec<LinkId> {
+        let (Some(first), Some(last)) = (hops.first(), hops.last()) else { return Vec::new() };
+        let mut links = vec![self.interfaces[first.from]];
+        hops.iter().for_each(|hop| links.extend(self.links_of(hop)));
+        links.push(self.interfaces[last.to].reverse());
+        links
+    }
+
+    /// The links of one hop.
+    pub(crate) fn links_of(&self, hop: &LaneHop) -> Vec<LinkId> {
+        match hop.lane {
+            Lane::Core => vec![self.uplinks[hop.from], self.uplinks[hop.to].reverse()],
             Lane::Circuit(circuit) => {
                 let [there, back] = self.links(&circuit);
-                vec![up, if circuit.a.index() == from { there } else { back }, down]
+                vec![if circuit.a.index() == hop.from { there } else { back }]
             }
         }
     }

@@ -4,6 +4,9 @@
 //!
 //! Each rate is found by trying rates, not by the planner's closed form.
 
+mod proof;
+mod routed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTree};
@@ -204,21 +207,60 @@ fn check_rate(
         *circuits.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
     }
     let name = &phase.name;
-    if !can_serve(network, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
-        findings.push(format!("phase {name}: cannot be served {} times a second", phase.lambda));
+    if phase.routes.is_empty() {
+        if !can_serve(network, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
+            findings
+                .push(format!("phase {name}: cannot be served {} times a second", phase.lambda));
+        }
+        if can_serve(network, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
+            findings.push(format!("phase {name}: is faster than the stated {}", phase.lambda));
+        }
+    } else {
+        match routed::seconds(network, demand, &circuits, phase) {
+            Ok(seconds) if (seconds * phase.lambda - 1.0).abs() <= RATE_TOLERANCE => {}
+            Ok(seconds) => findings.push(format!(
+                "phase {name}: its routes serve it {} times a second, not {}",
+                1.0 / seconds,
+                phase.lambda
+            )),
+            Err(finding) => findings.push(finding),
+        }
     }
-    if can_serve(network, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
-        findings.push(format!("phase {name}: is faster than the stated {}", phase.lambda));
-    }
-    if phase.lambda > phase.lambda_upper_bound * (1.0 + RATE_TOLERANCE) {
+    check_bound(network, demand, phase, findings);
+}
+
+fn check_bound(
+    network: &ReconfigurableFatTree,
+    demand: &Asked,
+    phase: &PhasePlan,
+    findings: &mut Vec<String>,
+) {
+    let (name, bound) = (&phase.name, phase.lambda_upper_bound);
+    if phase.lambda > bound * (1.0 + RATE_TOLERANCE) {
         findings.push(format!("phase {name}: exceeds its own upper bound"));
     }
-    if phase.lambda_upper_bound * demand.interface_seconds > 1.0 + RATE_TOLERANCE {
+    if bound * demand.interface_seconds > 1.0 + RATE_TOLERANCE {
         findings.push(format!("phase {name}: its bound exceeds what its interfaces allow"));
     }
-    let gap = 1.0 - phase.lambda / phase.lambda_upper_bound;
+    let gap = 1.0 - phase.lambda / bound;
     if (gap - phase.gap).abs() > RATE_TOLERANCE {
         findings.push(format!("phase {name}: gap {} stated, {gap} found", phase.gap));
+    }
+    let solved = phase.solver.as_ref().filter(|solver| !solver.is_one_hop);
+    if solved.is_some_and(|solver| solver.lambda_upper_bound <= bound * (1.0 + RATE_TOLERANCE)) {
+        return;
+    }
+    let interfaces = demand.interface_seconds.max(routed::host_seconds(network, demand));
+    let proven = match &phase.prices {
+        None => Ok(f64::INFINITY),
+        Some(prices) => proof::proven(network, demand, prices),
+    };
+    match proven.map(|proven| proven.min(1.0 / interfaces)) {
+        Ok(proven) if (bound / proven - 1.0).abs() <= RATE_TOLERANCE => {}
+        Ok(proven) => findings.push(format!(
+            "phase {name}: its bound is {bound} times a second, and its prices prove {proven}"
+        )),
+        Err(finding) => findings.push(format!("phase {name}: {finding}")),
     }
 }
 

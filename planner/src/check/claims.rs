@@ -141,7 +141,8 @@ impl Claims<'_> {
         let ports = network.optical_ports() as usize * network.leaves();
         let dark = 2.0 * moved as f64 * stage.as_secs_f64();
         let most = dark / (ports as f64 * step.as_secs_f64()).max(f64::MIN_POSITIVE);
-        let is_so = (share > 0.0) == (moved > 0) && share <= most * (1.0 + TOLERANCE);
+        let is_so =
+            share >= 0.0 && (share > 0.0) == (moved > 0) && share <= most * (1.0 + TOLERANCE);
         self.hold("dark_port_time_share", is_so, share, format!("{most} at most"));
     }
 

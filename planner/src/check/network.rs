@@ -120,8 +120,9 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
             None => check_packets(fabric, faults, plan, &asked, found),
         },
     }
-    if fabric.dcn.direct().is_none() && plan.phases.iter().any(|phase| !phase.routes.is_empty()) {
-        let text = "there are routes, and no leaves are joined leaf to leaf";
+    let has_routes = fabric.dcn.direct().is_some() || fabric.dcn.circuits().is_some();
+    if !has_routes && plan.phases.iter().any(|phase| !phase.routes.is_empty()) {
+        let text = "there are routes, and no leaves are joined leaf to leaf or by circuits";
         found.push(Violation::Network(text.to_owned()));
     }
     check_step_time(plan, &lengths, found);

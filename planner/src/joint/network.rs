@@ -182,6 +182,7 @@ fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
         leaf_bytes: phase.demand.carried().leaves,
         circuits: Vec::new(),
         routes: Vec::new(),
+        prices: None,
         lambda,
         lambda_upper_bound: lambda,
         gap: 0.0,

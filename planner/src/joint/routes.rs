@@ -151,7 +151,7 @@ impl<'a> Graph<'a> {
                         *loads.entry((pair[0], pair[1])).or_default() += bits * weight;
                     }
                     let via = path[1..path.len() - 1].to_vec();
-                    routes.push(RoutePlan { from, to, via, weight });
+                    routes.push(RoutePlan { from, to, via, core_hop: None, weight });
                 }
             }
         }

@@ -107,6 +107,19 @@ impl Evaluator {
         &self.lines[line].traffic
     }
 
+    /// How often per second the ports and uplinks of one leaf, whatever is joined to them, carry what one line has;
+    /// `f64::MAX` where that is nothing.
+    #[must_use]
+    pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
+        let Line { leaf, traffic, .. } = &self.lines[line];
+        let bits: f64 = traffic.iter().map(|(_, bits)| bits).sum();
+        let ports = f64::from(fabric.free_ports(LeafId::from_index(*leaf)));
+        match bits > 0.0 {
+            true => (ports * self.circuit_rate + self.electrical_rates[*leaf]) / bits,
+            false => f64::MAX,
+        }
+    }
+
     /// How often per second `topology` serves the demand; `f64::MAX` where there is none.
     #[must_use]
     pub fn lambda(&self, topology: &Topology) -> f64 {
@@ -158,8 +171,8 @@ impl Evaluator {
         }
     }
 
-    /// What no topology can exceed: for each leaf on its own, the best use of its ports in whole
-    /// circuits. The print-out calls it the upper bound.
+    /// What no topology can exceed where traffic takes one hop: for each leaf on its own, the best use of its ports in
+    /// whole circuits.
     ///
     /// Tighter than (u·C + E) / largest row sum, because a circuit whose pair has less traffic than
     /// it can carry is not counted in full, and because sending and receiving share their circuits.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one-hop problem by solvers: exactly, as a bound, and exactly without an electrical core.
+//! The problem by solvers: exactly, as a bound, and exactly without an electrical core. On networks of few leaves traffic may
+//! pass through other leaves; with more it takes one hop:
 //!
 //! ```text
 //!   maximise lambda
@@ -22,6 +23,7 @@ use good_lp::{
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
 
+use super::concurrent;
 use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::one_hop::OneHopPlan;
@@ -68,7 +70,12 @@ pub struct ExactPlan {
     pub plan: OneHopPlan,
     /// Whether the solver stopped at its time limit and this is its incumbent.
     pub hit_time_limit: bool,
+    /// Whether traffic takes one hop: then the bound is of one hop alone.
+    pub is_one_hop: bool,
 }
+
+/// Leaves up to which traffic may pass through other leaves: a variable for each source and pair of leaves.
+pub const LEAVES_ROUTED: usize = 6;
 
 /// Why a solver gave nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -94,24 +101,41 @@ pub fn plan(
     solver: Solver,
     limits: Limits,
 ) -> Result<ExactPlan, ExactError> {
+    let hops = if fabric.leaves() > LEAVES_ROUTED { SolvedHops::One } else { SolvedHops::Any };
+    plan_over(fabric, demand, (solver, limits), hops)
+}
+
+fn plan_over(
+    fabric: &ReconfigurableFatTree,
+    demand: &Demand,
+    (solver, limits): (Solver, Limits),
+    hops: SolvedHops,
+) -> Result<ExactPlan, ExactError> {
     let evaluator = Evaluator::new(fabric, demand);
-    let closed_form = evaluator.upper_bound(fabric);
-    let model = Model::new(fabric, demand, closed_form, Numbers::Whole);
+    let known = match hops {
+        SolvedHops::One => evaluator.upper_bound(fabric),
+        SolvedHops::Any => concurrent::bound(fabric, &evaluator, 0.0).lambda,
+    };
+    let model = Model::new(fabric, demand, known, (Numbers::Whole, hops));
     let solved = model.solve(solver, limits)?;
     let mut topology = Topology::dark(fabric.leaves());
     for (&(reach, (a, b)), count) in &solved.circuits {
         topology.add_within(reach, a, b, count.round() as u32);
     }
-    let lambda = evaluator.lambda(&topology);
+    let lambda = match hops {
+        SolvedHops::One => evaluator.lambda(&topology),
+        SolvedHops::Any => concurrent::rate(&evaluator, &topology, known).lambda,
+    };
     let hit_time_limit = matches!(solved.status, SolutionStatus::TimeLimit);
     let proven = if hit_time_limit {
-        closed_form
+        known
     } else {
-        closed_form.min(lambda.max(solved.lambda) * (1.0 + f64::from(limits.gap)))
+        known.min(lambda.max(solved.lambda) * (1.0 + f64::from(limits.gap)))
     };
     Ok(ExactPlan {
         plan: OneHopPlan { topology, lambda, lambda_upper_bound: proven },
         hit_time_limit,
+        is_one_hop: hops == SolvedHops::One,
     })
 }
 
@@ -126,8 +150,8 @@ pub fn relaxation_bound(
     limits: Limits,
 ) -> Result<f64, ExactError> {
     let closed_form = Evaluator::new(fabric, demand).upper_bound(fabric);
-    let solved =
-        Model::new(fabric, demand, closed_form, Numbers::Fractional).solve(solver, limits)?;
+    let solved = Model::new(fabric, demand, closed_form, (Numbers::Fractional, SolvedHops::One))
+        .solve(solver, limits)?;
     if matches!(solved.status, SolutionStatus::TimeLimit) {
         return Err(ExactError::Solver("time limit within the relaxation".into()));
     }
@@ -206,6 +230,12 @@ enum Numbers {
     Fractional,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum SolvedHops {
+    One,
+    Any,
+}
+
 /// The model with all rates in circuits and lambda in units of the closed-form bound, so that
 /// every coefficient is of moderate size.
 struct Model {
@@ -224,21 +254,42 @@ struct Solved {
 }
 
 impl Model {
-    fn new(fabric: &ReconfigurableFatTree, demand: &Demand, scale: f64, numbers: Numbers) -> Self {
+    fn new(
+        fabric: &ReconfigurableFatTree,
+        demand: &Demand,
+        scale: f64,
+        (numbers, hops): (Numbers, SolvedHops),
+    ) -> Self {
         let mut variables = ProblemVariables::new();
         let lambda = variables.add(variable().min(0.0).max(1.0));
         let mut model =
             Self { variables, constraints: Vec::new(), lambda, circuits: BTreeMap::new(), scale };
-        model.add_circuits(fabric, demand, numbers);
-        model.add_traffic(fabric, demand);
+        let leaves = fabric.leaves();
+        match hops {
+            SolvedHops::One => {
+                let pairs: Vec<(usize, usize)> = heaviest_directions(demand).into_keys().collect();
+                model.add_circuits(fabric, &pairs, numbers);
+                model.add_traffic(fabric, demand);
+            }
+            SolvedHops::Any => {
+                let all = (0..leaves).flat_map(|a| (a + 1..leaves).map(move |b| (a, b)));
+                model.add_circuits(fabric, &all.collect::<Vec<_>>(), numbers);
+                model.add_flows(fabric, demand);
+            }
+        }
         model
     }
 
-    fn add_circuits(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand, numbers: Numbers) {
+    fn add_circuits(
+        &mut self,
+        fabric: &ReconfigurableFatTree,
+        pairs: &[(usize, usize)],
+        numbers: Numbers,
+    ) {
         for reach in 0..fabric.reaches() {
             let mut degree = vec![Expression::default(); fabric.leaves()];
             let ports = |leaf| fabric.free_ports_within(reach, LeafId::from_index(leaf));
-            for &(a, b) in heaviest_directions(demand).keys() {
+            for &(a, b) in pairs {
                 let pair = LeafPair::new(LeafId::from_index(a), LeafId::from_index(b));
                 if !pair.is_some_and(|pair| fabric.permits_within(reach, pair)) {
                     continue;
@@ -281,6 +332,45 @@ impl Model {
         for (line, sum) in electrical.into_iter().enumerate() {
             let core = core_of(LeafId::from_index(line / 2));
             self.constraints.push(constraint!(sum <= core));
+        }
+    }
+
+    /// Flows of every source over every arc; the core is a node more.
+    fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
+        let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
+        let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;
+        let capacity = |a: usize, b: usize| -> Expression {
+            if a.max(b) == leaves {
+                return Expression::from(core(a.min(b)));
+            }
+            let own = (0..fabric.reaches())
+                .filter_map(|reach| self.circuits.get(&(reach, (a.min(b), a.max(b)))));
+            own.sum()
+        };
+        let arcs: Vec<(usize, usize)> = (0..=leaves)
+            .flat_map(|a| (0..=leaves).map(move |b| (a, b)))
+            .filter(|(a, b)| a != b && ((*a).max(*b) < leaves || core((*a).min(*b)) > 0.0))
+            .collect();
+        let most: Vec<Expression> = arcs.iter().map(|(a, b)| capacity(*a, *b)).collect();
+        let mut load = vec![Expression::default(); arcs.len()];
+        for source in 0..leaves {
+            let mut kept = vec![Expression::default(); leaves + 1];
+            for (load, &(a, b)) in load.iter_mut().zip(&arcs).filter(|(_, arc)| arc.1 != source) {
+                let flow = self.variables.add(variable().min(0.0));
+                *load += flow;
+                kept[b] += flow;
+                kept[a] -= flow;
+            }
+            for (to, kept) in kept.into_iter().enumerate().filter(|(to, _)| *to != source) {
+                let ends = [source, to].map(LeafId::from_index);
+                let sent =
+                    if to < leaves { demand.bits(demand.bytes(ends[0], ends[1])) } else { 0.0 };
+                let wanted = sent * self.scale / rate;
+                self.constraints.push(constraint!(kept == wanted * self.lambda));
+            }
+        }
+        for (load, most) in load.into_iter().zip(most) {
+            self.constraints.push(constraint!(load <= most));
         }
     }
 
@@ -468,7 +558,10 @@ mod tests {
             }
             prop_assume!(demand.total().0 > 0);
             let best = best_by_enumeration(&fabric, &demand);
-            let exact = plan(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
+            let solver = (Solver::Microlp, Limits::default());
+            let exact = plan_over(&fabric, &demand, solver, SolvedHops::One).unwrap();
+            let routed = plan(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
+            prop_assert!(routed.plan.lambda_upper_bound >= exact.plan.lambda * (1.0 - 1e-6));
             prop_assert!((exact.plan.lambda / best - 1.0).abs() < 1e-3, "{} {best}", exact.plan.lambda);
             let heuristic = one_hop::plan(&fabric, &demand, Effort::default());
             prop_assert!(heuristic.lambda <= best * (1.0 + 1e-9));

@@ -7,8 +7,10 @@
 //! come or go, what is left is divided anew. The time is never below the closed form, and the
 //! difference is what fair sharing loses. The packet engine does the same with packets.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{Plan, RoutePlan};
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
@@ -19,7 +21,7 @@ use super::realise::topology_of;
 use super::topology::Topology;
 use super::transition::stage_topologies;
 
-/// One pair's bytes on one kind of way.
+/// One pair's bytes on one kind of way, or on one route.
 #[derive(Clone, Debug)]
 struct Flow {
     from: usize,
@@ -27,6 +29,8 @@ struct Flow {
     bits_left: f64,
     /// Number of circuits; 0 for the core.
     circuits: u32,
+    /// Its route over several hops. `None` if it takes one hop.
+    route: Option<RoutePlan>,
 }
 
 /// Links that flows share, by index: 4 a leaf.
@@ -56,7 +60,10 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
                 .iter()
                 .find(|change| change.to == plan.phases[at].name && change.from == before.name);
             let last = topology_of(fabric.leaves(), &plan.phases[at].circuits);
-            let Some(change) = change else { return seconds(fabric, &phases[at].demand, &last) };
+            let last = (&last, plan.phases[at].routes.as_slice());
+            let Some(change) = change else {
+                return seconds_in_steps(fabric, &phases[at].demand, &[], last);
+            };
             let slack = phases[at].slack.as_secs_f64();
             let steps: Vec<(f64, Topology)> =
                 stage_topologies(fabric.leaves(), &before.circuits, &change.stages)
@@ -68,7 +75,7 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
                     })
                     .collect();
             let exposed = change.exposed_ps.as_secs_f64();
-            seconds_in_steps(fabric, &phases[at].demand, &steps, &last).max(exposed)
+            seconds_in_steps(fabric, &phases[at].demand, &steps, last).max(exposed)
         })
         .collect()
 }
@@ -76,21 +83,20 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
 /// Seconds until the last byte of `demand` has arrived; infinite where some cannot.
 #[must_use]
 pub fn seconds(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> f64 {
-    seconds_in_steps(fabric, demand, &[], topology)
+    seconds_in_steps(fabric, demand, &[], (topology, &[]))
 }
 
-/// The same on circuits that change: `steps` of (seconds, circuits), then `last` for good.
-#[must_use]
-pub fn seconds_in_steps(
+/// The same on circuits that change: `steps` of (seconds, circuits), then `last` for good, over its routes.
+fn seconds_in_steps(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
     steps: &[(f64, Topology)],
-    last: &Topology,
+    last: (&Topology, &[RoutePlan]),
 ) -> f64 {
     let mut left = demand.clone();
     let mut elapsed = 0.0;
     for (seconds, topology) in steps.iter().filter(|(seconds, _)| *seconds > 0.0) {
-        let (took, rest) = advance(fabric, &left, topology, *seconds);
+        let (took, rest) = advance(fabric, &left, (topology, &[]), *seconds);
         if rest.total() == Bytes::ZERO {
             return elapsed + took;
         }
@@ -105,13 +111,16 @@ pub fn seconds_in_steps(
 fn advance(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
-    topology: &Topology,
+    (topology, routes): (&Topology, &[RoutePlan]),
     seconds: f64,
 ) -> (f64, Demand) {
-    let mut flows = divide(fabric, demand, topology);
+    let mut flows = match routes {
+        [] => divide(fabric, demand, topology),
+        routes => over(demand, routes),
+    };
     let mut elapsed = 0.0;
     while !flows.is_empty() && elapsed < seconds {
-        let rates = rates(fabric, &flows);
+        let rates = rates(fabric, topology, &flows);
         let next = flows
             .iter()
             .zip(&rates)
@@ -136,6 +145,18 @@ fn advance(
     (elapsed, left)
 }
 
+/// A pair's bytes over its routes, by their weights.
+fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
+    let flow = |route: &RoutePlan| Flow {
+        from: route.from.index(),
+        to: route.to.index(),
+        bits_left: demand.bytes(route.from, route.to).0 as f64 * 8.0 * route.weight,
+        circuits: 0,
+        route: Some(route.clone()),
+    };
+    routes.iter().map(flow).filter(|flow| flow.bits_left > 1.0).collect()
+}
+
 /// A pair's circuits carry what they can until the planned end, the core the rest.
 fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> Vec<Flow> {
     let has_core = fabric.electrical_rate() > 0.0;
@@ -154,18 +175,18 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
         let carried =
             if has_core { bits.min(f64::from(circuits) * circuit / lambda) } else { bits };
         if circuits > 0 {
-            flows.push(Flow { from, to, bits_left: carried, circuits });
+            flows.push(Flow { from, to, bits_left: carried, circuits, route: None });
         }
         let rest = if circuits > 0 { bits - carried } else { bits };
         if rest > 1.0 {
-            flows.push(Flow { from, to, bits_left: rest, circuits: 0 });
+            flows.push(Flow { from, to, bits_left: rest, circuits: 0, route: None });
         }
     }
     flows
 }
 
 /// The rate of every flow. Each circuit counts as one flow at the interfaces.
-fn rates(fabric: &ReconfigurableFatTree, flows: &[Flow]) -> Vec<f64> {
+fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) -> Vec<f64> {
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {
         for link in [Link::Up, Link::Down] {
@@ -177,21 +198,43 @@ fn rates(fabric: &ReconfigurableFatTree, flows: &[Flow]) -> Vec<f64> {
         }
     }
     let circuit = fabric.spec().circuit_rate.0 as f64;
+    // Routes share the circuits of a pair of leaves, by direction.
+    let mut pairs: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let ways: Vec<Way> = flows
         .iter()
         .map(|flow| {
             let mut links =
                 vec![4 * flow.from + Link::Send as usize, 4 * flow.to + Link::Receive as usize];
-            if flow.circuits == 0 {
+            if let Some(route) = &flow.route {
+                for (a, b, is_core) in hops(route) {
+                    if is_core {
+                        links.extend([4 * a + Link::Up as usize, 4 * b + Link::Down as usize]);
+                        continue;
+                    }
+                    links.push(*pairs.entry((a, b)).or_insert_with(|| {
+                        capacity.push(f64::from(topology.between(a, b)) * circuit);
+                        capacity.len() - 1
+                    }));
+                }
+            } else if flow.circuits == 0 {
                 links
                     .extend([4 * flow.from + Link::Up as usize, 4 * flow.to + Link::Down as usize]);
             }
             let weight = f64::from(flow.circuits.max(1));
+            let weight = if flow.route.is_some() { flow.bits_left } else { weight };
             let limit = if flow.circuits == 0 { f64::INFINITY } else { weight * circuit };
             Way { links, limit, weight }
         })
         .collect();
     max_min(&mut capacity, &ways)
+}
+
+/// The hops of a route: from, to, and whether it goes over the core.
+fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
+    let starts = std::iter::once(&route.from).chain(&route.via);
+    let ends = route.via.iter().chain([&route.to]);
+    let is_core = |number| route.core_hop == Some(number);
+    (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
 /// What a flow uses, at most how much, and how many shares it takes.

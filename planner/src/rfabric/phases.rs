@@ -13,6 +13,7 @@
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::{Bytes, Picoseconds};
 
+use super::concurrent::{self, RateBound};
 use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::one_hop::{self, Effort};
@@ -139,7 +140,17 @@ pub fn seconds_with_change(
     to: &Topology,
     switching_seconds: f64,
 ) -> f64 {
-    let settled = evaluator.lambda(to);
+    seconds_settling(phase, evaluator, (from, to), evaluator.lambda(to), switching_seconds)
+}
+
+/// As [`seconds_with_change`], where the phase is served `settled` times a second after the change.
+fn seconds_settling(
+    phase: &Phase,
+    evaluator: &Evaluator,
+    (from, to): (&Topology, &Topology),
+    settled: f64,
+    switching_seconds: f64,
+) -> f64 {
     if from == to {
         return 1.0 / settled;
     }
@@ -174,7 +185,17 @@ pub fn schedule(
     phases: &[Phase],
     candidates: &[Candidate],
 ) -> Schedule {
-    let costs = Costs::new(fabric, phases, candidates);
+    schedule_at(fabric, phases, candidates, &CandidateRates::of_one_hop(fabric, phases, candidates))
+}
+
+/// As [`schedule`], at these rates.
+pub(super) fn schedule_at(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    candidates: &[Candidate],
+    rates: &CandidateRates,
+) -> Schedule {
+    let costs = Costs::new(fabric, phases, candidates, rates);
     (0..candidates.len())
         .map(|first| shortest_cycle(&costs, phases.len(), first))
         .reduce(|best, other| if other.seconds < best.seconds { other } else { best })
@@ -188,14 +209,115 @@ pub fn best_static(
     phases: &[Phase],
     candidates: &[Candidate],
 ) -> Schedule {
-    let evaluators = evaluators(fabric, phases);
-    let seconds = |candidate: &Candidate| -> f64 {
-        evaluators.iter().map(|phase| 1.0 / phase.lambda(&candidate.topology)).sum()
-    };
-    let best = (0..candidates.len())
-        .min_by(|a, b| seconds(&candidates[*a]).total_cmp(&seconds(&candidates[*b])))
+    best_static_at(&CandidateRates::of_one_hop(fabric, phases, candidates))
+}
+
+/// As [`best_static`], at these rates.
+pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
+    let seconds =
+        |candidate: usize| -> f64 { rates.of.iter().map(|own| 1.0 / own[candidate]).sum() };
+    let best = (0..rates.of[0].len())
+        .min_by(|a, b| seconds(*a).total_cmp(&seconds(*b)))
         .expect("there is at least one candidate");
-    Schedule { choice: vec![best; phases.len()], seconds: seconds(&candidates[best]) }
+    Schedule { choice: vec![best; rates.of.len()], seconds: seconds(best) }
+}
+
+/// How often per second candidates serve phases.
+pub(super) struct CandidateRates {
+    /// By phase and candidate.
+    pub(super) of: Vec<Vec<f64>>,
+    /// By phase: what no circuits and no routes exceed.
+    pub(super) bounds: Vec<RateBound>,
+    /// By phase: the rate from which routes over several hops are worth it.
+    worth: Vec<f64>,
+}
+
+/// The rate of a phase on a candidate: over several hops if that reaches `worth`.
+fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: f64) -> f64 {
+    let rate = bound.rate(evaluator, topology).lambda;
+    if rate >= worth { rate } else { evaluator.lambda(topology) }
+}
+
+/// With more leaves than this candidates are compared at one hop: routes are found for those that are taken.
+const LEAVES_ROUTED: usize = 16;
+
+/// A phase this near its bound, as a fraction, needs no better circuits.
+const NEAR_ENOUGH: f64 = 0.99;
+
+/// Candidates from which better circuits are looked for.
+const BEGINNINGS: usize = 1;
+
+impl CandidateRates {
+    /// With traffic that takes one hop. Nothing is said of bounds.
+    fn of_one_hop(
+        fabric: &ReconfigurableFatTree,
+        phases: &[Phase],
+        candidates: &[Candidate],
+    ) -> Self {
+        let rates = |evaluator: Evaluator| -> Vec<f64> {
+            candidates.iter().map(|candidate| evaluator.lambda(&candidate.topology)).collect()
+        };
+        let of = evaluators(fabric, phases).into_iter().map(rates).collect();
+        Self { of, bounds: Vec::new(), worth: Vec::new() }
+    }
+
+    /// With routes over several hops where these are faster.
+    pub(super) fn new(
+        fabric: &ReconfigurableFatTree,
+        phases: &[Phase],
+        candidates: &[Candidate],
+    ) -> Self {
+        let mut rates = Self::of_one_hop(fabric, phases, candidates);
+        for (own, evaluator) in rates.of.iter_mut().zip(evaluators(fabric, phases)) {
+            let reached = own.iter().copied().fold(0.0, f64::max);
+            let bound = concurrent::bound(fabric, &evaluator, reached);
+            let worth = reached / concurrent::WORTH_ROUTES;
+            if bound.has_room && (fabric.leaves() <= LEAVES_ROUTED || reached <= 0.0) {
+                for (rate, candidate) in own.iter_mut().zip(candidates) {
+                    *rate = routed(&bound, &evaluator, &candidate.topology, worth);
+                }
+            }
+            rates.worth.push(worth);
+            rates.bounds.push(bound);
+        }
+        rates
+    }
+
+    /// Looks for circuits for phases that no candidate serves near its bound, where routes go over several hops.
+    pub(super) fn search(
+        &mut self,
+        fabric: &ReconfigurableFatTree,
+        phases: &[Phase],
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let evaluators = evaluators(fabric, phases);
+        for (at, phase) in phases.iter().enumerate() {
+            let bound = self.bounds[at].lambda;
+            let own = &self.of[at];
+            let mut best: Vec<usize> = (0..candidates.len()).collect();
+            best.sort_by(|a, b| own[*b].total_cmp(&own[*a]));
+            if !self.bounds[at].has_room || own[best[0]] >= NEAR_ENOUGH * bound {
+                continue;
+            }
+            let from: Vec<&Topology> =
+                best.iter().take(BEGINNINGS).map(|at| &candidates[*at].topology).collect();
+            let found = concurrent::search(fabric, &evaluators[at], &from, bound);
+            let Some(topology) = found else { break };
+            if concurrent::rate(&evaluators[at], &topology, bound).lambda < self.worth[at] {
+                continue;
+            }
+            let of_phases = self.of.iter_mut().zip(&evaluators).zip(&self.bounds).zip(&self.worth);
+            for (((own, evaluator), bound), worth) in of_phases {
+                own.push(routed(bound, evaluator, &topology, *worth));
+            }
+            candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
+        }
+        // Where routes are worth it with no circuits, traffic takes one hop with all.
+        for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
+            bound.has_room &=
+                fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);
+        }
+    }
 }
 
 /// The demands of all phases made ready.
@@ -210,20 +332,27 @@ struct Costs {
 }
 
 impl Costs {
-    fn new(fabric: &ReconfigurableFatTree, phases: &[Phase], candidates: &[Candidate]) -> Self {
+    fn new(
+        fabric: &ReconfigurableFatTree,
+        phases: &[Phase],
+        candidates: &[Candidate],
+        rates: &CandidateRates,
+    ) -> Self {
         let domains = fabric.spec().failure_domains.min(fabric.switches() as u32);
         let switching = fabric.spec().timing.total().as_secs_f64() * f64::from(domains);
         let of = phases
             .iter()
             .zip(evaluators(fabric, phases))
-            .map(|(phase, evaluator)| {
-                let cost = |from: &Candidate, to: &Candidate| {
-                    let (from, to) = (&from.topology, &to.topology);
-                    seconds_with_change(phase, &evaluator, from, to, switching)
+            .zip(&rates.of)
+            .map(|((phase, evaluator), rates)| {
+                let cost = |from: &Candidate, to: &Candidate, rate: f64| {
+                    let change = (&from.topology, &to.topology);
+                    seconds_settling(phase, &evaluator, change, rate, switching)
                 };
+                let to = || candidates.iter().zip(rates);
                 candidates
                     .iter()
-                    .map(|from| candidates.iter().map(|to| cost(from, to)).collect())
+                    .map(|from| to().map(|(to, rate)| cost(from, to, *rate)).collect())
                     .collect()
             })
             .collect();
@@ -325,7 +454,8 @@ mod tests {
             slack: Picoseconds::ZERO,
         });
         let candidates = candidates(&fabric, &phases, Effort::default());
-        let costs = Costs::new(&fabric, &phases, &candidates);
+        let rates = CandidateRates::of_one_hop(&fabric, &phases, &candidates);
+        let costs = Costs::new(&fabric, &phases, &candidates, &rates);
         let count = candidates.len();
         let mut best = f64::MAX;
         for number in 0..count.pow(3) {

@@ -9,12 +9,13 @@ use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, SolverReport, TransitionPlan};
 use lightloom_units::{Bytes, Picoseconds};
 
+use super::concurrent::{self, RateBound};
 use super::demand::DemandError;
 use super::evaluate::Evaluator;
 use super::exact::{self, Limits, SOLVER};
 use super::one_hop::Effort;
 use super::patch;
-use super::phases::{self, Candidate, Phase};
+use super::phases::{self, Candidate, CandidateRates, Phase};
 use super::realise;
 use on_switches::Planner;
 
@@ -111,12 +112,15 @@ pub fn plan(
     let existing = &realise::repaired(fabric, existing);
     let mut candidates = phases::candidates(fabric, phases, options.effort);
     let solved = solve(fabric, phases, options.exact, &mut candidates);
-    let fixed = phases::best_static(fabric, phases, &candidates);
-    let moving = phases::schedule(fabric, phases, &candidates);
+    let mut rates = CandidateRates::new(fabric, phases, &candidates);
+    rates.search(fabric, phases, &mut candidates);
+    let fixed = phases::best_static_at(&rates);
+    let moving = phases::schedule_at(fabric, phases, &candidates, &rates);
     if !moving.seconds.is_finite() {
-        return Err(unservable(fabric, phases, &candidates));
+        return Err(unservable(phases, &rates));
     }
-    let planner = Planner { fabric, phases, candidates: &candidates, solved, options };
+    let bounds = rates.bounds;
+    let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
     // Without a packet core there may be circuits for each phase and none that serve all of them.
     let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
@@ -162,8 +166,15 @@ pub fn repaired(
         return None;
     }
     let evaluators = phases::evaluators(fabric, phases);
-    let bounds: Vec<f64> =
-        evaluators.iter().map(|evaluator| evaluator.upper_bound(fabric)).collect();
+    let bounds: Vec<RateBound> = evaluators
+        .iter()
+        .zip(before)
+        .map(|(evaluator, phase)| {
+            let kept = realise::repaired(fabric, &phase.circuits);
+            let reached = evaluator.lambda(&realise::topology_of(fabric.leaves(), &kept));
+            concurrent::bound(fabric, evaluator, reached)
+        })
+        .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
         // Phases with the same circuits keep the same circuits: no change comes between them. So do all where none may
@@ -178,38 +189,47 @@ pub fn repaired(
             Some(shared) => shared.clone(),
             None => {
                 let live: Vec<(&Evaluator, f64)> =
-                    same.iter().map(|at| (&evaluators[*at], bounds[*at])).collect();
+                    same.iter().map(|at| (&evaluators[*at], bounds[*at].lambda)).collect();
                 let good = same.iter().map(|at| 1.0 - before[*at].gap).fold(NEAR_ENOUGH, f64::min);
                 let kept = realise::repaired(fabric, had);
-                patch::patch(fabric, &live, kept, good, EXCHANGES)
+                let topology = realise::topology_of(fabric.leaves(), &kept);
+                let is_good = |at: &usize| {
+                    let rate = bounds[*at].rate(&evaluators[*at], &topology);
+                    rate.lambda >= good * bounds[*at].lambda
+                };
+                match same.iter().all(is_good) {
+                    true => kept,
+                    false => patch::patch(fabric, &live, kept, good, EXCHANGES),
+                }
             }
         };
         circuits.push(own);
     }
-    let is_served = |(phase, circuits): (&Evaluator, &Vec<CrossConnect>)| {
-        phase.lambda(&realise::topology_of(fabric.leaves(), circuits)) > 0.0
-    };
-    if !evaluators.iter().zip(&circuits).all(is_served) {
+    let planner = Planner { fabric, phases, candidates: &[], bounds, solved: None, options };
+    let rates = planner.rates(&circuits);
+    if rates.iter().any(|rate| rate.lambda <= 0.0) {
         return None;
     }
-    let planner = Planner { fabric, phases, candidates: &[], solved: None, options };
     let names = before.iter().map(|phase| phase.topology.clone());
-    let plan = planner.assemble(&circuits, names.collect());
-    let static_step_time_ps = best_of_one(fabric, &evaluators, &circuits);
+    let plan = planner.assemble(&circuits, rates, names.collect());
+    let static_step_time_ps = best_of_one(fabric, (&evaluators, &planner.bounds), &circuits);
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
 /// Communication time of the step when one phase's circuits serve all of them: the best choice. `None` if none does.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
-    evaluators: &[Evaluator],
+    (evaluators, bounds): (&[Evaluator], &[RateBound]),
     circuits: &[Vec<CrossConnect>],
 ) -> Option<Picoseconds> {
     let seconds = |circuits: &Vec<CrossConnect>| -> f64 {
         let topology = realise::topology_of(fabric.leaves(), circuits);
-        evaluators.iter().map(|phase| 1.0 / phase.lambda(&topology)).sum()
+        let phases = evaluators.iter().zip(bounds);
+        phases.map(|(of, bound)| 1.0 / bound.rate(of, &topology).lambda).sum()
     };
-    let best = circuits.iter().map(seconds).fold(f64::INFINITY, f64::min);
+    let mut different = circuits.to_vec();
+    different.dedup();
+    let best = different.iter().map(seconds).fold(f64::INFINITY, f64::min);
     best.is_finite().then(|| Picoseconds((best * 1e12).round() as u64))
 }
 
@@ -229,6 +249,7 @@ fn solve(
                 lambda: Some(exact.plan.lambda),
                 lambda_upper_bound: exact.plan.lambda_upper_bound,
                 hit_time_limit: exact.hit_time_limit,
+                is_one_hop: exact.is_one_hop,
                 lambda_multi_hop: None,
             }
         }
@@ -236,6 +257,7 @@ fn solve(
             lambda: None,
             lambda_upper_bound: Evaluator::new(fabric, &phase.demand).upper_bound(fabric),
             hit_time_limit: true,
+            is_one_hop: true,
             lambda_multi_hop: None,
         },
     };
@@ -261,16 +283,10 @@ fn refuse_bad_phases(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Result
     Ok(())
 }
 
-fn unservable(
-    fabric: &ReconfigurableFatTree,
-    phases: &[Phase],
-    candidates: &[Candidate],
-) -> PlanError {
-    let is_stuck = |phase: &&Phase| {
-        let evaluator = Evaluator::new(fabric, &phase.demand);
-        candidates.iter().all(|candidate| evaluator.lambda(&candidate.topology) <= 0.0)
-    };
-    let stuck = phases.iter().find(is_stuck).or(phases.first());
+fn unservable(phases: &[Phase], rates: &CandidateRates) -> PlanError {
+    let is_stuck = |(_, rates): &(&Phase, &Vec<f64>)| rates.iter().all(|rate| *rate <= 0.0);
+    let stuck = phases.iter().zip(&rates.of).find(is_stuck).map(|(phase, _)| phase);
+    let stuck = stuck.or(phases.first());
     PlanError::Unservable(stuck.map_or_else(String::new, |phase| phase.name.clone()))
 }
 
@@ -370,7 +386,7 @@ mod tests {
         assert!(message(&plain, &phases).contains("phase `sync` sends nothing"));
         let mut closed = spec(4, 4);
         closed.electrical.rate_per_leaf = BitsPerSecond::ZERO;
-        closed.forbidden = vec![(LeafId(0), LeafId(1))];
+        closed.forbidden = (1..4).map(|other| (LeafId(0), LeafId(other))).collect();
         let closed = ReconfigurableFatTree::new(closed).unwrap();
         let mut demand = Demand::none(4);
         demand.add(LeafId(0), LeafId(1), Bytes(1));

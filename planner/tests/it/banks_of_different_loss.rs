@@ -28,7 +28,7 @@ fn a_bank_that_no_path_admits_takes_nothing_from_the_other() {
 /// Plans of drawn networks against the best circuits that an integer program finds, bank by bank.
 #[test]
 fn no_plan_is_refused_and_no_bound_is_false_where_banks_lose_differently() {
-    let count = 120;
+    let count = 200;
     let (mut planned, mut two_reaches, mut worst) = (0, 0, 1.0_f64);
     for seed in 0..count {
         let (network, demand) = drawn(seed);
@@ -38,7 +38,10 @@ fn no_plan_is_refused_and_no_bound_is_false_where_banks_lose_differently() {
         assert!(routed >= optimum * (1.0 - 1e-6), "seed {seed}: more ways are never slower");
         let found = one_hop::plan(&network, &demand, Effort::default());
         let bound = found.lambda_upper_bound;
-        assert!(optimum <= bound * (1.0 + 1e-6), "seed {seed}: optimum {optimum} bound {bound}");
+        assert!(
+            optimum <= bound * (1.0 + 1e-6) + 1e-9,
+            "seed {seed}: optimum {optimum} bound {bound}"
+        );
         let phase =
             Phase { name: "p".into(), job: None, demand: demand.clone(), slack: Picoseconds::ZERO };
         match plan(&network, &[phase], &[], Options::default()) {
@@ -46,7 +49,8 @@ fn no_plan_is_refused_and_no_bound_is_false_where_banks_lose_differently() {
                 planned += 1;
                 let findings = check(&network, std::slice::from_ref(&demand), &plan);
                 assert_eq!(findings, Vec::<String>::new(), "seed {seed}");
-                worst = worst.min(plan.phases[0].lambda / optimum);
+                let share = plan.phases[0].lambda / optimum;
+                worst = if optimum > 1e-9 { worst.min(share) } else { worst };
             }
             Err(error) => assert!(optimum < 1e-9, "seed {seed}: {optimum} and {error}"),
         }

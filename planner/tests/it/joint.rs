@@ -323,7 +323,7 @@ fn a_thousand_random_fabrics_with_faults_have_no_invalid_plan() {
     assert!(planned > cases / 2, "{planned} of {cases} were planned");
 }
 
-/// Photonic rails: circuits only, no packet core. Each phase plans alone, no single topology serves both.
+/// Photonic rails: circuits only, no packet core. Each phase plans alone, no single topology serves both in one hop.
 #[test]
 fn circuits_without_a_packet_core_change_from_phase_to_phase() {
     let text = "kind: fabric\nversion: 2\nname: rails\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    \

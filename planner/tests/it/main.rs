@@ -26,6 +26,7 @@ mod replan_as_cold;
 mod rfabric_files;
 mod rfabric_mistakes;
 mod rfabric_workloads;
+mod several_hops;
 mod several_jobs;
 mod spare_rings;
 mod unchanged;

@@ -3,6 +3,7 @@
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, LinkId};
+use lightloom_fabric::plan::RoutePlan;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
@@ -19,6 +20,8 @@ use crate::substrate::{Lane, OpticalCircuits};
 pub(crate) struct PhaseProgram<'a> {
     /// By phase: what it sends, and how long it waits before.
     pub(crate) demands: &'a [Demand],
+    /// By phase: the routes of its plan.
+    pub(crate) routes: Vec<&'a [RoutePlan]>,
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) names: Vec<String>,
     pub(crate) steps: u32,
@@ -145,7 +148,9 @@ impl Workload for Phases<'_> {
     /// The slack is over, or links that were dark have light again.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         if act == SLACK_OVER {
-            self.traffic = Some(PhaseTraffic::waiting(&self.order.demands[self.phase()]));
+            let phase = self.phase();
+            let (demand, routes) = (&self.order.demands[phase], self.order.routes[phase]);
+            self.traffic = Some(PhaseTraffic::waiting(demand, routes));
         }
         self.divide(context)?;
         self.end_if_over(context);

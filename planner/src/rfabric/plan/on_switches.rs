@@ -6,13 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_units::Picoseconds;
 
+use super::super::concurrent::{RateBound, RoutedRate};
 use super::super::evaluate::Evaluator;
-use super::super::multi_hop;
 use super::super::one_hop;
 use super::super::patch;
 use super::super::phases::{Candidate, Phase, Schedule, seconds_in_steps};
 use super::super::realise::{Realisation, realise, topology_of};
-use super::super::topology::Topology;
 use super::super::transition;
 use super::{CarriedStep, Options, PhasePlan, PlanError, SolverReport, TransitionPlan};
 
@@ -21,6 +20,8 @@ pub(super) struct Planner<'a> {
     pub(super) fabric: &'a ReconfigurableFatTree,
     pub(super) phases: &'a [Phase],
     pub(super) candidates: &'a [Candidate],
+    /// By phase: what no circuits and no routes exceed.
+    pub(super) bounds: Vec<RateBound>,
     pub(super) solved: Option<Vec<SolverReport>>,
     pub(super) options: Options,
 }
@@ -33,42 +34,59 @@ impl Planner<'_> {
         existing: &[CrossConnect],
     ) -> Result<CarriedStep, PlanError> {
         let circuits = self.place(schedule, existing)?;
-        for (phase, circuits) in self.phases.iter().zip(&circuits) {
-            let topology = topology_of(self.fabric.leaves(), circuits);
-            if Evaluator::new(self.fabric, &phase.demand).lambda(&topology) <= 0.0 {
-                return Err(PlanError::Unservable(phase.name.clone()));
-            }
+        let rates = self.rates(&circuits);
+        if let Some(stuck) = rates.iter().position(|rate| rate.lambda <= 0.0) {
+            return Err(PlanError::Unservable(self.phases[stuck].name.clone()));
         }
         let names = schedule.choice.iter().map(|choice| self.candidates[*choice].name.clone());
-        Ok(self.assemble(&circuits, names.collect()))
+        Ok(self.assemble(&circuits, rates, names.collect()))
+    }
+
+    /// How fast the circuits of each phase serve it, and by which routes.
+    pub(super) fn rates(&self, circuits: &[Vec<CrossConnect>]) -> Vec<RoutedRate> {
+        let of_phase = |(at, circuits): (usize, &Vec<CrossConnect>)| {
+            let topology = topology_of(self.fabric.leaves(), circuits);
+            let evaluator = Evaluator::new(self.fabric, &self.phases[at].demand);
+            self.bounds[at].rate(&evaluator, &topology)
+        };
+        circuits.iter().enumerate().map(of_phase).collect()
     }
 
     /// The plan of a step whose circuits are given, phase by phase.
     pub(super) fn assemble(
         &self,
         circuits: &[Vec<CrossConnect>],
+        rates: Vec<RoutedRate>,
         names: Vec<String>,
     ) -> CarriedStep {
         let mut transitions = Vec::new();
         let mut phases = Vec::new();
-        for (at, phase) in self.phases.iter().enumerate() {
+        for ((at, phase), RoutedRate { lambda, routes }) in
+            self.phases.iter().enumerate().zip(rates)
+        {
             let before = (at + self.phases.len() - 1) % self.phases.len();
             let evaluator = Evaluator::new(self.fabric, &phase.demand);
-            let topology = topology_of(self.fabric.leaves(), &circuits[at]);
-            let lambda = evaluator.lambda(&topology);
             let mut seconds = 1.0 / lambda;
             if circuits[before] != circuits[at] {
                 let change = self.transition(before, at, circuits, &evaluator);
                 seconds = self.seconds_of(&change, at, &circuits[before], &evaluator, lambda);
                 transitions.push(change);
             }
-            let solver = self.report(at, &topology);
-            let lambda_upper_bound = evaluator
-                .upper_bound(self.fabric)
-                .min(solver.as_ref().map_or(f64::MAX, |solver| solver.lambda_upper_bound))
-                .max(lambda);
+            let solver = self.solved.as_ref().map(|solved| solved[at].clone());
+            let RateBound { lambda: proven, mut prices, .. } = self.bounds[at].clone();
+            // A solver that took all routes into account may have proven more than prices can.
+            let solved = solver.as_ref().filter(|solver| !solver.is_one_hop);
+            let solved = solved.map(|solver| solver.lambda_upper_bound.max(lambda));
+            let lambda_upper_bound = match solved.filter(|solved| *solved < proven) {
+                Some(solved) => {
+                    prices = None;
+                    solved
+                }
+                None => proven.max(lambda),
+            };
             phases.push(PhasePlan {
-                routes: Vec::new(),
+                routes,
+                prices,
                 name: phase.name.clone(),
                 job: phase.job.clone(),
                 order: u32::try_from(at).unwrap_or(u32::MAX),
@@ -94,14 +112,6 @@ impl Planner<'_> {
             static_step_time_ps: None,
             dark_port_time_share: Some(dark_port_time_share),
         }
-    }
-
-    /// What the solver said of a phase, and what free routes reach on the circuits it gets.
-    fn report(&self, at: usize, topology: &Topology) -> Option<SolverReport> {
-        let report = self.solved.as_ref()?[at].clone();
-        let routed = multi_hop::route(self.fabric, &self.phases[at].demand, topology);
-        let lambda_multi_hop = routed.ok().map(|routed| routed.lambda);
-        Some(SolverReport { lambda_multi_hop, ..report })
     }
 
     /// Cross-connects of every phase; phases with one topology share them.

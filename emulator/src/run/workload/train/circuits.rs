@@ -13,6 +13,7 @@ use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkId, Route, VertexId};
 use lightloom_fabric::dcn::Dcn;
 use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::plan::RoutePlan;
 use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
 use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::id::LeafId;
@@ -20,9 +21,10 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, Notice};
+use super::super::pairs::hops_of;
 use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
-use crate::substrate::{DCN, OpticalCircuits, RingCables};
+use crate::substrate::{DCN, Lane as HopLane, LaneHop, OpticalCircuits, RingCables};
 
 /// Circuits between leaves, as jobs use them.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub(crate) struct Circuits<'a> {
     optical: &'a OpticalCircuits,
     rings: &'a RingCables,
     names: Vec<String>,
+    /// By first and last leaf: the routes over several hops that phases of the plan have.
+    routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
     /// By lower and higher leaf: the circuits that carry traffic now.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
     /// Bytes of exchanges under way from a leaf over a circuit, or into the core.
@@ -65,6 +69,7 @@ impl<'a> Circuits<'a> {
     ) -> Self {
         Self {
             names: plan.phases.iter().map(|phase| phase.name.clone()).collect(),
+            routes: several_hops(plan),
             up: BTreeMap::new(),
             under_way: BTreeMap::new(),
             loads: BTreeMap::new(),
@@ -87,8 +92,8 @@ impl<'a> Circuits<'a> {
         self.rings.gpu(host).map(|gpu| dcn.leaf_of(gpu).index())
     }
 
-    /// The way of a flow of so many bytes: over the circuit, or the core, that is through with what is under way and with it
-    /// first. `None` while there is none.
+    /// The way of a flow of so many bytes: over the circuit, the core, or the route of the plan, that is through with what is
+    /// under way and with it first. `None` while there is none.
     fn way(
         &mut self,
         context: &Context<'_>,
@@ -100,26 +105,58 @@ impl<'a> Circuits<'a> {
         if a == b {
             return Some(Route::Within(DCN));
         }
-        let network = self.optical.network();
-        let circuits: &[CrossConnect] =
-            self.up.get(&(a.min(b), a.max(b))).map_or(&[], Vec::as_slice);
+        let mut ways: Vec<Vec<LaneHop>> = Vec::new();
+        ways.extend(self.hop(context, (a, b, false), bytes).map(|hop| vec![hop]));
+        ways.extend(self.hop(context, (a, b, true), bytes).map(|hop| vec![hop]));
+        let routes = self.routes.get(&(a, b)).map_or(&[][..], Vec::as_slice);
+        ways.extend(routes.iter().filter_map(|route| {
+            hops_of(route)
+                .map(|hop| self.hop(context, hop, bytes))
+                .collect::<Option<Vec<LaneHop>>>()
+        }));
+        let ends = |hops: &Vec<LaneHop>| {
+            hops.iter().map(|hop| self.seconds(hop, bytes)).fold(0.0, f64::max)
+        };
+        let hops = ways.into_iter().min_by(|x, y| ends(x).total_cmp(&ends(y)))?;
+        for hop in &hops {
+            *self.under_way.entry(lane(hop)).or_default() += bytes;
+            self.loads.entry(of).or_default().push((lane(hop), bytes));
+        }
+        if let [LaneHop { lane: HopLane::Core, .. }] = hops[..] {
+            return Some(Route::Within(DCN));
+        }
+        let [up, down] = [from, to].map(|host| interface(context, host));
+        let over = hops.iter().flat_map(|hop| self.optical.links_of(hop));
+        let links = std::iter::once(up?).chain(over).chain([down?.reverse()]);
+        Some(Route::Links(links.collect()))
+    }
+
+    /// One hop from leaf to leaf: over the core, or over the circuit that is through first. `None` while there is none.
+    fn hop(
+        &self,
+        context: &Context<'_>,
+        (from, to, is_core): (usize, usize, bool),
+        bytes: f64,
+    ) -> Option<LaneHop> {
+        if is_core {
+            return self.optical.has_core().then_some(LaneHop { from, to, lane: HopLane::Core });
+        }
+        let circuits = self.up.get(&(from.min(to), from.max(to)))?;
         let carries =
             |one: &&CrossConnect| self.optical.links(one).iter().all(|link| context.carries(*link));
-        let rate = network.spec().circuit_rate.0 as f64;
-        let circuits = circuits.iter().filter(carries).map(|one| ((a, Some(*one)), rate));
-        let core = network.electrical_rate_of(LeafId::from_index(a));
-        let core = self.optical.has_core().then_some(((a, None), core));
-        let ends = |(lane, rate): &(LeafExit, f64)| {
-            (self.under_way.get(lane).copied().unwrap_or(0.0) + bytes) / rate
+        let hops = circuits.iter().filter(carries);
+        let hops = hops.map(|one| LaneHop { from, to, lane: HopLane::Circuit(*one) });
+        hops.min_by(|x, y| self.seconds(x, bytes).total_cmp(&self.seconds(y, bytes)))
+    }
+
+    /// Seconds until a hop is through with what is under way and with so many bytes more.
+    fn seconds(&self, hop: &LaneHop, bytes: f64) -> f64 {
+        let network = self.optical.network();
+        let rate = match hop.lane {
+            HopLane::Circuit(_) => network.spec().circuit_rate.0 as f64,
+            HopLane::Core => network.electrical_rate_of(LeafId::from_index(hop.from)),
         };
-        let (lane, _) = circuits.chain(core).min_by(|x, y| ends(x).total_cmp(&ends(y)))?;
-        *self.under_way.entry(lane).or_default() += bytes;
-        self.loads.entry(of).or_default().push((lane, bytes));
-        let Some(circuit) = lane.1 else { return Some(Route::Within(DCN)) };
-        let [there, back] = self.optical.links(&circuit);
-        let over = if circuit.a.index() == a { there } else { back };
-        let [up, down] = [from, to].map(|host| interface(context, host));
-        Some(Route::Links(vec![up?, over, down?.reverse()]))
+        (self.under_way.get(&lane(hop)).copied().unwrap_or(0.0) + bytes) / rate
     }
 
     /// An exchange has ended, or was given up.
@@ -160,6 +197,24 @@ impl<'a> Circuits<'a> {
         let of_job = format!("{job}/{phase}");
         self.names.iter().position(|name| *name == phase || *name == of_job)
     }
+}
+
+/// Where a hop leaves its leaf.
+fn lane(hop: &LaneHop) -> LeafExit {
+    match hop.lane {
+        HopLane::Circuit(circuit) => (hop.from, Some(circuit)),
+        HopLane::Core => (hop.from, None),
+    }
+}
+
+/// The routes of a plan that pass through other leaves.
+fn several_hops(plan: &CircuitPlan) -> BTreeMap<(usize, usize), Vec<RoutePlan>> {
+    let mut routes: BTreeMap<(usize, usize), Vec<RoutePlan>> = BTreeMap::new();
+    let all = plan.plan.phases.iter().flat_map(|phase| &phase.routes);
+    for route in all.filter(|route| !route.via.is_empty()) {
+        routes.entry((route.from.index(), route.to.index())).or_default().push(route.clone());
+    }
+    routes
 }
 
 /// The link from a GPU to its leaf.

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bound of a phase, computed again from its prices.
+//!
+//! Whatever circuits there are and whatever routes traffic takes: a byte pays at least the cheapest path between its leaves,
+//! and all ports and uplinks together earn no more than their prices. So a second carries no more phases than the second sum
+//! has of the first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
+use lightloom_fabric::plan::Prices;
+use lightloom_units::id::{LeafId, OcsId};
+
+use super::Asked;
+
+/// With more leaves than this a path is taken to pay for its first and its last hop alone.
+const ALL_PATHS_TO: usize = 32;
+
+/// Phases a second that `prices` allow at most; what is wrong with them, otherwise.
+pub(super) fn proven(
+    network: &ReconfigurableFatTree,
+    asked: &Asked,
+    prices: &Prices,
+) -> Result<f64, String> {
+    let spec = network.spec();
+    let leaves = spec.leaves as usize;
+    let is_leaf = |leaf: LeafId| leaf.index() < leaves;
+    let is_share = |share: f64| (0.0..=1.0).contains(&share);
+    let is_price = |price: f64| price >= 0.0 && price.is_finite();
+    let ports = prices.ports.iter().all(|own| {
+        let is_known = is_leaf(own.leaf) && (own.bank as usize) < spec.banks.len();
+        is_known && is_price(own.price) && is_share(own.sending)
+    });
+    let core = prices.core.iter();
+    let core = core.clone().all(|own| is_leaf(own.leaf) && is_price(own.up) && is_price(own.down));
+    let shares = prices.shares.iter();
+    let shares =
+        shares.clone().all(|own| is_leaf(own.from) && is_leaf(own.to) && is_share(own.share));
+    if !(ports && core && shares) {
+        return Err("a price is of no port, below zero or no number".into());
+    }
+    let mut all = 0.0;
+    let optics = Optics::of(network);
+    for own in &prices.ports {
+        all += own.price * f64::from(optics.free[own.bank as usize][own.leaf.index()]);
+    }
+    let is_linked = |leaf: LeafId| network.electrical_rate_of(leaf) > 0.0;
+    for own in prices.core.iter().filter(|own| is_linked(own.leaf)) {
+        all += own.up + own.down;
+    }
+    let uplinks = by_uplink(network, prices);
+    let paid = match leaves <= ALL_PATHS_TO {
+        true => by_all_paths(&optics, asked, (prices, &uplinks)),
+        false => by_ends(&optics, asked, (prices, &uplinks)),
+    };
+    Ok(all / paid)
+}
+
+/// What circuits are possible, from the specification.
+struct Optics<'a> {
+    spec: &'a FatTreeSpec,
+    /// By bank and leaf: ports that work and that no other job holds.
+    free: Vec<Vec<u32>>,
+    /// By leaf: what its own fibres lose on top.
+    extra_db: Vec<f64>,
+}
+
+impl<'a> Optics<'a> {
+    fn of(network: &'a ReconfigurableFatTree) -> Self {
+        let spec = network.spec();
+        let mut extra_db = vec![0.0; spec.leaves as usize];
+        spec.loss.extra_db.iter().for_each(|(leaf, db)| extra_db[leaf.index()] += db);
+        let mut free = Vec::new();
+        let mut first = 0;
+        for bank in &spec.banks {
+            let mut taken = BTreeSet::new();
+            for ocs in (first..first + bank.switches).map(OcsId) {
+                taken.extend(network.dead_ports(ocs).map(|port| (ocs, port)));
+            }
+            let last = first + bank.switches;
+            for held in spec.held.iter().filter(|held| (first..last).contains(&held.ocs.0)) {
+                taken.extend([(held.ocs, held.a_port), (held.ocs, held.b_port)]);
+            }
+            let mut own = vec![bank.switches * bank.ports_per_leaf; spec.leaves as usize];
+            for (_, port) in taken {
+                own[(port / bank.ports_per_leaf) as usize] -= 1;
+            }
+            free.push(own);
+            first = last;
+        }
+        Self { spec, free, extra_db }
+    }
+
+    /// Whether some circuit over a bank may join two leaves.
+    fn join(&self, bank: usize, a: usize, b: usize) -> bool {
+        let loss = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
+        let fits = loss + self.extra_db[a] + self.extra_db[b] <= self.spec.loss.budget_db;
+        let [one, two] = [a, b].map(LeafId::from_index);
+        let is_forbidden = |pair| self.spec.forbidden.contains(&pair);
+        let has_ports = self.free[bank][a] > 0 && self.free[bank][b] > 0;
+        a != b && fits && has_ports && !is_forbidden((one, two)) && !is_forbidden((two, one))
+    }
+
+    /// Banks over which a leaf may be joined to some other.
+    fn banks_of(&self, leaf: usize) -> impl Iterator<Item = usize> + '_ {
+        let leaves = self.spec.leaves as usize;
+        (0..self.spec.banks.len())
+            .filter(move |bank| (0..leaves).any(|other| self.join(*bank, leaf, other)))
+    }
+}
+
+/// The price and the sending share of a port, by bank and leaf.
+fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), (f64, f64)> {
+    prices.ports.iter().map(|own| ((own.bank, own.leaf), (own.price, own.sending))).collect()
+}
+
+/// What a bit pays into the core and out of it, by leaf: nothing where that is not stated.
+fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> {
+    let mut bits = vec![[0.0; 2]; network.leaves()];
+    for (leaf, own) in bits.iter_mut().enumerate() {
+        if network.electrical_rate_of(LeafId::from_index(leaf)) <= 0.0 {
+            *own = [f64::INFINITY; 2];
+        }
+    }
+    for own in &prices.core {
+        let rate = network.electrical_rate_of(own.leaf);
+        if rate > 0.0 {
+            bits[own.leaf.index()] = [own.up / rate, own.down / rate];
+        }
+    }
+    bits
+}
+
+/// What a phase pays where each byte takes the cheapest of all paths.
+fn by_all_paths(
+    optics: &Optics<'_>,
+    asked: &Asked,
+    (prices, uplinks): (&Prices, &[[f64; 2]]),
+) -> f64 {
+    let leaves = uplinks.len();
+    let ports = by_port(prices);
+    let mut leans = BTreeMap::new();
+    for own in &prices.shares {
+        leans.insert((own.bank, own.from, own.to), own.share);
+        leans.insert((own.bank, own.to, own.from), 1.0 - own.share);
+    }
+    let over = |bank: usize, from: usize, to: usize| {
+        let number = u32::try_from(bank).unwrap_or(u32::MAX);
+        let [a, b] = [from, to].map(LeafId::from_index);
+        let of = |leaf| ports.get(&(number, leaf)).copied().unwrap_or((0.0, 0.5));
+        match leans.get(&(number, a, b)) {
+            Some(share) => share * (of(a).0 + of(b).0),
+            None => of(a).0 * of(a).1 + of(b).0 * (1.0 - of(b).1),
+        }
+    };
+    // The core is one node more.
+    let mut cost = vec![vec![f64::INFINITY; leaves + 1]; leaves + 1];
+    for (from, [up, down]) in uplinks.iter().enumerate() {
+        (cost[from][leaves], cost[leaves][from], cost[from][from]) = (*up, *down, 0.0);
+        for (to, cheapest) in cost[from].iter_mut().enumerate().take(leaves) {
+            for bank in (0..optics.spec.banks.len()).filter(|bank| optics.join(*bank, from, to)) {
+                let bit = over(bank, from, to) / optics.spec.circuit_rate.0 as f64;
+                *cheapest = cheapest.min(bit);
+            }
+        }
+    }
+    for middle in 0..=leaves {
+        let onward = cost[middle].clone();
+        for row in &mut cost {
+            let first = row[middle];
+            row.iter_mut().zip(&onward).for_each(|(all, rest)| *all = all.min(first + rest));
+        }
+    }
+    let flows = asked.flows.iter();
+    flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
+}
+
+/// What a phase pays at least: each byte for the cheapest hop out of its first leaf and the cheapest into its last.
+fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
+    let ports = by_port(prices);
+    let rate = optics.spec.circuit_rate.0 as f64;
+    let end = |leaf: u32, direction: usize| -> f64 {
+        let own = optics.banks_of(leaf as usize).map(|bank| {
+            let number = u32::try_from(bank).unwrap_or(u32::MAX);
+            let (price, sending) =
+                ports.get(&(number, LeafId(leaf))).copied().unwrap_or((0.0, 0.5));
+            price * [sending, 1.0 - sending][direction] / rate
+        });
+        own.fold(uplinks[leaf as usize][direction], f64::min)
+    };
+    let mut known: BTreeMap<(u32, usize), f64> = BTreeMap::new();
+    let mut pays = 0.0;
+    for ((from, to), bytes) in &asked.flows {
+        for (leaf, direction) in [(*from, 0), (*to, 1)] {
+            let price = *known.entry((leaf, direction)).or_insert_with(|| end(leaf, direction));
+            pays += 8.0 * bytes * price;
+        }
+    }
+    pays
+}

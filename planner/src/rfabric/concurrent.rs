@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How fast a phase can be served where traffic passes through other leaves: a maximum concurrent flow, with routes and
+//! a bound that anybody can check.
+//!
+//! ```text
+//!   route   circuits are given:      paths over them and the packet core, with weights
+//!   bound   circuits may be any:     prices of ports and uplinks that no circuits and no routes beat
+//! ```
+//!
+//! Any prices `l` of ports and uplinks prove a bound: all traffic, each byte at its cheapest path, costs no more than all
+//! ports and uplinks do, so `lambda ≤ Σ capacity · l / Σ demand · cheapest path`. An arc over a circuit costs a share of the
+//! price of one port at each end; both directions together bear the whole. [`check`](super::check) computes it again.
+
+mod congestion;
+mod flows;
+mod search;
+
+use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::plan::{CorePrice, PairShare, PortPrice, Prices, RoutePlan};
+use lightloom_units::id::LeafId;
+
+use super::evaluate::Evaluator;
+use super::topology::Topology;
+use congestion::Congestion;
+use flows::{PricedFlow, PricedPath, Settled, settle};
+pub use search::{LEAVES_SEARCHED, search};
+
+/// With more leaves than this traffic takes one hop, and one leaf alone proves the bound.
+pub const LEAVES_MAX: usize = 32;
+
+/// How near to its bound a flow is brought, as a fraction.
+const TOLERANCE: f64 = 0.005;
+
+/// How near to its bound one hop has to be for routes over several not to be looked for.
+const NEAR: f64 = 0.99;
+
+/// Share of the time of one hop that routes over several may take: each loads leaves that it only passes, and a plan that
+/// gains less keeps the circuits of every phase as they are.
+pub(super) const WORTH_ROUTES: f64 = 0.5;
+
+/// A path with less of what its ends exchange is not worth a rule in a switch.
+const LEAST_WEIGHT: f64 = 1e-3;
+
+/// A share of a pair's price this near to a half is a half.
+const EVEN: f64 = 1e-8;
+
+/// A rate and how it is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutedRate {
+    /// How often per second the demand is served.
+    pub lambda: f64,
+    /// The routes by which it is. Empty where each pair takes its own circuits, and the core for the rest.
+    pub routes: Vec<RoutePlan>,
+}
+
+/// What no circuits and no routes exceed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateBound {
+    /// How often per second the demand is served at most.
+    pub lambda: f64,
+    /// What proves it. `None` where the interfaces of GPUs do.
+    pub prices: Option<Prices>,
+    /// Whether it leaves so much room above one hop that routes over several are looked for.
+    pub has_room: bool,
+}
+
+impl RateBound {
+    /// The best rate of the demand on given circuits: over several hops where that is worth it.
+    #[must_use]
+    pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
+        match self.has_room {
+            true => rate(evaluator, topology, self.lambda),
+            false => RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() },
+        }
+    }
+}
+
+/// The best rate of a demand on given circuits: over several hops where that is so much faster than one hop that it is worth
+/// it, and `bound` leaves room for it.
+#[must_use]
+pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64) -> RoutedRate {
+    let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
+    if direct.lambda >= NEAR * bound {
+        return direct;
+    }
+    match route(evaluator, topology, direct.lambda / WORTH_ROUTES) {
+        Some(routed) if routed.lambda * WORTH_ROUTES >= direct.lambda => routed,
+        _ => direct,
+    }
+}
+
+/// Routes over given circuits and the packet core, over as many hops as serve best. `None` if some leaf cannot be reached,
+/// the network has more than [`LEAVES_MAX`] leaves, or no routes serve more often than `least` times a second.
+#[must_use]
+pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
+    let leaves = topology.leaves();
+    if leaves > LEAVES_MAX {
+        return None;
+    }
+    let unit = unit(evaluator)?;
+    let mut network = Congestion::new(leaves + 1, 2 * leaves + 2 * topology.pairs().count());
+    add_core(&mut network, evaluator, unit);
+    for (at, (pair, count)) in topology.pairs().enumerate() {
+        let seconds = unit / (f64::from(count) * evaluator.circuit_rate());
+        let (a, b, thing) = (pair.a.index(), pair.b.index(), 2 * (leaves + at));
+        network.add(a, b, vec![(thing, seconds)]);
+        network.add(b, a, vec![(thing + 1, seconds)]);
+    }
+    let settled = settle(network, flows_of(evaluator, unit), TOLERANCE, 1.0 / least)?;
+    let Settled { flows, proof, least_seconds, .. } = settled;
+    if least_seconds * least >= 1.0 {
+        return None;
+    }
+    Some(rate_of(evaluator, topology, &flows, &proof))
+}
+
+/// What no circuits and no routes exceed: by the ports and uplinks of one leaf, and where these leave more than `reached`,
+/// by prices of all leaves.
+#[must_use]
+pub fn bound(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, reached: f64) -> RateBound {
+    let mut best = RateBound { lambda: evaluator.host_bound(), prices: None, has_room: false };
+    for line in 0..evaluator.lines() {
+        let lambda = evaluator.rate_of_line(fabric, line);
+        if lambda < best.lambda {
+            let prices = Some(one_leaf(fabric, evaluator, line));
+            best = RateBound { lambda, prices, has_room: false };
+        }
+    }
+    if reached >= NEAR * best.lambda || fabric.leaves() > LEAVES_MAX {
+        return best;
+    }
+    let priced = priced(fabric, evaluator).filter(|priced| priced.lambda < best.lambda);
+    let best = priced.unwrap_or(best);
+    RateBound { has_room: reached < WORTH_ROUTES * best.lambda, ..best }
+}
+
+/// The bits that count as one.
+fn unit(evaluator: &Evaluator) -> Option<f64> {
+    let bits = (0..evaluator.lines()).flat_map(|line| evaluator.traffic(line));
+    bits.map(|(_, bits)| *bits).reduce(f64::max)
+}
+
+fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
+    let of_leaf = |from: usize| {
+        let traffic = evaluator.traffic(2 * from).iter();
+        traffic.map(move |(to, bits)| PricedFlow {
+            from,
+            to: *to,
+            traffic: bits / unit,
+            paths: vec![],
+        })
+    };
+    (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
+}
+
+/// The uplinks of every leaf, things 2i and 2i + 1, to a node behind the leaves.
+fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
+    let core = network.nodes() - 1;
+    for leaf in 0..core {
+        let rate = evaluator.electrical_rate_of(leaf);
+        if rate > 0.0 {
+            network.add(leaf, core, vec![(2 * leaf, unit / rate)]);
+            network.add(core, leaf, vec![(2 * leaf + 1, unit / rate)]);
+        }
+    }
+}
+
+/// Any circuits: what a pair sends over one takes a port of each end, in fractions.
+fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) -> Congestion {
+    let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
+    let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);
+    add_core(&mut network, evaluator, unit);
+    let ports = |reach: usize, leaf: usize| {
+        f64::from(fabric.free_ports_within(reach, LeafId::from_index(leaf)))
+    };
+    for reach in 0..reaches {
+        let thing = |leaf: usize| (2 + reach) * leaves + leaf;
+        let of =
+            |leaf: usize| (thing(leaf), unit / (ports(reach, leaf) * evaluator.circuit_rate()));
+        for a in 0..leaves {
+            for b in a + 1..leaves {
+                let pair = LeafPair { a: LeafId::from_index(a), b: LeafId::from_index(b) };
+                let has_ports = ports(reach, a) > 0.0 && ports(reach, b) > 0.0;
+                if has_ports && fabric.permits_within(reach, pair) {
+                    network.add_both_ways(a, b, &[of(a), of(b)]);
+                }
+            }
+        }
+    }
+    network
+}
+
+/// The bound that the prices of all leaves prove.
+fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<RateBound> {
+    let unit = unit(evaluator)?;
+    let network = of_ports(fabric, evaluator, unit);
+    let Settled { least_seconds, proof, .. } =
+        settle(network, flows_of(evaluator, unit), TOLERANCE, f64::INFINITY)?;
+    Some(RateBound {
+        lambda: 1.0 / least_seconds,
+        prices: Some(prices_of(fabric, &proof)),
+        has_room: false,
+    })
+}
+
+/// The prices of a network of ports, as the plan states them: of one port, and of one uplink at its whole rate.
+fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
+    let leaves = fabric.leaves();
+    let prices = network.prices();
+    let ports = banks(fabric).flat_map(|(bank, reach)| {
+        (0..leaves).filter_map(move |leaf| {
+            let id = LeafId::from_index(leaf);
+            let price = prices[(2 + reach) * leaves + leaf]
+                / f64::from(fabric.free_ports_within(reach, id));
+            price.is_finite().then_some(PortPrice { bank, leaf: id, price, sending: 0.5 })
+        })
+    });
+    let core = (0..leaves).map(|leaf| {
+        let (up, down) = (prices[2 * leaf], prices[2 * leaf + 1]);
+        CorePrice { leaf: LeafId::from_index(leaf), up, down }
+    });
+    let banks: Vec<(u32, usize)> = banks(fabric).collect();
+    let uneven = network.arcs.iter().enumerate().filter(|(at, arc)| {
+        arc.back.is_some() && arc.from < arc.to && (network.share(*at) - 0.5).abs() > EVEN
+    });
+    let shares = uneven.flat_map(|(at, arc)| {
+        let (share, own) = (network.share(at), arc.uses[0].0 / leaves - 2);
+        let [from, to] = [arc.from, arc.to].map(LeafId::from_index);
+        let banks = banks.iter().filter(move |(_, reach)| *reach == own);
+        banks.map(move |(bank, _)| PairShare { bank: *bank, from, to, share })
+    });
+    Prices { ports: ports.collect(), core: core.collect(), shares: shares.collect() }
+}
+
+/// Every bank that joins leaves, with its reach.
+fn banks(fabric: &ReconfigurableFatTree) -> impl Iterator<Item = (u32, usize)> + '_ {
+    let dark = fabric.banks_without_circuits();
+    let banks = fabric.spec().banks.iter().enumerate();
+    let mut first = 0;
+    let with_first = banks.map(move |(bank, of)| {
+        let own = first;
+        first += of.switches;
+        (bank, lightloom_units::id::OcsId(own))
+    });
+    let lit = with_first.filter(move |(bank, _)| !dark.contains(bank));
+    lit.map(|(bank, ocs)| (u32::try_from(bank).unwrap_or(u32::MAX), fabric.reach_of(ocs)))
+}
+
+/// Prices that prove what one leaf can send, or receive.
+fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) -> Prices {
+    let (leaf, is_sent) = (LeafId::from_index(line / 2), line.is_multiple_of(2));
+    let sending = if is_sent { 1.0 } else { 0.0 };
+    let rate = evaluator.electrical_rate_of(line / 2) / evaluator.circuit_rate();
+    let (up, down) = if is_sent { (rate, 0.0) } else { (0.0, rate) };
+    let has_ports = |(_, reach): &(u32, usize)| fabric.free_ports_within(*reach, leaf) > 0;
+    let ports = banks(fabric).filter(has_ports);
+    Prices {
+        ports: ports.map(|(bank, _)| PortPrice { bank, leaf, price: 1.0, sending }).collect(),
+        core: vec![CorePrice { leaf, up, down }],
+        shares: Vec::new(),
+    }
+}
+
+/// The routes of settled flows, and the rate that they reach: that of what they fill most.
+fn rate_of(
+    evaluator: &Evaluator,
+    topology: &Topology,
+    flows: &[PricedFlow],
+    network: &Congestion,
+) -> RoutedRate {
+    let core = topology.leaves();
+    let mut load = vec![0.0; network.arcs.len()];
+    let mut routes = Vec::new();
+    for flow in flows {
+        let is_worth_it = |path: &&PricedPath| path.traffic >= LEAST_WEIGHT * flow.traffic;
+        let kept: Vec<&PricedPath> = flow.paths.iter().filter(is_worth_it).collect();
+        let sum: f64 = kept.iter().map(|path| path.traffic).sum();
+        for path in kept {
+            let weight = path.traffic / sum;
+            path.arcs.iter().for_each(|arc| load[*arc] += weight * flow.traffic);
+            let ends: Vec<usize> = path.arcs.iter().map(|arc| network.arcs[*arc].to).collect();
+            let core_hop = ends.iter().position(|node| *node == core);
+            let via = ends[..ends.len() - 1].iter().filter(|node| **node != core);
+            routes.push(RoutePlan {
+                from: LeafId::from_index(flow.from),
+                to: LeafId::from_index(flow.to),
+                via: via.map(|leaf| LeafId::from_index(*leaf)).collect(),
+                core_hop: core_hop.and_then(|hop| u32::try_from(hop).ok()),
+                weight,
+            });
+        }
+    }
+    routes.sort_by(|a, b| (a.from, a.to, &a.via).cmp(&(b.from, b.to, &b.via)));
+    let seconds = network.arcs.iter().zip(load).map(|(arc, load)| arc.uses[0].1 * load);
+    let lambda = 1.0 / seconds.fold(0.0, f64::max);
+    RoutedRate { lambda: lambda.min(evaluator.host_bound()), routes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::demand::Demand;
+    use super::super::one_hop::{self, Effort};
+    use super::super::testing::{fabric, spec};
+    use super::super::workload::shapes;
+    use super::*;
+    use lightloom_units::seed::Seed;
+    use lightloom_units::{BitsPerSecond, Bytes};
+
+    fn without_core(leaves: u32, ports: u32) -> ReconfigurableFatTree {
+        let mut spec = spec(leaves, ports);
+        spec.electrical.rate_per_leaf = BitsPerSecond::ZERO;
+        ReconfigurableFatTree::new(spec).unwrap()
+    }
+
+    #[test]
+    fn a_detour_carries_what_no_circuit_joins() {
+        let fabric = without_core(3, 2);
+        let mut topology = Topology::dark(3);
+        topology.add(0, 1);
+        topology.add(1, 2);
+        let mut demand = Demand::none(3);
+        demand.add(LeafId(0), LeafId(2), Bytes(50_000_000_000));
+        let evaluator = Evaluator::new(&fabric, &demand);
+        assert!(evaluator.lambda(&topology) <= 0.0);
+        let routed = route(&evaluator, &topology, 0.0).unwrap();
+        assert!((routed.lambda - 1.0).abs() < 1e-6, "400 Gb in one second: {}", routed.lambda);
+        assert_eq!((routed.routes.len(), &routed.routes[0].via), (1, &vec![LeafId(1)]));
+    }
+
+    /// From 0 to 3 over two disjoint paths of one circuit each, and the core: the cut around leaf 0 is full.
+    #[test]
+    fn the_flow_of_one_pair_is_its_smallest_cut() {
+        let fabric = fabric(4, 2);
+        let mut topology = Topology::dark(4);
+        for (a, b) in [(0, 1), (1, 3), (0, 2), (2, 3)] {
+            topology.add(a, b);
+        }
+        let mut demand = Demand::none(4);
+        demand.add(LeafId(0), LeafId(3), Bytes(110_000_000_000));
+        let routed = route(&Evaluator::new(&fabric, &demand), &topology, 0.0).unwrap();
+        assert!((routed.lambda - 1.0).abs() < 0.01, "880 Gb over 800 + 80: {}", routed.lambda);
+    }
+
+    #[test]
+    fn all_to_all_takes_its_own_circuits_where_there_are_enough() {
+        let fabric = fabric(5, 8);
+        let demand = shapes::dense(5, Seed(1));
+        let evaluator = Evaluator::new(&fabric, &demand);
+        let mesh = Topology::uniform_mesh(&fabric);
+        let reached = evaluator.lambda(&mesh);
+        let bound = bound(&fabric, &evaluator, 0.0).lambda;
+        let rate = rate(&evaluator, &mesh, bound);
+        assert!(rate.lambda >= reached && rate.lambda <= bound * (1.0 + 1e-9));
+    }
+
+    #[test]
+    fn free_routes_are_never_slower_than_one_hop_nor_faster_than_the_bound() {
+        for (leaves, shape) in
+            [(8, shapes::dense as fn(usize, Seed) -> Demand), (8, shapes::weight_sync)]
+        {
+            let fabric = fabric(leaves, 4);
+            let demand = shape(leaves as usize, Seed(2));
+            let evaluator = Evaluator::new(&fabric, &demand);
+            let one_hop = one_hop::plan(&fabric, &demand, Effort::default());
+            let bound = bound(&fabric, &evaluator, 0.0).lambda;
+            let routed = rate(&evaluator, &one_hop.topology, bound);
+            assert!(routed.lambda >= one_hop.lambda && routed.lambda <= bound * (1.0 + 1e-9));
+        }
+    }
+
+    #[test]
+    fn the_bound_is_that_of_interfaces_where_these_are_least() {
+        let mut spec = spec(4, 8);
+        spec.gpus_per_leaf = 1;
+        let fabric = ReconfigurableFatTree::new(spec).unwrap();
+        let evaluator = Evaluator::new(&fabric, &shapes::dense(4, Seed(1)));
+        let bound = bound(&fabric, &evaluator, 0.0);
+        assert_eq!((bound.prices, bound.lambda), (None, evaluator.host_bound()));
+    }
+
+    #[test]
+    fn a_large_network_has_the_bound_of_one_leaf() {
+        let fabric = fabric(80, 4);
+        let mut demand = Demand::none(80);
+        demand.add(LeafId(7), LeafId(9), Bytes(1_000_000_000));
+        let bound = bound(&fabric, &Evaluator::new(&fabric, &demand), 0.0);
+        assert!((bound.lambda - (4.0 * 400.0 + 160.0) / 8.0).abs() < 1e-6, "{}", bound.lambda);
+        assert_eq!(bound.prices.unwrap().ports[0].leaf, LeafId(7));
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Arcs that fill what they share, and the price of each: exponential in how full it is.
+//!
+//! Traffic is measured in its own unit, and how full something is in seconds: the time in which it carries what all flows
+//! send over it once. So the longest of these times is the time of the phase.
+
+/// From a node to another, and what it takes of the things that flows share.
+#[derive(Clone, Debug)]
+pub(super) struct PricedArc {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// (thing, seconds of it that one unit of traffic takes)
+    pub(super) uses: Vec<(usize, f64)>,
+    /// The arc back, where both directions take the same ports: then the heavier of the two counts.
+    pub(super) back: Option<usize>,
+    /// Traffic over it.
+    pub(super) flow: f64,
+}
+
+/// A network whose arcs carry some traffic.
+#[derive(Clone, Debug)]
+pub(super) struct Congestion {
+    pub(super) arcs: Vec<PricedArc>,
+    pub(super) arcs_from: Vec<Vec<usize>>,
+    /// By thing: seconds.
+    fill: Vec<f64>,
+    /// By thing: what a second of it costs. What no arc takes costs nothing.
+    prices: Vec<f64>,
+    is_used: Vec<bool>,
+    /// Prices rise by a factor e where a thing takes this much longer, in seconds.
+    slack: f64,
+    /// How full the fullest was when prices were last set.
+    top: f64,
+}
+
+impl Congestion {
+    pub(super) fn new(nodes: usize, things: usize) -> Self {
+        let arcs_from = vec![Vec::new(); nodes];
+        let (fill, prices) = (vec![0.0; things], vec![1.0; things]);
+        let (is_used, slack) = (vec![false; things], f64::INFINITY);
+        Self { arcs: Vec::new(), arcs_from, fill, prices, is_used, slack, top: 0.0 }
+    }
+
+    /// Adds an arc and returns its index.
+    pub(super) fn add(&mut self, from: usize, to: usize, uses: Vec<(usize, f64)>) -> usize {
+        let index = self.arcs.len();
+        uses.iter().for_each(|(thing, _)| self.is_used[*thing] = true);
+        self.arcs.push(PricedArc { from, to, uses, back: None, flow: 0.0 });
+        self.arcs_from[from].push(index);
+        index
+    }
+
+    /// Adds two arcs, there and back, that take the same ports.
+    pub(super) fn add_both_ways(&mut self, a: usize, b: usize, uses: &[(usize, f64)]) {
+        let there = self.add(a, b, uses.to_vec());
+        let back = self.add(b, a, uses.to_vec());
+        self.arcs[there].back = Some(back);
+        self.arcs[back].back = Some(there);
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.arcs_from.len()
+    }
+
+    /// Seconds of the fullest thing.
+    pub(super) fn seconds(&self) -> f64 {
+        let mut fill = vec![0.0_f64; self.fill.len()];
+        for (index, arc) in self.arcs.iter().enumerate() {
+            let counted = match arc.back {
+                None => arc.flow,
+                Some(back) if index < back => arc.flow.max(self.arcs[back].flow),
+                Some(_) => continue,
+            };
+            arc.uses.iter().for_each(|(thing, each)| fill[*thing] += counted * each);
+        }
+        fill.into_iter().fold(0.0, f64::max)
+    }
+
+    /// Sets prices so that they rise by a factor e for every `share` of the present time.
+    pub(super) fn sharpen(&mut self, share: f64) {
+        self.slack = (self.seconds() * share).max(f64::MIN_POSITIVE);
+        self.refill();
+    }
+
+    /// Counts anew what was added up change by change.
+    fn refill(&mut self) {
+        self.fill.fill(0.0);
+        for index in 0..self.arcs.len() {
+            let counted = match self.arcs[index].back {
+                None => self.arcs[index].flow,
+                Some(back) if index < back => self.heavier(index, back),
+                Some(_) => continue,
+            };
+            for at in 0..self.arcs[index].uses.len() {
+                let (thing, each) = self.arcs[index].uses[at];
+                self.fill[thing] += counted * each;
+            }
+        }
+        self.top = self.fill.iter().copied().fold(0.0, f64::max);
+        (0..self.fill.len()).for_each(|thing| self.set_price(thing));
+    }
+
+    fn set_price(&mut self, thing: usize) {
+        let price = ((self.fill[thing] - self.top) / self.slack).exp();
+        self.prices[thing] = if self.is_used[thing] { price } else { 0.0 };
+    }
+
+    /// Traffic in which the share of two directions turns from one to the other.
+    fn turn(&self, arc: usize) -> f64 {
+        let most = self.arcs[arc].uses.iter().map(|(_, each)| *each).fold(0.0, f64::max);
+        self.slack / most.max(f64::MIN_POSITIVE)
+    }
+
+    /// The heavier of two directions, made smooth.
+    fn heavier(&self, there: usize, back: usize) -> f64 {
+        let (a, b, turn) = (self.arcs[there].flow, self.arcs[back].flow, self.turn(there));
+        a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
+    }
+
+    /// The share of a pair's price that one direction bears: all of it where it is much heavier than the other.
+    pub(super) fn share(&self, arc: usize) -> f64 {
+        match self.arcs[arc].back {
+            None => 1.0,
+            Some(back) => {
+                let more = self.arcs[arc].flow - self.arcs[back].flow;
+                1.0 / (1.0 + (-more / self.turn(arc)).exp())
+            }
+        }
+    }
+
+    /// By thing: what a second of it costs.
+    pub(super) fn prices(&self) -> &[f64] {
+        &self.prices
+    }
+
+    /// The price of one unit of traffic over an arc.
+    pub(super) fn price(&self, arc: usize) -> f64 {
+        let uses = self.arcs[arc].uses.iter();
+        self.share(arc) * uses.map(|(thing, each)| each * self.prices[*thing]).sum::<f64>()
+    }
+
+    /// How fast the price of an arc rises with its traffic.
+    pub(super) fn rise(&self, arc: usize) -> f64 {
+        let share = self.share(arc);
+        let uses = || self.arcs[arc].uses.iter().map(|(thing, each)| (each, self.prices[*thing]));
+        let by_fill: f64 = uses().map(|(each, price)| each * each * price).sum();
+        let by_share: f64 = uses().map(|(each, price)| each * price).sum();
+        let turning = match self.arcs[arc].back {
+            None => 0.0,
+            Some(_) => share * (1.0 - share) * by_share / self.turn(arc),
+        };
+        share * share * by_fill / self.slack + turning
+    }
+
+    /// Adds traffic to an arc, or takes it away.
+    pub(super) fn load(&mut self, arc: usize, more: f64) {
+        let counted = |this: &Self| match this.arcs[arc].back {
+            None => this.arcs[arc].flow,
+            Some(back) => this.heavier(arc, back),
+        };
+        let is_priced = self.slack.is_finite();
+        let before = if is_priced { counted(self) } else { 0.0 };
+        self.arcs[arc].flow = (self.arcs[arc].flow + more).max(0.0);
+        if !is_priced {
+            return;
+        }
+        let change = counted(self) - before;
+        for at in 0..self.arcs[arc].uses.len() {
+            let (thing, each) = self.arcs[arc].uses[at];
+            self.fill[thing] += change * each;
+            self.set_price(thing);
+        }
+    }
+}

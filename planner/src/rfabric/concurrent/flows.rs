@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows that move to cheaper paths until the fullest thing on their way is as empty as it can be.
+//!
+//! The method of multiplicative weights (Shahrokhi and Matula, J. ACM 37, 1990; Garg and Könemann, FOCS 1998): what is
+//! fuller costs exponentially more, and each flow moves to the cheapest path. The same prices prove how near that is to the
+//! best there is: whatever paths are taken, all traffic times its cheapest path costs no more than all things at their
+//! prices.
+
+use super::congestion::Congestion;
+
+/// Sweeps over all flows at most, and the work that they may be: a network of more nodes has fewer.
+const SWEEPS: usize = 120;
+const WORK: usize = 6_000_000;
+
+/// By which factor prices become sharper from sweep to sweep, and where that ends: as shares of the time of the phase.
+const SHARPER: f64 = 0.8;
+const SHARPEST: f64 = 2e-4;
+const FIRST: f64 = 0.3;
+
+/// A path and the traffic on it.
+#[derive(Clone, Debug)]
+pub(super) struct PricedPath {
+    pub(super) arcs: Vec<usize>,
+    pub(super) traffic: f64,
+}
+
+/// What one node sends to another.
+#[derive(Clone, Debug)]
+pub(super) struct PricedFlow {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) traffic: f64,
+    pub(super) paths: Vec<PricedPath>,
+}
+
+/// How flows ended.
+#[derive(Clone, Debug)]
+pub(super) struct Settled {
+    pub(super) flows: Vec<PricedFlow>,
+    /// Seconds of the fullest thing.
+    pub(super) seconds: f64,
+    /// No paths take less.
+    pub(super) least_seconds: f64,
+    /// The network whose prices prove that.
+    pub(super) proof: Congestion,
+}
+
+impl Settled {
+    /// Traffic by arc.
+    pub(super) fn loads(&self) -> Vec<f64> {
+        let mut loads = vec![0.0; self.proof.arcs.len()];
+        for path in self.flows.iter().flat_map(|flow| &flow.paths) {
+            path.arcs.iter().for_each(|arc| loads[*arc] += path.traffic);
+        }
+        loads
+    }
+}
+
+/// The cheapest paths from one node: by node, its price and the last arc.
+struct PriceTree {
+    price: Vec<f64>,
+    last: Vec<Option<usize>>,
+}
+
+/// Settles `flows` until they are within `tolerance` of the best there is, as a fraction, or until it is proven that they
+/// take longer than `most_seconds`. `None` if some flow has no path.
+pub(super) fn settle(
+    mut network: Congestion,
+    mut flows: Vec<PricedFlow>,
+    tolerance: f64,
+    most_seconds: f64,
+) -> Option<Settled> {
+    flows.sort_by_key(|flow| (flow.from, flow.to));
+    begin(&mut network, &mut flows)?;
+    let mut best = Settled {
+        flows: flows.clone(),
+        seconds: network.seconds(),
+        least_seconds: 0.0,
+        proof: network.clone(),
+    };
+    let mut share = FIRST;
+    let sweeps = (WORK / network.nodes().pow(3)).min(SWEEPS);
+    for _ in 0..sweeps {
+        network.sharpen(share);
+        prove(&network, &flows, &mut best);
+        let is_hopeless = best.least_seconds >= most_seconds;
+        if is_hopeless || best.least_seconds >= best.seconds * (1.0 - tolerance) {
+            break;
+        }
+        for same_source in chunks(&mut flows) {
+            let tree = cheapest(&network, same_source[0].from);
+            same_source.iter_mut().for_each(|flow| move_to_cheaper(&mut network, flow, &tree));
+        }
+        let seconds = network.seconds();
+        if seconds < best.seconds {
+            (best.seconds, best.flows) = (seconds, flows.clone());
+        }
+        share = (share * SHARPER).max(SHARPEST);
+    }
+    Some(best)
+}
+
+fn chunks(flows: &mut [PricedFlow]) -> impl Iterator<Item = &mut [PricedFlow]> {
+    flows.chunk_by_mut(|a, b| a.from == b.from)
+}
+
+/// Every flow on the path that takes least of what it uses.
+fn begin(network: &mut Congestion, flows: &mut [PricedFlow]) -> Option<()> {
+    for same_source in chunks(flows) {
+        let tree = cheapest(network, same_source[0].from);
+        for flow in same_source {
+            let arcs = tree.path(network, flow.to)?;
+            arcs.iter().for_each(|arc| network.load(*arc, flow.traffic));
+            flow.paths = vec![PricedPath { arcs, traffic: flow.traffic }];
+        }
+    }
+    Some(())
+}
+
+/// What today's prices prove, where that is more than what is known.
+fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
+    let mut least = 0.0;
+    for same_source in flows.chunk_by(|a, b| a.from == b.from) {
+        let tree = cheapest(network, same_source[0].from);
+        least += same_source.iter().map(|flow| flow.traffic * tree.price[flow.to]).sum::<f64>();
+    }
+    least /= network.prices().iter().sum::<f64>();
+    if least > best.least_seconds {
+        best.least_seconds = least;
+        best.proof = network.clone();
+    }
+}
+
+/// Moves traffic from every dearer path to the cheapest, as far as the prices of both become equal.
+fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &PriceTree) {
+    let Some(arcs) = tree.path(network, flow.to) else { return };
+    let cheapest = match flow.paths.iter().position(|path| path.arcs == arcs) {
+        Some(there) => there,
+        None => {
+            flow.paths.push(PricedPath { arcs, traffic: 0.0 });
+            flow.paths.len() - 1
+        }
+    };
+    for dearer in 0..flow.paths.len() {
+        if dearer == cheapest {
+            continue;
+        }
+        let only_in = |one: usize, other: usize| -> Vec<usize> {
+            let (one, other) = (&flow.paths[one].arcs, &flow.paths[other].arcs);
+            one.iter().filter(|arc| !other.contains(arc)).copied().collect()
+        };
+        let (left, taken) = (only_in(dearer, cheapest), only_in(cheapest, dearer));
+        let price = |arcs: &[usize]| arcs.iter().map(|arc| network.price(*arc)).sum::<f64>();
+        let saved = price(&left) - price(&taken);
+        if saved <= 0.0 {
+            continue;
+        }
+        let rise: f64 = left.iter().chain(&taken).map(|arc| network.rise(*arc)).sum();
+        let moved = (saved / rise.max(f64::MIN_POSITIVE)).min(flow.paths[dearer].traffic);
+        left.iter().for_each(|arc| network.load(*arc, -moved));
+        taken.iter().for_each(|arc| network.load(*arc, moved));
+        flow.paths[dearer].traffic -= moved;
+        flow.paths[cheapest].traffic += moved;
+    }
+    flow.paths.retain(|path| path.traffic > 0.0);
+}
+
+/// Dijkstra's method without a queue: networks are dense and small.
+fn cheapest(network: &Congestion, from: usize) -> PriceTree {
+    let nodes = network.nodes();
+    let mut tree = PriceTree { price: vec![f64::INFINITY; nodes], last: vec![None; nodes] };
+    let mut is_open = vec![true; nodes];
+    tree.price[from] = 0.0;
+    loop {
+        let next = (0..nodes).filter(|node| is_open[*node] && tree.price[*node].is_finite());
+        let Some(node) = next.min_by(|a, b| tree.price[*a].total_cmp(&tree.price[*b])) else {
+            return tree;
+        };
+        is_open[node] = false;
+        for &arc in &network.arcs_from[node] {
+            let to = network.arcs[arc].to;
+            let price = tree.price[node] + network.price(arc);
+            if is_open[to] && price < tree.price[to] {
+                (tree.price[to], tree.last[to]) = (price, Some(arc));
+            }
+        }
+    }
+}
+
+impl PriceTree {
+    fn path(&self, network: &Congestion, to: usize) -> Option<Vec<usize>> {
+        let mut path = Vec::new();
+        let mut at = to;
+        while let Some(arc) = self.last[at] {
+            path.push(arc);
+            at = network.arcs[arc].from;
+        }
+        path.reverse();
+        (!path.is_empty()).then_some(path)
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whole circuits for routes over several hops, on networks of few leaves.
+//!
+//! It begins with the fractions of circuits that the bound is reached with, rounded, and with what one hop is served best
+//! with. Then single circuits move, or two of one reach exchange their ends, as long as the rate rises.
+
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+
+use super::super::evaluate::Evaluator;
+use super::super::topology::{Ports, Topology};
+use super::flows::settle;
+use super::{NEAR, TOLERANCE, flows_of, of_ports, rate, route, unit};
+
+/// With more leaves than this circuits are those of one hop.
+pub const LEAVES_SEARCHED: usize = 8;
+
+/// Sets of circuits that are tried at most, from each beginning.
+const TRIES: u32 = 60;
+
+/// What a change has to gain, as a fraction: less may be chance.
+const GAIN: f64 = 2.0 * TOLERANCE / 5.0;
+
+/// The best circuits found for a demand from these beginnings. `None` where there are too many leaves.
+#[must_use]
+pub fn search(
+    fabric: &ReconfigurableFatTree,
+    evaluator: &Evaluator,
+    from: &[&Topology],
+    bound: f64,
+) -> Option<Topology> {
+    if fabric.leaves() > LEAVES_SEARCHED {
+        return None;
+    }
+    let beginnings = from.iter().map(|topology| (*topology).clone());
+    let mut best: Option<CircuitSearch<'_>> = None;
+    for topology in rounded(fabric, evaluator).into_iter().chain(beginnings) {
+        let reached = rate(evaluator, &topology, bound).lambda;
+        let mut search =
+            CircuitSearch { fabric, evaluator, bound, topology, reached, tries: TRIES };
+        search.climb();
+        if best.as_ref().is_none_or(|best| search.reached > best.reached) {
+            best = Some(search);
+        }
+        if best.as_ref().is_some_and(CircuitSearch::is_near) {
+            break;
+        }
+    }
+    best.map(|search| search.topology)
+}
+
+/// The fractions of circuits with which traffic reaches its bound, as whole ones: the largest remainders first.
+fn rounded(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<Topology> {
+    let (leaves, unit) = (fabric.leaves(), unit(evaluator)?);
+    let network = of_ports(fabric, evaluator, unit);
+    let settled = settle(network, flows_of(evaluator, unit), TOLERANCE, f64::INFINITY)?;
+    let arcs = settled.loads();
+    let circuits = unit / (settled.seconds * evaluator.circuit_rate());
+    let mut topology = Topology::dark(leaves);
+    let mut ports = Ports::new(fabric, &topology);
+    let mut rest = Vec::new();
+    for (at, arc) in settled.proof.arcs.iter().enumerate() {
+        let Some(back) = arc.back.filter(|back| at < *back) else { continue };
+        let (a, b, reach) = (arc.from, arc.to, arc.uses[0].0 / leaves - 2);
+        let wanted = arcs[at].max(arcs[back]) * circuits;
+        for _ in 0..wanted as u32 {
+            ports.join_within(reach, &mut topology, a, b);
+        }
+        rest.push((wanted.fract(), reach, a, b));
+    }
+    rest.sort_by(|x, y| y.0.total_cmp(&x.0).then((x.1, x.2, x.3).cmp(&(y.1, y.2, y.3))));
+    for (_, reach, a, b) in rest {
+        ports.join_within(reach, &mut topology, a, b);
+    }
+    Some(topology)
+}
+
+struct CircuitSearch<'a> {
+    fabric: &'a ReconfigurableFatTree,
+    evaluator: &'a Evaluator,
+    bound: f64,
+    topology: Topology,
+    reached: f64,
+    tries: u32,
+}
+
+impl CircuitSearch<'_> {
+    fn is_near(&self) -> bool {
+        self.reached >= NEAR * self.bound
+    }
+
+    fn climb(&mut self) {
+        while !self.is_near() {
+            let around = self.neighbours();
+            if !around.into_iter().any(|topology| self.offer(topology)) {
+                return;
+            }
+        }
+    }
+
+    /// Takes other circuits if they serve better.
+    fn offer(&mut self, topology: Topology) -> bool {
+        let least = self.reached * (1.0 + GAIN);
+        if self.tries == 0 || !self.may_serve(&topology, least) {
+            return false;
+        }
+        self.tries -= 1;
+        let direct = self.evaluator.lambda(&topology);
+        let reached = match direct > least {
+            true => direct,
+            false => route(self.evaluator, &topology, least).map_or(0.0, |rate| rate.lambda),
+        };
+        let is_better = reached > least;
+        if is_better {
+            (self.topology, self.reached) = (topology, reached);
+        }
+        is_better
+    }
+
+    /// Whether the circuits and uplinks of each leaf are enough for so many times a second.
+    fn may_serve(&self, topology: &Topology, lambda: f64) -> bool {
+        (0..self.evaluator.lines()).all(|line| {
+            let bits: f64 = self.evaluator.traffic(line).iter().map(|(_, bits)| bits).sum();
+            let circuits = f64::from(topology.degree(line / 2)) * self.evaluator.circuit_rate();
+            lambda * bits <= circuits + self.evaluator.electrical_rate_of(line / 2)
+        })
+    }
+
+    /// Every set of circuits that differs in one, or in two that exchange their ends.
+    fn neighbours(&self) -> Vec<Topology> {
+        let leaves = self.fabric.leaves();
+        let pairs = || (0..leaves).flat_map(move |a| (a + 1..leaves).map(move |b| (a, b)));
+        let with_one_more = |from: &Topology, not: Option<(usize, usize)>| -> Vec<Topology> {
+            let joined = |(a, b): (usize, usize)| {
+                let mut topology = from.clone();
+                Ports::new(self.fabric, from).join(&mut topology, a, b).then_some(topology)
+            };
+            pairs().filter(|pair| Some(*pair) != not).filter_map(joined).collect()
+        };
+        let mut around = with_one_more(&self.topology, None);
+        let circuits: Vec<(usize, usize, usize)> = (0..self.fabric.reaches())
+            .flat_map(|reach| pairs().map(move |(a, b)| (reach, a, b)))
+            .filter(|(reach, a, b)| self.topology.between_within(*reach, *a, *b) > 0)
+            .collect();
+        for (at, &(reach, a, b)) in circuits.iter().enumerate() {
+            let mut without = self.topology.clone();
+            without.remove(reach, a, b);
+            around.extend(with_one_more(&without, Some((a, b))));
+            for &(other, c, d) in &circuits[at + 1..] {
+                if other == reach {
+                    around.extend(self.exchanged(&without, reach, [(a, b), (c, d)]));
+                }
+            }
+        }
+        around
+    }
+
+    /// Two circuits `a–b` and `c–d` as `a–c` and `b–d`, and as `a–d` and `b–c`; the first is taken out already.
+    fn exchanged(
+        &self,
+        without: &Topology,
+        reach: usize,
+        [(a, b), (c, d)]: [(usize, usize); 2],
+    ) -> Vec<Topology> {
+        let ends = [[(a, c), (b, d)], [(a, d), (b, c)]];
+        let exchange = |[one, two]: [(usize, usize); 2]| {
+            let mut topology = without.clone();
+            topology.remove(reach, c, d);
+            let mut ports = Ports::new(self.fabric, &topology);
+            let mut join =
+                |(a, b): (usize, usize)| a != b && ports.join_within(reach, &mut topology, a, b);
+            let is_made = join(one) | join(two);
+            is_made.then_some(topology)
+        };
+        ends.into_iter().filter_map(exchange).collect()
+    }
+}
