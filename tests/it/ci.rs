@@ -47,7 +47,7 @@ fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
     assert_eq!(write(Some("page.md")), 2, "the page of the job keeps what other steps wrote");
     let page = read(folder.path(), "page.md");
     assert!(page.contains("| waste_ratio &lt; 0.5 |"), "a table stays a table: {page}");
-    assert!(page.contains("`lightloom emulate run.yaml --seed 0`"), "{page}");
+    assert!(page.contains("`lightloom emulate run.yaml --seed 1`"), "{page}");
 
     // Not asked for: nothing is written, whatever the environment says.
     let mut command = Command::new(crate::programs::lightloom());
@@ -344,7 +344,7 @@ fn a_phase_sequence_has_expectations_and_tells_ci_of_them_and_of_its_faults() {
     let junit = read(folder.path(), "junit.xml");
     assert!(junit.contains("tests=\"3\" failures=\"1\""), "{junit}");
     assert!(junit.contains("fault 0 ocs0 at "), "{junit}");
-    assert!(junit.contains("replay: lightloom emulate run.yaml --seed 0"), "{junit}");
+    assert!(junit.contains("replay: lightloom emulate run.yaml --seed 1"), "{junit}");
     assert!(
         read(folder.path(), "summary.md").contains("goodput &gt; 0.999")
             || read(folder.path(), "summary.md").contains("goodput > 0.999")

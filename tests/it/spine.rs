@@ -162,7 +162,9 @@ fn a_plan_that_was_edited_is_refused_by_its_digest() {
     let fabric = shipped("ring-2880.yaml");
     lightloom(folder.path(), &["plan", &fabric, "-o", "plan.json"]);
     let path = folder.path().join("plan.json");
-    let edited = std::fs::read_to_string(&path).unwrap().replace("\"seed\":1", "\"seed\":2");
+    let edited = std::fs::read_to_string(&path)
+        .unwrap()
+        .replace("\"name\":\"ring-2880\"", "\"name\":\"ring\"");
     std::fs::write(&path, edited).unwrap();
     let replan = ["replan", "plan.json", "--fabric", &fabric, "--fault", "n3"];
     let output = lightloom(folder.path(), &replan);

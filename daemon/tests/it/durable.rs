@@ -262,7 +262,11 @@ fn a_plan_record_that_does_not_match_its_digest_is_damage() {
     let installed = ring(8, 2).1.installed.unwrap();
     let plan = KeptPlan::new(plan_around(&installed, &[]).unwrap());
     let text = serde_json::to_string(&Record::Plan(plan)).unwrap();
-    let read = serde_json::from_str::<Record>(&text.replacen("\"seed\":1", "\"seed\":2", 1));
+    let read = serde_json::from_str::<Record>(&text.replacen(
+        "\"name\":\"ring\"",
+        "\"name\":\"other\"",
+        1,
+    ));
     let why = read.unwrap_err().to_string();
     assert!(why.contains("does not match its digest"), "{why}");
     assert!(serde_json::from_str::<Record>(&text).is_ok());

@@ -15,6 +15,7 @@ mod idle;
 mod links;
 mod neighbours;
 mod network;
+mod phases;
 mod place;
 mod replay;
 mod switches;
@@ -43,6 +44,7 @@ pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;
 pub use neighbours::{NamedFile, ReadNeighbour};
 pub use network::OnFile;
+pub use phases::{Acknowledgements, PhasesFile};
 pub use place::PlaceFile;
 pub use replay::{ReplayFile, TraceDayFile};
 pub use switches::SwitchesFile;
@@ -51,8 +53,7 @@ pub use train::{CheckpointFile, RestartFile, TrainFile};
 pub use transport::TransportFile;
 
 use super::{
-    Collective, Expectation, InFlight, On, PhaseRun, Prior, RunStart, Scenario, ScenarioFault,
-    Traffic, plan,
+    Collective, Expectation, On, PhaseRun, Prior, RunStart, Scenario, ScenarioFault, Traffic, plan,
 };
 use crate::substrate::{PacketSwitches, Substrate};
 use expectations::{Breaks, Ground, lower_expectations};
@@ -151,49 +152,6 @@ fn time_limit() -> Text<Picoseconds> {
 
 fn packet_limit() -> u64 {
     10_000_000_000
-}
-
-/// The phases of a fabric's step, packet by packet.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PhasesFile {
-    /// How often the step is repeated.
-    #[schemars(range(min = 1, max = 100))]
-    pub steps: u32,
-    /// What becomes of packets on a circuit that a change removes.
-    pub in_flight: InFlight,
-    /// Divide all sizes and times of the run by this; results are given in the fabric's time. Left
-    /// out: as much as keeps the run within about 12 million packets, and 1 beside other workloads.
-    #[schemars(range(min = 1))]
-    pub scale: Option<u64>,
-    /// What acknowledgements wait for in switches.
-    pub acknowledgements: Acknowledgements,
-    /// The first phase begins when these are done: collectives, or traffic.
-    pub after: Vec<String>,
-}
-
-impl Default for PhasesFile {
-    fn default() -> Self {
-        Self {
-            steps: 1,
-            in_flight: InFlight::default(),
-            scale: None,
-            acknowledgements: Acknowledgements::default(),
-            after: Vec::new(),
-        }
-    }
-}
-
-/// What acknowledgements wait for in switches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Acknowledgements {
-    /// For nothing: they have a priority of their own.
-    #[default]
-    First,
-    /// For their turn among data. Where a leaf sends to many over a loaded link, its acknowledgements wait in that
-    /// queue, and the windows of those that send to it run dry on links that are free.
-    InTurn,
 }
 
 /// Keys of the first version at the top of a file, and what stands for them.

@@ -110,6 +110,15 @@ pub enum AllReduceWay {
 }
 
 impl Pattern {
+    /// Whether hosts are halved again and again, which takes a power of two of them.
+    #[must_use]
+    pub(crate) fn halves(&self) -> bool {
+        matches!(
+            self,
+            Self::AllToAll(Exchange::Binary) | Self::AllReduce(AllReduceWay::HalvingDoubling)
+        )
+    }
+
     /// How it is called in results.
     #[must_use]
     pub fn name(&self) -> &'static str {

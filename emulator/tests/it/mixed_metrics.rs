@@ -51,7 +51,7 @@ fn groups_count_beside_the_phases_of_a_step() {
 /// Short requests beside an all-reduce: their completion times are not those of the run.
 #[test]
 fn flows_of_a_workload_have_completion_times_of_their_own() {
-    let network = "on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\ntraffic:\n  \
+    let network = "seed: 0\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\ntraffic:\n  \
         - {name: small requests, run: {shift: 3}, bytes: 4KiB}\n  \
         - {name: bulk, run: {shift: 4}, bytes: 4MiB}\n";
     let expect = "expect:\n  - workload small requests fct_p99 < 20us\n  - workload bulk fct_p50 < 20us\n  - fct_max < 1ms\n";

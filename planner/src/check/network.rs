@@ -81,7 +81,13 @@ impl Sent {
 /// What each phase of a job sends, by its name.
 pub(super) type Named = Vec<(String, Sent)>;
 
-pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut Vec<Violation>) {
+/// Counts, besides, the phases whose bound is not proven.
+pub(super) fn check(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    (found, unproven): (&mut Vec<Violation>, &mut usize),
+) {
     let Some(by_job) = expected(fabric, plan, found) else { return };
     let several = by_job.len() > 1;
     let lengths: Vec<usize> = by_job.iter().map(|(_, phases)| phases.len()).collect();
@@ -112,7 +118,7 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
     match fabric.dcn.circuits() {
         Some(network) => {
             let network = network.without(faults);
-            let findings = check_step(&network, &asked, &plan.phases, &plan.transitions);
+            let findings = check_step(&network, &asked, &plan.phases, &plan.transitions, unproven);
             found.extend(findings.into_iter().map(Violation::Network));
         }
         None => match fabric.dcn.direct() {

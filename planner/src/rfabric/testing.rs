@@ -28,7 +28,10 @@ pub fn check(
         interface_seconds: demand.interface_seconds(rate).unwrap_or(0.0),
     };
     let asked: Vec<Asked> = demands.iter().map(asked).collect();
-    check_step(network, &asked, &step.phases, &step.transitions)
+    let mut unproven = 0;
+    let mut findings = check_step(network, &asked, &step.phases, &step.transitions, &mut unproven);
+    findings.extend((unproven > 0).then(|| format!("{unproven} bounds without a proof")));
+    findings
 }
 
 /// [`spec`], checked.

@@ -446,11 +446,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
         if ranks < 2 && !matches!(run, Pattern::Compute(_)) {
             self.refuse("/hosts", "one host has no peer", "name two or more");
         }
-        let halves = matches!(
-            run,
-            Pattern::AllToAll(Exchange::Binary) | Pattern::AllReduce(AllReduceWay::HalvingDoubling)
-        );
-        if halves && !ranks.is_power_of_two() {
+        if run.halves() && !ranks.is_power_of_two() {
             let message = format!("{ranks} hosts: halving needs a power of two");
             self.refuse("/run", message, "name 2, 4, 8 … hosts");
         }
