@@ -9,7 +9,7 @@
 //!
 //! Any prices `l` of ports and uplinks prove a bound: all traffic, each byte at its cheapest path, costs no more than all
 //! ports and uplinks do, so `lambda ≤ Σ capacity · l / Σ demand · cheapest path`. An arc over a circuit costs a share of the
-//! price of one port at each end; both directions together bear the whole. [`check`](super::check) computes it again.
+//! price of one port at each end; both directions together bear the whole. The checker computes it again.
 
 mod congestion;
 mod flows;
