@@ -15,3 +15,4 @@ mod dead_node;
 mod double_faults;
 mod policy;
 mod scenes;
+mod training;

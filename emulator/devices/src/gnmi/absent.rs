@@ -7,10 +7,10 @@ pub(crate) mod file;
 use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 
-use crate::fault::Fault;
+use crate::fault::DeviceFault;
 use crate::line::FaultyLight;
 use crate::list::SwitchFile;
-use crate::{Device, Line, Output, Port};
+use crate::{EmulatedDevice, Line, Output, Port};
 
 /// What a list says of it is read and dropped.
 #[derive(Clone, Debug, Default)]
@@ -33,10 +33,10 @@ impl file::GnmiFile {
 }
 
 impl FaultyLight for GnmiSwitch {
-    fn apply(&mut self, _now: SimTime, _fault: Fault, _out: &mut Vec<Output>) {}
+    fn apply(&mut self, _now: SimTime, _fault: DeviceFault, _out: &mut Vec<Output>) {}
 }
 
-impl Device for GnmiSwitch {
+impl EmulatedDevice for GnmiSwitch {
     fn open(&mut self, _now: SimTime, line: Line, _port: Port, out: &mut Vec<Output>) {
         out.push(Output::Close(line));
     }

@@ -72,6 +72,9 @@ pub struct DaemonFile {
     pub flush: Option<Text<Picoseconds>>,
     /// From the end of a bypass until a moved group begins again; 0 if not written (an assumption).
     pub restart: Option<Text<Picoseconds>>,
+    /// From a fault or a repair of the packet network until its flows have other ways, which is the work of its own
+    /// routing protocol; 1 ms if not written (an assumption).
+    pub reroute_delay: Option<Text<Picoseconds>>,
 }
 
 /// Reads `control: lightloomd` as well as `control: {…}`.
@@ -140,10 +143,11 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
     let default = ControlDelays::default();
     let or = |written: Option<Text<Picoseconds>>, delay| written.map_or(delay, |text| text.0);
     let detection_delay = or(assumed.detection_delay, default.detection_delay);
+    let by_daemon = raw.lightloomd.and_then(|daemon| daemon.reroute_delay);
     ControlDelays {
         detection_delay,
         planning_delay: or(assumed.planning_delay, default.planning_delay),
-        reroute_delay: or(assumed.reroute_delay, detection_delay),
+        reroute_delay: or(by_daemon.or(assumed.reroute_delay), detection_delay),
         lightloomd: raw.lightloomd.as_ref().map(|file| daemon(file, check)),
     }
 }
@@ -208,19 +212,6 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
         no(
             "`lightloomd` drives transceivers of a k-hop ring, and this scenario runs on none",
             "write `control: {assumed: …}`, or run on a fabric with `hbd: {khop: …}` and without optical switches",
-        );
-    }
-    if scenario.collectives.is_empty() {
-        no(
-            "nothing in this scenario waits for `lightloomd`: it moves the rings of `collectives`",
-            "write `collectives: [{all_reduce: {name: tensor, bytes: 4MiB}}]`",
-        );
-    }
-    let elsewhere = !raw.traffic.is_empty() || !raw.train.is_empty() || raw.phases.is_some();
-    if elsewhere {
-        no(
-            "`traffic`, `train` and `phases` are rerouted after assumed delays, which `lightloomd` replaces",
-            "leave them out, or write `control: {assumed: …}`",
         );
     }
     if !raw.broken.is_empty() || raw.broken_by.is_some() || raw.replay.is_some() {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Jobs train, hosts send and nodes die under the shipping daemon, in one run.
+
+use std::path::Path;
+
+use lightloom_emulator::outcome::{Outcome, StageName};
+use lightloom_emulator::scenario::file::{NamedFile, load};
+
+use crate::scenes::run_read;
+
+/// Two jobs of a shipped fabric, with these faults under this control plane.
+fn trained(faults: &str, control: &str) -> Outcome {
+    let text = format!(
+        "kind: scenario\nversion: 2\nname: twin\non: {{fabric: job-64.yaml}}\nseed: 1\ntrain:\n  \
+         - {{job: pretrain, steps: 2}}\n  - {{job: finetune, steps: 3}}\ntraffic:\n  \
+         - {{name: storage, run: permutation, hosts: [n14, n15], bytes: 64MiB}}\nfaults: [{faults}]\ncontrol: {control}\n"
+    );
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies");
+    let mut neighbour = |name: &str| -> Result<NamedFile, String> {
+        let bytes = std::fs::read(folder.join(name)).map_err(|error| error.to_string())?;
+        Ok(NamedFile { name: name.to_owned(), bytes })
+    };
+    let (scenario, mistakes) = load("twin.yaml", text.as_bytes(), &mut neighbour);
+    let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
+    run_read(&scenario, 1).1
+}
+
+#[test]
+fn a_job_that_trains_goes_on_after_what_the_shipping_daemon_does() {
+    let shipped = trained("{part: n1, at: 100ms}", "lightloomd");
+    let daemon = shipped.lightloomd.as_ref().unwrap();
+    assert!(daemon.violations.is_empty(), "{:?}", daemon.violations);
+    assert_eq!((daemon.bypasses, daemon.false_bypasses), (1, 0));
+    let fault = &shipped.faults[0];
+    let stages: Vec<StageName> = fault.timeline.iter().map(|one| one.stage).collect();
+    assert_eq!(stages, StageName::ALL);
+    assert!(shipped.steps.of_jobs().iter().all(|step| step.end.is_some()));
+    let [first, ..] = shipped.steps.of_jobs() else { panic!("no step") };
+    let why = first.why.as_ref().unwrap();
+    let waited = fault.restored.unwrap().since(fault.at.unwrap());
+    assert!(why.fault.get().abs_diff(waited.get()) <= 1, "{} is not {waited}", why.fault);
+
+    // Before the fault, and of who shares nothing with it, the control plane makes no difference.
+    let assumed = trained("{part: n1, at: 100ms}", "{assumed: {detection_delay: 1ms}}");
+    let ends = |outcome: &Outcome, job: &str| {
+        let steps = outcome.steps.of_jobs().iter().filter(|step| step.job == job);
+        steps.map(|step| (step.end, step.end_without_faults)).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&shipped, "finetune"), ends(&assumed, "finetune"));
+    assert_ne!(ends(&shipped, "pretrain"), ends(&assumed, "pretrain"));
+    assert!(ends(&shipped, "finetune").iter().all(|(end, calm)| end == calm));
+}
+
+#[test]
+fn without_a_fault_both_control_planes_show_the_same_steps() {
+    let [shipped, assumed] = ["lightloomd", "{assumed: {}}"].map(|control| trained("", control));
+    assert_eq!(shipped.steps, assumed.steps);
+}
