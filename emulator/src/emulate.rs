@@ -26,7 +26,7 @@ use crate::scenario::{
     Traffic, TrainError, TrainStep, When, plan,
 };
 use crate::shipped::{MakeControl, NoDaemon};
-use crate::substrate::{Members, RingCables, Substrate};
+use crate::substrate::{Members, OpticalCircuits, RingCables, Substrate};
 
 /// How to run a scenario, besides what it says.
 #[derive(Clone, Debug)]
@@ -290,6 +290,7 @@ impl<'a> Making<'a> {
             control.push(Box::new(Rerouter::new(scenario.control.reroute_delay)));
         }
         let planned = start.substrate.rings.as_ref().zip(start.layout.as_ref());
+        let mut rings_control = None;
         if let Some((rings, layout)) = planned {
             let replanner = replanner(scenario, start, (rings, layout));
             if !scenario.collectives.is_empty() {
@@ -302,8 +303,9 @@ impl<'a> Making<'a> {
                     (per_set, scenario.awaited_collectives()),
                 )));
             }
-            control.push(self.rings_control(replanner, events)?);
+            rings_control = Some(replanner);
         }
+        control.extend(self.light_control(rings_control, events)?);
         if !self.trains.is_empty() {
             let circuits = self.circuits_of_jobs();
             workloads.push(Box::new(Trainings::new(&self.trains, &self.members, circuits)));
@@ -311,7 +313,6 @@ impl<'a> Making<'a> {
         if !self.traffic.is_empty() {
             workloads.push(Box::new(Jobs::new(&self.traffic, scenario.seed)));
         }
-        control.extend(self.changes().map(|changes| Box::new(changes) as Box<dyn ControlPlane>));
         workloads.extend(self.phases().map(|phases| Box::new(phases) as Box<dyn Workload>));
         let settings = lightloom_engine::EngineSettings {
             transport: scenario.transport,
@@ -336,21 +337,28 @@ impl<'a> Making<'a> {
         run_order(order, progress)
     }
 
-    /// What follows a fault of rings: assumed delays, or the shipping daemon. A run without faults needs none.
-    fn rings_control<'b>(
+    /// What moves the light of rings and circuits: assumed delays, or the shipping daemon. Where nothing breaks and no
+    /// circuit moves, none is needed.
+    fn light_control<'b>(
         &'b self,
-        replanner: Replanner<'b>,
+        rings: Option<Replanner<'b>>,
         events: &[FaultEvent],
-    ) -> Result<Box<dyn ControlPlane + 'b>, RunError> {
-        let daemon = self.scenario.control.lightloomd.filter(|_| !events.is_empty());
+    ) -> Result<Vec<Box<dyn ControlPlane + 'b>>, RunError> {
+        let circuits = self.circuit_order();
+        let daemon = self.scenario.control.lightloomd;
+        let daemon = daemon.filter(|_| !events.is_empty() || circuits.is_some());
         let (Some(daemon), Some((plan, _)), On::Fabric(fabric)) =
             (daemon, &self.start.plan, &self.scenario.on)
         else {
-            return Ok(Box::new(replanner));
+            let mut planes: Vec<Box<dyn ControlPlane + 'b>> = Vec::new();
+            planes.extend(rings.map(|rings| Box::new(rings) as Box<dyn ControlPlane>));
+            let changes = circuits.map(|(circuits, order)| CircuitChanges::new(circuits, order));
+            planes.extend(changes.map(|changes| Box::new(changes) as Box<dyn ControlPlane>));
+            return Ok(planes);
         };
         let side = self.maker.make(fabric, plan, &daemon, self.scenario.seed);
         let side = side.map_err(RunError::Control)?;
-        Ok(Box::new(Shipped::new(replanner, side, daemon)))
+        Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
     /// By fault, the run with it alone.
@@ -390,10 +398,10 @@ impl<'a> Making<'a> {
         left_out.into_iter().enumerate().map(run).collect()
     }
 
-    /// What sets the circuits of phases.
-    fn changes(&self) -> Option<CircuitChanges<'_>> {
+    /// The circuits of phases, and what is to be set.
+    fn circuit_order(&self) -> Option<(&OpticalCircuits, CircuitOrder<'_>)> {
         let circuits = self.start.substrate.circuits.as_ref()?;
-        let CircuitPlan { plan, floor, .. } = self.start.circuits.as_ref()?;
+        let CircuitPlan { plan, phases, floor, .. } = self.start.circuits.as_ref()?;
         let timing = circuits.network().spec().timing;
         let timing = SwitchTiming {
             control: self.shorter(timing.control),
@@ -402,12 +410,13 @@ impl<'a> Making<'a> {
         };
         let order = CircuitOrder {
             demands: &self.demands,
+            slacks: phases.iter().map(|phase| self.shorter(phase.slack)).collect(),
             in_flight: self.scenario.phases.map(|run| run.in_flight).unwrap_or_default(),
             floor: *floor,
             plan,
             timing,
         };
-        Some(CircuitChanges::new(circuits, order))
+        Some((circuits, order))
     }
 
     /// The phases of the step.

@@ -23,7 +23,7 @@ pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
 pub use crate::run::log::Stop;
 pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;
-pub use crate::stages::{CostModel, DaemonResult, Stage, StageName};
+pub use crate::stages::{CostModel, DaemonResult, PhaseCounts, Stage, StageName};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.

@@ -24,7 +24,7 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::Serialize;
 
-pub use daemon::DaemonSetup;
+pub use daemon::{DaemonSetup, SwitchLanguage};
 pub use event::{FaultEvent, When};
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
 pub use fault::{Effect, PartName, ScenarioFault};

@@ -13,11 +13,11 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::Plan;
-use lightloom_units::SimTime;
-use lightloom_units::id::BundleId;
+use lightloom_units::id::{BundleId, OcsId};
 use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
-pub use crate::scenario::DaemonSetup;
+pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 use crate::scenario::FaultEvent;
 use crate::stages::DaemonResult;
 
@@ -26,6 +26,12 @@ use crate::stages::DaemonResult;
 pub enum Happened {
     /// The light of a transceiver rests on another path. `None` while it moves or sends none.
     Light(BundleId, Option<Path>),
+    /// The pairs of ports, the lower one first, between which an optical switch passes light both ways from now on.
+    Passes(OcsId, Vec<(u32, u32)>),
+    /// The circuits of the phase that was asked for begin to move.
+    PhaseMoves,
+    /// The phase that was asked for is over with.
+    PhaseSettled(PhaseAnswer),
     /// A first report, reading or silence after a fault is at the daemon.
     Noticed,
     /// The daemon bypasses these parts.
@@ -38,6 +44,28 @@ pub enum Happened {
     Sent,
     /// A change is over: the plan in force after it, if it was committed.
     Ended(Option<Box<Plan>>),
+}
+
+/// A phase of the plan that a job asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseWish {
+    /// Its name in the plan.
+    pub phase: String,
+    /// Its circuits are wanted from then on.
+    pub within: Picoseconds,
+    /// And used for so long, as planned.
+    pub lasts: Picoseconds,
+}
+
+/// What became of a phase that a job asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PhaseAnswer {
+    /// Its circuits are qualified.
+    Lit,
+    /// The circuits of before stay: it is too short for the way into it.
+    Kept,
+    /// Nothing was made of it, and why.
+    Missed(String),
 }
 
 /// The daemon, its devices and its disk, under the clock of a run.
@@ -55,6 +83,8 @@ pub trait ControlSide {
         begins: bool,
         out: &mut Vec<(SimTime, Happened)>,
     );
+    /// A job asks for a phase of the plan. The answer is [`Happened::PhaseSettled`].
+    fn ask(&mut self, now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>);
     /// Whether a change is under way.
     fn is_busy(&self) -> bool;
     /// What it has come to.

@@ -140,6 +140,9 @@ pub struct DaemonResult {
     pub committed: u64,
     /// See `committed`.
     pub not_committed: u64,
+    /// What became of the phases that jobs asked for.
+    #[serde(default, skip_serializing_if = "PhaseCounts::is_none")]
+    pub phases: PhaseCounts,
     /// Starts of the daemon after the first.
     pub restarts: u64,
     /// Records in its journal.
@@ -150,4 +153,25 @@ pub struct DaemonResult {
     pub violations: Vec<String>,
     /// What its own work is assumed to take.
     pub assumed: CostModel,
+}
+
+/// What became of the phases of a plan that jobs asked the daemon for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseCounts {
+    /// So many were asked for.
+    pub asked: u64,
+    /// Their circuits were qualified, or stood already.
+    pub lit: u64,
+    /// The circuits of before stayed, for the phase was too short for the way into it.
+    pub kept: u64,
+    /// Nothing was made of them.
+    pub missed: u64,
+}
+
+impl PhaseCounts {
+    /// Whether none was asked for.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.asked == 0
+    }
 }

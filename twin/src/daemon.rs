@@ -2,13 +2,14 @@
 //! The daemon of the twin: the shipping control core and journal on one processor, which stands still during a flush.
 
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
-use lightloom_control::desired::Modules;
+use lightloom_control::desired::{self, Wanted};
 use lightloom_control::inventory::Inventory;
 use lightloom_control::journal::Journal;
 use lightloom_control::ledger::Ledger;
+use lightloom_control::policy::phases::{Standing, Wish};
 use lightloom_control::policy::{Control, Setup};
-use lightloom_control::record::{Asked, Record, TxnResult};
-use lightloom_control::state::{Micros, Now, Outcome};
+use lightloom_control::record::{Asked, Cause, Record, TxnResult};
+use lightloom_control::state::{Fabric, Micros, Now, Outcome};
 use lightloom_emulator::shipped::Happened;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
@@ -106,9 +107,14 @@ impl TwinDaemon {
         self.disk.lose();
     }
 
-    /// Which device is which bundle.
-    pub(crate) fn modules(&self) -> &Modules {
-        &self.setup.modules
+    /// What a plan wants of the devices.
+    ///
+    /// # Errors
+    /// Parts of it without a device.
+    pub(crate) fn wanted(&self, plan: &Plan, phase: Option<&str>) -> Result<Wanted, String> {
+        let Setup { modules, switches, .. } = &self.setup;
+        let wanted = desired::wanted(plan, phase, modules, switches, &Fabric::new());
+        wanted.map_err(|reasons| reasons.join("; "))
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -159,6 +165,24 @@ impl TwinDaemon {
             control.ask(&clocks(control_at), asked, request, plan.map(Box::new), ReplyTo(1));
         self.busy_until = self.perform(control_at, actions, &mut turn);
         turn
+    }
+
+    /// A job asks for a phase, under this id.
+    pub(crate) fn book(&mut self, now: SimTime, id: &str, wish: Wish) -> Turn {
+        let mut turn = Turn::default();
+        let Some(control) = &mut self.control else { return turn };
+        let asked = Asked { actor: "job".into(), digest: id.to_owned(), request: id.to_owned() };
+        let devices = control.controller().devices().len();
+        let at = now.max(self.busy_until) + cost::of_input(devices) + cost::late(&mut self.draws);
+        let actions = control.book(&clocks(at), asked, wish, ReplyTo(1));
+        self.busy_until = self.perform(at, actions, &mut turn);
+        turn
+    }
+
+    /// How a phase stands that was asked for under this id; `None` if the daemon does not know of it.
+    pub(crate) fn standing(&self, id: &str) -> Option<&Standing> {
+        let booking = self.control.as_ref()?.phases().of_request(id)?;
+        Some(&booking.standing)
     }
 
     /// Does what the control core says, in order, as the daemon's runtime does; says when it is done.
@@ -216,6 +240,12 @@ impl TwinDaemon {
 
     fn ended(&mut self, at: SimTime, result: TxnResult, turn: &mut Turn) {
         let is_committed = result == TxnResult::Committed;
+        let control = self.control.as_ref();
+        let past = control.and_then(|control| control.controller().ledger().history.back());
+        if past.is_some_and(|past| past.cause == Cause::Phase) {
+            // Its job hears of it by its standing; no ring moves.
+            return;
+        }
         self.committed += u64::from(is_committed);
         self.not_committed += u64::from(!is_committed);
         let plan = self.control.as_ref().and_then(|control| control.plan()).cloned();

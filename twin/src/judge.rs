@@ -128,14 +128,10 @@ impl Judge {
     }
 
     /// I3: what is called committed is so, as far as the light can be seen.
-    pub(crate) fn holds(
-        &mut self,
-        goal: &Fabric,
-        truth: &dyn Fn(&DeviceName) -> Option<Positions>,
-    ) {
+    pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
-            let Some(true_one) = truth(device) else { continue };
-            if let Some((slot, to)) = wanted.iter().find(|(slot, to)| at(&true_one, **slot) != **to)
+            let Some(true_one) = truths.get(device) else { continue };
+            if let Some((slot, to)) = wanted.iter().find(|(slot, to)| at(true_one, **slot) != **to)
             {
                 self.note(format!(
                     "I3: {device} slot {slot} is not at {to}, and its change is committed"

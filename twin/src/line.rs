@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One serial line: bytes take their time, ten bits each, and follow each other.
+//! The line to a device. On a serial one bytes take their time, ten bits each, and follow each other; over TCP they take
+//! none.
 
 use lightloom_devices::{Line, RackSlot};
 use lightloom_drivers::tender::Tender;
 use lightloom_fabric::khop::Path;
-use lightloom_units::id::BundleId;
 use lightloom_units::{Picoseconds, SimTime};
+
+use crate::setup::Installed;
 
 /// Bits on the line for one byte: start, eight, stop.
 const BITS: u64 = 10;
 
-/// A transceiver with its line and the device task at the other end.
-pub(crate) struct TwinModule {
-    pub(crate) bundle: BundleId,
+/// A device with its line and the daemon's task at the other end.
+pub(crate) struct TwinDevice {
+    pub(crate) installed: Installed,
     pub(crate) slot: RackSlot,
     pub(crate) tender: Tender,
     /// Counts connections: what was on its way on an older one is lost.
@@ -20,16 +22,18 @@ pub(crate) struct TwinModule {
     to_free: SimTime,
     from_free: SimTime,
     pub(crate) bytes: u64,
-    /// Where its light rests, as last seen.
+    /// Where the light of a transceiver rests, as last seen.
     pub(crate) light: Option<Path>,
-    /// It was asked for a read or a hello and has not answered since its power went.
+    /// The connections along which an optical switch passes light, as last seen: ingress and egress.
+    pub(crate) passes: Vec<(u16, u16)>,
+    /// When its light is looked at again.
     pub(crate) wakes_at: Option<SimTime>,
 }
 
-impl TwinModule {
-    pub(crate) fn new(bundle: BundleId, slot: RackSlot, tender: Tender) -> Self {
+impl TwinDevice {
+    pub(crate) fn new(installed: Installed, slot: RackSlot, tender: Tender) -> Self {
         Self {
-            bundle,
+            installed,
             slot,
             tender,
             line: Line(0),
@@ -37,6 +41,7 @@ impl TwinModule {
             from_free: SimTime::START,
             bytes: 0,
             light: None,
+            passes: Vec::new(),
             wakes_at: None,
         }
     }

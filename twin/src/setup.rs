@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is installed, for the daemon and for the emulated rack: every bundle of the fabric is a transceiver, cabled as
-//! the fabric says.
+//! the fabric says, and every optical switch of it a switch.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,93 @@ use lightloom_control::mover::Follows;
 use lightloom_control::policy::{OnFault, Setup};
 use lightloom_control::record::OnFailure;
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
-use lightloom_devices::{AnyDevice, Faulty, Rack, RackSlot, Transceiver, TransceiverSpec};
-use lightloom_emulator::shipped::DaemonSetup;
+use lightloom_devices::{
+    AnyDevice, Faulty, GnmiSpec, GnmiSwitch, OpticalSwitch, Rack, RackSlot, SwitchSpec, Transceiver,
+    TransceiverSpec,
+};
+use lightloom_drivers::gnmi::{self, Gnmi};
+use lightloom_drivers::ocstrx::OcsTrx;
+use lightloom_drivers::scpi::Scpi;
+use lightloom_drivers::tender::Tender;
+use lightloom_drivers::tl1::Tl1;
+use lightloom_emulator::shipped::{DaemonSetup, SwitchLanguage};
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::message::Capabilities;
-use lightloom_units::Picoseconds;
-use lightloom_units::id::{BundleId, NodeId};
+use lightloom_firmware_api::path::DataPathPolicy;
+use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, SimTime};
 
 /// Dark links at once that the daemon may make: the default of its file.
 const DARK_LINKS_MAX: usize = 1024;
+
+/// How long after its session was given up an optical switch may still carry out a command: the default of its file.
+const LATE_WITHIN: Micros = Micros::from_secs(2);
+
+/// A device that the daemon drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Installed {
+    /// A transceiver, on a serial line.
+    Module(BundleId),
+    /// An optical switch, over TCP.
+    Switch(OcsId, DevicePorts),
+}
+
+impl Installed {
+    pub(crate) fn name(self) -> DeviceName {
+        match self {
+            Self::Module(bundle) => DeviceName::from(bundle.to_string().as_str()),
+            Self::Switch(ocs, _) => DeviceName::from(ocs.to_string().as_str()),
+        }
+    }
+
+    /// The daemon's task for it. Tasks start one after the other.
+    pub(crate) fn tender(
+        self,
+        index: usize,
+        now: SimTime,
+        (life, language): (u64, SwitchLanguage),
+    ) -> Tender {
+        let begins = crate::daemon::mono(now) + Micros(20 * index as u64);
+        let name = self.name();
+        match (self, language) {
+            (Self::Module(_), _) => {
+                let sequence = (index as u64 * 257 + life * 4_099) as u16;
+                let dialect = OcsTrx::new(DataPathPolicy::Hot, sequence).called(name.as_str());
+                Tender::speaking(name, dialect, begins)
+            }
+            (Self::Switch(_, ports), SwitchLanguage::Scpi) => {
+                Tender::speaking(name, Scpi::new(true).wired_as(Some(ports)), begins)
+            }
+            (Self::Switch(_, ports), SwitchLanguage::Tl1) => {
+                let (user, password) = SwitchSpec::default().login;
+                let dialect = Tl1::new(&user, &password, true).wired_as(Some(ports));
+                Tender::speaking(name, dialect, begins)
+            }
+            (Self::Switch(_, ports), SwitchLanguage::Gnmi) => {
+                let settings = gnmi::Settings {
+                    authority: name.to_string(),
+                    power_monitor: true,
+                    groups: None,
+                    model_version: None,
+                };
+                Tender::speaking(name, Gnmi::new(settings).wired_as(Some(ports)), begins)
+            }
+        }
+    }
+
+    /// The way into it.
+    pub(crate) fn port(self, language: SwitchLanguage) -> lightloom_devices::Port {
+        match (self, language) {
+            (Self::Module(_), _) => lightloom_devices::Port::Frames,
+            (_, SwitchLanguage::Scpi) => lightloom_devices::Port::Scpi,
+            (_, SwitchLanguage::Tl1) => lightloom_devices::Port::Tl1,
+            (_, SwitchLanguage::Gnmi) => lightloom_devices::Port::Gnmi,
+        }
+    }
+}
 
 pub(crate) fn micros(time: Picoseconds) -> Micros {
     Micros((time.get() / 1_000_000).max(1))
@@ -62,9 +138,20 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Se
             inventory.fibres.extend([(a.clone(), b.clone()), (b, a)]);
         }
     }
+    let mut switches = BTreeMap::new();
+    for (ocs, ports) in optical_switches(fabric) {
+        let name = Installed::Switch(ocs, ports).name();
+        let mut device = Device::new(Sharing::Exclusive);
+        device.limits.late_within = LATE_WITHIN;
+        device.limits.power_samples = daemon.power_samples;
+        device.duplex = Some(ports.output_offset());
+        inventory.devices.insert(name.clone(), device);
+        switches.insert(ocs, (name, ports));
+    }
     let setup = Setup {
         installed: Some(fabric.clone()),
         modules,
+        switches,
         on_fault: OnFault::Bypass,
         heartbeat: micros(daemon.heartbeat),
         ..Setup::default()
@@ -91,12 +178,42 @@ fn device(bundle: BundleId, daemon: &DaemonSetup) -> Device {
     device
 }
 
-/// The emulated transceivers, lit in loopback, and the fibres between them.
+/// Every optical switch of a fabric, and how it numbers the ports of a plan.
+fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
+    let Some(network) = fabric.dcn.circuits() else { return Vec::new() };
+    let switches = (0..network.switches()).map(OcsId::from_index);
+    let ports = |ocs| DevicePorts::IngressThenEgress { ingress: network.bank(ocs).ports_per_switch };
+    switches.map(|ocs| (ocs, ports(ocs))).collect()
+}
+
+/// An optical switch as it is when nothing was ever asked of it: dark.
+fn switch(
+    fabric: &Fabric,
+    (ocs, ports): (OcsId, DevicePorts),
+    language: SwitchLanguage,
+    seed: Seed,
+) -> AnyDevice {
+    let count = ports.output_offset() as u16;
+    let switching = fabric.dcn.circuits().map_or(Picoseconds::ZERO, |n| n.spec().timing.switching);
+    let index = u64::from(ocs.0);
+    if language == SwitchLanguage::Gnmi {
+        let spec = GnmiSpec { ingress: count, egress: count, switching, ..GnmiSpec::default() };
+        let device = GnmiSwitch::new(spec, seed, index);
+        return AnyDevice::Gnmi(Box::new(Faulty::new(device, seed, index)));
+    }
+    let name = ocs.to_string();
+    let (ingress, egress) = (count, count);
+    let spec = SwitchSpec { name, ingress, egress, switching, ..SwitchSpec::default() };
+    let device = OpticalSwitch::new(spec, seed, index);
+    AnyDevice::Switch(Box::new(Faulty::new(device, seed, index)))
+}
+
+/// The emulated transceivers, lit in loopback, and the fibres between them; the optical switches, dark.
 pub(crate) fn rack(
     fabric: &Fabric,
     daemon: &DaemonSetup,
     seed: Seed,
-) -> (Rack, Vec<(BundleId, RackSlot)>) {
+) -> (Rack, Vec<(Installed, RackSlot)>) {
     let mut spec = TransceiverSpec {
         powered_for: Picoseconds::from_millis(2_000),
         ..TransceiverSpec::default()
@@ -117,5 +234,13 @@ pub(crate) fn rack(
     for (a, b) in fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre)) {
         rack.join((slots[&a.bundle], a.path), (slots[&b.bundle], b.path));
     }
-    (rack, slots.into_iter().collect())
+    let mut installed: Vec<(Installed, RackSlot)> =
+        slots.into_iter().map(|(bundle, slot)| (Installed::Module(bundle), slot)).collect();
+    for (ocs, ports) in optical_switches(fabric) {
+        let device = switch(fabric, (ocs, ports), daemon.switches, seed);
+        if let Some(slot) = rack.add(&ocs.to_string(), device) {
+            installed.push((Installed::Switch(ocs, ports), slot));
+        }
+    }
+    (rack, installed)
 }

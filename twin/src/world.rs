@@ -3,43 +3,45 @@
 
 mod begin;
 mod faults;
+mod phases;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_control::controller::{Answer, Event};
 use lightloom_control::desired;
-use lightloom_control::state::{DeviceName, Micros, Op, Outcome, Position, Slot};
-use lightloom_devices::{AnyDevice, DeviceFault, Line, Output, Port, Rack, RackSlot};
-use lightloom_drivers::ocstrx::OcsTrx;
-use lightloom_drivers::tender::{Does, Tender};
-use lightloom_emulator::outcome::DaemonResult;
+use lightloom_control::state::{DeviceName, Op, Outcome, Position, Positions, Slot, at};
+use lightloom_devices::{AnyDevice, DeviceFault, Line, Output, Rack, RackSlot};
+use lightloom_drivers::tender::Does;
+use lightloom_emulator::outcome::{DaemonResult, PhaseCounts};
 use lightloom_emulator::scenario::FaultEvent;
-use lightloom_emulator::shipped::{ControlSide, DaemonSetup as Settings, Happened};
+use lightloom_emulator::shipped::{ControlSide, DaemonSetup as Settings, Happened, PhaseWish};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::Plan;
-use lightloom_firmware_api::path::DataPathPolicy;
-use lightloom_units::id::BundleId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
 use crate::cost::COST;
 use crate::daemon::{TaskCommand, Turn, TwinDaemon, mono};
-use crate::line::TwinModule;
-use crate::setup;
+use crate::line::TwinDevice;
+use crate::setup::{self, Installed};
+use phases::AskedPhase;
 
 /// A reading below this is one of missing light, in thousandths of a dBm.
 const DARK_MDBM: i32 = -20_000;
 
 enum WorldEvent {
-    ToModule(Line, Vec<u8>),
-    FromModule(Line, Vec<u8>),
+    ToDevice(Line, Vec<u8>),
+    /// Bytes, or the end of the connection.
+    FromDevice(Line, Option<Vec<u8>>),
     Tend(usize),
     Turn,
-    /// The light of a transceiver comes to rest.
+    /// The light of a device comes to rest.
     Rests(usize),
+    /// The job's request for a phase is at the daemon.
+    Asks(u64),
     /// Of this life of the daemon.
     Command(u64, TaskCommand),
 }
@@ -55,15 +57,19 @@ pub struct World {
     sequence: u64,
     daemon: TwinDaemon,
     rack: Rack,
-    modules: Vec<TwinModule>,
+    devices: Vec<TwinDevice>,
     by_name: BTreeMap<DeviceName, usize>,
     by_slot: BTreeMap<RackSlot, usize>,
-    /// By line: the transceiver at its end.
+    /// By line: the device at its end.
     lines: Vec<usize>,
     inbox: Vec<Event>,
     turn_at: Option<SimTime>,
     happened: Vec<(SimTime, Happened)>,
     answer: Option<Answer>,
+    /// The phase that a job has asked for and that is not settled.
+    asked: Option<AskedPhase>,
+    /// Phases asked for so far, and how they stand: lit, kept, missed.
+    phases: PhaseCounts,
     /// Faults of transceivers that are there now.
     active: Vec<(RackSlot, DeviceFault)>,
     /// Everything that ever broke in this run.
@@ -74,7 +80,7 @@ pub struct World {
 }
 
 impl World {
-    /// A daemon with `plan` in force on every transceiver of `fabric`.
+    /// A daemon with `plan` in force on every transceiver and optical switch of `fabric`.
     ///
     /// # Errors
     /// Why the daemon does not come there.
@@ -98,7 +104,7 @@ impl World {
             sequence: 0,
             daemon,
             rack,
-            modules: Vec::new(),
+            devices: Vec::new(),
             by_name: BTreeMap::new(),
             by_slot: BTreeMap::new(),
             lines: Vec::new(),
@@ -106,16 +112,18 @@ impl World {
             turn_at: None,
             happened: Vec::new(),
             answer: None,
+            asked: None,
+            phases: PhaseCounts::default(),
             active: Vec::new(),
             broken: BTreeSet::new(),
             is_watched: false,
             life: 0,
         };
-        for (index, (bundle, slot)) in slots.into_iter().enumerate() {
-            let tender = tender(bundle, index, now, 0);
+        for (index, (installed, slot)) in slots.into_iter().enumerate() {
+            let tender = installed.tender(index, now, (0, settings.switches));
             world.by_name.insert(tender.name().clone(), index);
             world.by_slot.insert(slot, index);
-            world.modules.push(TwinModule::new(bundle, slot, tender));
+            world.devices.push(TwinDevice::new(installed, slot, tender));
         }
         world.start()?;
         world.set_up(plan)?;
@@ -124,6 +132,7 @@ impl World {
         world.run_to(world.now + settings.poll_every + phase);
         world.zero = world.now;
         world.happened.clear();
+        world.shows_light();
         (world.daemon.bypasses, world.daemon.committed, world.daemon.not_committed) = (0, 0, 0);
         Ok(world)
     }
@@ -133,11 +142,13 @@ impl World {
         self.life += 1;
         let turn = self.daemon.start(self.now)?;
         self.take(turn);
-        for index in 0..self.modules.len() {
-            let bundle = self.modules[index].bundle;
-            self.modules[index].tender = tender(bundle, index, self.now, self.life);
+        for index in 0..self.devices.len() {
+            let installed = self.devices[index].installed;
+            let life = (self.life, self.settings.switches);
+            self.devices[index].tender = installed.tender(index, self.now, life);
             self.plan_tend(index);
         }
+        self.ask_again();
         Ok(())
     }
 
@@ -146,7 +157,7 @@ impl World {
         self.daemon.kill();
         self.inbox.clear();
         self.turn_at = None;
-        for index in 0..self.modules.len() {
+        for index in 0..self.devices.len() {
             self.hang_up(index);
         }
     }
@@ -180,18 +191,18 @@ impl World {
 
     fn happen(&mut self, what: WorldEvent) {
         match what {
-            WorldEvent::ToModule(line, bytes) => {
+            WorldEvent::ToDevice(line, bytes) => {
                 let Some(index) = self.end_of(line) else { return };
-                let (now, slot) = (self.now, self.modules[index].slot);
+                let (now, slot) = (self.now, self.devices[index].slot);
                 let mut out = Vec::new();
                 self.rack.on_bytes(now, slot, line, &bytes, &mut out);
                 self.spread(out);
                 self.see(index);
             }
-            WorldEvent::FromModule(line, bytes) => self.hear(line, bytes),
+            WorldEvent::FromDevice(line, bytes) => self.hear(line, bytes),
             WorldEvent::Tend(index) => {
                 let mut does = Vec::new();
-                self.modules[index].tender.on_time(mono(self.now), &mut does);
+                self.devices[index].tender.on_time(mono(self.now), &mut does);
                 self.act(index, does);
                 self.plan_tend(index);
             }
@@ -201,18 +212,20 @@ impl World {
                 }
             }
             WorldEvent::Rests(index) => {
-                self.modules[index].wakes_at = None;
+                self.devices[index].wakes_at = None;
                 self.see(index);
             }
+            WorldEvent::Asks(life) if life == self.life => self.asks(),
+            WorldEvent::Asks(_) => {}
             WorldEvent::Command(life, command) if life == self.life => self.command(command),
             WorldEvent::Command(..) => {}
         }
     }
 
-    /// The transceiver at the end of a line, unless the line was opened anew since.
+    /// The device at the end of a line, unless the line was opened anew since.
     fn end_of(&self, line: Line) -> Option<usize> {
         let index = *self.lines.get(line.0 as usize)?;
-        (self.modules[index].line == line).then_some(index)
+        (self.devices[index].line == line).then_some(index)
     }
 
     /// Devices do what is due.
@@ -230,18 +243,26 @@ impl World {
     /// Bytes of devices go on their lines.
     fn spread(&mut self, out: Vec<Output>) {
         for output in out {
-            let Output::Bytes(line, bytes) = output else { continue };
+            let (line, bytes) = match output {
+                Output::Bytes(line, bytes) => (line, Some(bytes)),
+                Output::Close(line) => (line, None),
+            };
             let Some(index) = self.end_of(line) else { continue };
-            let rate = self.rate();
-            let at = self.modules[index].answers(self.now, bytes.len(), rate);
-            self.at(at + COST.handoff, WorldEvent::FromModule(line, bytes));
+            let rate = self.rate(index);
+            let length = bytes.as_ref().map_or(0, Vec::len);
+            let at = self.devices[index].answers(self.now, length, rate);
+            self.at(at + COST.handoff, WorldEvent::FromDevice(line, bytes));
         }
     }
 
     /// Where the light of a transceiver rests now.
     fn see(&mut self, index: usize) {
-        let TwinModule { slot, bundle, light, .. } = self.modules[index];
-        let (_, AnyDevice::Transceiver(module)) = self.rack.device(slot) else { return };
+        let slot = self.devices[index].slot;
+        let (_, AnyDevice::Transceiver(module)) = self.rack.device(slot) else {
+            return self.see_switch(index);
+        };
+        let Installed::Module(bundle) = self.devices[index].installed else { return };
+        let light = self.devices[index].light;
         let module = module.device();
         let path = module.true_path(self.now, 0).filter(|_| module.shines());
         let path = path.and_then(|path| match path.code() {
@@ -250,53 +271,97 @@ impl World {
             15 => Some(Path::Loopback),
             _ => None,
         });
-        if let Some(rests) = module.rests_at(self.now, 0)
-            && self.modules[index].wakes_at.is_none_or(|at| rests < at)
-        {
-            self.modules[index].wakes_at = Some(rests);
-            self.at(rests, WorldEvent::Rests(index));
-        }
+        let rests = module.rests_at(self.now, 0);
+        self.look_again(index, rests);
         if path != light {
-            self.modules[index].light = path;
+            self.devices[index].light = path;
             self.happened.push((self.now, Happened::Light(bundle, path)));
+        }
+    }
+
+    /// Which ports an optical switch joins now.
+    fn see_switch(&mut self, index: usize) {
+        let slot = self.devices[index].slot;
+        let Some((passes, rests)) = self.rack.device(slot).1.passes(self.now) else { return };
+        self.look_again(index, rests);
+        if passes != self.devices[index].passes {
+            self.devices[index].passes = passes;
+            self.happened.extend(self.passes(index));
+        }
+    }
+
+    /// The pairs of ports of the plan between which a switch passes light both ways.
+    fn passes(&self, index: usize) -> Option<(SimTime, Happened)> {
+        let Installed::Switch(ocs, ports) = self.devices[index].installed else { return None };
+        let ways: BTreeSet<(u32, u32)> = self.devices[index]
+            .passes
+            .iter()
+            .map(|&(input, output)| (u32::from(input), u32::from(output)))
+            .collect();
+        let port = |input: u32| input - ports.input(0);
+        let far = |output: u32| output - ports.output(0);
+        let both = ways.iter().map(|&(input, output)| (port(input), far(output)));
+        let both = both
+            .filter(|(a, b)| a < b && ways.contains(&(ports.input(*b), ports.output(*a))))
+            .collect();
+        Some((self.now, Happened::Passes(ocs, both)))
+    }
+
+    /// Says which ports every switch joins at the start of the run.
+    fn shows_light(&mut self) {
+        let passes: Vec<_> =
+            (0..self.devices.len()).filter_map(|index| self.passes(index)).collect();
+        self.happened.extend(passes);
+    }
+
+    fn look_again(&mut self, index: usize, rests: Option<SimTime>) {
+        let Some(rests) = rests else { return };
+        if self.devices[index].wakes_at.is_none_or(|at| rests < at) {
+            self.devices[index].wakes_at = Some(rests);
+            self.at(rests, WorldEvent::Rests(index));
         }
     }
 
     // ---- the daemon's side ---------------------------------------------------------------------
 
     /// Bytes are at the daemon: it reads them when its processor is free.
-    fn hear(&mut self, line: Line, bytes: Vec<u8>) {
+    fn hear(&mut self, line: Line, bytes: Option<Vec<u8>>) {
         let Some(index) = self.end_of(line).filter(|_| self.daemon.control.is_some()) else {
             return;
         };
         if self.daemon.busy_until > self.now {
-            return self.at(self.daemon.busy_until, WorldEvent::FromModule(line, bytes));
+            return self.at(self.daemon.busy_until, WorldEvent::FromDevice(line, bytes));
         }
         let mut does = Vec::new();
-        self.modules[index].tender.received(mono(self.now), &bytes, &mut does);
+        let tender = &mut self.devices[index].tender;
+        match bytes {
+            Some(bytes) => tender.received(mono(self.now), &bytes, &mut does),
+            None => tender.broke(mono(self.now), "the device closed it".into(), &mut does),
+        }
         self.act(index, does);
         self.plan_tend(index);
     }
 
     fn act(&mut self, index: usize, does: Vec<Does>) {
-        let rate = self.rate();
+        let rate = self.rate(index);
         for one in does {
             match one {
                 Does::Open => {
                     self.lines.push(index);
                     let line = Line((self.lines.len() - 1) as u32);
-                    self.modules[index].line = line;
-                    let slot = self.modules[index].slot;
+                    self.devices[index].line = line;
+                    let slot = self.devices[index].slot;
                     let mut out = Vec::new();
-                    self.rack.open(self.now, slot, (line, Port::Frames), &mut out);
+                    let port = self.devices[index].installed.port(self.settings.switches);
+                    self.rack.open(self.now, slot, (line, port), &mut out);
                     self.spread(out);
                 }
                 Does::Close => self.hang_up(index),
                 Does::Send(bytes) => {
-                    let line = self.modules[index].line;
+                    let line = self.devices[index].line;
                     let begins = self.now + COST.handoff;
-                    let at = self.modules[index].sends(begins, bytes.len(), rate);
-                    self.at(at, WorldEvent::ToModule(line, bytes));
+                    let at = self.devices[index].sends(begins, bytes.len(), rate);
+                    self.at(at, WorldEvent::ToDevice(line, bytes));
                 }
                 Does::Identity(_) | Does::Account(_) => {}
                 Does::Event(event) => {
@@ -312,18 +377,19 @@ impl World {
         }
     }
 
-    /// The rate of the lines; 0 where bytes take no time.
-    fn rate(&self) -> u32 {
-        if self.settings.line_time { self.settings.bits_per_second } else { 0 }
+    /// The rate of a line; 0 where bytes take no time.
+    fn rate(&self, index: usize) -> u32 {
+        let is_serial = matches!(self.devices[index].installed, Installed::Module(_));
+        if is_serial && self.settings.line_time { self.settings.bits_per_second } else { 0 }
     }
 
     fn hang_up(&mut self, index: usize) {
-        let (slot, line) = (self.modules[index].slot, self.modules[index].line);
+        let (slot, line) = (self.devices[index].slot, self.devices[index].line);
         self.rack.close(self.now, slot, line);
     }
 
     fn plan_tend(&mut self, index: usize) {
-        if let Some(at) = self.modules[index].tender.deadline() {
+        if let Some(at) = self.devices[index].tender.deadline() {
             self.at(SimTime(at.0 * 1_000_000), WorldEvent::Tend(index));
         }
     }
@@ -342,14 +408,13 @@ impl World {
         let events = std::mem::take(&mut self.inbox);
         let turn = self.daemon.turn(self.now, events);
         self.take(turn);
+        self.look_at_phase();
         let goals = std::mem::take(&mut self.daemon.judge.committed);
         for goal in goals {
-            let truth = |name: &DeviceName| {
-                let index = *self.by_name.get(name)?;
-                let light = self.modules[index].light?;
-                Some([(Slot(0), desired::position(light))].into())
-            };
-            self.daemon.judge.holds(&goal, &truth);
+            let truth =
+                |name: &DeviceName| Some((name.clone(), self.truth(*self.by_name.get(name)?)?));
+            let truths = goal.keys().filter_map(truth).collect();
+            self.daemon.judge.holds(&goal, &truths);
         }
         for goal in std::mem::take(&mut self.daemon.judge.undone) {
             let wrong = self.at_rest(|name| goal.contains_key(name) && !self.was_off(name));
@@ -359,10 +424,25 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Whether a transceiver was without power in this run: its light moved when it came back.
+    /// Where the light of a device really rests; `None` of a transceiver without any.
+    fn truth(&self, index: usize) -> Option<Positions> {
+        let device = &self.devices[index];
+        let way = |&(input, output): &(u16, u16)| (Slot(input.into()), Position(output.into()));
+        match device.installed {
+            Installed::Module(_) => Some([(Slot(0), desired::position(device.light?))].into()),
+            Installed::Switch(..) => Some(device.passes.iter().map(way).collect()),
+        }
+    }
+
+    /// Whether a device was without power in this run: the light of a transceiver moved when it came back.
     fn was_off(&self, name: &DeviceName) -> bool {
-        let node = self.by_name.get(name).map(|index| self.modules[*index].bundle.node);
-        self.broken.iter().any(|part| !matches!(part, Part::Fibre(_)) && part.node() == node)
+        let Some(index) = self.by_name.get(name) else { return false };
+        self.broken.iter().any(|part| match self.devices[*index].installed {
+            Installed::Module(bundle) => {
+                !matches!(part, Part::Fibre(_)) && part.node() == Some(bundle.node)
+            }
+            Installed::Switch(ocs, _) => *part == Part::Ocs(ocs),
+        })
     }
 
     fn take(&mut self, turn: Turn) {
@@ -412,14 +492,15 @@ impl World {
             TaskCommand::Abandon(name, _) => (name, false),
         };
         let Some(&index) = self.by_name.get(name) else { return };
-        let tender = &mut self.modules[index].tender;
+        let tender = &mut self.devices[index].tender;
         match &command {
             TaskCommand::Run(_, ticket, op) => tender.run(now, *ticket, op, &mut does),
             TaskCommand::Abandon(_, ticket) => tender.abandon(now, *ticket, &mut does),
         }
         self.act(index, does);
         if moves {
-            let at = self.modules[index].sends(self.now, 0, self.settings.bits_per_second);
+            let rate = self.rate(index);
+            let at = self.devices[index].sends(self.now, 0, rate);
             self.happened.push((at, Happened::Sent));
         }
         self.plan_tend(index);
@@ -441,15 +522,20 @@ impl World {
         };
         let controller = control.controller();
         for (name, &index) in self.by_name.iter().filter(|(name, _)| is_meant(name)) {
-            let owned = controller.ledger().owned.get(name).and_then(|slots| slots.get(&Slot(0)));
             let seen = &controller.devices()[name];
             let listed = controller.ledger().attention.contains_key(name)
                 || !seen.drift.is_empty()
                 || !seen.up;
-            let light = self.modules[index].light.map(desired::position);
-            if !listed && light.is_some() && light != owned.copied() {
-                let owned = owned.copied().unwrap_or(Position::DARK);
-                wrong.push(format!("I2: {name} rests at {light:?}, the ledger says {owned}"));
+            let (Some(light), false) = (self.truth(index), listed) else { continue };
+            let dark = Positions::new();
+            let owned = controller.ledger().owned.get(name).unwrap_or(&dark);
+            let slots: BTreeSet<Slot> = light.keys().chain(owned.keys()).copied().collect();
+            let differs = |slot: &Slot| at(&light, *slot) != at(owned, *slot);
+            if let Some(slot) = slots.into_iter().find(differs) {
+                let (rests, owned) = (at(&light, slot), at(owned, slot));
+                wrong.push(format!(
+                    "I2: {name} slot {slot} rests at {rests}, the ledger says {owned}"
+                ));
             }
         }
         wrong
@@ -477,10 +563,14 @@ impl ControlSide for World {
             if part.is_control {
                 self.fault_of_control(&event.effect, begins);
             }
-            for planned in &part.planned {
-                let faults = self.faults_of(*planned, &event.effect);
+            let ocs = part.name.parse().ok().map(Part::Ocs);
+            if ocs.is_none() {
+                self.shine(&part.ports, &event.effect, begins);
+            }
+            for planned in part.planned.iter().copied().chain(ocs) {
+                let faults = self.faults_of(planned, &event.effect);
                 if begins && !faults.is_empty() {
-                    self.broken.insert(*planned);
+                    self.broken.insert(planned);
                     self.is_watched = true;
                     self.begin_faults(faults);
                 } else {
@@ -491,8 +581,13 @@ impl ControlSide for World {
         self.drain(out);
     }
 
+    fn ask(&mut self, _now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>) {
+        self.wishes(wish);
+        self.drain(out);
+    }
+
     fn is_busy(&self) -> bool {
-        self.daemon.is_busy()
+        self.daemon.is_busy() || self.asked.is_some()
     }
 
     fn result(&self) -> DaemonResult {
@@ -500,16 +595,17 @@ impl ControlSide for World {
         violations.extend(self.at_rest(|_| true));
         violations.extend(self.daemon.judge.overdue(self.now));
         DaemonResult {
-            devices: self.modules.len(),
+            devices: self.devices.len(),
             poll_every: self.settings.poll_every,
             events: self.settings.events,
             bypasses: self.daemon.bypasses,
             false_bypasses: 0,
             committed: self.daemon.committed,
             not_committed: self.daemon.not_committed,
+            phases: self.phases,
             restarts: self.daemon.starts - 1,
             journal_records: self.daemon.records(),
-            line_bytes: self.modules.iter().map(|module| module.bytes).sum(),
+            line_bytes: self.devices.iter().map(|module| module.bytes).sum(),
             violations,
             assumed: COST,
         }
@@ -525,13 +621,4 @@ fn is_sign(event: &Event) -> bool {
         }
         _ => false,
     }
-}
-
-fn tender(bundle: BundleId, index: usize, now: SimTime, life: u64) -> Tender {
-    let name = DeviceName::from(bundle.to_string().as_str());
-    let sequence = (index as u64 * 257 + life * 4_099) as u16;
-    let dialect = OcsTrx::new(DataPathPolicy::Hot, sequence).called(name.as_str());
-    // Tasks start one after the other.
-    let begins = mono(now) + Micros(20 * index as u64);
-    Tender::speaking(name, dialect, begins)
 }

@@ -157,6 +157,12 @@ impl GnmiSwitch {
         locked(&self.shared.0).matrix.pairs()
     }
 
+    /// The connections along which light passes, and when the next of the others comes to rest.
+    #[must_use]
+    pub fn light(&self, now: SimTime) -> (Vec<(u16, u16)>, Option<SimTime>) {
+        locked(&self.shared.0).matrix.light(now)
+    }
+
     /// An operator moves a mirror by hand, unknown to every client.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         let mut state = locked(&self.shared.0);

@@ -53,6 +53,26 @@ impl AnyDevice {
         }
     }
 
+    /// The connections along which an optical switch passes light, ingress first, and when the next of the others comes
+    /// to rest; `None` of a transceiver.
+    #[must_use]
+    pub fn passes(&self, now: SimTime) -> Option<(Vec<(u16, u16)>, Option<SimTime>)> {
+        match self {
+            Self::Transceiver(_) => None,
+            Self::Switch(device) => Some(device.device().light(now)),
+            Self::Gnmi(device) => Some(device.device().light(now)),
+        }
+    }
+
+    /// What shines on an ingress port of an optical switch from now on, in dBm; nothing of a transceiver.
+    pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
+        match self {
+            Self::Transceiver(_) => {}
+            Self::Switch(device) => device.device_mut().set_input_dbm(ingress, dbm),
+            Self::Gnmi(device) => device.device_mut().set_input_dbm(ingress, dbm),
+        }
+    }
+
     /// What kind of device it is, in one word.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

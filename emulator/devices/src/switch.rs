@@ -156,6 +156,12 @@ impl OpticalSwitch {
         self.matrix.pairs()
     }
 
+    /// The connections along which light passes, ingress first, and when the next of the others comes to rest.
+    #[must_use]
+    pub fn light(&self, now: SimTime) -> (Vec<(u16, u16)>, Option<SimTime>) {
+        self.matrix.light(now)
+    }
+
     /// Moves a circuit by hand at the device; no client is involved.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         self.matrix.disconnect(now, &[(ingress, None)]);

@@ -2,6 +2,7 @@
 //! Control planes: what follows a fault.
 
 mod circuits;
+mod dark;
 mod moves;
 mod optical;
 mod replan;

@@ -3,6 +3,22 @@
 
 use lightloom_units::Picoseconds;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The language that the daemon and an optical switch speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SwitchLanguage {
+    /// SCPI over TCP.
+    #[default]
+    Scpi,
+    /// TL1 over TCP.
+    Tl1,
+    /// The OCP model over gNMI.
+    Gnmi,
+}
+
 /// How the shipping daemon is configured, and what it runs on: `control: lightloomd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DaemonSetup {
@@ -26,6 +42,8 @@ pub struct DaemonSetup {
     pub flush: Picoseconds,
     /// From the end of a bypass to the first packet that a moved group tries to send.
     pub restart: Picoseconds,
+    /// What optical switches speak.
+    pub switches: SwitchLanguage,
 }
 
 impl Default for DaemonSetup {
@@ -42,6 +60,7 @@ impl Default for DaemonSetup {
             reply_within: None,
             flush: Picoseconds::from_micros(500),
             restart: Picoseconds::ZERO,
+            switches: SwitchLanguage::default(),
         }
     }
 }

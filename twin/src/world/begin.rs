@@ -31,10 +31,12 @@ impl World {
             Some(Answer::Adopted { .. }) => {}
             other => return Err(format!("the transceivers are not adopted: {other:?}")),
         }
-        let modules = self.daemon.modules().clone();
-        let target = desired::paths(plan, &modules).map_err(|reasons| reasons.join("; "))?;
+        // The circuits of the last phase stand when a step begins with the first.
+        let last = plan.phases.iter().rev().find(|phase| !phase.circuits.is_empty());
+        let wanted = self.daemon.wanted(plan, last.map(|phase| phase.name.as_str()))?;
+        let desired::Wanted { target, phase } = wanted;
         let plan_sha256 = bypass::sha256_of(plan);
-        let apply = Apply { target, plan_sha256, mode: Mode::Update, ..Apply::default() };
+        let apply = Apply { target, phase, plan_sha256, mode: Mode::Update, ..Apply::default() };
         match self.ask(Request::Apply(apply), Some(plan.clone())) {
             Some(Answer::Accepted { .. } | Answer::Done) => {}
             other => return Err(format!("the plan is not accepted: {other:?}")),

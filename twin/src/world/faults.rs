@@ -4,12 +4,17 @@
 use lightloom_devices::{DeviceFault, RackSlot};
 use lightloom_emulator::scenario::Effect;
 use lightloom_fabric::fault::Part;
-use lightloom_units::id::BundleId;
+use lightloom_units::id::{BundleId, OcsId};
 
 use super::World;
+use crate::setup::Installed;
+
+/// What shines on a port, in dBm: nothing, and what is usual.
+const DARK_DBM: f64 = -60.0;
+const LIT_DBM: f64 = -3.0;
 
 impl World {
-    /// The faults of transceivers that an effect on a part is.
+    /// The faults of devices that an effect on a part is.
     pub(super) fn faults_of(&self, part: Part, effect: &Effect) -> Vec<(RackSlot, DeviceFault)> {
         let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
         let fault = match effect {
@@ -32,7 +37,37 @@ impl World {
                 ends.filter_map(|end| Some((of_bundle(end.bundle)?, DeviceFault::Unplug(end.path))))
                     .collect()
             }
-            Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
+            Part::Ocs(ocs) => {
+                let slot = self.rack.slot(&ocs.to_string());
+                slot.map(|slot| (slot, fault)).into_iter().collect()
+            }
+            // The port is dark, and not the switch: see `shine`.
+            Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
+        }
+    }
+
+    /// Ports of optical switches lose what shines on them, or hang; or that is over.
+    pub(super) fn shine(&mut self, ports: &[(OcsId, u32)], effect: &Effect, begins: bool) {
+        for &(ocs, port) in ports {
+            let Some(slot) = self.rack.slot(&ocs.to_string()) else { continue };
+            let Installed::Switch(_, numbers) = self.devices[self.by_slot[&slot]].installed else {
+                continue;
+            };
+            let input = numbers.input(port) as u16;
+            match effect {
+                Effect::Down | Effect::Flapping { .. } => {
+                    let dbm = if begins { DARK_DBM } else { LIT_DBM };
+                    self.rack.device_mut(slot).set_input_dbm(input, dbm);
+                }
+                Effect::Stuck => {
+                    let fault = DeviceFault::Stuck(Some(input));
+                    match begins {
+                        true => self.begin_faults(vec![(slot, fault)]),
+                        false => self.end_faults(vec![(slot, fault)]),
+                    }
+                }
+                _ => {}
+            }
         }
     }
 

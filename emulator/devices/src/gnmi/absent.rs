@@ -24,6 +24,12 @@ impl GnmiSwitch {
     pub(crate) const fn new(_spec: GnmiSpec, _seed: Seed, _index: u64) -> Self {
         Self
     }
+
+    pub(crate) const fn light(&self, _now: SimTime) -> (Vec<(u16, u16)>, Option<SimTime>) {
+        (Vec::new(), None)
+    }
+
+    pub(crate) const fn set_input_dbm(&mut self, _ingress: u16, _dbm: f64) {}
 }
 
 impl file::GnmiFile {

@@ -225,6 +225,15 @@ impl Matrix {
         self.circuits.clear();
     }
 
+    /// The connections along which light passes, and when the next one of the others comes to rest.
+    pub(crate) fn light(&self, now: SimTime) -> (Vec<Pair>, Option<SimTime>) {
+        let is_lit = |circuit: &MatrixCircuit| circuit.lit_at <= now;
+        let lit = self.circuits.iter().filter(|(_, circuit)| is_lit(circuit));
+        let lit = lit.map(|(&ingress, circuit)| (ingress, circuit.egress)).collect();
+        let later = self.circuits.values().filter(|circuit| !is_lit(circuit));
+        (lit, later.map(|circuit| circuit.lit_at).min())
+    }
+
     /// Whether light passes from this ingress port.
     #[cfg(feature = "gnmi")]
     pub(crate) fn is_lit(&self, now: SimTime, ingress: u16) -> bool {

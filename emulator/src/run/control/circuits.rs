@@ -8,18 +8,19 @@
 //!        control, switching, bring-up; circuits join the traffic as they come up
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree, SwitchTiming};
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::transition::{self, Stage};
-use lightloom_units::SimTime;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
 use super::ControlPlane;
+use super::dark::DarkPorts;
 use super::optical::{OpticalSwitches, ends};
 use crate::scenario::{Effect, InFlight};
 use crate::substrate::{OpticalCircuits, OpticalPort as Port};
@@ -42,6 +43,8 @@ pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
     /// By phase: what it sends.
     pub(crate) demands: &'a [Demand],
+    /// By phase: how long it waits before it sends.
+    pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) timing: SwitchTiming,
     /// Share of the live demand's rate that no stage of a change may go below.
     pub(crate) floor: f64,
@@ -57,11 +60,7 @@ pub(crate) struct CircuitChanges<'a> {
     stage: Option<Stage>,
     next: VecDeque<Stage>,
     began: SimTime,
-    /// Why a port is dark, and since when: for a fault, or for a change.
-    dark: BTreeMap<Port, (SimTime, bool)>,
-    /// Ports' time in changes, and dark for faults.
-    switching: u128,
-    broken: u128,
+    dark: DarkPorts,
     acts: Vec<CircuitTimer>,
     me: Owner,
 }
@@ -75,9 +74,7 @@ impl<'a> CircuitChanges<'a> {
             stage: None,
             next: VecDeque::new(),
             began: SimTime::START,
-            dark: BTreeMap::new(),
-            switching: 0,
-            broken: 0,
+            dark: DarkPorts::default(),
             acts: Vec::new(),
             me: Owner::Control(0),
             order,
@@ -160,9 +157,8 @@ impl<'a> CircuitChanges<'a> {
             context.post(Notice::ChangeEnded { began: self.began, ended: now });
             return;
         };
-        for port in stage.remove.iter().chain(&stage.add).flat_map(ends) {
-            self.end_dark(port, now);
-            self.dark.insert(port, (now, false));
+        for circuit in stage.remove.iter().chain(&stage.add) {
+            self.dark.begin(circuit, now, false);
         }
         if self.order.in_flight == InFlight::Drain {
             self.switches.drain(&stage);
@@ -188,7 +184,7 @@ impl<'a> CircuitChanges<'a> {
         self.switches.end_moving(&stage);
         let kept: BTreeSet<Port> = stage.add.iter().flat_map(ends).collect();
         for port in stage.remove.iter().flat_map(ends).filter(|port| !kept.contains(port)) {
-            self.end_dark(port, context.now());
+            self.dark.end_port(port, context.now());
         }
         self.stage = Some(stage);
         let tested = context.now() + self.order.timing.bring_up;
@@ -202,14 +198,12 @@ impl<'a> CircuitChanges<'a> {
         self.light(context, passed.iter(), true);
         let now = context.now();
         for circuit in &stage.add {
-            for port in ends(circuit) {
-                self.end_dark(port, now);
-                if !passed.contains(circuit) {
-                    self.dark.insert(port, (now, true));
+            match passed.contains(circuit) {
+                true => self.dark.end(circuit, now),
+                false => {
+                    self.dark.begin(circuit, now, true);
+                    attribute(context, circuit);
                 }
-            }
-            if !passed.contains(circuit) {
-                attribute(context, circuit);
             }
         }
         self.next_stage(context);
@@ -219,21 +213,8 @@ impl<'a> CircuitChanges<'a> {
     fn test_again(&mut self, context: &mut Context<'_>, circuits: &[CrossConnect]) {
         let passed = self.switches.qualify(circuits);
         self.light(context, passed.iter(), true);
-        for port in passed.iter().flat_map(ends) {
-            self.end_dark(port, context.now());
-        }
+        passed.iter().for_each(|circuit| self.dark.end(circuit, context.now()));
         self.publish(context);
-    }
-
-    fn end_dark(&mut self, port: Port, now: SimTime) {
-        if let Some((since, is_broken)) = self.dark.remove(&port) {
-            let time = u128::from(now.since(since).0);
-            if is_broken {
-                self.broken += time;
-            } else {
-                self.switching += time;
-            }
-        }
     }
 }
 
@@ -260,10 +241,7 @@ impl ControlPlane for CircuitChanges<'_> {
         log.leaves.extend(event.parts.iter().flat_map(|part| &part.leaves));
         log.circuits.extend(&lost);
         log.leaves.extend(lost.iter().flat_map(|circuit| [circuit.a, circuit.b]));
-        for port in lost.iter().flat_map(ends) {
-            self.end_dark(port, now);
-            self.dark.insert(port, (now, true));
-        }
+        lost.iter().for_each(|circuit| self.dark.begin(circuit, now, true));
         self.publish(context);
         Ok(())
     }
@@ -303,11 +281,8 @@ impl ControlPlane for CircuitChanges<'_> {
     }
 
     fn finish(mut self: Box<Self>, _: &mut Context<'_>, log: &mut RunLog) {
-        for port in self.dark.keys().copied().collect::<Vec<_>>() {
-            self.end_dark(port, log.ended);
-        }
-        log.switching = self.switching;
-        log.broken = self.broken;
+        self.dark.end_all(log.ended);
+        (log.switching, log.broken) = (self.dark.switching, self.dark.broken);
     }
 }
 

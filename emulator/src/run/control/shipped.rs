@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipping control plane in a run: light that its transceivers move is links that carry packets, and the plan
-//! that it commits says where groups go on.
+//! The shipping control plane in a run: light that its devices move is links that carry packets, the plan that it commits
+//! says where groups go on, and jobs wait for the phases that they ask it for.
 //!
 //! ```text
 //!   fault ─▶ ControlSide ─▶ light ─▶ relock ─▶ links
-//!                      └──▶ committed ─▶ groups move ─▶ restart ─▶ first packet
+//!                      ├──▶ committed ─▶ groups move ─▶ restart ─▶ first packet
+//!   phase ─▶ ControlSide ─▶ circuits move ─▶ links train ─▶ settled ─▶ the job goes on
 //! ```
 
-use std::collections::BTreeMap;
+mod circuits;
+mod rings;
 
 use lightloom_engine::LinkId;
-use lightloom_engine::steady::Stage;
-use lightloom_fabric::fault::{FaultSet, Part as PlannedPart};
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::fault::Part as PlannedPart;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::Plan;
-use lightloom_planner::khop::{Change, GroupChange, Layout, RingGroup, from_document};
-use lightloom_units::id::{BundleId, NodeId};
+use lightloom_planner::khop::from_document;
+use lightloom_units::id::BundleId;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::super::{Context, Owner, RunError, RunLog};
+use super::super::{Context, Notice, Owner, RunError, RunLog};
 use super::ControlPlane;
+use super::circuits::CircuitOrder;
 use super::replan::Replanner;
 use crate::scenario::Effect;
-use crate::shipped::{ControlSide, DaemonSetup, Happened};
+use crate::shipped::{ControlSide, DaemonSetup, Happened, PhaseAnswer, PhaseWish};
 use crate::stages::StageName;
-use crate::substrate::{HBD, Members};
+use crate::substrate::OpticalCircuits;
+use circuits::ShippedCircuits;
+use rings::ShippedRings;
 
 /// How long after a fault a bypass of it is waited for.
 const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
@@ -34,10 +39,14 @@ const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 enum ControlTimer {
     /// The control side does something.
     Wake,
-    /// A link that got its light carries packets, unless the light went again.
+    /// A link that got its light carries packets.
     Relocked(LinkId),
+    /// The link of a circuit that got its light has trained.
+    Trained(CrossConnect),
     /// A change is over.
     Ended(Option<Box<Plan>>),
+    /// A phase is settled.
+    Settled(PhaseAnswer),
 }
 
 /// The stages of one answer of the daemon, as far as they have come.
@@ -59,42 +68,47 @@ impl Answer {
 
 /// The shipping control plane.
 pub(crate) struct Shipped<'a> {
-    /// Who is in which group, and which path each bundle holds.
-    inner: Replanner<'a>,
+    rings: Option<ShippedRings<'a>>,
+    circuits: Option<ShippedCircuits<'a>>,
     side: Box<dyn ControlSide>,
     daemon: DaemonSetup,
+    /// The daemon's clock runs so many times as fast as that of the run.
+    scale: u64,
     acts: Vec<ControlTimer>,
     me: Owner,
     wakes_at: Option<SimTime>,
     /// When a first sign of a fault was at the daemon that it has not answered yet.
     noticed: Option<SimTime>,
     answer: Option<Answer>,
-    /// Since when bundles have no light at rest.
-    dark_since: BTreeMap<BundleId, SimTime>,
-    /// When the last link is locked that has light now.
-    locked_at: SimTime,
     false_bypasses: u64,
 }
 
 impl<'a> Shipped<'a> {
+    /// `side` drives these rings and circuits; its clock runs `scale` times as fast as that of the run.
     pub(crate) fn new(
-        inner: Replanner<'a>,
+        rings: Option<Replanner<'a>>,
+        circuits: Option<(&'a OpticalCircuits, CircuitOrder<'a>)>,
         side: Box<dyn ControlSide>,
-        daemon: DaemonSetup,
+        (daemon, scale): (DaemonSetup, u64),
     ) -> Self {
         Self {
-            inner,
+            rings: rings.map(ShippedRings::new),
+            circuits: circuits.map(|(circuits, order)| ShippedCircuits::new(circuits, order)),
             side,
             daemon,
+            scale,
             acts: Vec::new(),
             me: Owner::Control(0),
             wakes_at: None,
             noticed: None,
             answer: None,
-            dark_since: BTreeMap::new(),
-            locked_at: SimTime::START,
             false_bypasses: 0,
         }
+    }
+
+    /// A time of the run on the daemon's clock.
+    fn to_side(&self, time: SimTime) -> SimTime {
+        SimTime(time.0 * self.scale)
     }
 
     fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: ControlTimer) {
@@ -105,7 +119,7 @@ impl<'a> Shipped<'a> {
     /// Asks to be woken when the control side does something next.
     fn sleep(&mut self, context: &mut Context<'_>) {
         let Some(due) = self.side.next_due() else { return };
-        let due = due.max(context.now());
+        let due = SimTime(due.0.div_ceil(self.scale)).max(context.now());
         if self.wakes_at.is_none_or(|at| due < at) {
             self.wakes_at = Some(due);
             self.at(context, due, ControlTimer::Wake);
@@ -118,8 +132,22 @@ impl<'a> Shipped<'a> {
         happened: Vec<(SimTime, Happened)>,
     ) -> Result<(), RunError> {
         for (at, what) in happened {
+            let at = SimTime(at.0 / self.scale);
             match what {
                 Happened::Light(bundle, path) => self.light(context, bundle, path),
+                Happened::Passes(ocs, pairs) => {
+                    let circuits = self.circuits.as_mut();
+                    let training = circuits.map(|circuits| circuits.passes(context, ocs, &pairs));
+                    self.train(context, training.unwrap_or_default());
+                }
+                Happened::PhaseMoves => {
+                    if let Some(circuits) = &mut self.circuits {
+                        circuits.moves(context);
+                    }
+                }
+                Happened::PhaseSettled(answer) => {
+                    self.at(context, at.max(context.now()), ControlTimer::Settled(answer));
+                }
                 Happened::Noticed => drop(self.noticed.get_or_insert(at)),
                 Happened::Bypassing(parts) => self.bypassing(context, at, &parts),
                 Happened::Planned => self.reached(StageName::Planned, at),
@@ -141,33 +169,29 @@ impl<'a> Shipped<'a> {
         }
     }
 
+    /// Links of circuits train until then.
+    fn train(&mut self, context: &mut Context<'_>, training: Vec<(SimTime, CrossConnect)>) {
+        for (until, circuit) in training {
+            self.at(context, until, ControlTimer::Trained(circuit));
+        }
+    }
+
     /// The light of a bundle rests elsewhere, or moves.
     fn light(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
-        let now = context.now();
-        self.inner.held.insert(bundle, path);
-        if path.is_none() {
-            self.dark_since.insert(bundle, now);
-        } else {
-            self.reached(StageName::Switched, now);
-            let since = self.dark_since.remove(&bundle);
+        let Some(rings) = &mut self.rings else { return };
+        let (dark, locking) = rings.light(context, bundle, path);
+        if path.is_some() {
+            self.reached(StageName::Switched, context.now());
             for fault in self.answer.iter().flat_map(|answer| &answer.faults) {
                 let log = &mut context.faults[*fault];
-                let Some(dark) = since.map(|since| now.since(since)) else { continue };
+                let Some(dark) = dark else { continue };
                 log.bundles += 1;
                 let [shortest, longest] = log.dark.unwrap_or([dark, dark]);
                 log.dark = Some([shortest.min(dark), longest.max(dark)]);
             }
         }
-        for link in self.inner.rings.all_links_of(bundle) {
-            match (self.inner.selects(link), context.is_lit(link)) {
-                (false, true) => context.light(link, false),
-                (true, false) => {
-                    let usable_at = now + self.inner.fabric.transceiver.relock;
-                    self.locked_at = self.locked_at.max(usable_at);
-                    self.at(context, usable_at, ControlTimer::Relocked(link));
-                }
-                _ => {}
-            }
+        for (usable_at, link) in locking {
+            self.at(context, usable_at, ControlTimer::Relocked(link));
         }
     }
 
@@ -176,7 +200,10 @@ impl<'a> Shipped<'a> {
         let mut faults = Vec::new();
         for (fault, event) in context.events.iter().enumerate() {
             let broken = event.parts.iter().flat_map(|part| &part.planned);
-            let meets = |part: &PlannedPart| broken.clone().any(|of| self.meets(*of, *part));
+            let rings = self.rings.as_ref();
+            let meets = |part: &PlannedPart| {
+                rings.is_some_and(|rings| broken.clone().any(|of| rings.meets(*of, *part)))
+            };
             // A transceiver that is only late works: to bypass it is false.
             let works = matches!(event.effect, Effect::Late(_));
             if context.active[fault] && !works && parts.iter().any(meets) {
@@ -198,31 +225,6 @@ impl<'a> Shipped<'a> {
         self.answer = Some(answer);
     }
 
-    /// Whether what the daemon found is what broke, or a part of it, or the far end of it.
-    fn meets(&self, broken: PlannedPart, found: PlannedPart) -> bool {
-        let hbd = &self.inner.fabric.hbd;
-        let ends = |part: PlannedPart| match part {
-            PlannedPart::Fibre(port) => vec![Some(port), hbd.peer(port)],
-            _ => Vec::new(),
-        };
-        match (broken, found) {
-            (PlannedPart::Fibre(_), PlannedPart::Fibre(_)) => {
-                ends(broken).iter().any(|end| ends(found).contains(end))
-            }
-            (PlannedPart::Fibre(_), PlannedPart::Bundle(bundle)) => {
-                ends(broken).iter().flatten().any(|end| end.bundle == bundle)
-            }
-            (PlannedPart::Bundle(bundle), PlannedPart::Fibre(_)) => {
-                ends(found).iter().flatten().any(|end| end.bundle == bundle)
-            }
-            (PlannedPart::Node(node), PlannedPart::Fibre(_)) => {
-                ends(found).iter().flatten().any(|end| end.bundle.node == node)
-            }
-            (PlannedPart::Bundle(one), PlannedPart::Bundle(other)) => one == other,
-            (broken, found) => broken.node().is_some() && broken.node() == found.node(),
-        }
-    }
-
     /// A change is over. If it was committed, groups go on as its plan says.
     fn ended(
         &mut self,
@@ -230,16 +232,16 @@ impl<'a> Shipped<'a> {
         plan: Option<Box<Plan>>,
     ) -> Result<(), RunError> {
         let mut answer = self.answer.take().unwrap_or_default();
-        let Some(plan) = plan else { return Ok(()) };
+        let (Some(plan), Some(rings)) = (plan, &mut self.rings) else { return Ok(()) };
         let now = context.now();
-        let Ok((layout, known)) = from_document(self.inner.fabric, &plan) else { return Ok(()) };
+        let Ok((layout, known)) = from_document(rings.inner.fabric, &plan) else { return Ok(()) };
         answer.reached(StageName::Qualified, now);
-        answer.reached(StageName::Relocked, self.locked_at.max(now));
-        let goes_on = self.locked_at.max(now) + self.daemon.restart;
+        answer.reached(StageName::Relocked, rings.locked_at.max(now));
+        let goes_on = rings.locked_at.max(now) + self.daemon.restart;
         answer.reached(StageName::Restarted, goes_on);
         let first = answer.faults.first().copied();
-        self.follow(context, first, (layout, known), goes_on);
-        let packet = first.and_then(|fault| self.first_packet(context, fault));
+        rings.follow(context, first, (layout, known), goes_on);
+        let packet = first.and_then(|fault| rings.first_packet(context, fault));
         if let Some(packet) = packet {
             answer.reached(StageName::FirstPacket, goes_on + packet);
         }
@@ -254,91 +256,6 @@ impl<'a> Shipped<'a> {
         Ok(())
     }
 
-    /// What a first packet of the groups that a fault hit takes to its first hop.
-    fn first_packet(&self, context: &Context<'_>, fault: usize) -> Option<Picoseconds> {
-        let groups = context.faults[fault].groups.iter();
-        let mut alive = groups.filter(|group| !self.inner.groups[**group].is_lost);
-        let light = self.inner.members_of(*alive.next()?).light;
-        let network = &context.substrate.network;
-        let (from, to) = (*light.first()?, *light.get(1)?);
-        let mut hops = network.outgoing(from).iter().map(|link| network.link(*link));
-        let spec = hops.find(|hop| hop.to == to && hop.spec.plane == HBD)?.spec;
-        let packet = context.engine.settings().transport.packet();
-        Some(spec.rate.time_for(packet) + spec.delay)
-    }
-
-    /// Moves the groups that the new plan has elsewhere.
-    fn follow(
-        &mut self,
-        context: &mut Context<'_>,
-        fault: Option<usize>,
-        (layout, known): (Layout, FaultSet),
-        goes_on: SimTime,
-    ) {
-        let before: Vec<Vec<NodeId>> =
-            self.inner.layout.groups.iter().map(|group| group.ranks.clone()).collect();
-        let members: Vec<Option<Members>> = (0..self.inner.groups.len())
-            .map(|group| (!self.inner.groups[group].is_lost).then(|| self.inner.members_of(group)))
-            .collect();
-        let old = std::mem::replace(&mut self.inner.layout, layout);
-        (self.inner.respected, self.inner.known) = (known.clone(), known);
-        let groups = self.changes(&old, &members);
-        let nodes = (0..self.inner.fabric.hbd.nodes()).map(NodeId);
-        let bundles = nodes.map(|node| (BundleId { node, bundle: 0 }, goes_on));
-        let change = Change { bundles: Vec::new(), groups };
-        self.inner.move_groups(context, fault, &before, &change, &bundles.collect());
-        if let Some(fault) = fault {
-            let log = &mut context.faults[fault];
-            log.restored = log.restored.map(|at| at.max(goes_on));
-        }
-    }
-
-    /// Which groups of the plan before stand elsewhere now: who shares most with a group is it.
-    fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
-        let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
-            layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()
-        };
-        let mut free = of_jobs(&self.inner.layout);
-        let mut moved = Vec::new();
-        for (group, placed) in self.inner.groups.iter().enumerate() {
-            if placed.is_lost {
-                continue;
-            }
-            let same = |new: &RingGroup| new.job == Some(placed.job) && new.ranks == placed.nodes;
-            match free.iter().position(same) {
-                Some(at) => {
-                    free.remove(at);
-                    if members[group].as_ref() != Some(&self.inner.members_of(group)) {
-                        moved.push((placed, Some(placed.nodes.clone())));
-                    }
-                }
-                None => moved.push((placed, None)),
-            }
-        }
-        let mut changes = Vec::new();
-        for (placed, to) in moved {
-            let Some(group) = old.groups.iter().position(|group| group.ranks == placed.nodes)
-            else {
-                continue;
-            };
-            let shared = |new: &RingGroup| {
-                new.ranks.iter().filter(|node| placed.nodes.contains(node)).count()
-            };
-            let like = (0..free.len()).filter(|at| free[*at].job == Some(placed.job));
-            let best = like.max_by_key(|at| (shared(&free[*at]), usize::MAX - at));
-            let to = to.or_else(|| best.map(|at| free.remove(at).ranks));
-            let from = placed.nodes.clone();
-            changes.push(match to {
-                Some(to) => GroupChange::Moved { group, from, to },
-                None => GroupChange::Lost { job: Some(placed.job), group, from },
-            });
-        }
-        changes.extend(
-            free.into_iter().map(|new| GroupChange::Formed { job: new.job, to: new.ranks }),
-        );
-        changes
-    }
-
     fn fault(
         &mut self,
         context: &mut Context<'_>,
@@ -346,9 +263,22 @@ impl<'a> Shipped<'a> {
         begins: bool,
     ) -> Result<(), RunError> {
         let mut out = Vec::new();
-        let now = context.now();
+        let now = self.to_side(context.now());
         self.side.advance(now, &mut out);
         self.side.fault(now, &context.events[fault], begins, &mut out);
+        let circuits = self.circuits.as_mut();
+        let training = circuits.map(|circuits| circuits.fault(context, fault, begins));
+        self.train(context, training.unwrap_or_default());
+        self.take(context, out)
+    }
+
+    /// A job asks for a phase.
+    fn ask(&mut self, context: &mut Context<'_>, wish: PhaseWish) -> Result<(), RunError> {
+        let mut out = Vec::new();
+        let now = self.to_side(context.now());
+        self.side.advance(now, &mut out);
+        let within = Picoseconds(wish.within.0 * self.scale);
+        self.side.ask(now, PhaseWish { within, ..wish }, &mut out);
         self.take(context, out)
     }
 }
@@ -367,8 +297,13 @@ fn in_order(stages: &[(StageName, SimTime)], began: Option<SimTime>) -> Vec<(Sta
 
 impl ControlPlane for Shipped<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
-        self.inner.begin(context, me)?;
         self.me = me;
+        if let Some(rings) = &mut self.rings {
+            rings.inner.begin(context, me)?;
+        }
+        if let Some(circuits) = &mut self.circuits {
+            circuits.begin(context);
+        }
         self.sleep(context);
         Ok(())
     }
@@ -402,16 +337,38 @@ impl ControlPlane for Shipped<'_> {
                     self.wakes_at = None;
                 }
                 let mut out = Vec::new();
-                self.side.advance(context.now(), &mut out);
+                let now = self.to_side(context.now());
+                self.side.advance(now, &mut out);
                 self.take(context, out)
             }
             ControlTimer::Relocked(link) => {
-                if self.inner.selects(link) && !context.is_lit(link) {
-                    context.light(link, true);
+                if let Some(rings) = &self.rings {
+                    rings.locked(context, link);
+                }
+                Ok(())
+            }
+            ControlTimer::Trained(circuit) => {
+                if let Some(circuits) = &mut self.circuits {
+                    circuits.trained(context, &circuit);
+                }
+                Ok(())
+            }
+            ControlTimer::Settled(answer) => {
+                if let Some(circuits) = &mut self.circuits {
+                    circuits.settled(context, &answer);
                 }
                 Ok(())
             }
             ControlTimer::Ended(plan) => self.ended(context, plan),
+        }
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+        let Notice::PhaseBegan { phase, .. } = notice else { return Ok(()) };
+        let circuits = self.circuits.as_mut();
+        match circuits.and_then(|circuits| circuits.wish(context, *phase)) {
+            Some(wish) => self.ask(context, wish),
+            None => Ok(()),
         }
     }
 
@@ -430,6 +387,12 @@ impl ControlPlane for Shipped<'_> {
         let mut result = self.side.result();
         result.false_bypasses = self.false_bypasses;
         log.daemon = Some(Box::new(result));
-        Box::new(self.inner).finish(context, log);
+        let Self { rings, circuits, .. } = *self;
+        if let Some(rings) = rings {
+            Box::new(rings.inner).finish(context, log);
+        }
+        if let Some(circuits) = circuits {
+            circuits.finish(log);
+        }
     }
 }

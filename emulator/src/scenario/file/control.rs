@@ -9,7 +9,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{ScenarioFile, codes};
-use crate::scenario::DaemonSetup;
+use crate::scenario::{DaemonSetup, SwitchLanguage};
 use crate::scenario::{ControlDelays, On, Scenario};
 
 /// What follows a fault: delays that are assumed, or the shipping daemon over emulated transceivers.
@@ -75,6 +75,8 @@ pub struct DaemonFile {
     /// From a fault or a repair of the packet network until its flows have other ways, which is the work of its own
     /// routing protocol; 1 ms if not written (an assumption).
     pub reroute_delay: Option<Text<Picoseconds>>,
+    /// What the optical switches of the fabric speak; `scpi` if not written.
+    pub switches: Option<SwitchLanguage>,
 }
 
 /// Reads `control: lightloomd` as well as `control: {…}`.
@@ -185,6 +187,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
         reply_within: file.reply_within.map(|text| text.0),
         flush: or(file.flush, usual.flush),
         restart: or(file.restart, usual.restart),
+        switches: file.switches.unwrap_or(usual.switches),
     }
 }
 
@@ -204,14 +207,14 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
     let mut no = |message: &str, help: &str| {
         check.error(codes::BAD_CONTROL, "/control", message).help(help);
     };
-    let modules = match &scenario.on {
-        On::Fabric(fabric) => fabric.hbd.ring().is_some() && fabric.dcn.circuits().is_none(),
+    let has_light = match &scenario.on {
+        On::Fabric(fabric) => fabric.hbd.ring().is_some() || fabric.dcn.circuits().is_some(),
         On::Network(_) => false,
     };
-    if !modules {
+    if !has_light {
         no(
-            "`lightloomd` drives transceivers of a k-hop ring, and this scenario runs on none",
-            "write `control: {assumed: …}`, or run on a fabric with `hbd: {khop: …}` and without optical switches",
+            "`lightloomd` drives the transceivers of a k-hop ring and optical switches, and this scenario runs on neither",
+            "write `control: {assumed: …}`, or run on a fabric with `hbd: {khop: …}` or `dcn: {reconfigurable_fat_tree: …}`",
         );
     }
     if !raw.broken.is_empty() || raw.broken_by.is_some() || raw.replay.is_some() {
