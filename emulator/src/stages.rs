@@ -6,6 +6,8 @@ use std::fmt;
 use lightloom_units::{Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::SwitchLanguage;
+
 /// A stage between a fault and the first packet after it, in the order in which they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -127,6 +129,12 @@ pub struct CostModel {
 pub struct DaemonResult {
     /// Transceivers that it drives.
     pub devices: usize,
+    /// Optical switches that it drives.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub switches: usize,
+    /// What they speak.
+    #[serde(default)]
+    pub switch_language: SwitchLanguage,
     /// How often it reads each of them.
     #[serde(rename = "poll_every_ps")]
     pub poll_every: Picoseconds,
@@ -153,6 +161,14 @@ pub struct DaemonResult {
     pub violations: Vec<String>,
     /// What its own work is assumed to take.
     pub assumed: CostModel,
+    /// What the packet network is assumed to take until flows have other ways.
+    #[serde(rename = "reroute_ps", default)]
+    pub reroute: Picoseconds,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// What became of the phases of a plan that jobs asked the daemon for.

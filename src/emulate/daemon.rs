@@ -4,7 +4,8 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::outcome::{DaemonResult, Outcome as Run, Stage};
+use lightloom_emulator::outcome::{DaemonResult, Outcome as Run, PhaseCounts, Stage};
+use lightloom_emulator::scenario::SwitchLanguage;
 
 use crate::table::TextTable;
 
@@ -26,16 +27,24 @@ pub(super) fn stages(stages: &[Stage]) -> String {
 /// What it did over the run, and what its own work was assumed to take.
 pub(super) fn describe(result: &Run) -> String {
     let Some(daemon) = &result.lightloomd else { return String::new() };
-    let DaemonResult { devices, bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
+    let DaemonResult { bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
     let mut text = format!(
-        "\nlightloomd: {devices} transceivers read every {}, {}; {bypasses} bypasses, {false_bypasses} of them false; \
+        "\nlightloomd: {} read every {}, {}; {bypasses} bypasses, {false_bypasses} of them false; \
          {committed} changes committed, {not_committed} not; {} restarts; {} bytes on serial lines, {} journal records\n",
+        devices(daemon),
         daemon.poll_every,
         if daemon.events { "lost light is reported" } else { "lost light is polled" },
         daemon.restarts,
         daemon.line_bytes,
         daemon.journal_records,
     );
+    if !daemon.phases.is_none() {
+        let PhaseCounts { asked, lit, kept, missed } = daemon.phases;
+        let _ = writeln!(
+            text,
+            "phases: {asked} asked for, {lit} lit, {kept} kept (too short for the way into them), {missed} missed"
+        );
+    }
     let assumed = &daemon.assumed;
     let _ = writeln!(
         text,
@@ -49,6 +58,7 @@ pub(super) fn describe(result: &Run) -> String {
         assumed.handoff,
         assumed.jitter,
     );
+    let _ = writeln!(text, "assumed of the packet network: {} until flows have other ways", daemon.reroute);
     match daemon.violations.len() {
         0 => text.push_str("invariants I1 to I9: none broken\n"),
         count => {
@@ -59,4 +69,20 @@ pub(super) fn describe(result: &Run) -> String {
         }
     }
     text
+}
+
+/// What it drives.
+fn devices(daemon: &DaemonResult) -> String {
+    let transceivers = format!("{} transceivers", daemon.devices);
+    let language = match daemon.switch_language {
+        SwitchLanguage::Scpi => "SCPI",
+        SwitchLanguage::Tl1 => "TL1",
+        SwitchLanguage::Gnmi => "gNMI",
+    };
+    let switches = format!("{} optical switches ({language})", daemon.switches);
+    match (daemon.devices, daemon.switches) {
+        (_, 0) => transceivers,
+        (0, _) => switches,
+        _ => format!("{transceivers} and {switches}"),
+    }
 }

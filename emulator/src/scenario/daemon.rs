@@ -44,10 +44,12 @@ pub struct DaemonSetup {
     pub restart: Picoseconds,
     /// What optical switches speak.
     pub switches: SwitchLanguage,
+    /// From a fault or a repair of the packet network until its flows have other ways.
+    pub reroute: Picoseconds,
 }
 
 impl Default for DaemonSetup {
-    /// As `topologies/daemon.yaml` has it. Flush and restart are assumptions.
+    /// As `topologies/daemon.yaml` has it. Flush, restart and rerouting are assumptions.
     fn default() -> Self {
         Self {
             poll_every: Picoseconds::from_millis(1_000),
@@ -61,6 +63,7 @@ impl Default for DaemonSetup {
             flush: Picoseconds::from_micros(500),
             restart: Picoseconds::ZERO,
             switches: SwitchLanguage::default(),
+            reroute: Picoseconds::from_millis(1),
         }
     }
 }

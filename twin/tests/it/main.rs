@@ -10,6 +10,7 @@
 mod agrees;
 mod bad_input;
 mod breaks;
+mod circuits;
 mod cost;
 mod dead_node;
 mod double_faults;

@@ -15,7 +15,7 @@ mod wish;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lightloom_fabric::plan::{PhasePlan, Plan};
+use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
 
 use super::faults::join;
 use super::{Control, OWN};
@@ -51,6 +51,8 @@ pub struct Phases {
     past: VecDeque<Booking>,
     /// How long ways between phases took of late.
     took: BTreeMap<(String, String), VecDeque<Micros>>,
+    /// By phase: how long ahead it was asked for last, when nothing is sent in between.
+    ahead: BTreeMap<String, Micros>,
     /// Until when the phase that has light is in use, by its job's word.
     in_use_until: Micros,
     /// When a job asked last.
@@ -112,13 +114,23 @@ impl Phases {
 
 /// What the plan says of the way from the circuits of one phase to those of another: how long it is dark.
 fn stated(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Option<Micros> {
+    let way = way(plan, from, to)?;
+    Some(Micros(way.dark_time_ps.get().div_ceil(1_000_000)))
+}
+
+/// How much of that is dark while nothing is sent, as the plan has it.
+fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
+    let hidden = way(plan, from, to)
+        .map(|way| way.dark_time_ps.get().saturating_sub(way.exposed_ps.get()));
+    Micros(hidden.unwrap_or(0) / 1_000_000)
+}
+
+fn way<'a>(plan: &'a Plan, from: &PhasePlan, to: &PhasePlan) -> Option<&'a TransitionPlan> {
     let same = |name: &str, phase: &PhasePlan| {
         let named = plan.phases.iter().find(|other| other.name == name);
         named.is_some_and(|named| named.name == phase.name || named.circuits == phase.circuits)
     };
-    let mut ways = plan.transitions.iter();
-    let way = ways.find(|way| same(&way.from, from) && same(&way.to, to))?;
-    Some(Micros(way.dark_time_ps.get().div_ceil(1_000_000)))
+    plan.transitions.iter().find(|way| same(&way.from, from) && same(&way.to, to))
 }
 
 impl Control {
@@ -164,6 +176,8 @@ impl Control {
         let mut actions = Vec::new();
         self.controller.lease(now, booking.asked.clone(), Some(lease), &mut actions);
         self.phases.booked_at = Some(now.mono);
+        let ahead = booking.wanted() - booking.at.max(self.phases.in_use_until);
+        self.phases.ahead.insert(booking.wish.phase.clone(), ahead);
         match self.at_once(&booking) {
             Some(standing) => self.phases.end(booking, standing, now.mono),
             None => self.phases.waiting.push_back(booking),
@@ -291,16 +305,33 @@ impl Control {
         after.into_iter().find(|phase| !phase.circuits.is_empty())
     }
 
-    /// How long a phase must last so that it has light for longer than the way over it keeps circuits dark: the
-    /// way into it, and what the way on to the next phase takes longer than from where everything stands.
-    fn needs(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan, next: Option<&str>) -> Micros {
-        let into = self.expected(plan, from, to);
+    /// What the way into these circuits takes away from what is sent: the rest is hidden by the plan's slack, or by the
+    /// time ahead at which the phase was asked for before.
+    fn exposed(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
+        let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
+        let planned = before.map_or(Micros(0), |before| hidden(plan, before, to));
+        let ahead = self.phases.ahead.get(&to.name).copied().unwrap_or(Micros(0));
+        self.expected(plan, from, to) - planned.max(ahead)
+    }
+
+    /// How long a phase must last so that it has light for longer than the way over it keeps circuits dark that
+    /// somebody uses: the way into it, but for the time before it is wanted in which the phase before is over, and what
+    /// the way on to the next phase takes longer than from where everything stands.
+    fn needs(
+        &self,
+        plan: &Plan,
+        (from, to): (Option<&str>, &PhasePlan),
+        booking: &Booking,
+        next: Option<&str>,
+    ) -> Micros {
+        let idle = booking.wanted() - booking.at.max(self.phases.in_use_until);
+        let into = self.expected(plan, from, to) - idle;
         let next = match next {
             Some(name) => plan.phases.iter().find(|phase| phase.name == name),
             None => self.phase_after(plan, &to.name),
         };
         let onward = next.map_or(Micros(0), |next| {
-            self.expected(plan, Some(&to.name), next) - self.expected(plan, from, next)
+            self.exposed(plan, Some(&to.name), next) - self.exposed(plan, from, next)
         });
         into + onward
     }
@@ -327,7 +358,7 @@ impl Control {
         };
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
-        let needs = self.needs(plan, from, to, next);
+        let needs = self.needs(plan, (from, to), booking, next);
         // From the dark there is nothing to stay with.
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
@@ -501,6 +532,7 @@ impl Control {
         }
         self.phases.took.clear();
         if other_plan {
+            self.phases.ahead.clear();
             self.phases.drop_waiting(now, &Missed::OtherPlan, |_| true);
         }
     }

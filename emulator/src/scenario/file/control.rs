@@ -145,12 +145,13 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
     let default = ControlDelays::default();
     let or = |written: Option<Text<Picoseconds>>, delay| written.map_or(delay, |text| text.0);
     let detection_delay = or(assumed.detection_delay, default.detection_delay);
-    let by_daemon = raw.lightloomd.and_then(|daemon| daemon.reroute_delay);
+    let lightloomd = raw.lightloomd.as_ref().map(|file| daemon(file, check));
+    let reroute_delay = or(assumed.reroute_delay, detection_delay);
     ControlDelays {
         detection_delay,
         planning_delay: or(assumed.planning_delay, default.planning_delay),
-        reroute_delay: or(by_daemon.or(assumed.reroute_delay), detection_delay),
-        lightloomd: raw.lightloomd.as_ref().map(|file| daemon(file, check)),
+        reroute_delay: lightloomd.map_or(reroute_delay, |daemon| daemon.reroute),
+        lightloomd,
     }
 }
 
@@ -188,6 +189,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
         flush: or(file.flush, usual.flush),
         restart: or(file.restart, usual.restart),
         switches: file.switches.unwrap_or(usual.switches),
+        reroute: or(file.reroute_delay, usual.reroute),
     }
 }
 

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The circuits of a run under the shipping control plane: what optical switches pass, what trains, what carries traffic.
+//!
+//! ```text
+//!   phase ─▶ daemon ─▶ mirrors ─▶ light both ways ─▶ link trains ─▶ up        daemon: read back, qualified ─▶ settled
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_units::SimTime;
+use lightloom_units::id::OcsId;
+
+use super::super::super::context::{Context, Notice};
+use super::super::super::RunLog;
+use super::super::circuits::CircuitOrder;
+use super::super::dark::DarkPorts;
+use super::super::optical::ends;
+use crate::scenario::{Effect, InFlight};
+use crate::shipped::{PhaseAnswer, PhaseWish};
+use crate::substrate::{OpticalCircuits, OpticalPort as Port};
+
+/// Circuits whose light the daemon moves.
+pub(super) struct ShippedCircuits<'a> {
+    order: CircuitOrder<'a>,
+    circuits: &'a OpticalCircuits,
+    /// By switch and ports, the lower one first.
+    by_ports: BTreeMap<(OcsId, u32, u32), CrossConnect>,
+    /// What switches pass both ways.
+    passed: BTreeSet<CrossConnect>,
+    /// Links that train, and when they are through.
+    training: BTreeMap<CrossConnect, SimTime>,
+    up: BTreeSet<CrossConnect>,
+    /// Circuits that go with the change under way: no traffic is put on them any more.
+    drained: BTreeSet<CrossConnect>,
+    /// Ports without a driver, and ports whose links do not pass their test.
+    dead: BTreeMap<Port, u32>,
+    unfit: BTreeSet<Port>,
+    dark: DarkPorts,
+    /// The phase that was asked for and is not settled, and since when it moves or was asked for.
+    asked: Option<(usize, SimTime)>,
+}
+
+impl<'a> ShippedCircuits<'a> {
+    /// Circuits as they stand when a step begins.
+    pub(super) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
+        let ports = |circuit: &CrossConnect| {
+            let (a, b) = (circuit.a_port, circuit.b_port);
+            ((circuit.ocs, a.min(b), a.max(b)), *circuit)
+        };
+        let held = order.plan.phases.iter().rev().find(|phase| !phase.circuits.is_empty());
+        let up: BTreeSet<CrossConnect> =
+            held.iter().flat_map(|phase| phase.circuits.iter().copied()).collect();
+        Self {
+            by_ports: circuits.circuits().map(ports).collect(),
+            passed: up.clone(),
+            training: BTreeMap::new(),
+            up,
+            drained: BTreeSet::new(),
+            dead: BTreeMap::new(),
+            unfit: BTreeSet::new(),
+            dark: DarkPorts::default(),
+            asked: None,
+            order,
+            circuits,
+        }
+    }
+
+    pub(super) fn begin(&mut self, context: &mut Context<'_>) {
+        for circuit in self.circuits.circuits().filter(|circuit| !self.up.contains(circuit)) {
+            for link in self.circuits.links(circuit) {
+                context.light(link, false);
+            }
+        }
+        context.circuits_up = self.up.iter().copied().collect();
+    }
+
+    fn publish(&self, context: &mut Context<'_>) {
+        let carries = |circuit: &&CrossConnect| !self.drained.contains(circuit);
+        context.circuits_up = self.up.iter().filter(carries).copied().collect();
+        context.post(Notice::Circuits);
+    }
+
+    fn light(&self, context: &mut Context<'_>, circuit: &CrossConnect, is_lit: bool) {
+        for link in self.circuits.links(circuit) {
+            context.light(link, is_lit);
+        }
+    }
+
+    fn has_light(&self, circuit: &CrossConnect) -> bool {
+        self.passed.contains(circuit)
+            && !ends(circuit).iter().any(|port| self.dead.contains_key(port))
+    }
+
+    /// A switch passes light between these ports, and no others. Returns links that train now, and until when.
+    pub(super) fn passes(
+        &mut self,
+        context: &mut Context<'_>,
+        ocs: OcsId,
+        pairs: &[(u32, u32)],
+    ) -> Vec<(SimTime, CrossConnect)> {
+        let named = pairs.iter().filter_map(|(a, b)| self.by_ports.get(&(ocs, *a, *b)));
+        let now_passed: BTreeSet<CrossConnect> = named.copied().collect();
+        self.passed.retain(|circuit| circuit.ocs != ocs);
+        self.passed.extend(now_passed);
+        self.look(context, false)
+    }
+
+    /// What has no light goes dark, for a fault or for a change; what has begins to train.
+    fn look(&mut self, context: &mut Context<'_>, is_fault: bool) -> Vec<(SimTime, CrossConnect)> {
+        let now = context.now();
+        let lost: Vec<CrossConnect> =
+            self.up.iter().filter(|circuit| !self.has_light(circuit)).copied().collect();
+        for circuit in &lost {
+            self.up.remove(circuit);
+            self.light(context, circuit, false);
+            self.dark.begin(circuit, now, is_fault);
+        }
+        let has_light = |circuit: &CrossConnect| {
+            self.passed.contains(circuit)
+                && !ends(circuit).iter().any(|port| self.dead.contains_key(port))
+        };
+        self.training.retain(|circuit, _| has_light(circuit));
+        let until = now + self.order.timing.bring_up;
+        let begins = |circuit: &&CrossConnect| {
+            has_light(circuit)
+                && !self.up.contains(circuit)
+                && !self.training.contains_key(circuit)
+                && !ends(circuit).iter().any(|port| self.unfit.contains(port))
+        };
+        let begun: Vec<CrossConnect> = self.passed.iter().filter(begins).copied().collect();
+        self.training.extend(begun.iter().map(|circuit| (*circuit, until)));
+        if !lost.is_empty() {
+            self.publish(context);
+        }
+        begun.into_iter().map(|circuit| (until, circuit)).collect()
+    }
+
+    /// A link has trained, unless its light went meanwhile.
+    pub(super) fn trained(&mut self, context: &mut Context<'_>, circuit: &CrossConnect) {
+        let now = context.now();
+        if self.training.get(circuit).is_none_or(|until| *until > now) {
+            return;
+        }
+        self.training.remove(circuit);
+        self.up.insert(*circuit);
+        self.drained.remove(circuit);
+        self.dark.end(circuit, now);
+        self.light(context, circuit, true);
+        self.publish(context);
+    }
+
+    /// A job is at a phase: what it asks of the daemon. `None` if its circuits stand or it needs none.
+    pub(super) fn wish(&mut self, context: &mut Context<'_>, phase: usize) -> Option<PhaseWish> {
+        let planned = &self.order.plan.phases[phase];
+        let wanted: BTreeSet<CrossConnect> = planned.circuits.iter().copied().collect();
+        if wanted.is_empty() || (self.asked.is_none() && wanted == self.passed) {
+            return None;
+        }
+        self.asked = Some((phase, context.now()));
+        context.post(Notice::ChangeBegan);
+        Some(PhaseWish {
+            phase: planned.name.clone(),
+            within: self.order.slacks.get(phase).copied().unwrap_or_default(),
+            lasts: planned.duration_ps,
+        })
+    }
+
+    /// The daemon has written down that it moves the circuits of the phase.
+    pub(super) fn moves(&mut self, context: &mut Context<'_>) {
+        let Some((phase, began)) = &mut self.asked else { return };
+        *began = context.now();
+        if self.order.in_flight == InFlight::Drain {
+            let wanted = &self.order.plan.phases[*phase].circuits;
+            let goes = |circuit: &&CrossConnect| !wanted.contains(circuit);
+            self.drained = self.up.iter().filter(goes).copied().collect();
+            self.publish(context);
+        }
+    }
+
+    /// The phase is settled: its job goes on.
+    pub(super) fn settled(&mut self, context: &mut Context<'_>, answer: &PhaseAnswer) {
+        let Some((_, began)) = self.asked.take() else { return };
+        let now = context.now();
+        self.drained.clear();
+        self.dark.end_moves(now, &self.training);
+        if matches!(answer, PhaseAnswer::Missed(_)) {
+            for fault in 0..context.events.len() {
+                let event = &context.events[fault];
+                let is_cause = event.is_of_control() || event.ports().next().is_some();
+                if context.active[fault] && is_cause {
+                    context.faults[fault].changes_missed += 1;
+                }
+            }
+            context.post(Notice::ChangeMissed);
+        }
+        context.post(Notice::ChangeEnded { began, ended: now });
+        self.publish(context);
+    }
+
+    /// Ports break, or are repaired. Returns links that train now, and until when.
+    pub(super) fn fault(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: usize,
+        begins: bool,
+    ) -> Vec<(SimTime, CrossConnect)> {
+        let event = &context.events[fault];
+        let ports: Vec<Port> = event.ports().collect();
+        let leaves: Vec<_> = event.parts.iter().flat_map(|part| &part.leaves).copied().collect();
+        if ports.is_empty() && leaves.is_empty() {
+            return Vec::new();
+        }
+        match (event.effect, begins) {
+            (Effect::Down | Effect::Flapping { .. }, true) => {
+                ports.iter().for_each(|port| *self.dead.entry(*port).or_default() += 1);
+            }
+            (Effect::Down | Effect::Flapping { .. }, false) => {
+                for port in &ports {
+                    if let Some(times) = self.dead.get_mut(port) {
+                        *times -= 1;
+                    }
+                }
+                self.dead.retain(|_, times| *times > 0);
+            }
+            (Effect::FailsTest, true) => self.unfit.extend(&ports),
+            (Effect::FailsTest, false) => self.unfit.retain(|port| !ports.contains(port)),
+            _ => {}
+        }
+        let before = self.up.clone();
+        let training = self.look(context, true);
+        let lost: Vec<CrossConnect> = before.difference(&self.up).copied().collect();
+        let log = &mut context.faults[fault];
+        log.leaves.extend(leaves);
+        log.circuits.extend(&lost);
+        log.leaves.extend(lost.iter().flat_map(|circuit| [circuit.a, circuit.b]));
+        self.publish(context);
+        training
+    }
+
+    pub(super) fn finish(mut self, log: &mut RunLog) {
+        self.dark.end_all(log.ended);
+        (log.switching, log.broken) = (self.dark.switching, self.dark.broken);
+    }
+}

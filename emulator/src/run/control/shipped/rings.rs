@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The rings of a run under the shipping control plane: light that transceivers move is links that carry packets, and the
+//! plan that the daemon commits says where groups go on.
+
+use std::collections::BTreeMap;
+
+use lightloom_engine::LinkId;
+use lightloom_engine::steady::Stage;
+use lightloom_fabric::fault::{FaultSet, Part as PlannedPart};
+use lightloom_fabric::khop::Path;
+use lightloom_planner::khop::{Change, GroupChange, Layout, RingGroup};
+use lightloom_units::id::{BundleId, NodeId};
+use lightloom_units::{Picoseconds, SimTime};
+
+use super::super::super::Context;
+use super::super::replan::Replanner;
+use crate::substrate::{HBD, Members};
+
+/// Who is in which group, and which path each bundle holds.
+pub(super) struct ShippedRings<'a> {
+    pub(super) inner: Replanner<'a>,
+    /// Since when bundles have no light at rest.
+    dark_since: BTreeMap<BundleId, SimTime>,
+    /// When the last link is locked that has light now.
+    pub(super) locked_at: SimTime,
+}
+
+impl<'a> ShippedRings<'a> {
+    pub(super) fn new(inner: Replanner<'a>) -> Self {
+        Self { inner, dark_since: BTreeMap::new(), locked_at: SimTime::START }
+    }
+
+    /// The light of a bundle rests elsewhere, or moves: how long it was dark, and the links that lock from now on, with
+    /// the time at which they carry packets.
+    pub(super) fn light(
+        &mut self,
+        context: &mut Context<'_>,
+        bundle: BundleId,
+        path: Option<Path>,
+    ) -> (Option<Picoseconds>, Vec<(SimTime, LinkId)>) {
+        let now = context.now();
+        self.inner.held.insert(bundle, path);
+        let dark = match path {
+            None => {
+                self.dark_since.insert(bundle, now);
+                None
+            }
+            Some(_) => self.dark_since.remove(&bundle).map(|since| now.since(since)),
+        };
+        let mut locking = Vec::new();
+        for link in self.inner.rings.all_links_of(bundle) {
+            match (self.inner.selects(link), context.is_lit(link)) {
+                (false, true) => context.light(link, false),
+                (true, false) => {
+                    let usable_at = now + self.inner.fabric.transceiver.relock;
+                    self.locked_at = self.locked_at.max(usable_at);
+                    locking.push((usable_at, link));
+                }
+                _ => {}
+            }
+        }
+        (dark, locking)
+    }
+
+    /// A link that got its light carries packets, unless the light went again.
+    pub(super) fn locked(&self, context: &mut Context<'_>, link: LinkId) {
+        if self.inner.selects(link) && !context.is_lit(link) {
+            context.light(link, true);
+        }
+    }
+
+    /// Whether what the daemon found is what broke, or a part of it, or the far end of it.
+    pub(super) fn meets(&self, broken: PlannedPart, found: PlannedPart) -> bool {
+        let hbd = &self.inner.fabric.hbd;
+        let ends = |part: PlannedPart| match part {
+            PlannedPart::Fibre(port) => vec![Some(port), hbd.peer(port)],
+            _ => Vec::new(),
+        };
+        match (broken, found) {
+            (PlannedPart::Fibre(_), PlannedPart::Fibre(_)) => {
+                ends(broken).iter().any(|end| ends(found).contains(end))
+            }
+            (PlannedPart::Fibre(_), PlannedPart::Bundle(bundle)) => {
+                ends(broken).iter().flatten().any(|end| end.bundle == bundle)
+            }
+            (PlannedPart::Bundle(bundle), PlannedPart::Fibre(_)) => {
+                ends(found).iter().flatten().any(|end| end.bundle == bundle)
+            }
+            (PlannedPart::Node(node), PlannedPart::Fibre(_)) => {
+                ends(found).iter().flatten().any(|end| end.bundle.node == node)
+            }
+            (PlannedPart::Bundle(one), PlannedPart::Bundle(other)) => one == other,
+            (broken, found) => broken.node().is_some() && broken.node() == found.node(),
+        }
+    }
+
+    /// What a first packet of the groups that a fault hit takes to its first hop.
+    pub(super) fn first_packet(&self, context: &Context<'_>, fault: usize) -> Option<Picoseconds> {
+        let groups = context.faults[fault].groups.iter();
+        let mut alive = groups.filter(|group| !self.inner.groups[**group].is_lost);
+        let light = self.inner.members_of(*alive.next()?).light;
+        let network = &context.substrate.network;
+        let (from, to) = (*light.first()?, *light.get(1)?);
+        let mut hops = network.outgoing(from).iter().map(|link| network.link(*link));
+        let spec = hops.find(|hop| hop.to == to && hop.spec.plane == HBD)?.spec;
+        let packet = context.engine.settings().transport.packet();
+        Some(spec.rate.time_for(packet) + spec.delay)
+    }
+
+    /// Moves the groups that the new plan has elsewhere.
+    pub(super) fn follow(
+        &mut self,
+        context: &mut Context<'_>,
+        fault: Option<usize>,
+        (layout, known): (Layout, FaultSet),
+        goes_on: SimTime,
+    ) {
+        let before: Vec<Vec<NodeId>> =
+            self.inner.layout.groups.iter().map(|group| group.ranks.clone()).collect();
+        let members: Vec<Option<Members>> = (0..self.inner.groups.len())
+            .map(|group| (!self.inner.groups[group].is_lost).then(|| self.inner.members_of(group)))
+            .collect();
+        let old = std::mem::replace(&mut self.inner.layout, layout);
+        (self.inner.respected, self.inner.known) = (known.clone(), known);
+        let groups = self.changes(&old, &members);
+        let nodes = (0..self.inner.fabric.hbd.nodes()).map(NodeId);
+        let bundles = nodes.map(|node| (BundleId { node, bundle: 0 }, goes_on));
+        let change = Change { bundles: Vec::new(), groups };
+        self.inner.move_groups(context, fault, &before, &change, &bundles.collect());
+        if let Some(fault) = fault {
+            let log = &mut context.faults[fault];
+            log.restored = log.restored.map(|at| at.max(goes_on));
+        }
+    }
+
+    /// Which groups of the plan before stand elsewhere now: who shares most with a group is it.
+    fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
+        let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
+            layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()
+        };
+        let mut free = of_jobs(&self.inner.layout);
+        let mut moved = Vec::new();
+        for (group, placed) in self.inner.groups.iter().enumerate() {
+            if placed.is_lost {
+                continue;
+            }
+            let same = |new: &RingGroup| new.job == Some(placed.job) && new.ranks == placed.nodes;
+            match free.iter().position(same) {
+                Some(at) => {
+                    free.remove(at);
+                    if members[group].as_ref() != Some(&self.inner.members_of(group)) {
+                        moved.push((placed, Some(placed.nodes.clone())));
+                    }
+                }
+                None => moved.push((placed, None)),
+            }
+        }
+        let mut changes = Vec::new();
+        for (placed, to) in moved {
+            let Some(group) = old.groups.iter().position(|group| group.ranks == placed.nodes)
+            else {
+                continue;
+            };
+            let shared = |new: &RingGroup| {
+                new.ranks.iter().filter(|node| placed.nodes.contains(node)).count()
+            };
+            let like = (0..free.len()).filter(|at| free[*at].job == Some(placed.job));
+            let best = like.max_by_key(|at| (shared(&free[*at]), usize::MAX - at));
+            let to = to.or_else(|| best.map(|at| free.remove(at).ranks));
+            let from = placed.nodes.clone();
+            changes.push(match to {
+                Some(to) => GroupChange::Moved { group, from, to },
+                None => GroupChange::Lost { job: Some(placed.job), group, from },
+            });
+        }
+        changes.extend(
+            free.into_iter().map(|new| GroupChange::Formed { job: new.job, to: new.ranks }),
+        );
+        changes
+    }
+}

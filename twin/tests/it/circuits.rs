@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Phases of a step under the shipping daemon: its policy says when circuits move, its drivers move them in three
+//! languages, and traffic waits for them.
+
+use lightloom_emulator::outcome::{DaemonResult, Outcome};
+use lightloom_units::Picoseconds;
+
+use crate::scenes::{read, run};
+
+/// Eight nodes on rings below four leaves that three optical switches join; a step of two phases.
+const FABRIC: &str = "
+kind: fabric
+version: 2
+name: both
+hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}
+dcn:
+  reconfigurable_fat_tree:
+    leaves: 4
+    gpus_per_leaf: 8
+    circuit_rate: 400Gbps
+    electrical: {rate_per_leaf: 3.2Tbps, oversubscription: 16}
+    banks: [{name: core, switches: 3, ports_per_switch: 8, ports_per_leaf: 2}]
+    timing: {control: 5ms, switching: 2ms, bring_up: 1ms}
+    failure_domains: 3
+jobs:
+  - {name: train, gpus: 24, tp: 8}
+  - name: exchange
+    step:
+      phases:
+        - name: experts
+          slack: 100ms
+          demand: {matrix: [[0, 80000000, 0, 0], [80000000, 0, 10000000, 0],
+                            [0, 10000000, 0, 80000000], [0, 0, 80000000, 0]]}
+        - name: weights
+          slack: 100ms
+          demand: {matrix: [[0, 0, 80000000, 0], [0, 0, 0, 80000000],
+                            [80000000, 0, 0, 10000000], [0, 80000000, 10000000, 0]]}
+";
+
+fn scene(control: &str, faults: &str) -> String {
+    format!(
+        "kind: scenario\nversion: 2\nname: circuits\non: {{fabric: ring.yaml}}\nseed: 1\nphases: {{steps: 3}}\n\
+         faults: [{faults}]\ncontrol: {control}\n"
+    )
+}
+
+fn shipped(control: &str, faults: &str) -> (Outcome, DaemonResult) {
+    let outcome = run(FABRIC, &scene(control, faults), 1);
+    let daemon = outcome.lightloomd.as_deref().unwrap().clone();
+    assert_eq!(daemon.violations, [""; 0], "{faults}");
+    let packets = &outcome.head.packets;
+    let accounted = packets.delivered + packets.dropped + packets.lost + packets.in_flight;
+    assert_eq!(packets.sent, accounted, "{faults}");
+    (outcome, daemon)
+}
+
+fn steps(outcome: &Outcome) -> Vec<Option<Picoseconds>> {
+    outcome.steps.took().collect()
+}
+
+#[test]
+fn phases_come_on_time_in_every_language_once_the_way_into_them_is_known() {
+    let assumed = steps(&run(FABRIC, &scene("{assumed: {}}", ""), 1));
+    for language in ["scpi", "tl1", "gnmi"] {
+        let (outcome, daemon) = shipped(&format!("{{lightloomd: {{switches: {language}}}}}"), "");
+        let counts = daemon.phases;
+        assert_eq!((counts.asked, counts.lit, counts.kept, counts.missed), (6, 6, 0, 0));
+        assert_eq!((daemon.devices, daemon.switches), (16, 3));
+        // The plan counts on 24 ms for a way: that is too little, the first step shows it, and the second is on time.
+        let took = steps(&outcome);
+        assert!(took[0] > assumed[0], "{language}: {took:?}");
+        assert_eq!(took[1..], assumed[1..], "{language}");
+    }
+}
+
+#[test]
+fn a_switch_that_breaks_misses_its_phases_and_the_step_still_ends() {
+    for (part, effect) in [("ocs1", "down"), ("ocs1", "stuck"), ("ocs1/p3", "stuck")] {
+        let fault = format!("{{part: {part}, effect: {effect}, at: 150ms}}");
+        let (outcome, daemon) = shipped("lightloomd", &fault);
+        assert!(daemon.phases.missed > 0, "{part} {effect}: {:?}", daemon.phases);
+        assert!(steps(&outcome).iter().all(Option::is_some), "{part} {effect}");
+        let phases = outcome.faults[0].phases.as_ref().unwrap();
+        assert!(phases.changes_missed > 0, "{part} {effect}: {phases:?}");
+    }
+}
+
+#[test]
+fn a_daemon_that_dies_in_a_change_brings_it_to_its_end() {
+    // The way into the first phase begins at 75 ms and takes 34 ms.
+    for at in [76, 80, 84, 90, 95, 100, 108] {
+        let fault = format!("{{part: control, at: {at}ms, lasts: 20ms}}");
+        let (outcome, daemon) = shipped("lightloomd", &fault);
+        assert_eq!(daemon.restarts, 1);
+        assert!(steps(&outcome).iter().all(Option::is_some), "{at} ms");
+        assert_eq!(daemon.phases.lit + daemon.phases.missed, daemon.phases.asked, "{at} ms");
+    }
+}
+
+#[test]
+fn a_node_that_dies_is_bypassed_beside_phases() {
+    let (outcome, daemon) = shipped("lightloomd", "{part: n2, at: 10ms}");
+    assert_eq!((daemon.bypasses, daemon.false_bypasses), (1, 0));
+    assert!(outcome.faults[0].restored.is_some());
+    assert_eq!(daemon.phases.lit, daemon.phases.asked, "{:?}", daemon.phases);
+}
+
+#[test]
+fn a_network_of_circuits_alone_has_phases_too() {
+    let alone = FABRIC.replace("hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n", "");
+    let alone = alone.replace("  - {name: train, gpus: 24, tp: 8}\n", "");
+    read(&alone, &scene("lightloomd", "")).unwrap();
+    let outcome = run(&alone, &scene("lightloomd", ""), 1);
+    let daemon = outcome.lightloomd.as_ref().unwrap();
+    assert_eq!((daemon.devices, daemon.switches, daemon.phases.lit), (0, 3, 6));
+}
