@@ -17,6 +17,7 @@ mod graphml;
 mod kubernetes;
 mod kueue;
 mod names;
+mod ranks;
 mod ring_plan;
 mod slurm;
 mod sonic_ocs;
@@ -40,6 +41,7 @@ pub const FORMATS: &[ExportFormat] = &[
     dot::FORMAT,
     containerlab::FORMAT,
     astra_sim::FORMAT,
+    ranks::FORMAT,
     sonic_ocs::FORMAT,
     sonic_ocs::COMMANDS,
 ];

@@ -352,3 +352,48 @@ fn slurmctld_lays_jobs_on_whole_rings() {
         assert_eq!(place.len(), 8 * whole, "{said}");
     }
 }
+
+/// What Open MPI asks to start its daemon on a host: a script that starts it here, under the name of the host.
+const START_HERE: &str = "#!/bin/sh\nexport ON_HOST=$1; shift\nexec sh -c \"$*\"\n";
+
+/// Open MPI starts all ranks of the plan, after a bypass, each where the plan has it and on the slot of its GPU.
+#[test]
+fn open_mpi_starts_every_rank_where_the_plan_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = "kind: fabric\nversion: 2\nname: two\nhbd: {khop: {nodes: 12, gpus_per_node: 2, k: 2}}\n\
+                  jobs: [{name: a, gpus: 16, tp: 8}]\n";
+    std::fs::write(folder.path().join("two.yaml"), fabric).unwrap();
+    plan(folder.path(), "two.yaml", &[]);
+    let arguments =
+        ["replan", "plan.json", "--fabric", "two.yaml", "--fault", "n1", "-o", "p.json"];
+    let replanned = lightloom(folder.path(), &arguments);
+    assert_eq!(replanned.status.code(), Some(0), "{}", text(&replanned.stderr));
+    std::fs::rename(folder.path().join("p.json"), folder.path().join("plan.json")).unwrap();
+    exported(folder.path(), "two.yaml", &["ranks", "-o", "ranks"]);
+    std::fs::write(folder.path().join("here"), START_HERE).unwrap();
+
+    let probe = ["sh", "-c", "chmod +x here 2> /dev/null; mpirun --version && test $(nproc) -ge 2"];
+    let run = "timeout 60 mpirun --allow-run-as-root --mca plm rsh --mca plm_rsh_agent $PWD/here \
+               --hostfile ranks/hostfile --rankfile ranks/rankfile -np 16 sh -c \
+               'echo $OMPI_COMM_WORLD_RANK $ON_HOST $(taskset -cp $$ | sed s/.*:.//)'";
+    let name = "mpirun with two processors";
+    let Some(said) = consumer(name, &probe, &["sh", "-c", run], folder.path()) else { return };
+    let mut started: Vec<(usize, &str)> = said
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(rank, rest)| (rank.parse().unwrap(), rest))
+        .collect();
+    started.sort_unstable();
+    let plan = std::fs::read(folder.path().join("plan.json")).unwrap();
+    let plan: Value = serde_json::from_slice(&plan).unwrap();
+    let mut planned: Vec<(usize, String)> = Vec::new();
+    for rank in plan["ranks"].as_array().unwrap().iter().filter(|rank| rank["job"] == 0) {
+        let number = |key: &str| rank[key].as_u64().unwrap() as usize;
+        let (node, gpu) = rank["gpu"].as_str().unwrap().split_once("/g").unwrap();
+        planned.push((number("dp") * 8 + number("tp"), format!("{node} {gpu}")));
+    }
+    planned.sort_unstable();
+    assert!(planned.iter().all(|(_, place)| !place.starts_with("n1 ")), "n1 is bypassed");
+    let planned: Vec<(usize, &str)> = planned.iter().map(|(rank, at)| (*rank, &**at)).collect();
+    assert_eq!(started, planned);
+}

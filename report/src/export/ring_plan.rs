@@ -3,7 +3,7 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::plan::{Group, JobPlan, Plan};
+use lightloom_fabric::plan::{Group, JobPlan, Plan, Rank};
 use lightloom_units::id::{GroupId, NodeId};
 
 use super::{ExportError, ExportNames};
@@ -125,6 +125,15 @@ impl<'a> RingPlan<'a> {
         let job = self.plan.jobs.get(self.job)?;
         let works = |group: &&Group| group.job.is_some_and(|job| job as usize == self.job);
         Some((job, self.plan.groups.iter().filter(works).count()))
+    }
+
+    /// The ranks of that job: tensor parallelism fastest, then context, data and pipeline.
+    #[must_use]
+    pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
+        let works = |rank: &&Rank| rank.job.is_some_and(|job| job as usize == self.job);
+        let mut ranks: Vec<&Rank> = self.plan.ranks.iter().filter(works).collect();
+        ranks.sort_by_key(|rank| (rank.pp, rank.dp, rank.cp, rank.tp));
+        ranks
     }
 
     /// Whether a ring is made of whole nodes.

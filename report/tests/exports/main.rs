@@ -246,6 +246,55 @@ proptest! {
         prop_assert_eq!(&read, &lit);
     }
 
+    #[test]
+    fn launchers_get_every_rank_of_the_job_once_and_in_order(case in cases()) {
+        ranks_are_those_of_the_plan(&case);
+    }
+}
+
+fn ranks_are_those_of_the_plan(case: &Case) {
+    let export = match case.export("ranks") {
+        Ok(export) => export,
+        Err(error) => {
+            assert!(case.plan.ranks.iter().all(|rank| rank.job != Some(0)), "{error}");
+            return;
+        }
+    };
+    let text = |name: &str| &*export.files.iter().find(|file| file.name == name).unwrap().text;
+    // From the plan alone: rank = ((pp × DP + dp) × CP + cp) × TP + tp, and the groups are replicas here.
+    let tp = case.plan.jobs[0].tp;
+    let planned: BTreeMap<u32, (String, u32)> = case
+        .plan
+        .ranks
+        .iter()
+        .filter(|rank| rank.job == Some(0))
+        .map(|rank| (rank.dp * tp + rank.tp, (case.name(rank.gpu.node), u32::from(rank.gpu.gpu))))
+        .collect();
+    assert_eq!(readers::rank_file(text("rankfile")), planned);
+
+    let hosts = readers::host_file(text("hostfile"));
+    for (host, slots) in &hosts {
+        assert_eq!(planned.values().filter(|(name, _)| name == host).count(), *slots);
+    }
+    assert_eq!(hosts.iter().map(|(_, slots)| slots).sum::<usize>(), planned.len());
+    let nodes: Vec<String> = hosts.into_iter().map(|(host, _)| host).collect();
+    let mut by_rank: Vec<String> = planned.values().map(|(host, _)| host.clone()).collect();
+    let mut seen = BTreeSet::new();
+    by_rank.retain(|host| seen.insert(host.clone()));
+    assert_eq!(nodes, by_rank);
+    // However the pods are numbered, DLRover keeps rings together and in the order of the plan.
+    assert_eq!(readers::dlrover_order(text("group-topology.json"), &nodes), nodes);
+}
+
+/// Names of groups are sorted as text: without equal lengths the tenth ring came before the second.
+#[test]
+fn dlrover_takes_more_than_ten_rings_in_the_order_of_the_plan() {
+    let text = format!("{RING}{{name: a, gpus: all, tp: 8}}]\n");
+    let case = Case::new(&text, &["n7".parse().unwrap()], "10.0.0.{}").unwrap();
+    ranks_are_those_of_the_plan(&case);
+    let export = case.export("ranks").unwrap();
+    assert_eq!(case.plan.groups.iter().filter(|group| group.job == Some(0)).count(), 23);
+    assert!(!export.lost.iter().any(|lost| lost.contains("addresses")), "{:?}", export.lost);
 }
 
 #[test]
@@ -268,9 +317,11 @@ fn what_is_written_stays_as_it_is() {
     for format in FORMATS.iter().filter(|format| format.ring.is_ok()) {
         let export = case.export(format.name).unwrap();
         let lost: String = export.lost.iter().map(|lost| format!("lost: {lost}\n")).collect();
-        let file = &export.files[0];
+        let [file, more @ ..] = &export.files[..] else { panic!("{} writes a file", format.name) };
         let name = format.name.replace('-', "_");
-        insta::assert_snapshot!(name, format!("{}\n{lost}\n{}", file.name, file.text));
+        let more: String =
+            more.iter().map(|file| format!("\n{}\n\n{}", file.name, file.text)).collect();
+        insta::assert_snapshot!(name, format!("{}\n{lost}\n{}{more}", file.name, file.text));
     }
 }
 

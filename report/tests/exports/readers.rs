@@ -325,3 +325,32 @@ impl ConfigDb {
         light.into_iter().filter(|(from, to)| from < to).collect()
     }
 }
+
+/// A rank file of Open MPI: the host and the slot of every rank, by rank (mpirun(1), "Rankfiles").
+pub(crate) fn rank_file(text: &str) -> BTreeMap<u32, (String, u32)> {
+    let entry = |line: &str| {
+        let (rank, place) = line.strip_prefix("rank ").unwrap().split_once('=').unwrap();
+        let (host, slot) = place.split_once(" slot=").unwrap();
+        (rank.trim().parse().unwrap(), (host.to_owned(), slot.parse().unwrap()))
+    };
+    text.lines().map(entry).collect()
+}
+
+/// A host file of Open MPI: hosts in order, each with its slots (orte_hosts(7)).
+pub(crate) fn host_file(text: &str) -> Vec<(String, usize)> {
+    let entry = |line: &str| {
+        let (host, slots) = line.split_once(" slots=").unwrap();
+        (host.to_owned(), slots.parse().unwrap())
+    };
+    text.lines().map(entry).collect()
+}
+
+/// The order in which DLRover takes nodes (its pull request 1750): groups in ascending order of their names, inside a
+/// group by node rank, here the place in `nodes`.
+pub(crate) fn dlrover_order(topology: &str, nodes: &[String]) -> Vec<String> {
+    let group_of: BTreeMap<String, String> = serde_json::from_str(topology).unwrap();
+    let mut order: Vec<(&String, usize)> =
+        nodes.iter().enumerate().map(|(rank, node)| (&group_of[node], rank)).collect();
+    order.sort();
+    order.into_iter().map(|(_, rank)| nodes[rank].clone()).collect()
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ranks of one job for launchers: Open MPI's rank file and host file, DLRover's group topology, and a table.
+//!
+//! Ranks are numbered as Megatron-LM numbers them (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest), from 0 and
+//! without gaps, so that a job that lost a ring still starts. Sources: mpirun(1) and orte_hosts(7) of Open MPI 4.1,
+//! "Rankfiles" and "Hostfile"; pull request 1750 of DLRover: `DLROVER_GROUP_TOPOLOGY_FILE` names a JSON object from
+//! the address of a node to its group, groups are taken in ascending order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use lightloom_fabric::plan::Rank;
+use lightloom_units::id::{GroupId, NodeId};
+
+use super::{Export, ExportError, ExportFormat, ExportedFile, RingPlan};
+
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "ranks",
+    about: "Ranks of one job: Open MPI rankfile and hostfile, DLRover group topology, a table (CSV)",
+    ring: Ok(export),
+    fat_tree: Err("its file describes leaves and not the hosts below them"),
+};
+
+const ANY_TEXT: &str = "a string takes any text";
+
+fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
+    let ranks = plan.chosen_ranks();
+    if ranks.is_empty() {
+        return Err(ExportError::NoRing { format: FORMAT.name });
+    }
+    let file = |name: &str, text| ExportedFile { name: name.to_owned(), text };
+    let files = vec![
+        file("rankfile", rank_file(plan, &ranks)),
+        file("hostfile", host_file(plan, &ranks)),
+        file("group-topology.json", group_topology(plan, &ranks)),
+        file("ranks.csv", table(plan, &ranks)),
+    ];
+    Ok(Export { files, lost: lost(plan, &ranks) })
+}
+
+/// A line for each rank: its host, and the number of its GPU as the slot.
+fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
+    let mut text = String::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        let host = plan.name(rank.gpu.node);
+        writeln!(text, "rank {number}={host} slot={}", rank.gpu.gpu).expect(ANY_TEXT);
+    }
+    text
+}
+
+/// A line for each host, in the order of its first rank.
+fn host_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
+    let mut slots: BTreeMap<NodeId, u32> = BTreeMap::new();
+    for rank in ranks {
+        *slots.entry(rank.gpu.node).or_default() += 1;
+    }
+    let mut text = String::new();
+    for node in hosts(ranks) {
+        writeln!(text, "{} slots={}", plan.name(node), slots[&node]).expect(ANY_TEXT);
+    }
+    text
+}
+
+/// Each host once, in the order of its first rank.
+fn hosts(ranks: &[&Rank]) -> Vec<NodeId> {
+    let mut seen = BTreeSet::new();
+    ranks.iter().map(|rank| rank.gpu.node).filter(|node| seen.insert(*node)).collect()
+}
+
+/// The group of each host: its ring, by the place of the ring in rank order. All names have the same length, so that
+/// they ascend as text does.
+fn group_topology(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
+    let mut place_of: BTreeMap<GroupId, usize> = BTreeMap::new();
+    let mut group_of = BTreeMap::new();
+    let digits = ranks.len().to_string().len();
+    for rank in ranks {
+        let next = place_of.len();
+        let place = *place_of.entry(rank.group).or_insert(next);
+        let group = || format!("ring-{place:0digits$}");
+        group_of.entry(plan.name(rank.gpu.node)).or_insert_with(group);
+    }
+    serde_json::to_string_pretty(&group_of).expect("names are text") + "\n"
+}
+
+fn table(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
+    let mut text = "rank,host,gpu,group,tp,cp,ep,dp,pp\n".to_owned();
+    for (number, rank) in ranks.iter().enumerate() {
+        let Rank { gpu, group, tp, pp, dp, cp, ep, .. } = **rank;
+        let host = plan.name(gpu.node);
+        writeln!(text, "{number},{host},{},{group},{tp},{cp},{ep},{dp},{pp}", gpu.gpu)
+            .expect(ANY_TEXT);
+    }
+    text
+}
+
+fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
+    let mut lost = vec![
+        "which GPU a rank takes, in the rank file: a slot is a processor core there, and Open MPI binds the rank to \
+         it; ranks.csv has the GPUs"
+            .to_owned(),
+        "the order of nodes in a ring, in group-topology.json: DLRover keeps that of its node ranks there; number the \
+         pods in the order of the host file"
+            .to_owned(),
+    ];
+    let hosts = hosts(ranks);
+    let named = hosts.iter().filter(|node| plan.name(**node).parse::<IpAddr>().is_err()).count();
+    if named > 0 {
+        lost.push(format!(
+            "the addresses of {named} nodes: DLRover asks for nodes by IP address, which `--hostnames FILE` can give"
+        ));
+    }
+    let shared = shared_hosts(ranks);
+    if shared > 0 {
+        lost.push(format!(
+            "all but the first ring of a host, in group-topology.json: {shared} hosts have ranks of several"
+        ));
+    }
+    let others = plan.plan.jobs.len().saturating_sub(1);
+    if others > 0 {
+        lost.push(format!("{others} other jobs: it describes one (`--job` chooses)"));
+    }
+    lost
+}
+
+/// Hosts with ranks of several groups.
+fn shared_hosts(ranks: &[&Rank]) -> usize {
+    let mut groups: BTreeMap<NodeId, BTreeSet<GroupId>> = BTreeMap::new();
+    for rank in ranks {
+        groups.entry(rank.gpu.node).or_default().insert(rank.group);
+    }
+    groups.values().filter(|groups| groups.len() > 1).count()
+}
