@@ -11,6 +11,7 @@ mod expectations;
 mod flows;
 mod groups;
 mod links;
+mod losses;
 mod phases;
 mod shares;
 mod steps;
@@ -217,6 +218,7 @@ fn faults(
     let impacts = groups::impacts(ran, groups);
     let moved = traffic.map(|traffic| traffic.attributed(&suspects(ran)));
     let phases = phases::impacts(ran);
+    let losses = losses::of_faults(ran);
     let mut results = Vec::new();
     for (at, (event, log)) in ran.faults().enumerate() {
         if event.from_start {
@@ -258,6 +260,7 @@ fn faults(
             gpus_lost: log.gpus_lost,
             traffic: moved.map(|(traffic, moved)| impact(ran, traffic, log, moved)),
             phases: phase,
+            losses: losses[at].clone(),
             delay,
         });
     }

@@ -4,6 +4,7 @@
 mod faults;
 mod head;
 mod links;
+mod losses;
 mod steps;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub use faults::{EndpointKind, FaultResult, PhaseImpact, TrafficImpact};
 pub(crate) use head::RunIdentity;
 pub use head::{OutcomeHead, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
+pub use losses::JobLoss;
 pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
 
 pub use crate::run::log::Stop;

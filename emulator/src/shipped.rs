@@ -17,8 +17,8 @@ use lightloom_units::id::{BundleId, OcsId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 use crate::scenario::FaultEvent;
+pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 use crate::stages::DaemonResult;
 
 /// Something that the control side did.

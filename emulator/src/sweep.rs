@@ -8,6 +8,7 @@
 //! ```
 
 mod losses;
+mod recoveries;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::{ExpectationResult, FaultResult, Outcome};
 pub use losses::{Distribution, LossFigure, StepLosses};
+pub use recoveries::Recoveries;
 
 /// Version of the document.
 pub const SWEEP_SCHEMA: &str = "lightloom.sweep/v1";
@@ -198,6 +200,9 @@ pub struct Sweep {
     /// What the steps of jobs lose, over all seeds; empty where no job trains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
+    /// How long recoveries take, for each kind of fault apart; empty without faults.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recoveries>,
     /// The seed with the most failed expectations; among equals the one that came nearest to failing.
     pub worst_seed: Option<Seed>,
     /// Every run, by seed.
@@ -251,6 +256,7 @@ impl Sweep {
             seeds_missing,
             expectations: Self::tally(&runs),
             distributions: Self::distributions(&runs),
+            recoveries: recoveries::of(&runs),
             worst_seed: Self::worst(&runs).map(|run| run.seed),
             runs,
         }

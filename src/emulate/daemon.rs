@@ -58,7 +58,11 @@ pub(super) fn describe(result: &Run) -> String {
         assumed.handoff,
         assumed.jitter,
     );
-    let _ = writeln!(text, "assumed of the packet network: {} until flows have other ways", daemon.reroute);
+    let _ = writeln!(
+        text,
+        "assumed of the packet network: {} until flows have other ways",
+        daemon.reroute
+    );
     match daemon.violations.len() {
         0 => text.push_str("invariants I1 to I9: none broken\n"),
         count => {

@@ -3,6 +3,7 @@
 
 use lightloom_emulator::sweep::{SeedRange, SeedRun, Sweep, SweepSubject};
 use lightloom_fabric::provenance::Inputs;
+use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 
@@ -57,6 +58,39 @@ pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutco
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
+/// How long recoveries take, a line a kind of fault; nothing where nothing breaks.
+fn recoveries(sweep: &Sweep) -> String {
+    if sweep.recoveries.is_empty() {
+        return String::new();
+    }
+    let mut table = TextTable::new([
+        "from the fault to going on",
+        "faults",
+        "recovered",
+        "never",
+        "P50",
+        "P90",
+        "P99",
+        "longest",
+        "at seed",
+    ]);
+    for row in &sweep.recoveries {
+        let show = |time: Option<Picoseconds>| time.map_or("-".to_owned(), |time| time.to_string());
+        table.row([
+            row.kind.clone(),
+            row.faults.to_string(),
+            row.recovered.to_string(),
+            row.never.to_string(),
+            show(row.p50),
+            show(row.p90),
+            show(row.p99),
+            show(row.max),
+            row.worst_seed.map_or("-".to_owned(), |seed| seed.0.to_string()),
+        ]);
+    }
+    format!("\n{table}")
+}
+
 /// What the steps of jobs lose, a line a figure; nothing where no job trains.
 fn losses(sweep: &Sweep) -> String {
     if sweep.distributions.is_empty() {
@@ -98,6 +132,7 @@ fn describe(sweep: &Sweep) -> String {
     }
     text.push_str(&table.to_string());
     text.push_str(&losses(sweep));
+    text.push_str(&recoveries(sweep));
     if let Some(worst) = Sweep::worst(&sweep.runs) {
         let replay = replay_command(&sweep.subject, worst);
         text.push_str(&format!("\nworst seed: {}; replay: {replay}\n", worst.seed.0));

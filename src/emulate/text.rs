@@ -286,6 +286,9 @@ const MOST_WORKLOADS: usize = 12;
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     let mut text = format!("\nfault: {fault}\n");
     text.push_str(&daemon::stages(&fault.timeline));
+    for loss in &fault.losses {
+        let _ = writeln!(text, "{loss}");
+    }
     if let Some(free) = fault.groups_unaffected.as_ref().filter(|_| result.faults.len() > 1) {
         let names: Vec<String> = free.iter().map(ToString::to_string).collect();
         let (count, all) = (free.len(), result.groups.len());

@@ -11,8 +11,8 @@ use lightloom_control::policy::{OnFault, Setup};
 use lightloom_control::record::OnFailure;
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 use lightloom_devices::{
-    AnyDevice, Faulty, GnmiSpec, GnmiSwitch, OpticalSwitch, Rack, RackSlot, SwitchSpec, Transceiver,
-    TransceiverSpec,
+    AnyDevice, Faulty, GnmiSpec, GnmiSwitch, OpticalSwitch, Rack, RackSlot, SwitchSpec,
+    Transceiver, TransceiverSpec,
 };
 use lightloom_drivers::gnmi::{self, Gnmi};
 use lightloom_drivers::ocstrx::OcsTrx;
@@ -182,7 +182,8 @@ fn device(bundle: BundleId, daemon: &DaemonSetup) -> Device {
 fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
     let Some(network) = fabric.dcn.circuits() else { return Vec::new() };
     let switches = (0..network.switches()).map(OcsId::from_index);
-    let ports = |ocs| DevicePorts::IngressThenEgress { ingress: network.bank(ocs).ports_per_switch };
+    let ports =
+        |ocs| DevicePorts::IngressThenEgress { ingress: network.bank(ocs).ports_per_switch };
     switches.map(|ocs| (ocs, ports(ocs))).collect()
 }
 

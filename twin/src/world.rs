@@ -440,7 +440,6 @@ impl World {
         let happened = self.happened.drain(..);
         out.extend(happened.map(|(at, what)| (SimTime(at.0.saturating_sub(zero)), what)));
     }
-
 }
 
 impl ControlSide for World {

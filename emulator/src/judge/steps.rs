@@ -22,6 +22,7 @@ fn step(log: &TrainLog, calm: &TrainLog, (at, step): (usize, &TrainStepLog)) -> 
     let same = there.filter(|there| there.end.map(|end| end.since(there.start)) == took);
     JobStep {
         job: log.name.clone(),
+        gpus: log.step.bare.mapping.gpus(),
         index: at as u32,
         start: step.start,
         end: step.end,

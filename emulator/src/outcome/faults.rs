@@ -7,7 +7,7 @@ use lightloom_units::id::{GroupId, LeafId};
 use lightloom_units::{Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
-use super::Stage;
+use super::{JobLoss, Stage};
 
 /// What one fault did, and how it was healed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,9 @@ pub struct FaultResult {
     /// What the daemon did about it, stage by stage; empty where the control plane is assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Stage>,
+    /// What jobs that train lost for it, cause by cause. Empty where no run without it is there, or a job has steps left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<JobLoss>,
     /// What it did to traffic between hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficImpact>,

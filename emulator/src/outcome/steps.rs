@@ -60,6 +60,8 @@ impl Steps {
 pub struct JobStep {
     /// The job.
     pub job: String,
+    /// Its GPUs.
+    pub gpus: u64,
     /// Which step, from 0.
     pub index: u32,
     /// When the step before it ended.

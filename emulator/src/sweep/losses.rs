@@ -20,6 +20,12 @@ pub struct StepLosses {
     pub worst_step_lost: Option<Picoseconds>,
     /// Groups that ended some step at another picosecond than without faults.
     pub groups_affected: u64,
+    /// Groups that were lost and never formed again.
+    #[serde(default)]
+    pub groups_lost: u64,
+    /// What all jobs lost, in GPU-picoseconds. `None` if a job did not end its steps.
+    #[serde(rename = "gpu_time_lost_ps", default)]
+    pub gpu_time_lost: Option<u64>,
 }
 
 impl StepLosses {
@@ -42,8 +48,16 @@ impl StepLosses {
             time_lost: most(late),
             worst_step_lost: most(longest),
             groups_affected: outcome.groups.iter().filter(is_affected).count() as u64,
+            groups_lost: outcome.groups.iter().filter(|group| group.lost).count() as u64,
+            gpu_time_lost: has_ended.then(|| jobs().map(gpu_time).sum()),
         })
     }
+}
+
+/// How much later the last of a job's steps ended, over all of its GPUs.
+fn gpu_time(steps: &[JobStep]) -> u64 {
+    let gpus = steps.first().map_or(0, |step| step.gpus);
+    late(steps).unwrap_or(0).saturating_mul(gpus)
 }
 
 /// How much later the last of a job's steps ended.
@@ -92,11 +106,21 @@ pub enum LossFigure {
     GoodputLost,
     /// Groups that end some step otherwise.
     GroupsAffected,
+    /// Groups that are never formed again.
+    GroupsLost,
+    /// What all jobs lose, in GPU-hours.
+    GpuHoursLost,
 }
 
 impl LossFigure {
-    const ALL: [Self; 4] =
-        [Self::TimeLostPs, Self::WorstStepLostPs, Self::GoodputLost, Self::GroupsAffected];
+    const ALL: [Self; 6] = [
+        Self::TimeLostPs,
+        Self::WorstStepLostPs,
+        Self::GoodputLost,
+        Self::GroupsAffected,
+        Self::GroupsLost,
+        Self::GpuHoursLost,
+    ];
 
     /// How it is written.
     #[must_use]
@@ -106,6 +130,8 @@ impl LossFigure {
             Self::WorstStepLostPs => "worst_step_lost_ps",
             Self::GoodputLost => "goodput_lost",
             Self::GroupsAffected => "groups_affected",
+            Self::GroupsLost => "groups_lost",
+            Self::GpuHoursLost => "gpu_hours_lost",
         }
     }
 
@@ -117,6 +143,8 @@ impl LossFigure {
             Self::WorstStepLostPs => "time lost in one step",
             Self::GoodputLost => "goodput lost",
             Self::GroupsAffected => "groups affected",
+            Self::GroupsLost => "groups lost",
+            Self::GpuHoursLost => "GPU-hours lost",
         }
     }
 
@@ -129,7 +157,8 @@ impl LossFigure {
                 format!("{:.3} ms", time / 1e9)
             }
             (Self::GoodputLost, Some(share)) => format!("{:.2} %", 100.0 * share),
-            (Self::GroupsAffected, Some(count)) => format!("{count:.0}"),
+            (Self::GroupsAffected | Self::GroupsLost, Some(count)) => format!("{count:.0}"),
+            (Self::GpuHoursLost, Some(hours)) => format!("{hours:.4}"),
         }
     }
 
@@ -143,6 +172,10 @@ impl LossFigure {
             // Nine digits read back the same from JSON.
             Self::GoodputLost => ((1.0 - run.goodput) * 1e9).round() / 1e9,
             Self::GroupsAffected => lost.groups_affected as f64,
+            Self::GroupsLost => lost.groups_lost as f64,
+            Self::GpuHoursLost => lost
+                .gpu_time_lost
+                .map_or(f64::INFINITY, |time| (time as f64 / 3.6e15 * 1e9).round() / 1e9),
         })
     }
 }
@@ -182,6 +215,8 @@ mod tests {
                 time_lost: lost,
                 worst_step_lost: lost,
                 groups_affected: seed % 3,
+                groups_lost: 0,
+                gpu_time_lost: lost.map(|time| time.0),
             }),
             faults: Vec::new(),
             expectations: Vec::new(),

@@ -120,8 +120,8 @@ fn stated(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Option<Micros> {
 
 /// How much of that is dark while nothing is sent, as the plan has it.
 fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
-    let hidden = way(plan, from, to)
-        .map(|way| way.dark_time_ps.get().saturating_sub(way.exposed_ps.get()));
+    let hidden =
+        way(plan, from, to).map(|way| way.dark_time_ps.get().saturating_sub(way.exposed_ps.get()));
     Micros(hidden.unwrap_or(0) / 1_000_000)
 }
 

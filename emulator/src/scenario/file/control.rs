@@ -9,8 +9,8 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{ScenarioFile, codes};
-use crate::scenario::{DaemonSetup, SwitchLanguage};
 use crate::scenario::{ControlDelays, On, Scenario};
+use crate::scenario::{DaemonSetup, SwitchLanguage};
 
 /// What follows a fault: delays that are assumed, or the shipping daemon over emulated transceivers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -11,8 +11,8 @@ use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_units::SimTime;
 use lightloom_units::id::OcsId;
 
-use super::super::super::context::{Context, Notice};
 use super::super::super::RunLog;
+use super::super::super::context::{Context, Notice};
 use super::super::circuits::CircuitOrder;
 use super::super::dark::DarkPorts;
 use super::super::optical::ends;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long recoveries take, over all seeds of a sweep, for each kind of fault apart: what a recovery can be signed for.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fault::Part;
+use lightloom_units::Picoseconds;
+use lightloom_units::seed::Seed;
+use serde::{Deserialize, Serialize};
+
+use super::SeedRun;
+use crate::outcome::FaultResult;
+
+/// How long it takes from a fault of one kind until everything that it hit goes on, by nearest rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recoveries {
+    /// The kind: what breaks, how, and whether something else was broken then.
+    pub kind: String,
+    /// Faults of it.
+    pub faults: u64,
+    /// Those from which the run recovered. The rest hit nothing that waits for a recovery, or it never came.
+    pub recovered: u64,
+    /// Those that nothing recovered from, and that groups or flows waited for.
+    pub never: u64,
+    /// Half of the recoveries take no longer.
+    #[serde(rename = "p50_ps")]
+    pub p50: Option<Picoseconds>,
+    /// 90 of 100 take no longer.
+    #[serde(rename = "p90_ps")]
+    pub p90: Option<Picoseconds>,
+    /// 99 of 100 take no longer.
+    #[serde(rename = "p99_ps")]
+    pub p99: Option<Picoseconds>,
+    /// None takes longer.
+    #[serde(rename = "max_ps")]
+    pub max: Option<Picoseconds>,
+    /// The seed of the longest, or of one that never came.
+    pub worst_seed: Option<Seed>,
+}
+
+/// What breaks, in one word.
+fn part(name: &str) -> &'static str {
+    match name.parse::<Part>() {
+        _ if name == "control" => "daemon",
+        Ok(Part::Node(_)) => "node",
+        Ok(Part::Bundle(_)) => "bundle",
+        Ok(Part::Fibre(_)) => "fibre",
+        Ok(Part::Ocs(_)) => "optical switch",
+        Ok(Part::OcsPort(_)) => "port of an optical switch",
+        Ok(Part::Uplink(_)) => "uplink",
+        Err(_) => "part of the packet network",
+    }
+}
+
+fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
+    let at = fault.at?;
+    let what = part(fault.parts.first()?);
+    let broken = |other: &&FaultResult| {
+        let over = other.repaired.into_iter().chain(other.restored).min();
+        !std::ptr::eq(*other, fault)
+            && other.at.is_some_and(|began| began <= at)
+            && over.is_none_or(|over| over > at)
+    };
+    // A word that is shorter than the effect: `{late: 20ms}` is `late`.
+    let effect = fault.effect.split([':', ' ', '{']).find(|word| !word.is_empty()).unwrap_or("");
+    let beside = others.iter().find(broken).and_then(|other| other.parts.first());
+    Some(match beside {
+        Some(other) => format!("{what} {effect}, {} broken", part(other)),
+        None => format!("{what} {effect}"),
+    })
+}
+
+/// Each kind of fault of these runs, in order of its name.
+pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
+    let mut kinds: BTreeMap<String, Vec<(Option<u64>, bool, Seed)>> = BTreeMap::new();
+    for run in runs {
+        for fault in &run.faults {
+            let Some(kind) = kind(fault, &run.faults) else { continue };
+            let took = fault.restored.zip(fault.at).map(|(restored, at)| restored.since(at).0);
+            let waits = took.is_none() && fault.delay.is_none();
+            kinds.entry(kind).or_default().push((took, waits, run.seed));
+        }
+    }
+    kinds.into_iter().map(|(kind, faults)| recoveries(kind, &faults)).collect()
+}
+
+fn recoveries(kind: String, faults: &[(Option<u64>, bool, Seed)]) -> Recoveries {
+    let mut took: Vec<(u64, Seed)> =
+        faults.iter().filter_map(|(took, _, seed)| Some(((*took)?, *seed))).collect();
+    // Of equal ones the first seed is the worst.
+    took.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
+    let at = |per_cent: usize| {
+        let place = (took.len() * per_cent).div_ceil(100).max(1) - 1;
+        took.get(place).map(|(time, _)| Picoseconds(*time))
+    };
+    let never = faults.iter().find(|(_, waits, _)| *waits).map(|(_, _, seed)| *seed);
+    Recoveries {
+        faults: faults.len() as u64,
+        recovered: took.len() as u64,
+        never: faults.iter().filter(|(_, waits, _)| *waits).count() as u64,
+        p50: at(50),
+        p90: at(90),
+        p99: at(99),
+        max: at(100),
+        worst_seed: never.or_else(|| took.last().map(|(_, seed)| *seed)),
+        kind,
+    }
+}
