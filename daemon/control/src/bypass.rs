@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a plan and what broke to the plan around it, proven by the checker before it is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
-use lightloom_fabric::plan::Plan;
 /// The digest by which a plan is known.
 pub use lightloom_fabric::plan::digest as sha256_of;
+use lightloom_fabric::plan::{Circuit, Group, Plan};
 use lightloom_planner::check;
 use lightloom_planner::joint::{self, Bounds, Options};
 use lightloom_planner::khop::from_document;
@@ -61,6 +61,49 @@ pub fn next_plan_within(
     let next = joint::replan_within(fabric, plan, &faults, is_repair, bounds, options);
     let next = next.map_err(|e| one(&e))?;
     proven(fabric, &faults, next.plan)
+}
+
+/// `first`, or where it gives up GPUs of jobs, a plan that gives up fewer and moves running groups for it: those of the jobs
+/// that are hit, which stand still until every replica of theirs is whole again. Light of other jobs is not cut.
+///
+/// # Errors
+/// As [`next_plan`].
+pub fn or_moving_what_stands_still(
+    fabric: &Fabric,
+    plan: &Plan,
+    broken: &[Part],
+    first: Plan,
+) -> Result<Plan, Vec<String>> {
+    if first.metrics.gpus_used >= plan.metrics.gpus_used {
+        return Ok(first);
+    }
+    let Ok(wider) = next_plan(fabric, plan, broken, &[]) else { return Ok(first) };
+    let is_better = wider.metrics.gpus_used > first.metrics.gpus_used;
+    Ok(if is_better && leaves_others_alone(plan, broken, &wider) { wider } else { first })
+}
+
+/// Whether the next plan leaves every group, and every circuit, of jobs that nothing broken is in as it is.
+fn leaves_others_alone(plan: &Plan, broken: &[Part], next: &Plan) -> bool {
+    let is_broken = |node: &NodeId| broken.iter().any(|part| part.node() == Some(*node));
+    let hit: BTreeSet<u32> = plan
+        .groups
+        .iter()
+        .filter(|group| group.nodes.iter().chain(&group.passing).any(is_broken))
+        .filter_map(|group| group.job)
+        .collect();
+    let others =
+        || plan.groups.iter().filter(|group| group.job.is_some_and(|job| !hit.contains(&job)));
+    let stays = |group: &Group| {
+        next.groups.iter().any(|other| other.job == group.job && other.ring == group.ring)
+    };
+    let of_others: BTreeSet<NodeId> =
+        others().flat_map(|group| group.nodes.iter().chain(&group.passing)).copied().collect();
+    let lit: BTreeSet<Circuit> = next.circuits.iter().copied().collect();
+    let kept = |circuit: &Circuit| {
+        let ends = [circuit.a.bundle.node, circuit.b.bundle.node];
+        lit.contains(circuit) || !ends.iter().any(|node| of_others.contains(node))
+    };
+    others().all(stays) && plan.circuits.iter().all(kept)
 }
 
 /// What each half planned alone would come to is not asked here: that takes as long as the plan.
@@ -290,6 +333,45 @@ mod tests {
         assert!(next.transceivers.iter().all(|t| t.bundle.node.0 != 3));
         let back = next_plan(&pod, &next, &[], &[dead]).expect("there is a way back");
         assert_eq!(stages(&back), stages(&plan));
+    }
+
+    /// Eighteen nodes, and a job that needs sixteen of them in pairs.
+    fn tight() -> Fabric {
+        let text = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 18, gpus_per_node: 4, k: 2}}\n\
+                    jobs:\n  - {name: pretrain, gpus: 64, tp: 8}\n";
+        lightloom_fabric::file::load("ring.yaml", text.as_bytes()).0.expect("it is one")
+    }
+
+    #[test]
+    fn replicas_of_a_job_that_stands_still_move_before_any_is_given_up() {
+        let fabric = tight();
+        let mut plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
+        for node in ["n7", "n17"] {
+            let broken: [Part; 1] = [node.parse().expect("a node")];
+            let ends = broken.iter().filter_map(|part| part.node()).collect();
+            let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
+            let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+            plan = or_moving_what_stands_still(&fabric, &plan, &broken, first).expect("a way");
+        }
+        assert_eq!(plan.metrics.gpus_used, 64, "as many as a plan made anew has");
+    }
+
+    #[test]
+    fn a_job_that_is_not_hit_is_left_alone() {
+        let fabric = tight();
+        let plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
+        let other = |mut plan: Plan| {
+            for group in plan.groups.iter_mut().filter(|group| group.nodes[0].0 >= 8) {
+                group.job = group.job.map(|_| 1);
+            }
+            plan
+        };
+        let broken: [Part; 1] = ["n3".parse().expect("a node")];
+        let next = next_plan(&fabric, &plan, &broken, &[]).expect("a way");
+        let moved =
+            next_plan(&fabric, &next, &["n13".parse().expect("a node")], &[]).expect("a way");
+        assert!(leaves_others_alone(&other(next.clone()), &broken, &other(next.clone())));
+        assert!(!leaves_others_alone(&other(next), &broken, &other(moved)));
     }
 
     fn past(result: TxnResult, parts: &[(&str, Verdict, &str, bool)]) -> Past {

@@ -243,6 +243,12 @@ impl Control {
         };
         let mut bounds = Bounds { cuts_at, ..Bounds::default() };
         let first = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
+        let first = match first {
+            Ok(first) if bounds.cuts_at.is_some() => {
+                bypass::or_moving_what_stands_still(installed, plan, broken, first)
+            }
+            first => first,
+        };
         let first = first.and_then(wanted)?;
         let is_out = |(_, device): &(&BundleId, &DeviceName)| !self.is_in_reach(device);
         let out = self.setup.modules.iter().filter(is_out);
