@@ -398,6 +398,30 @@ impl ReconfigurableFatTree {
         (u64::from(ocs.0) * u64::from(self.spec.failure_domains) / switches) as u32
     }
 
+    /// Every circuit that the switches can make between leaves that it may join, lit by any plan or not.
+    pub fn possible_circuits(&self) -> impl Iterator<Item = CrossConnect> + '_ {
+        let switches = (0..self.switches()).map(OcsId::from_index);
+        switches.flat_map(move |ocs| {
+            let (leaves, slots) = (self.leaves() as u32, self.ports_per_leaf(ocs));
+            let reach = self.reach_of(ocs);
+            let pairs =
+                (0..leaves).flat_map(move |a| (a + 1..leaves).map(move |b| (LeafId(a), LeafId(b))));
+            let permitted = pairs.filter(move |(a, b)| {
+                LeafPair::new(*a, *b).is_some_and(|pair| self.permits_within(reach, pair))
+            });
+            permitted.flat_map(move |(a, b)| {
+                let ports = (0..slots).flat_map(move |i| (0..slots).map(move |j| (i, j)));
+                ports.map(move |(i, j)| CrossConnect {
+                    ocs,
+                    a_port: self.switch_port(ocs, a, i),
+                    b_port: self.switch_port(ocs, b, j),
+                    a,
+                    b,
+                })
+            })
+        })
+    }
+
     /// The switch port that slot `slot` of `leaf` is wired to.
     #[must_use]
     pub fn switch_port(&self, ocs: OcsId, leaf: LeafId, slot: u32) -> u32 {

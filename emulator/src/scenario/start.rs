@@ -196,11 +196,17 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     };
     let layout = layout_of(scenario, fabric, &document)?;
     let circuits = circuits_of(scenario, fabric, &document)?;
-    let lit: Vec<CrossConnect> = circuits
-        .iter()
-        .flat_map(|circuits| &circuits.plan.phases)
-        .flat_map(|phase| phase.circuits.iter().copied())
-        .collect();
+    // A plan around a dead node can make other circuits than the one at the start, where the daemon makes plans.
+    let replans = scenario.control.lightloomd.is_some() && fabric.hbd.ring().is_some();
+    let lit: Vec<CrossConnect> =
+        match fabric.dcn.circuits().filter(|_| replans && circuits.is_some()) {
+            Some(network) => network.possible_circuits().collect(),
+            None => circuits
+                .iter()
+                .flat_map(|circuits| &circuits.plan.phases)
+                .flat_map(|phase| phase.circuits.iter().copied())
+                .collect(),
+        };
     let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, &lit)?);
     let works = |part: &NetworkPart| {
         let node = part.planned.iter().find_map(|planned| planned.node());

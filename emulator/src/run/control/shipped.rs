@@ -233,6 +233,9 @@ impl<'a> Shipped<'a> {
     ) -> Result<(), RunError> {
         let mut answer = self.answer.take().unwrap_or_default();
         let (Some(plan), Some(rings)) = (plan, &mut self.rings) else { return Ok(()) };
+        if let Some(circuits) = &mut self.circuits {
+            circuits.replanned(&plan);
+        }
         let now = context.now();
         let Ok((layout, known)) = from_document(rings.inner.fabric, &plan) else { return Ok(()) };
         answer.reached(StageName::Qualified, now);

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_units::SimTime;
 use lightloom_units::id::OcsId;
 
@@ -23,6 +24,8 @@ use crate::substrate::{OpticalCircuits, OpticalPort as Port};
 /// Circuits whose light the daemon moves.
 pub(super) struct ShippedCircuits<'a> {
     order: CircuitOrder<'a>,
+    /// The phases of the plan in force.
+    phases: Vec<PhasePlan>,
     circuits: &'a OpticalCircuits,
     /// By switch and ports, the lower one first.
     by_ports: BTreeMap<(OcsId, u32, u32), CrossConnect>,
@@ -61,6 +64,7 @@ impl<'a> ShippedCircuits<'a> {
             unfit: BTreeSet::new(),
             dark: DarkPorts::default(),
             asked: None,
+            phases: order.plan.phases.clone(),
             order,
             circuits,
         }
@@ -152,7 +156,7 @@ impl<'a> ShippedCircuits<'a> {
 
     /// A job is at a phase: what it asks of the daemon. `None` if its circuits stand or it needs none.
     pub(super) fn wish(&mut self, context: &mut Context<'_>, phase: usize) -> Option<PhaseWish> {
-        let planned = &self.order.plan.phases[phase];
+        let planned = &self.phases[phase];
         let wanted: BTreeSet<CrossConnect> = planned.circuits.iter().copied().collect();
         if wanted.is_empty() || (self.asked.is_none() && wanted == self.passed) {
             return None;
@@ -166,12 +170,21 @@ impl<'a> ShippedCircuits<'a> {
         })
     }
 
+    /// Another plan is in force. Its phases are those of the one before, over other circuits.
+    pub(super) fn replanned(&mut self, plan: &Plan) {
+        for phase in &mut self.phases {
+            if let Some(next) = plan.phases.iter().find(|next| next.name == phase.name) {
+                phase.clone_from(next);
+            }
+        }
+    }
+
     /// The daemon has written down that it moves the circuits of the phase.
     pub(super) fn moves(&mut self, context: &mut Context<'_>) {
         let Some((phase, began)) = &mut self.asked else { return };
         *began = context.now();
         if self.order.in_flight == InFlight::Drain {
-            let wanted = &self.order.plan.phases[*phase].circuits;
+            let wanted = &self.phases[*phase].circuits;
             let goes = |circuit: &&CrossConnect| !wanted.contains(circuit);
             self.drained = self.up.iter().filter(goes).copied().collect();
             self.publish(context);
