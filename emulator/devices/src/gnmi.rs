@@ -30,6 +30,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::fault::DeviceFault;
 use super::line::FaultyLight;
 use super::{EmulatedDevice, Line, Output, Port};
+use crate::switch::PassedLight;
 use crate::switch::matrix::Matrix;
 use state::State;
 use target::SharedSwitch;
@@ -157,9 +158,9 @@ impl GnmiSwitch {
         locked(&self.shared.0).matrix.pairs()
     }
 
-    /// The connections along which light passes, and when the next of the others comes to rest.
+    /// Along which connections light passes.
     #[must_use]
-    pub fn light(&self, now: SimTime) -> (Vec<(u16, u16)>, Option<SimTime>) {
+    pub fn light(&self, now: SimTime) -> PassedLight {
         locked(&self.shared.0).matrix.light(now)
     }
 

@@ -35,7 +35,7 @@ pub use list::{DeviceList, DeviceListFile, Endpoint, load, load_beside};
 pub use misbehave::{Family, Misbehaviour};
 pub use optics::Optics;
 pub use rack::{AnyDevice, Rack, RackSlot};
-pub use switch::{OpticalSwitch, SwitchSpec};
+pub use switch::{OpticalSwitch, PassedLight, SwitchSpec};
 pub use transceiver::{Transceiver, TransceiverSpec};
 
 use lightloom_units::SimTime;

@@ -13,7 +13,7 @@ use super::fault::DeviceFault;
 use super::gnmi::GnmiSwitch;
 use super::light::LightWatchers;
 use super::line::Faulty;
-use super::switch::OpticalSwitch;
+use super::switch::{OpticalSwitch, PassedLight};
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
@@ -53,10 +53,9 @@ impl AnyDevice {
         }
     }
 
-    /// The connections along which an optical switch passes light, ingress first, and when the next of the others comes
-    /// to rest; `None` of a transceiver.
+    /// Along which connections an optical switch passes light; `None` of a transceiver.
     #[must_use]
-    pub fn passes(&self, now: SimTime) -> Option<(Vec<(u16, u16)>, Option<SimTime>)> {
+    pub fn passes(&self, now: SimTime) -> Option<PassedLight> {
         match self {
             Self::Transceiver(_) => None,
             Self::Switch(device) => Some(device.device().light(now)),

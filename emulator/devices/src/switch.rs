@@ -23,6 +23,7 @@ use super::fault::DeviceFault;
 use super::line::FaultyLight;
 use super::misbehave::Misbehaviour;
 use super::{EmulatedDevice, Line, Output, Port};
+pub use matrix::PassedLight;
 use matrix::{Matrix, Pair};
 use scpi::{Executed, OVERRUN, ScpiState};
 use tl1::{Login, Tl1State};
@@ -156,9 +157,9 @@ impl OpticalSwitch {
         self.matrix.pairs()
     }
 
-    /// The connections along which light passes, ingress first, and when the next of the others comes to rest.
+    /// Along which connections light passes.
     #[must_use]
-    pub fn light(&self, now: SimTime) -> (Vec<(u16, u16)>, Option<SimTime>) {
+    pub fn light(&self, now: SimTime) -> PassedLight {
         self.matrix.light(now)
     }
 

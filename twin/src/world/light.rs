@@ -41,10 +41,10 @@ impl World {
     /// Which ports an optical switch joins now.
     fn see_switch(&mut self, index: usize) {
         let slot = self.devices[index].slot;
-        let Some((passes, rests)) = self.rack.device(slot).1.passes(self.now) else { return };
-        self.look_again(index, rests);
-        if passes != self.devices[index].passes {
-            self.devices[index].passes = passes;
+        let Some(light) = self.rack.device(slot).1.passes(self.now) else { return };
+        self.look_again(index, light.more_at);
+        if light.pairs != self.devices[index].passes {
+            self.devices[index].passes = light.pairs;
             self.happened.extend(self.passes(index));
         }
     }

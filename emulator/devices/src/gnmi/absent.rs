@@ -10,6 +10,7 @@ use lightloom_units::seed::Seed;
 use crate::fault::DeviceFault;
 use crate::line::FaultyLight;
 use crate::list::SwitchFile;
+use crate::switch::PassedLight;
 use crate::{EmulatedDevice, Line, Output, Port};
 
 /// What a list says of it is read and dropped.
@@ -25,8 +26,8 @@ impl GnmiSwitch {
         Self
     }
 
-    pub(crate) const fn light(&self, _now: SimTime) -> (Vec<(u16, u16)>, Option<SimTime>) {
-        (Vec::new(), None)
+    pub(crate) fn light(&self, _now: SimTime) -> PassedLight {
+        PassedLight::default()
     }
 
     pub(crate) const fn set_input_dbm(&mut self, _ingress: u16, _dbm: f64) {}

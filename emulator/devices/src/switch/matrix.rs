@@ -48,6 +48,15 @@ struct MatrixCircuit {
     lit_at: SimTime,
 }
 
+/// Along which connections of an optical switch light passes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassedLight {
+    /// Ingress and egress port of each, by ingress port.
+    pub pairs: Vec<(u16, u16)>,
+    /// When the next of the others comes to rest. `None` if all have.
+    pub more_at: Option<SimTime>,
+}
+
 /// Connections, light and faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
@@ -225,13 +234,13 @@ impl Matrix {
         self.circuits.clear();
     }
 
-    /// The connections along which light passes, and when the next one of the others comes to rest.
-    pub(crate) fn light(&self, now: SimTime) -> (Vec<Pair>, Option<SimTime>) {
+    /// Along which connections light passes.
+    pub(crate) fn light(&self, now: SimTime) -> PassedLight {
         let is_lit = |circuit: &MatrixCircuit| circuit.lit_at <= now;
         let lit = self.circuits.iter().filter(|(_, circuit)| is_lit(circuit));
         let lit = lit.map(|(&ingress, circuit)| (ingress, circuit.egress)).collect();
         let later = self.circuits.values().filter(|circuit| !is_lit(circuit));
-        (lit, later.map(|circuit| circuit.lit_at).min())
+        PassedLight { pairs: lit, more_at: later.map(|circuit| circuit.lit_at).min() }
     }
 
     /// Whether light passes from this ingress port.
