@@ -255,9 +255,46 @@ fn the_first_hour_is_typed_as_it_stands() {
     }
 }
 
+/// Runs the commands of a page in the checkout, and holds its lines against what they print.
+fn require_typed(page: &str, until: &str) {
+    let (script, lines) = typed(page, until);
+    let mut shell = Command::new("bash");
+    shell.args(["-euc", &script]).current_dir(root());
+    let programs = programs::lightloom().parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{}:{path}", programs.display()));
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(lines.len() > 8);
+    for line in lines {
+        assert!(shown.contains(&line), "`{line}` is not in\n{shown}");
+    }
+}
+
+#[test]
+fn what_a_failure_costs_is_what_its_page_says() {
+    require_typed("docs/cost-of-failures.md", "\n## At 2,048 GPUs");
+}
+
+#[test]
+#[ignore = "three steps on 2,048 GPUs with the daemon take two minutes"]
+fn the_readme_shows_what_its_last_command_prints() {
+    let page = read(&root().join("README.md"));
+    let lines = page.split("\nThe last line prints").nth(1).unwrap();
+    let lines = lines.split("```text\n").nth(1).unwrap().split("\n```").next().unwrap();
+    let mut command = Command::new(programs::lightloom());
+    command.args(["emulate", "topologies/large/job-2048-lightloomd.yaml"]).current_dir(root());
+    let output = command.output().unwrap();
+    let shown = text(&output.stdout);
+    for line in lines.lines() {
+        assert!(shown.contains(line), "`{line}` is not in\n{shown}");
+    }
+}
+
 #[test]
 fn the_readme_shows_what_its_first_command_prints() {
-    let (script, lines) = typed("README.md", "\n## Where to go");
+    let (script, lines) = typed("README.md", "\nThe last line prints");
     let first = script.lines().next().unwrap();
     let words = first.strip_prefix("cargo run --release --locked -- ").expect("the first command");
     let mut command = Command::new(programs::lightloom());

@@ -382,9 +382,15 @@ fn shipped(name: &str) -> Outcome {
     emulate(&at_home(&path, &std::fs::read(&path).unwrap()), 1, &mut ()).unwrap()
 }
 
-/// Those that take long, and the one that needs the daemon, are run by others (the last by the tests of `twin`).
-const ELSEWHERE: [&str; 4] =
-    ["all-rings.yaml", "all-rings-fault.yaml", "trace-348-days.yaml", "twin-dead-node.yaml"];
+/// Those that take long, and those that need the daemon, are run by others (the last by the tests of `twin`).
+const ELSEWHERE: [&str; 6] = [
+    "all-rings.yaml",
+    "all-rings-fault.yaml",
+    "trace-348-days.yaml",
+    "twin-dead-node.yaml",
+    "twin-job.yaml",
+    "drill.yaml",
+];
 
 #[test]
 fn every_shipped_scenario_conserves_packets_and_beats_no_bound() {

@@ -244,7 +244,7 @@ impl Control {
         let mut bounds = Bounds { cuts_at, ..Bounds::default() };
         let first = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
         let first = match first {
-            Ok(first) if bounds.cuts_at.is_some() => {
+            Ok(first) if bounds.cuts_at.is_some() && self.sees_all_but(plan, broken) => {
                 bypass::or_moving_what_stands_still(installed, plan, broken, first)
             }
             first => first,
@@ -269,6 +269,15 @@ impl Control {
         };
         let other = other.and_then(wanted).ok().filter(as_good);
         Ok(other.unwrap_or(first))
+    }
+
+    /// Whether every module answers but those of nodes that are broken: nothing is acted on that is not seen.
+    fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
+        let is_broken = |bundle: &BundleId| {
+            plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
+        };
+        let mut modules = self.setup.modules.iter();
+        modules.all(|(bundle, device)| self.is_in_reach(device) || is_broken(bundle))
     }
 
     fn is_in_reach(&self, device: &DeviceName) -> bool {

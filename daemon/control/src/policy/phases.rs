@@ -314,8 +314,8 @@ impl Control {
         self.expected(plan, from, to) - planned.max(ahead)
     }
 
-    /// How long a phase must last so that it has light for longer than the way over it keeps circuits dark that
-    /// somebody uses: the way into it, but for the time before it is wanted in which the phase before is over, and what
+    /// How long a phase must last so that it has light for longer than the way over it keeps circuits dark
+    /// that are in use: the way into it, but for the time before it is wanted in which the phase before is over, and what
     /// the way on to the next phase takes longer than from where everything stands.
     fn needs(
         &self,
