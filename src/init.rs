@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom init`: a fabric file to begin with.
+//! `lightloom init`: a fabric file to begin with, or files from an operator's own logs.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::ValueEnum;
@@ -10,14 +10,17 @@ use clap::builder::PossibleValue;
 use lightloom_fabric::preset::{Preset, Size};
 
 use crate::files;
-use crate::output::{self, VerbOutcome, WrongUsage};
+use crate::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 
-/// Writes a commented fabric file; asks for what is not given.
+mod own_data;
+
+/// Writes a commented fabric file, or files from own logs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom init
   lightloom init --preset khop --gpus 131072 -o fabric.yaml
-  lightloom init --preset pod --gpus 2048 --tp 32 | lightloom plan -")]
+  lightloom init --preset pod --gpus 2048 --tp 32 | lightloom plan -
+  lightloom init --from logs/ -o mine/")]
 pub struct Arguments {
     /// What is described [default: asked for, on a terminal].
     #[arg(long, value_enum, value_name = "PRESET")]
@@ -28,9 +31,14 @@ pub struct Arguments {
     /// GPUs of a tensor-parallel group [default: 32 on rings, 8 in switch domains and below 128 GPUs].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
-    /// Where to write the file, which must not exist [default: standard output].
-    #[arg(short, long, value_name = "FILE")]
+    /// A folder with own logs: jobs, faults, topology, profiles. Each file is recognised by its content.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["preset", "gpus", "tp"], requires = "output")]
+    from: Option<PathBuf>,
+    /// Where to write the file, which must not exist [default: standard output]; with --from a folder for several.
+    #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgument,
 }
 
 /// A preset as it is written on the command line.
@@ -62,6 +70,12 @@ impl ValueEnum for Named {
 /// # Errors
 /// If there is no terminal to ask on, the size does not fit, or the file cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    if let (Some(folder), Some(output)) = (&arguments.from, &arguments.output) {
+        return own_data::run(folder, output, arguments.format.format);
+    }
+    if arguments.format.format == Format::Json {
+        return Err(WrongUsage("`--format json` lists guesses: it goes with --from".into()).into());
+    }
     let preset = match arguments.preset {
         Some(Named(preset)) => preset,
         None => ask_for_preset()?,
@@ -77,16 +91,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         .map_err(|misfit| WrongUsage(misfit.to_string()))?;
     match &arguments.output {
         None => output::print(&text)?,
-        Some(path) if path.exists() => {
-            bail!("{} exists: it is not overwritten, give another name", path.display())
-        }
         Some(path) => {
+            is_new(path)?;
             files::write(path, text.as_bytes())?;
             let shown = path.display();
             output::note(&format!("wrote {shown}: plan it with `lightloom plan {shown}`"));
         }
     }
     Ok(VerbOutcome::Good)
+}
+
+/// What exists is not overwritten.
+fn is_new(path: &Path) -> anyhow::Result<()> {
+    if path.exists() {
+        bail!("{} exists: it is not overwritten, give another name", path.display());
+    }
+    Ok(())
 }
 
 fn ask_for_preset() -> anyhow::Result<Preset> {

@@ -33,6 +33,7 @@ const ROOMS: &[Room] = &[
     pure("collective", "emulator/collective", &["units"]),
     pure("engine", "emulator/engine", &["units", "collective"]),
     pure("training", "emulator/training", &["units", "fabric", "collective"]),
+    pure("import", "exchange/in", &["fabric", "training"]),
     pure("planner", "planner", &["units", "fabric"]),
     pure(
         "emulator",
@@ -62,7 +63,7 @@ const ROOMS: &[Room] = &[
     pure("study", "planner/study", &["units", "fabric", "planner"]),
     edge("testkit", "testkit", &[]),
     edge("report", "report", &["units", "fabric", "planner", "study"]),
-    edge(".", ".", &["units", "fabric", "planner", "emulator", "engine", "training"]),
+    edge(".", ".", &["units", "fabric", "planner", "emulator", "engine", "training", "import"]),
     edge(
         "lab",
         "lab",

@@ -35,6 +35,7 @@ mod ledger;
 mod live_twin;
 mod mfu;
 mod mfu_runs;
+mod own_data;
 mod phases_at_scale;
 mod phases_by_the_thousand;
 mod phases_for_jobs;

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files held against each other: are they of one cluster, of one time, with one clock?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::clock::shown;
+use super::logs::{HostOutage, LoggedJob, Logs};
+use super::problem::{LogPlace, LogTrouble};
+
+/// Clocks that differ by less are those of one zone.
+const SAME_CLOCK_S: i64 = 10 * 60;
+/// Clocks differ where so many faults agree about by how much.
+const AGREEING: usize = 2;
+
+/// Notes what does not fit together, and takes out what would mislead.
+pub(super) fn check(logs: &mut Logs) {
+    logs.outages.sort_by(|a, b| (a.start, &a.host).cmp(&(b.start, &b.host)));
+    hosts_are_of_the_topology(logs);
+    clocks_agree(logs);
+    periods_overlap(logs);
+    jobs_fit(logs);
+}
+
+/// Records by the file they are in.
+fn by_file<T>(records: &[T], place: fn(&T) -> &LogPlace) -> BTreeMap<String, Vec<&T>> {
+    let mut files: BTreeMap<String, Vec<&T>> = BTreeMap::new();
+    for record in records {
+        files.entry(place(record).file.clone()).or_default().push(record);
+    }
+    files
+}
+
+fn hosts_are_of_the_topology(logs: &mut Logs) {
+    let Some(topology) = logs.topology().map(str::to_owned) else { return };
+    let known = |host: &String| logs.hosts.get(host).is_some_and(|host| host.place.is_some());
+    let mut named: BTreeMap<&str, BTreeSet<&String>> = BTreeMap::new();
+    for job in &logs.jobs {
+        named.entry(&job.place.file).or_default().extend(&job.hosts);
+    }
+    for outage in logs.outages.iter().filter(|outage| !is_unnamed(outage)) {
+        named.entry(&outage.place.file).or_default().insert(&outage.host);
+    }
+    let mut troubles = Vec::new();
+    let mut strangers: BTreeSet<String> = BTreeSet::new();
+    for (file, hosts) in named {
+        let unknown: Vec<&String> = hosts.iter().copied().filter(|host| !known(host)).collect();
+        let Some(first) = unknown.first() else { continue };
+        if unknown.len() == hosts.len() {
+            let (count, first) = (hosts.len(), (*first).clone());
+            let trouble = LogTrouble::OtherCluster { count, first, topology: topology.clone() };
+            troubles.push((LogPlace { file: file.to_owned(), line: None }, trouble));
+            continue;
+        }
+        for host in unknown {
+            let of_job =
+                logs.jobs.iter().find(|job| job.place.file == file && job.hosts.contains(host));
+            let of_fault =
+                || logs.outages.iter().find(|out| out.place.file == file && out.host == *host);
+            let place = of_job.map(|job| &job.place).or_else(|| of_fault().map(|out| &out.place));
+            let trouble =
+                LogTrouble::UnknownHost { host: host.clone(), topology: topology.clone() };
+            troubles.extend(place.map(|place| (place.clone(), trouble)));
+            strangers.insert(host.clone());
+        }
+    }
+    logs.outages.retain(|outage| !strangers.contains(&outage.host));
+    for (place, trouble) in troubles {
+        logs.problem(place, trouble);
+    }
+}
+
+/// A fault whose log does not name the host.
+pub(super) fn is_unnamed(outage: &HostOutage) -> bool {
+    outage.host.starts_with("unnamed-")
+}
+
+/// The same fault in two files is at one time, or their clocks differ: by the offset that most hosts agree about.
+fn clocks_agree(logs: &mut Logs) {
+    let files = by_file(&logs.outages, |outage| &outage.place);
+    let files: Vec<(&String, &Vec<&HostOutage>)> = files.iter().collect();
+    let mut troubles = Vec::new();
+    for (index, (_, outages)) in files.iter().enumerate() {
+        for (other, others) in &files[index + 1..] {
+            let Some(seconds) = offset(outages, others) else { continue };
+            if seconds.abs() < SAME_CLOCK_S {
+                continue;
+            }
+            let direction = if seconds > 0 { "after" } else { "before" };
+            let minutes = (seconds.abs() + 30) / 60;
+            let trouble = LogTrouble::Clocks { minutes, direction, other: (*other).clone() };
+            troubles.push((outages[0].place.clone(), trouble));
+        }
+    }
+    for (place, trouble) in troubles {
+        logs.problem(place, trouble);
+    }
+}
+
+/// By how many seconds faults of `a` follow those of `b` on the same hosts, if enough of them agree.
+fn offset(a: &[&HostOutage], b: &[&HostOutage]) -> Option<i64> {
+    let mut nearest: Vec<i64> = Vec::new();
+    for outage in a {
+        let same = b.iter().filter(|other| other.host == outage.host);
+        nearest.extend(same.map(|other| outage.start - other.start).min_by_key(|by| by.abs()));
+    }
+    nearest.sort_unstable();
+    let middle = *nearest.get(nearest.len() / 2)?;
+    let agreeing = nearest.iter().filter(|by| (**by - middle).abs() < SAME_CLOCK_S / 2).count();
+    (agreeing >= AGREEING && 2 * agreeing > nearest.len()).then_some(middle)
+}
+
+/// From the first to the last instant of the records of a file.
+type Period = (i64, i64);
+
+fn periods_overlap(logs: &mut Logs) {
+    let files: Vec<(String, Period)> =
+        periods(logs).into_iter().map(|(file, period)| (file.to_owned(), period)).collect();
+    let shown = |period: Period| format!("{} to {}", shown(period.0), shown(period.1));
+    for (index, (file, period)) in files.iter().enumerate() {
+        for (other, others) in &files[index + 1..] {
+            if period.1 < others.0 || others.1 < period.0 {
+                let trouble = LogTrouble::Periods {
+                    period: shown(*period),
+                    other: other.clone(),
+                    others: shown(*others),
+                };
+                logs.problem(LogPlace { file: file.clone(), line: None }, trouble);
+            }
+        }
+    }
+}
+
+/// The time over which faults were logged, with the files of that time: of files that do not overlap, those with most faults.
+pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
+    let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
+    for (file, period) in periods(logs) {
+        let mut joined = (period, BTreeSet::from([file]));
+        parts.retain(|(other, files)| {
+            let is_apart = other.1 < joined.0.0 || joined.0.1 < other.0;
+            if !is_apart {
+                joined.0 = (joined.0.0.min(other.0), joined.0.1.max(other.1));
+                joined.1.extend(files);
+            }
+            is_apart
+        });
+        parts.push(joined);
+    }
+    let faults = |files: &BTreeSet<&str>| {
+        let of_files = logs.outages.iter().filter(|outage| files.contains(&*outage.place.file));
+        of_files.count()
+    };
+    parts.into_iter().filter(|(_, files)| faults(files) > 0).max_by_key(|(_, files)| faults(files))
+}
+
+/// From the first to the last record of each file that has jobs or faults.
+fn periods(logs: &Logs) -> BTreeMap<&str, Period> {
+    let jobs = logs.jobs.iter().map(|job| (&job.place, job.start, job.end));
+    let outages = logs.outages.iter().map(|outage| (&outage.place, outage.start, outage.end));
+    let mut periods: BTreeMap<&str, Period> = BTreeMap::new();
+    for (place, from, to) in jobs.chain(outages) {
+        let period = periods.entry(&place.file).or_insert((from, from));
+        *period = (period.0.min(from), period.1.max(to.unwrap_or(from)));
+    }
+    periods
+}
+
+fn jobs_fit(logs: &mut Logs) {
+    let total: u64 = logs.hosts.values().filter_map(|host| host.gpus).map(u64::from).sum();
+    let covered = watched(logs).map(|((from, to), _)| to - from);
+    let mut troubles = Vec::new();
+    let lasts = |job: &LoggedJob| job.end.map_or(0, |end| end - job.start);
+    let longest = logs.jobs.iter().max_by_key(|job| lasts(job));
+    if let (Some(job), Some(covered)) = (longest, covered)
+        && lasts(job) > covered
+    {
+        let (hours, covered_hours) = (lasts(job) / 3600, covered / 3600);
+        let trouble = LogTrouble::LongJob { job: job.id.clone(), hours, covered_hours };
+        troubles.push((job.place.clone(), trouble));
+    }
+    let largest = logs.jobs.iter().max_by_key(|job| job.gpus);
+    if let Some(job) = largest.filter(|job| total > 0 && job.gpus > total) {
+        let trouble = LogTrouble::LargeJob { job: job.id.clone(), gpus: job.gpus, total };
+        troubles.push((job.place.clone(), trouble));
+    }
+    for (place, trouble) in troubles {
+        logs.problem(place, trouble);
+    }
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What logs say of the machines and of the job that matters most.
+
+use std::collections::BTreeMap;
+
+use super::Sourced;
+use crate::logs::{LoggedJob, Logs, TrainingProfile};
+
+/// The machines and the job.
+#[derive(Debug)]
+pub(super) struct ClusterDraft {
+    pub(super) nodes: Sourced<u32>,
+    pub(super) gpus_per_node: Sourced<u32>,
+    /// GPUs of a fast domain.
+    pub(super) domain: Sourced<u32>,
+    pub(super) nodes_per_tor: Sourced<u32>,
+    /// ToRs below one switch of the next tier. `None` for all.
+    pub(super) tors_per_domain: Option<Sourced<u32>>,
+    pub(super) job: Sourced<String>,
+    pub(super) job_gpus: Sourced<u32>,
+    pub(super) tp: Sourced<u32>,
+    /// The fastest collective that a log has, in words.
+    pub(super) fastest: Option<String>,
+    /// What its accelerators are called, by a card that comes with lightloom.
+    pub(super) accelerator: Sourced<&'static str>,
+}
+
+/// A cluster of logs that say nothing of hosts.
+const USUAL_NODES: u32 = 16;
+const USUAL_GPUS: u32 = 8;
+const USUAL_NODES_PER_TOR: u32 = 4;
+
+impl ClusterDraft {
+    pub(super) fn of(logs: &Logs) -> Self {
+        let gpus_per_node = gpus_per_node(logs);
+        let (domain, hosts_per_domain) = domain(logs, gpus_per_node.value);
+        let mut nodes = nodes(logs, gpus_per_node.value);
+        if !nodes.value.is_multiple_of(hosts_per_domain) {
+            let whole = nodes.value.next_multiple_of(hosts_per_domain);
+            nodes = Sourced::derived(whole, format!("{}, filled up to whole domains", nodes.why));
+        }
+        let total = nodes.value * gpus_per_node.value;
+        let tp = tensor_parallel(logs, total, gpus_per_node.value, domain.value);
+        let job_gpus = job_gpus(logs, total, tp.value);
+        Self {
+            job: job_name(logs),
+            job_gpus,
+            tp,
+            nodes_per_tor: nodes_per_tor(logs),
+            tors_per_domain: tors_per_domain(logs),
+            accelerator: accelerator(logs),
+            fastest: fastest(logs),
+            nodes,
+            gpus_per_node,
+            domain,
+        }
+    }
+
+    pub(super) fn gpus(&self) -> u32 {
+        self.nodes.value * self.gpus_per_node.value
+    }
+}
+
+/// The most frequent value, the larger of equals, and how many there are in all.
+fn usual<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<(T, usize, usize)> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    let all = counts.values().sum();
+    let (value, count) = counts.into_iter().max_by_key(|(value, count)| (*count, *value))?;
+    Some((value, count, all))
+}
+
+/// How many of all say so.
+fn share(count: usize, all: usize, what: &str) -> String {
+    format!("{what}: {count} of {all}")
+}
+
+fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
+    let placed = logs.hosts.values().filter(|host| host.place.is_some()).count() as u32;
+    if placed > 0 {
+        let file = logs.hosts.values().find_map(|host| host.place.as_ref());
+        let file = file.map_or("", |place| &place.file);
+        return Sourced::stated(placed, format!("hosts in {file}"));
+    }
+    let named = logs.named_hosts().len().max(logs.hosts.len()) as u32;
+    let most = most_at_once(&logs.jobs);
+    let world = logs.profiles.iter().filter_map(|profile| profile.world).max().unwrap_or(0);
+    let of_world = world.div_ceil(gpus_per_node);
+    if named > 0 && named >= most && named >= of_world {
+        return Sourced::derived(
+            named,
+            "hosts that jobs and faults name; idle ones are not counted",
+        );
+    }
+    if most > 0 && most >= of_world {
+        return Sourced::derived(
+            most,
+            "the most hosts that jobs had at one time; there may be more",
+        );
+    }
+    if of_world > 1 {
+        return Sourced::derived(of_world, format!("{world} ranks of the profile"));
+    }
+    Sourced::assumed(USUAL_NODES, "no log says how many hosts there are")
+}
+
+/// The most hosts that jobs had at once.
+fn most_at_once(jobs: &[LoggedJob]) -> u32 {
+    let begins = jobs.iter().map(|job| (job.start, 1, job.nodes as i64));
+    let ends = jobs.iter().filter_map(|job| Some((job.end?, 0, -(job.nodes as i64))));
+    let mut changes: Vec<(i64, u8, i64)> = begins.chain(ends).collect();
+    changes.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, _, by) in changes {
+        now += by;
+        most = most.max(now);
+    }
+    u32::try_from(most).unwrap_or(0)
+}
+
+fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
+    if let Some((gpus, count, all)) = usual(logs.hosts.values().filter_map(|host| host.gpus)) {
+        return Sourced::stated(gpus, share(count, all, "hosts"));
+    }
+    let of_profiles = logs.profiles.iter().filter_map(|profile| profile.ranks_per_host).max();
+    if let Some(gpus) = of_profiles {
+        return Sourced::derived(gpus, "the most ranks on one host that NCCL saw");
+    }
+    // Jobs of one host may take a part of it; those of several mostly take hosts as a whole.
+    let of_jobs =
+        logs.jobs.iter().filter(|job| job.nodes > 1 && job.gpus.is_multiple_of(job.nodes));
+    let of_jobs = of_jobs.map(|job| (job.gpus / job.nodes) as u32).filter(|gpus| *gpus > 0);
+    if let Some((gpus, count, all)) = usual(of_jobs) {
+        return Sourced::derived(gpus, share(count, all, "jobs of several hosts"));
+    }
+    Sourced::assumed(USUAL_GPUS, "no log says how many GPUs a host has")
+}
+
+/// GPUs of a fast domain, and its hosts.
+fn domain(logs: &Logs, gpus_per_node: u32) -> (Sourced<u32>, u32) {
+    let mut sizes: BTreeMap<&str, u32> = BTreeMap::new();
+    for domain in logs.hosts.values().filter_map(|host| host.domain.as_deref()) {
+        *sizes.entry(domain).or_default() += 1;
+    }
+    match usual(sizes.values().copied()) {
+        Some((hosts, count, all)) => {
+            let why =
+                format!("{hosts} hosts in a domain or block, {}", share(count, all, "of them"));
+            (Sourced::stated(hosts * gpus_per_node, why), hosts)
+        }
+        None => {
+            (Sourced::assumed(gpus_per_node, "the GPUs of a host share a switch, and no more"), 1)
+        }
+    }
+}
+
+fn nodes_per_tor(logs: &Logs) -> Sourced<u32> {
+    let mut below: BTreeMap<&str, u32> = BTreeMap::new();
+    for switch in logs.hosts.values().filter_map(|host| host.switches.first()) {
+        *below.entry(switch).or_default() += 1;
+    }
+    match usual(below.values().copied()) {
+        Some((hosts, count, all)) => Sourced::stated(hosts, share(count, all, "leaf switches")),
+        None => Sourced::assumed(USUAL_NODES_PER_TOR, "no log has switches"),
+    }
+}
+
+fn tors_per_domain(logs: &Logs) -> Option<Sourced<u32>> {
+    let pairs: std::collections::BTreeSet<(&String, &String)> = logs
+        .hosts
+        .values()
+        .filter_map(|host| Some((host.switches.get(1)?, host.switches.first()?)))
+        .collect();
+    let mut below: BTreeMap<&String, u32> = BTreeMap::new();
+    for (above, _) in pairs {
+        *below.entry(above).or_default() += 1;
+    }
+    let (tors, count, all) = usual(below.values().copied())?;
+    Some(Sourced::stated(tors, share(count, all, "switches above leaves")))
+}
+
+/// The most telling profile: that of the most ranks.
+fn largest(logs: &Logs) -> Option<&TrainingProfile> {
+    logs.profiles.iter().max_by_key(|profile| profile.world)
+}
+
+fn tensor_parallel(logs: &Logs, total: u32, gpus_per_node: u32, domain: u32) -> Sourced<u32> {
+    let fits =
+        |size: u32| size > 0 && (gpus_per_node.is_multiple_of(size) || domain.is_multiple_of(size));
+    let is_tensor = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.contains("tensor")
+            || name.split(|c: char| !c.is_alphanumeric()).any(|word| word == "tp")
+    };
+    let groups = logs.profiles.iter().flat_map(|profile| &profile.groups);
+    let named = groups.filter(|(name, size)| is_tensor(name) && fits(**size));
+    if let Some((name, size)) = named.max_by_key(|(_, size)| **size) {
+        return Sourced::stated(*size, format!("the process group `{name}`"));
+    }
+    let world = own_world(logs, total);
+    match world.filter(|world| *world < gpus_per_node && fits(*world)) {
+        Some(world) => Sourced::assumed(world, "all ranks of the profile, which fit on one host"),
+        None => Sourced::assumed(
+            gpus_per_node,
+            "no process group is called tensor-parallel: a host's GPUs",
+        ),
+    }
+}
+
+/// The job that holds most GPUs, of those that fit.
+fn largest_job(logs: &Logs, total: u32) -> Option<&LoggedJob> {
+    let fitting = logs.jobs.iter().filter(|job| job.gpus > 0 && job.gpus <= u64::from(total));
+    fitting.max_by_key(|job| (job.gpus, job.end.unwrap_or(job.start) - job.start))
+}
+
+/// Ranks of the job that was profiled. `None` if a job of more GPUs is logged: then the profile is a sample.
+fn own_world(logs: &Logs, total: u32) -> Option<u32> {
+    let world = largest(logs).and_then(|profile| profile.world).filter(|world| *world > 1)?;
+    let job = largest_job(logs, total);
+    job.is_none_or(|job| job.gpus <= u64::from(world)).then_some(world)
+}
+
+fn job_gpus(logs: &Logs, total: u32, tp: u32) -> Sourced<u32> {
+    let whole = |gpus: u32| (gpus.min(total) / tp).max(1) * tp;
+    match (own_world(logs, total), largest_job(logs, total)) {
+        (Some(world), _) => {
+            Sourced::stated(whole(world), format!("{world} ranks of the profile, in whole groups"))
+        }
+        (None, Some(job)) => {
+            let why = format!("the largest job, {} ({}), in whole groups", job.id, job.place);
+            Sourced::stated(whole(u32::try_from(job.gpus).unwrap_or(total)), why)
+        }
+        _ => {
+            let spared = total - total / 16;
+            Sourced::assumed(whole(spared), "no log has a job; a sixteenth is left for what breaks")
+        }
+    }
+}
+
+fn job_name(logs: &Logs) -> Sourced<String> {
+    let named =
+        largest_job(logs, u32::MAX).and_then(|job| job.name.as_deref().map(|name| (name, job)));
+    let Some((name, job)) = named else {
+        return Sourced::assumed("training".to_owned(), "no log names a job");
+    };
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().take(40).map(allowed).collect();
+    let name = name.trim_matches('-').to_owned();
+    let name = if name.is_empty() { "training".to_owned() } else { name };
+    Sourced::stated(name, format!("job {} ({})", job.id, job.place))
+}
+
+fn fastest(logs: &Logs) -> Option<String> {
+    let rates = logs.profiles.iter().flat_map(|profile| &profile.bandwidth);
+    let (ranks, rate) = rates.max_by(|a, b| a.1.total_cmp(b.1))?;
+    Some(format!("{:.0} GB/s of bus bandwidth among {ranks} ranks was measured", rate / 1e9))
+}
+
+/// Products, by a piece of their name, and our cards.
+const ACCELERATORS: &[(&str, &str)] = &[
+    ("gb300", "gb300"),
+    ("gb200", "gb200"),
+    ("b300", "b300"),
+    ("b200", "b200"),
+    ("h200", "h200"),
+    ("h100", "h100"),
+    ("h800", "h800"),
+    ("h20", "h20"),
+    ("a100", "a100"),
+];
+
+fn accelerator(logs: &Logs) -> Sourced<&'static str> {
+    for product in logs.hosts.values().filter_map(|host| host.product.as_deref()) {
+        let product = product.to_ascii_lowercase();
+        if let Some((_, card)) = ACCELERATORS.iter().find(|(piece, _)| product.contains(piece)) {
+            return Sourced::stated(*card, format!("the product is called {product}"));
+        }
+    }
+    Sourced::assumed("h100", "no log names the accelerators")
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `fabric.yaml`: the machines and the job on them.
+
+use super::cluster::ClusterDraft;
+use super::{Draft, DraftPage, Sourced};
+
+pub(super) const NAME: &str = "fabric.yaml";
+
+pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
+    let mut page =
+        DraftPage::new(NAME, "A cluster, from its own logs. Every key: docs/fabric-file.md.");
+    let ClusterDraft { nodes, gpus_per_node, domain, nodes_per_tor, job, job_gpus, tp, .. } =
+        cluster;
+    page.put("kind: fabric\nversion: 2\nname: own-cluster");
+    page.guess("hbd.switch.nodes", nodes);
+    page.guess("hbd.switch.gpus_per_node", gpus_per_node);
+    page.guess("hbd.switch.gpus", domain);
+    let (nodes, gpus) = (nodes.value, gpus_per_node.value);
+    if domain.value > 1 {
+        let edge =
+            Sourced::assumed("3.6Tbps", "half of an H100's NVLink in one direction: no log has it");
+        page.guess("hbd.switch.edge_rate", &edge);
+        let (domain, edge) = (domain.value, edge.value);
+        page.put(&format!(
+            "hbd: {{switch: {{nodes: {nodes}, gpus_per_node: {gpus}, gpus: {domain}, edge_rate: {edge}}}}}"
+        ));
+    } else {
+        page.put(&format!("hbd: {{none: {{nodes: {nodes}, gpus_per_node: {gpus}}}}}"));
+    }
+    page.guess("dcn.fat_tree.nodes_per_tor", nodes_per_tor);
+    let mut keys = format!("nodes_per_tor: {}", nodes_per_tor.value);
+    if let Some(tors) = &cluster.tors_per_domain {
+        page.guess("dcn.fat_tree.tors_per_domain", tors);
+        keys += &format!(", tors_per_domain: {}", tors.value);
+    }
+    let even = Sourced::assumed("1", "no log says what uplinks carry");
+    page.guess("dcn.fat_tree.oversubscription", &even);
+    let measured = cluster.fastest.as_ref().map_or(String::new(), |fastest| format!("; {fastest}"));
+    let rate =
+        Sourced::assumed("400Gbps", format!("no log has the rate of an interface{measured}"));
+    page.guess("dcn.fat_tree.link_rate", &rate);
+    page.put(&format!(
+        "dcn: {{fat_tree: {{{keys}, oversubscription: {}, link_rate: {}}}}}",
+        even.value, rate.value
+    ));
+    page.guess("jobs[0].name", job);
+    page.guess("jobs[0].gpus", job_gpus);
+    page.guess("jobs[0].tp", tp);
+    page.put(&format!(
+        "jobs:\n  - {{name: {}, gpus: {}, tp: {}}}\n# To train on it, say what: step: {{training: {{model: llama-3.1-70b, pp: …, dp: …, micro_batches: …, tokens: …}}}}",
+        job.value, job_gpus.value, tp.value
+    ));
+    page.end(draft);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `scenario.yaml`: the job's groups exchange while the hosts of the fault trace fail and come back, in compressed time.
+
+use super::cluster::ClusterDraft;
+use super::{Draft, DraftPage, Sourced, fabric, trace};
+use crate::logs::Logs;
+
+pub(super) const NAME: &str = "scenario.yaml";
+
+/// Days are compressed so far that a month is a short run.
+const DAY_TAKES_US: u32 = 50;
+/// Days that one run covers; longer logs are looked at piece by piece.
+const MOST_DAYS: u32 = 30;
+/// What a rank of the drafted domain sends and receives in a microsecond, both ways round: 3.6 Tb/s each, without headers.
+const BYTES_PER_US: u64 = 829_000;
+/// Rounds in which the traffic of all days is sent.
+const ROUNDS: u64 = 100;
+
+pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draft: &mut Draft) {
+    let mut page = DraftPage::new(
+        NAME,
+        "The job on its cluster, while hosts fail as the logs say. Run it: lightloom emulate scenario.yaml",
+    );
+    page.put(&format!(
+        "kind: scenario\nversion: 2\nname: own-cluster\non: {{fabric: {}}}\nseed: 1",
+        fabric::NAME
+    ));
+    let run_us = u64::from(DAY_TAKES_US * days.unwrap_or(1).min(MOST_DAYS));
+    match days {
+        Some(days) => {
+            let to =
+                Sourced::derived(days.min(MOST_DAYS), format!("of {days} days in the fault trace"));
+            page.guess("replay.to_day", &to);
+            page.put("# The seed draws which node of the fabric is which host of the trace. A day takes 50 us.");
+            page.put(&format!(
+                "replay: {{trace: {}, from_day: 0, to_day: {}, day_takes: {DAY_TAKES_US}us}}",
+                trace::NAME,
+                to.value
+            ));
+        }
+        None => {
+            let fault = Sourced::assumed("any node", "no log has a fault");
+            page.guess("faults[0].part", &fault);
+            page.put("faults:\n  - {part: any node, at: 20us}");
+        }
+    }
+    page.put("# Delays in compressed time: 1 us is half an hour of the trace.");
+    let delay =
+        Sourced::assumed("1us each", "no log says how soon a fault is seen and planned around");
+    page.guess("control", &delay);
+    page.put("control: {detection_delay: 1us, planning_delay: 1us}");
+    collectives(logs, cluster, run_us, &mut page);
+    page.put("# What must be true, for CI: expect: [groups_lost == 0, availability > 0.99]");
+    page.end(draft);
+}
+
+/// What the groups exchange: as much as fills the run, in pieces as the profile has them where it has.
+fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut DraftPage) {
+    let tp = cluster.tp.value;
+    let measured = logs.profiles.iter().find_map(|profile| {
+        let bytes = profile.exchanged.get(&tp).copied().filter(|bytes| *bytes > 0)?;
+        Some((bytes, &profile.place))
+    });
+    // Of a buffer, an all-reduce of n ranks sends 2(n - 1)/n from each.
+    let ranks = u64::from(tp.max(2));
+    let sent = run_us * BYTES_PER_US / ROUNDS;
+    let fill = (sent * ranks / (2 * (ranks - 1))).max(4096).next_multiple_of(4096);
+    let bytes = match measured {
+        Some((bytes, place)) if bytes / 4 <= fill && bytes * 64 >= fill => Sourced::derived(
+            bytes,
+            format!("what groups of {tp} ranks exchange in a step, {place}"),
+        ),
+        Some((bytes, place)) => {
+            let why = format!(
+                "fills the run; in a step of {place} groups of {tp} ranks exchange {bytes} B"
+            );
+            Sourced::assumed(fill, why)
+        }
+        None => Sourced::assumed(
+            fill,
+            format!("fills the run: no log has what groups of {tp} ranks exchange"),
+        ),
+    };
+    page.guess("collectives[0].bytes", &bytes);
+    let repeat = (fill * ROUNDS).div_ceil(bytes.value.max(1)).clamp(1, 1000);
+    // A group of one has nothing to exchange: then replicas do.
+    let kind = if tp > 1 { "all_reduce" } else { "data_parallel_all_reduce" };
+    page.put(&format!(
+        "collectives:\n  - {kind}: {{name: exchange, bytes: {}B, repeat: {repeat}}}",
+        bytes.value
+    ));
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lists of hosts as Slurm writes them: `gpu[001-003,7],login` (its manual page scontrol(1), "hostlist").
+
+/// More hosts than this in one list are a mistake.
+const MOST_HOSTS: u64 = 1_000_000;
+
+/// The hosts of a list, in its order.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
+    let mut hosts = Vec::new();
+    for item in items(list) {
+        expand_item("", item.trim(), &mut hosts)?;
+    }
+    Ok(hosts)
+}
+
+/// What stands between commas outside brackets.
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    let is_end = move |c: char| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    };
+    list.split(is_end).filter(|item| !item.trim().is_empty())
+}
+
+fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), String> {
+    let Some((prefix, rest)) = item.split_once('[') else {
+        hosts.push(format!("{before}{item}"));
+        return Ok(());
+    };
+    let (ranges, after) =
+        rest.split_once(']').ok_or_else(|| format!("`{item}` has no closing bracket"))?;
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| {
+            text.trim().parse::<u64>().map_err(|_| format!("`{text}` in `{item}` is no number"))
+        };
+        let (from, to) = (number(first)?, number(last)?);
+        if to < from || to - from > MOST_HOSTS || hosts.len() as u64 > MOST_HOSTS {
+            return Err(format!("`{range}` in `{item}` is no range of hosts"));
+        }
+        for value in from..=to {
+            let start = format!("{before}{prefix}{value:0width$}", width = first.trim().len());
+            expand_item(&start, after, hosts)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    /// As `scontrol show hostnames` of Slurm 22.05 expands them.
+    #[test]
+    fn lists_are_those_of_slurm() {
+        let hosts = |list: &str| expand(list).unwrap().join(" ");
+        assert_eq!(hosts("gpu[001-003,9],login"), "gpu001 gpu002 gpu003 gpu9 login");
+        assert_eq!(hosts("r[1-2]n[1-2]-ib"), "r1n1-ib r1n2-ib r2n1-ib r2n2-ib");
+        assert_eq!(hosts("a,b"), "a b");
+        assert_eq!(hosts(""), "");
+        assert!(expand("gpu[1-").is_err());
+        assert!(expand("gpu[9-1]").is_err());
+        assert!(expand("gpu[x]").is_err());
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Profiles of PyTorch (Kineto): how long a step took, which groups of ranks there are, and what they exchanged.
+//!
+//! Exchanges are read by `lightloom_training::kineto`, as `lightloom workload` does. Here: the steps that
+//! `torch.profiler` marks (`ProfilerStep#4`), and `distributedInfo` with `pg_config`.
+
+use std::collections::BTreeMap;
+
+use lightloom_training::graph::TaskWork;
+use lightloom_training::kineto::{RankProfile, is_kineto};
+use serde::Deserialize;
+
+use super::LogKind;
+use crate::logs::{LogFile, Logs, TrainingProfile};
+use crate::problem::LogTrouble;
+
+pub(super) const KIND: LogKind = LogKind {
+    name: "PyTorch profile (Kineto)",
+    from: "torch.profiler: export_chrome_trace, with record_shapes=True",
+    is: |file| is_kineto(file.bytes) || file.head().contains("\"traceEvents\""),
+    read,
+};
+
+#[derive(Deserialize)]
+struct ProfileDocument {
+    #[serde(rename = "distributedInfo")]
+    info: Option<DistributedInfo>,
+    #[serde(default, rename = "traceEvents")]
+    events: Vec<MarkedEvent>,
+}
+
+#[derive(Deserialize)]
+struct DistributedInfo {
+    world_size: Option<u32>,
+    #[serde(default)]
+    pg_config: Vec<ProfiledGroup>,
+}
+
+#[derive(Deserialize)]
+struct ProfiledGroup {
+    #[serde(default)]
+    pg_name: String,
+    #[serde(default)]
+    pg_desc: String,
+    #[serde(default)]
+    pg_size: u32,
+}
+
+#[derive(Deserialize)]
+struct MarkedEvent {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    cat: String,
+    #[serde(default)]
+    dur: f64,
+}
+
+fn read(files: &[LogFile<'_>], logs: &mut Logs) {
+    let profiles: Vec<RankProfile<'_>> =
+        files.iter().map(|file| RankProfile { name: file.name, text: file.bytes }).collect();
+    let mut found: Vec<(TrainingProfile, usize)> = Vec::new();
+    for file in files {
+        let document: ProfileDocument = match serde_json::from_slice(file.bytes) {
+            Ok(document) => document,
+            Err(error) => {
+                logs.problem(file.line(error.line()), LogTrouble::Malformed(error.to_string()));
+                continue;
+            }
+        };
+        found.push(profile(file, document));
+    }
+    let Some((mut first, steps)) = found.into_iter().reduce(joined) else { return };
+    // All ranks together where they fit together, else the first rank alone: sizes are those of one rank.
+    let step = lightloom_training::kineto::read(&profiles).or_else(|error| {
+        logs.problem(files[0].whole(), LogTrouble::Malformed(error.to_string()));
+        lightloom_training::kineto::read(&profiles[..1])
+    });
+    match step {
+        Ok(step) => {
+            for task in step.recorded.graph.tasks() {
+                if let TaskWork::Across { ranks, bytes, .. } = &task.work
+                    && ranks.contains(&ranks.iter().copied().min().unwrap_or_default())
+                {
+                    *first.exchanged.entry(ranks.len() as u32).or_default() += bytes.0;
+                }
+            }
+            let sharing = groups_by_size(&step.recorded.graph);
+            for (size, bytes) in &mut first.exchanged {
+                let groups = sharing.get(size).copied().unwrap_or(1).max(1);
+                *bytes /= groups * steps.max(1) as u64;
+            }
+        }
+        Err(error) => logs.problem(files[0].whole(), LogTrouble::Malformed(error.to_string())),
+    }
+    logs.profiles.push(first);
+}
+
+/// How many different groups of each size there are.
+fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32, u64> {
+    let mut groups: BTreeMap<u32, std::collections::BTreeSet<&[u32]>> = BTreeMap::new();
+    for task in graph.tasks() {
+        if let TaskWork::Across { ranks, .. } = &task.work {
+            groups.entry(ranks.len() as u32).or_default().insert(ranks);
+        }
+    }
+    groups.into_iter().map(|(size, groups)| (size, groups.len() as u64)).collect()
+}
+
+/// What a file says of its rank, and how many steps are marked in it.
+fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
+    let mut profile = TrainingProfile::new(file.whole());
+    // The device's own marks repeat those of the host.
+    let is_step = |event: &&MarkedEvent| {
+        event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation"
+    };
+    let mut steps: Vec<f64> =
+        document.events.iter().filter(is_step).map(|event| event.dur / 1e6).collect();
+    steps.sort_by(f64::total_cmp);
+    profile.step_seconds = steps.get(steps.len() / 2).copied();
+    if let Some(info) = document.info {
+        profile.world = info.world_size;
+        for ProfiledGroup { pg_name, pg_desc, pg_size } in info.pg_config {
+            let name = if pg_desc.is_empty() || pg_desc == "undefined" { pg_name } else { pg_desc };
+            profile.groups.insert(name, pg_size);
+        }
+    }
+    (profile, steps.len())
+}
+
+/// Two ranks of a job: its step takes as long as its slowest rank's.
+fn joined(a: (TrainingProfile, usize), b: (TrainingProfile, usize)) -> (TrainingProfile, usize) {
+    let ((mut one, steps), (other, more)) = (a, b);
+    one.world = one.world.or(other.world);
+    one.groups.extend(other.groups);
+    one.step_seconds = match (one.step_seconds, other.step_seconds) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    };
+    (one, steps.max(more))
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is drafted loads, and each value stands in it with where it comes from.
+
+use lightloom_fabric::trace::{FaultTrace, Observation};
+
+use super::{SACCT, TOPOLOGY, logs};
+use crate::{Draft, GuessConfidence, draft};
+
+fn text<'d>(draft: &'d Draft, name: &str) -> &'d str {
+    &draft.files.iter().find(|file| file.name == name).unwrap_or_else(|| panic!("no {name}")).text
+}
+
+fn value<'d>(draft: &'d Draft, file: &str, key: &str) -> (&'d str, GuessConfidence) {
+    let is = |guess: &&crate::Guess| guess.file == file && guess.key == key;
+    let guess = draft.guesses.iter().find(is).unwrap_or_else(|| panic!("no {file} {key}"));
+    (&guess.value, guess.confidence)
+}
+
+#[test]
+fn a_topology_and_jobs_become_a_cluster_a_job_and_a_fault_trace() {
+    let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
+    let fabric = "fabric.yaml";
+    assert_eq!(value(&draft, fabric, "hbd.switch.nodes"), ("8", GuessConfidence::Stated));
+    assert_eq!(value(&draft, fabric, "hbd.switch.gpus_per_node"), ("8", GuessConfidence::Derived));
+    assert_eq!(value(&draft, fabric, "dcn.fat_tree.nodes_per_tor"), ("4", GuessConfidence::Stated));
+    assert_eq!(
+        value(&draft, fabric, "dcn.fat_tree.tors_per_domain"),
+        ("2", GuessConfidence::Stated)
+    );
+    assert_eq!(value(&draft, fabric, "dcn.fat_tree.link_rate").1, GuessConfidence::Assumed);
+    assert_eq!(value(&draft, fabric, "jobs[0].name"), ("pretrain-70b", GuessConfidence::Stated));
+    assert_eq!(value(&draft, fabric, "jobs[0].gpus"), ("48", GuessConfidence::Stated));
+
+    let trace =
+        FaultTrace::read(text(&draft, "fault-trace.json").as_bytes(), Observation::default());
+    let trace = trace.unwrap();
+    assert_eq!((trace.servers, trace.gpus_per_server, trace.faults.len()), (8, 8, 1));
+    // From 1 March 0:00: out on 4 March at 6:00 for 18 hours.
+    assert_eq!(trace.faults[0].start.as_days(), 3.25);
+    assert_eq!(trace.faults[0].end.as_days(), 4.0);
+    assert_eq!(trace.names, ["gpu003"]);
+    assert_eq!(trace.window.as_days(), 11.0);
+}
+
+/// Every guess stands in its file, in the words of the table.
+#[test]
+fn each_guess_is_a_comment_of_its_file() {
+    let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
+    for guess in draft.guesses.iter().filter(|guess| guess.file.ends_with(".yaml")) {
+        let line = format!(
+            "# {}: {}, {}: {}\n",
+            guess.key,
+            guess.value,
+            guess.confidence.name(),
+            guess.why
+        );
+        assert!(text(&draft, guess.file).contains(&line), "{line}");
+    }
+}
+
+/// Whatever is missing, what is drafted is a fabric.
+#[test]
+fn every_fabric_that_is_drafted_loads_and_plans() {
+    let one_gpu = SACCT
+        .replace("gpu=48", "gpu=6")
+        .replace("gpu:h100=48", "gpu:h100=6")
+        .replace("gpu=8", "gpu=1");
+    let blocks = "BlockName=b1 Nodes=gpu[001-003]\nBlockName=b2 Nodes=gpu[004-006]\nBlockName=b3 Nodes=gpu007\n";
+    for files in [
+        vec![],
+        vec![("t", TOPOLOGY)],
+        vec![("j", SACCT)],
+        vec![("t", TOPOLOGY), ("j", &*one_gpu)],
+        vec![("t", blocks), ("j", SACCT)],
+    ] {
+        let draft = draft(&logs(&files));
+        let (fabric, mistakes) =
+            lightloom_fabric::file::load("fabric.yaml", text(&draft, "fabric.yaml").as_bytes());
+        let fabric =
+            fabric.unwrap_or_else(|| panic!("{mistakes:?}\n{}", text(&draft, "fabric.yaml")));
+        let none = lightloom_fabric::fault::FaultSet::none();
+        let plan =
+            lightloom_planner::plan(&fabric, &none, lightloom_planner::Options::default()).unwrap();
+        assert!(plan.metrics.gpus_used > 0);
+    }
+}
+
+/// Tables of other months set the mix of jobs; faults and their time come from the logs that have most of them.
+#[test]
+fn a_job_table_of_another_year_does_not_stretch_the_fault_trace() {
+    let acme = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n\
+                1,u1,2,16,256,Pretrain,COMPLETED,2023-03-01 00:00:00+08:00,2023-03-01 00:10:00+08:00,2023-03-02 00:10:00+08:00,86400,600,1.0\n";
+    let rows: String = (2..9)
+        .map(|id| acme.lines().nth(1).unwrap().replacen('1', &id.to_string(), 1) + "\n")
+        .collect();
+    let draft =
+        draft(&logs(&[("acme.csv", &(acme.to_owned() + &rows)), ("jobs", SACCT), ("t", TOPOLOGY)]));
+    assert_eq!(value(&draft, "fault-trace.json", "days"), ("11", GuessConfidence::Derived));
+    let buy = text(&draft, "buy.yaml");
+    assert!(buy.contains("{name: size-1, gpus: 16, days: 1.000, every_days: 0.125}"), "{buy}");
+}
+
+/// The public profile of two GPUs: three steps of 222.4, 219.7 and 224.9 ms, read off it by hand.
+#[test]
+fn the_public_profile_has_its_middle_step() {
+    // Tests run in the folder of their crate.
+    let packed = std::path::Path::new("../../../shared/data/traces/kineto_nccl_2gpu.json.gz");
+    let Ok(output) = std::process::Command::new("gzip").arg("-dc").arg(packed).output() else {
+        return;
+    };
+    if !output.status.success() {
+        #[expect(clippy::print_stdout, reason = "a skipped test says so")]
+        {
+            println!("skipped: no ../shared/data");
+        }
+        return;
+    }
+    let files = [crate::LogFile { name: "rank0.json", bytes: &output.stdout }];
+    let logs = crate::read(&files);
+    let profile = &logs.profiles[0];
+    let step = profile.step_seconds.unwrap();
+    assert!((step - 0.222_442_191).abs() < 1e-9, "{step}");
+    assert_eq!(profile.world, Some(2));
+    // Its gradients in three steps, and a broadcast.
+    assert_eq!(profile.exchanged.keys().copied().collect::<Vec<_>>(), [2]);
+    let draft = draft(&logs);
+    assert!(
+        text(&draft, "runs.csv").ends_with("own,h100,2,,bf16,,,,2,0.222442\n"),
+        "{}",
+        text(&draft, "runs.csv")
+    );
+}

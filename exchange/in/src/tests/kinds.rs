@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each kind of log says, in the words of its own documentation.
+
+use super::{SACCT, TOPOLOGY, logs, problems};
+use crate::KINDS;
+use crate::clock::time;
+
+fn seconds(text: &str) -> i64 {
+    time(text).unwrap().unwrap().seconds
+}
+
+/// As topology.conf(5) describes it.
+#[test]
+fn hosts_have_the_switches_of_topology_conf() {
+    let logs = logs(&[("x", TOPOLOGY)]);
+    assert_eq!(problems(&logs), Vec::<String>::new());
+    assert_eq!(logs.hosts.len(), 8);
+    assert_eq!(logs.hosts["gpu004"].switches, ["leaf1", "spine"]);
+    assert_eq!(logs.hosts["gpu005"].switches, ["leaf2", "spine"]);
+    let blocks = super::logs(&[(
+        "x",
+        "BlockName=b1 Nodes=a[1-2]\nBlockName=b2 Nodes=a[3-4]\nBlockSizes=2\n",
+    )]);
+    assert_eq!(blocks.hosts["a3"].domain.as_deref(), Some("b2"));
+}
+
+#[test]
+fn a_dead_host_is_out_until_its_next_job_begins() {
+    let logs = logs(&[("x", SACCT)]);
+    assert_eq!(logs.jobs.len(), 4, "steps are parts of jobs");
+    assert_eq!(logs.jobs[0].gpus, 48);
+    assert_eq!(logs.jobs[1].hosts, ["gpu001", "gpu002", "gpu004", "gpu005", "gpu006", "gpu007"]);
+    assert!(logs.jobs[0].failed && logs.jobs[3].end.is_none());
+    let [outage] = &logs.outages[..] else { panic!("one") };
+    assert_eq!((&*outage.host, outage.start), ("gpu003", seconds("2026-03-04T06:00:00Z")));
+    assert_eq!(outage.end, Some(seconds("2026-03-05T00:00:00Z")));
+    assert_eq!(outage.place.to_string(), "x:2");
+}
+
+/// Columns and states as the README of AcmeTrace has them; rows of our own.
+#[test]
+fn jobs_of_acme_trace_of_both_clusters() {
+    let seren = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
+1,u1,2,16,256,Pretrain,COMPLETED,2023-03-01 00:00:00+08:00,2023-03-01 00:10:00+08:00,2023-03-02 00:10:00+08:00,86400,600,1382400.0
+2,u1,1,8,128,Other,NODE_FAIL,2023-03-01 00:00:00+08:00,2023-03-01 00:10:00+08:00,2023-03-01 00:20:00+08:00,600,600,4800.0
+";
+    let kalos = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time
+dlc1,u2,8,64,960,1000,100.0,Other,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,2023-05-17 11:01:16+00:00,,18,10.0,1152.0
+dlc2,u2,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+00:00,,2023-05-17 11:30:04+00:00,,2023-05-17 11:30:04+00:00,82,12.0,5248.0
+";
+    let logs = logs(&[("seren.csv", seren), ("kalos.csv", kalos)]);
+    assert!(logs.read.iter().all(|log| log.kind == "AcmeTrace job table"), "{:?}", logs.read);
+    assert_eq!(logs.jobs.len(), 3, "a job that never began is none");
+    assert_eq!((logs.jobs[0].gpus, logs.jobs[0].start), (16, seconds("2023-02-28T16:10:00Z")));
+    assert!(logs.jobs[2].failed);
+    assert_eq!(logs.jobs[2].place.to_string(), "kalos.csv:2");
+    assert_eq!(logs.outages.len(), 1);
+    assert_eq!(logs.outages[0].place.to_string(), "seren.csv:3");
+}
+
+/// Node v1, with the labels of docs/reference/node-labels.md of Topograph.
+#[test]
+fn nodes_of_kubernetes_have_the_labels_of_topograph() {
+    let node = |name: &str, leaf: &str| {
+        format!(
+            "{{\"apiVersion\": \"v1\", \"kind\": \"Node\",\n \"metadata\": {{\"name\": \"{name}\", \"labels\": {{\"fabric.topograph.run/tier-0\": \"{leaf}\", \
+             \"fabric.topograph.run/tier-1\": \"s1\", \"accelerator.topograph.run/domain\": \"nvl1\", \
+             \"nvidia.com/gpu.product\": \"NVIDIA-GB200\"}}}},\n \"status\": {{\"capacity\": {{\"cpu\": \"144\", \"nvidia.com/gpu\": \"4\"}}}}}}"
+        )
+    };
+    let list = format!(
+        "{{\"kind\": \"List\", \"items\": [\n{},\n{}\n]}}",
+        node("w1", "l1"),
+        node("w2", "l2")
+    );
+    let yaml = "apiVersion: v1\nkind: List\nitems:\n- kind: Node\n  metadata:\n    name: w1\n    labels:\n      fabric.topograph.run/tier-0: l1\n      \
+                fabric.topograph.run/tier-1: s1\n      accelerator.topograph.run/domain: nvl1\n      nvidia.com/gpu.product: NVIDIA-GB200\n  \
+                status: {capacity: {nvidia.com/gpu: \"4\"}}\n";
+    for text in [&*list, yaml] {
+        let logs = logs(&[("nodes", text)]);
+        assert_eq!(problems(&logs), Vec::<String>::new());
+        let host = &logs.hosts["w1"];
+        assert_eq!(host.switches, ["l1", "s1"]);
+        assert_eq!((host.domain.as_deref(), host.gpus), (Some("nvl1"), Some(4)));
+        assert_eq!(host.product.as_deref(), Some("NVIDIA-GB200"));
+    }
+    assert_eq!(
+        logs(&[("nodes", &list)]).hosts["w2"].place.as_ref().unwrap().to_string(),
+        "nodes:5"
+    );
+}
+
+/// Event v1: what repeats is one event with a first and a last time.
+#[test]
+fn a_node_is_out_from_not_ready_to_ready() {
+    let event = |reason: &str, first: &str, last: &str| {
+        format!(
+            "{{\"involvedObject\": {{\"kind\": \"Node\", \"name\": \"w1\"}}, \"reason\": \"{reason}\", \"message\": \"m\", \
+             \"firstTimestamp\": \"{first}\", \"lastTimestamp\": \"{last}\"}}"
+        )
+    };
+    let text = format!(
+        "{{\"kind\": \"List\", \"items\": [\n{},\n{},\n{}]}}",
+        event("NodeNotReady", "2026-03-01T10:00:00Z", "2026-03-01T10:30:00Z"),
+        event("NodeReady", "2026-03-01T09:00:00Z", "2026-03-01T12:00:00Z"),
+        event("NodeHasDiskPressure", "2026-03-01T09:00:00Z", "2026-03-01T12:00:00Z"),
+    );
+    let logs = logs(&[("events.json", &text)]);
+    let [outage] = &logs.outages[..] else { panic!("one: {:?}", logs.outages) };
+    assert_eq!(outage.start, seconds("2026-03-01T10:00:00Z"));
+    assert_eq!(outage.end, Some(seconds("2026-03-01T12:00:00Z")));
+    assert_eq!(outage.place.to_string(), "events.json:2");
+}
+
+/// The fields of health_event.proto: as protocol buffers print them in JSON, as its database exports them, and as its exporter
+/// wraps them.
+#[test]
+fn a_fatal_health_event_ends_with_a_healthy_one_of_its_check() {
+    let own = "[
+{\"nodeName\": \"n1\", \"checkName\": \"GpuXidError\", \"componentClass\": \"GPU\", \"isFatal\": true, \"generatedTimestamp\": \"2026-03-01T10:00:00.5Z\", \"message\": \"XID 79\"},
+{\"nodeName\": \"n1\", \"checkName\": \"GpuXidError\", \"componentClass\": \"GPU\", \"isFatal\": true, \"generatedTimestamp\": \"2026-03-01T10:05:00Z\"},
+{\"nodeName\": \"n1\", \"checkName\": \"GpuThermal\", \"componentClass\": \"GPU\", \"isHealthy\": true, \"generatedTimestamp\": \"2026-03-01T10:30:00Z\"},
+{\"nodeName\": \"n1\", \"checkName\": \"GpuXidError\", \"componentClass\": \"GPU\", \"isHealthy\": true, \"generatedTimestamp\": \"2026-03-01T11:00:00Z\"}]";
+    let database = "{\"_id\": 1, \"healthevent\": {\"nodename\": \"n1\", \"checkname\": \"GpuXidError\", \"componentclass\": \"GPU\", \"isfatal\": true, \"generatedtimestamp\": {\"seconds\": {\"$numberLong\": \"1772359200\"}, \"nanos\": 5}}}
+{\"_id\": 2, \"healthevent\": {\"nodename\": \"n1\", \"checkname\": \"GpuXidError\", \"componentclass\": \"GPU\", \"ishealthy\": true, \"generatedtimestamp\": {\"seconds\": 1772362800}}}";
+    let exported = "{\"type\": \"x\", \"data\": {\"healthEvent\": {\"nodeName\": \"n1\", \"checkName\": \"GpuXidError\", \"componentClass\": \"GPU\", \"isFatal\": true, \"generatedTimestamp\": \"2026-03-01T10:00:00Z\"}}}
+{\"type\": \"x\", \"data\": {\"healthEvent\": {\"nodeName\": \"n1\", \"checkName\": \"GpuXidError\", \"componentClass\": \"GPU\", \"isHealthy\": true, \"generatedTimestamp\": \"2026-03-01T11:00:00Z\"}}}";
+    for text in [own, database, exported] {
+        let logs = logs(&[("health", text)]);
+        let [outage] = &logs.outages[..] else { panic!("one: {logs:?}") };
+        assert_eq!((&*outage.host, &*outage.class), ("n1", "GPU/GpuXidError"));
+        assert_eq!(outage.start, seconds("2026-03-01T10:00:00Z"));
+        assert_eq!(outage.end, Some(seconds("2026-03-01T11:00:00Z")));
+    }
+}
+
+/// Keys of version 2.10 of the dump.
+#[test]
+fn a_flight_recorder_has_groups_sizes_and_what_hangs() {
+    let text = "{\"version\": \"2.10\", \"pg_config\": {\"0\": {\"name\": \"0\", \"desc\": \"default_pg\", \"ranks\": \"[0, 1, 2, 3]\"}, \"1\": {\"name\": \"1\", \"desc\": \"mesh_tp\", \"ranks\": \"[0, 1]\"}},
+ \"entries\": [{\"process_group\": [\"1\", \"mesh_tp\"], \"profiling_name\": \"nccl:all_reduce\", \"collective_seq_id\": 1, \"input_sizes\": [[3, 4]], \"input_dtypes\": [\"BFloat16\"], \"state\": \"completed\"},
+  {\"process_group\": [\"0\", \"default_pg\"], \"profiling_name\": \"nccl:all_reduce\", \"collective_seq_id\": 7, \"input_sizes\": [[5]], \"input_dtypes\": [\"Float\"], \"state\": \"started\"}]}";
+    let logs = logs(&[("dump.json", text)]);
+    let profile = &logs.profiles[0];
+    assert_eq!((profile.world, profile.groups["mesh_tp"]), (Some(4), 2));
+    assert_eq!((profile.exchanged[&2], profile.exchanged[&4]), (24, 20));
+    assert_eq!(
+        problems(&logs),
+        [
+            "dump.json: nccl:all_reduce number 7 of a group of 4 ranks did not end; sizes and groups are still taken from it"
+        ]
+    );
+}
+
+/// Records of output format 4.0.
+#[test]
+fn an_inspector_has_ranks_hosts_and_rates() {
+    let record = |rank: u32, sn: u32| {
+        format!(
+            "{{\"header\": {{\"id\": \"0x1\", \"rank\": {rank}, \"n_ranks\": 16, \"nnodes\": 2}}, \"metadata\": {{\"hostname\": \"h{}\"}}, \"coll_perf\": {{\"coll\": \"AllReduce\", \
+             \"coll_sn\": {sn}, \"coll_msg_size_bytes\": 1024, \"coll_exec_time_us\": 10, \"coll_busbw_gbs\": 42.5}}}}\n",
+            rank / 8
+        )
+    };
+    let logs = logs(&[("log", &(record(0, 1) + &record(8, 1)))]);
+    let profile = &logs.profiles[0];
+    assert_eq!((profile.world, profile.ranks_per_host), (Some(16), Some(8)));
+    assert_eq!(profile.bandwidth[&16], 42.5e9);
+    assert_eq!(logs.hosts.len(), 2);
+}
+
+/// A profile as torch.profiler writes it: three steps are marked on the host, and again on the device.
+#[test]
+fn a_profile_has_the_middle_step_and_its_exchanges() {
+    let step = |number: u32, micros: f64, cat: &str| {
+        format!(
+            "{{\"ph\": \"X\", \"cat\": \"{cat}\", \"name\": \"ProfilerStep#{number}\", \"ts\": 0, \"dur\": {micros}}}"
+        )
+    };
+    let kernel = "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel_AllReduce\", \"tid\": 20, \"ts\": 1, \"dur\": 5, \"args\": {\"Collective name\": \"allreduce\", \
+                  \"In msg nelems\": 300, \"Out msg nelems\": 300, \"dtype\": \"Float\", \"Process Group Ranks\": \"[0, 1]\", \"Seq\": 4}}";
+    let text = format!(
+        "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"rank\": 0, \"world_size\": 2, \"pg_config\": [{{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"pg_size\": 2}}]}}, \
+         \"traceEvents\": [{}, {}, {}, {}, {kernel}]}}",
+        step(1, 900.0, "user_annotation"),
+        step(2, 2000.0, "user_annotation"),
+        step(3, 1000.0, "user_annotation"),
+        step(3, 5.0, "gpu_user_annotation"),
+    );
+    let logs = logs(&[("rank0.json", &text)]);
+    let profile = &logs.profiles[0];
+    assert_eq!(profile.step_seconds, Some(0.001));
+    assert_eq!((profile.world, profile.groups["default_pg"]), (Some(2), 2));
+    assert_eq!(profile.exchanged[&2], 400, "1,200 bytes in three steps");
+}
+
+/// A sample of each kind is of that kind and of no other, whatever it is called.
+#[test]
+fn a_file_is_known_by_its_content() {
+    let logs = logs(&[("a", TOPOLOGY), ("b", SACCT), ("c", "hello"), ("d", "{}")]);
+    let kinds: Vec<&str> = logs.read.iter().map(|log| log.kind).collect();
+    assert_eq!(kinds, ["Slurm topology.conf", "sacct -P"]);
+    let unknown: Vec<String> =
+        problems(&logs).into_iter().filter(|line| line.contains("not recognised")).collect();
+    assert_eq!(unknown.len(), 2, "{unknown:?}");
+    assert!(KINDS.iter().all(|kind| unknown[0].contains(kind.name)));
+}

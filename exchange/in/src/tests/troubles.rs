@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What does not fit together is said with file and line, and with what can still be said.
+
+use super::{SACCT, TOPOLOGY, logs, problems};
+
+/// Health events of these hosts at these hours of 4 March 2026, each healthy an hour later.
+fn health(faults: &[(&str, u32)]) -> String {
+    let event = |host: &str, hour: u32, word: &str| {
+        format!(
+            "{{\"nodeName\": \"{host}\", \"checkName\": \"c\", \"{word}\": true, \"generatedTimestamp\": \"2026-03-04T{hour:02}:00:00Z\"}}\n"
+        )
+    };
+    let both = |(host, hour): &(&str, u32)| {
+        event(host, *hour, "isFatal") + &event(host, hour + 1, "isHealthy")
+    };
+    faults.iter().map(both).collect()
+}
+
+fn has(logs: &crate::Logs, wanted: &str) {
+    let all = problems(logs).join("\n");
+    assert!(all.contains(wanted), "{wanted}\n--\n{all}");
+}
+
+#[test]
+fn logs_of_another_cluster_are_named_and_their_rates_kept() {
+    let logs =
+        logs(&[("topology.conf", TOPOLOGY), ("health", &health(&[("other1", 3), ("other2", 5)]))]);
+    has(
+        &logs,
+        "health: none of its 2 hosts (other1, …) is in topology.conf: logs of different clusters; how often hosts fail",
+    );
+    assert_eq!(logs.outages.len(), 2);
+}
+
+#[test]
+fn a_host_that_the_topology_lacks_has_its_line_and_is_left_out() {
+    let logs =
+        logs(&[("topology.conf", TOPOLOGY), ("health", &health(&[("gpu001", 3), ("gpu099", 5)]))]);
+    has(&logs, "health:3: host gpu099 is not in topology.conf; its faults are left out");
+    assert_eq!(logs.outages.len(), 1);
+}
+
+#[test]
+fn clocks_hours_apart_are_found_by_the_faults_that_both_saw() {
+    let dead = |id: u32, hour: u32, host: &str| {
+        format!("{id}|NODE_FAIL|2026-03-01T00:00:00|2026-03-04T{hour:02}:00:00|1|{host}\n")
+    };
+    let jobs = "JobID|State|Start|End|NNodes|NodeList\n".to_owned()
+        + &dead(1, 13, "gpu001")
+        + &dead(2, 15, "gpu002")
+        + &dead(3, 17, "gpu003");
+    let seen = health(&[("gpu001", 5), ("gpu002", 7), ("gpu003", 9)]);
+    let logs = logs(&[("health", &seen), ("jobs", &jobs)]);
+    has(
+        &logs,
+        "its faults are 480 min before those of jobs on the same hosts: the clocks differ; lengths of outages hold",
+    );
+    let same = health(&[("gpu001", 13), ("gpu002", 15), ("gpu003", 17)]);
+    let logs = super::logs(&[("health", &same), ("jobs", &jobs)]);
+    assert!(
+        !problems(&logs).iter().any(|line| line.contains("clocks differ")),
+        "{:?}",
+        problems(&logs)
+    );
+}
+
+#[test]
+fn jobs_longer_than_the_trace_and_larger_than_the_cluster_are_named() {
+    let jobs = "JobID|State|Start|End|NNodes|NodeList|AllocTRES\n\
+                7|COMPLETED|2026-03-04T00:00:00Z|2026-04-13T00:00:00Z|2|gpu[001-002]|gres/gpu=64\n";
+    let nodes = "{\"kind\": \"Node\", \"metadata\": {\"name\": \"gpu001\", \"labels\": {\"fabric.topograph.run/tier-0\": \"l\"}}, \
+                 \"status\": {\"capacity\": {\"nvidia.com/gpu\": \"8\"}}}\n\
+                 {\"kind\": \"Node\", \"metadata\": {\"name\": \"gpu002\", \"labels\": {}}, \"status\": {\"capacity\": {\"nvidia.com/gpu\": \"8\"}}}";
+    let logs = logs(&[("health", &health(&[("gpu001", 3)])), ("jobs", jobs), ("nodes", nodes)]);
+    has(
+        &logs,
+        "jobs:2: job 7 has 64 GPUs, and the topology 16; the job is drafted with what there is",
+    );
+    let alone = "JobID|State|Start|End|NNodes|NodeList|AllocTRES\n\
+                 7|COMPLETED|2026-01-01T00:00:00Z|2026-02-10T00:00:00Z|2|gpu[001-002]|gres/gpu=16\n";
+    let logs = super::logs(&[("health", &health(&[("gpu001", 3)])), ("jobs", alone)]);
+    has(
+        &logs,
+        "jobs:2: job 7 ran for 40.0 days, and faults are logged for 0.0; the rate of faults is taken from the time",
+    );
+    has(
+        &logs,
+        "health: it is of 2026-03-04 03:00 to 2026-03-04 04:00, and jobs of 2026-01-01 00:00 to 2026-02-10 00:00",
+    );
+}
+
+#[test]
+fn records_that_cannot_be_read_have_their_line_and_the_others_count() {
+    let jobs = SACCT
+        .replace("2026-03-05T02:00:00", "soon")
+        .replace("2026-03-11T09:00:00", "2026-03-01T09:00:00");
+    let found = logs(&[("jobs", &jobs)]);
+    has(
+        &found,
+        "jobs:4: it ends 259200 s before it begins; this record is left out, the others count",
+    );
+    has(&found, "jobs:5: `soon` is no time");
+    has(&found, "jobs:1: its times have no zone");
+    assert_eq!(found.jobs.len(), 2);
+
+    let broken = "{\"nodeName\": \"a\", \"checkName\": \"c\"}\n{\"nodeName\": x}\n";
+    has(&logs(&[("health", broken)]), "health:2: not JSON from here on");
+    has(&logs(&[("t", "SwitchName=a Nodes=n[1-\n")]), "t:1: `n[1-` has no closing bracket");
+    has(
+        &logs(&[("t", "SwitchName=s Switches=a,b\nSwitchName=a Nodes=n1\n")]),
+        "t:1: switch b is named",
+    );
+    let twice = "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1\n";
+    has(&logs(&[("t", twice)]), "t:2: host n1 is below a and below b; a is taken");
+    has(
+        &logs(&[("j", "JobID|State\n1|COMPLETED\n")]),
+        "j:1: no column `start`; it is left out: add",
+    );
+    let files = [crate::LogFile { name: "rank0.json.gz", bytes: &[0x1f, 0x8b, 8] }];
+    has(
+        &crate::read(&files),
+        "rank0.json.gz: compressed with gzip; it is left out: unpack it with gunzip",
+    );
+    let nameless =
+        "JobID|State|Start|End|NNodes|NodeList\n1|NODE_FAIL|1772359200|1772362800|2|a[1-2]\n";
+    let found = logs(&[("j", nameless)]);
+    has(
+        &found,
+        "j: jobs that a dead node ended, without its name: 1; a host of the job, or one without a name, is taken",
+    );
+    assert_eq!(found.outages[0].host, "a1");
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom init --from`: reads a folder of logs, writes the files that they suggest, lists guesses and problems.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use lightloom_fabric::provenance::{Input, Inputs, VERSION};
+use lightloom_import::{Draft, KINDS, LogFile, Logs};
+use serde_json::{Value, json};
+
+use super::is_new;
+use crate::files;
+use crate::output::{self, Format, VerbOutcome};
+use crate::table::TextTable;
+
+/// The version of the document that is printed.
+const SCHEMA: &str = "lightloom.init/v1";
+
+/// A file of the folder, as it was read.
+struct OwnFile {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Result<VerbOutcome> {
+    let own = read(folder, output)?;
+    let logs: Vec<LogFile<'_>> =
+        own.iter().map(|file| LogFile { name: &file.name, bytes: &file.bytes }).collect();
+    let logs = lightloom_import::read(&logs);
+    for problem in &logs.problems {
+        output::note(&format!("{problem}"));
+    }
+    if logs.read.is_empty() {
+        let known: Vec<String> =
+            KINDS.iter().map(|kind| format!("\n  {}: {}", kind.name, kind.from)).collect();
+        anyhow::bail!(
+            "no file of {} is a log that is known. These are:{}",
+            folder.display(),
+            known.concat()
+        );
+    }
+    let draft = lightloom_import::draft(&logs);
+    let written = write(&draft, output)?;
+    match format {
+        Format::Text => output::print(&text(&logs, &draft, output)?)?,
+        Format::Json => output::print_json(&document(&own, &logs, &draft, &written))?,
+    }
+    Ok(VerbOutcome::Good)
+}
+
+/// Every file below the folder, by name; hidden ones and those of `output` are left out.
+fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
+    let mut folders = vec![folder.to_owned()];
+    let mut paths = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let entries =
+            fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            let is_hidden =
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            if is_hidden || path == output {
+                continue;
+            }
+            if path.is_dir() { folders.push(path) } else { paths.push(path) }
+        }
+    }
+    paths.sort();
+    let read = |path: PathBuf| -> anyhow::Result<OwnFile> {
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(OwnFile { name: files::name(&path), bytes })
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn write(draft: &Draft, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let paths: Vec<PathBuf> = draft.files.iter().map(|file| folder.join(file.name)).collect();
+    paths.iter().try_for_each(|path| is_new(path))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    for (file, path) in draft.files.iter().zip(&paths) {
+        files::write(path, file.text.as_bytes())?;
+    }
+    Ok(paths)
+}
+
+fn text(logs: &Logs, draft: &Draft, folder: &Path) -> anyhow::Result<String> {
+    let mut read = TextTable::new(["log", "read as"]);
+    for log in &logs.read {
+        read.row([log.file.clone(), log.kind.to_owned()]);
+    }
+    let mut guesses = TextTable::new(["file", "key", "value", "sure", "from"]);
+    for guess in &draft.guesses {
+        let (file, key) = (guess.file.to_owned(), guess.key.to_owned());
+        guesses.row([
+            file,
+            key,
+            guess.value.clone(),
+            guess.confidence.name().to_owned(),
+            guess.why.clone(),
+        ]);
+    }
+    let folder = folder.display();
+    Ok(format!(
+        "{read}\n{guesses}\nnext: lightloom emulate {folder}/scenario.yaml\n      lightloom buy {folder}/buy.yaml\n"
+    ))
+}
+
+fn document(own: &[OwnFile], logs: &Logs, draft: &Draft, written: &[PathBuf]) -> Value {
+    let mut inputs = Inputs::new();
+    for file in own {
+        inputs.insert(file.name.clone(), Input::of(file.name.clone(), &file.bytes));
+    }
+    let problems: Vec<Value> = logs
+        .problems
+        .iter()
+        .map(|problem| {
+            let (what, still) = (problem.trouble.to_string(), problem.trouble.still());
+            json!({ "file": problem.place.file, "line": problem.place.line, "problem": what, "still": still })
+        })
+        .collect();
+    json!({
+        "schema": SCHEMA,
+        "version": VERSION,
+        "inputs": inputs,
+        "logs": logs.read,
+        "files": written,
+        "guesses": draft.guesses,
+        "problems": problems,
+    })
+}
