@@ -40,7 +40,7 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
             known.concat()
         );
     }
-    let draft = lightloom_import::draft(&logs);
+    let draft = lightloom_import::draft(&logs, &|log| way(output, log));
     let written = write(&draft, output)?;
     match format {
         Format::Text => output::print(&text(&logs, &draft, output)?)?,
@@ -72,6 +72,16 @@ fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
         Ok(OwnFile { name: files::name(&path), bytes })
     };
     paths.into_iter().map(read).collect()
+}
+
+/// The path of a log as a file in `output` names it.
+fn way(output: &Path, log: &str) -> String {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (from, to) = (whole(output), whole(Path::new(log)));
+    let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n(std::ffi::OsStr::new(".."), from.components().count() - shared);
+    let down = to.components().skip(shared).map(std::path::Component::as_os_str);
+    up.chain(down).collect::<PathBuf>().display().to_string()
 }
 
 fn write(draft: &Draft, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {

@@ -46,7 +46,11 @@ fn profile(rank: u32) -> String {
         "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
         "traceEvents": [
             {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 1_500_000.0},
-            {"ph": "X", "cat": "kernel", "name": "gemm", "tid": 7, "ts": 0, "dur": 100},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "tid": 7, "ts": 0, "dur": 100_000},
+            {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "tid": 20, "ts": 100_010, "dur": 50, "args": {
+                "Collective name": "allreduce", "In msg nelems": 1_000_000, "Out msg nelems": 1_000_000, "dtype": "Float",
+                "Process Group Ranks": "[0, 1]", "Seq": 4, "stream": 20,
+            }},
         ],
     })
     .to_string()
@@ -94,6 +98,11 @@ fn a_folder_of_logs_becomes_a_bill_in_three_commands() {
     let run = good(folder.path(), &["emulate", "mine/scenario.yaml", "--format", "json"]);
     let run: Value = serde_json::from_str(&run).unwrap();
     assert_eq!(run["faults"].as_array().map(Vec::len), Some(2), "{}", run["faults"]);
+    // 100 ms of computing, 10 us until the exchange, and 4 MB between two GPUs of a host over 400 Gb/s: 80 us at least.
+    let step = good(folder.path(), &["emulate", "mine/step.yaml", "--format", "json"]);
+    let step: Value = serde_json::from_str(&step).unwrap();
+    let took = step["simulated_ps"].as_u64().unwrap();
+    assert!((100_080_000_000..100_250_000_000).contains(&took), "{took}");
     let bill = good(folder.path(), &["buy", "mine/buy.yaml"]);
     assert!(bill.contains("own-cluster: 64 GPUs, 30 days"), "{bill}");
     assert!(bill.contains("Shares of all GPU-hours"), "{bill}");
@@ -113,7 +122,7 @@ fn guesses_and_problems_are_in_json_and_what_exists_is_kept() {
     let guesses = json["guesses"].as_array().unwrap();
     let rate = guesses.iter().find(|guess| guess["key"] == "dcn.fat_tree.link_rate").unwrap();
     assert_eq!(rate["confidence"], "assumed");
-    assert_eq!(json["files"].as_array().map(Vec::len), Some(5));
+    assert_eq!(json["files"].as_array().map(Vec::len), Some(6));
     assert_eq!(json["logs"].as_array().map(Vec::len), Some(5));
 
     let again = lightloom(folder.path(), &["init", "--from", "logs", "-o", "mine"]);

@@ -8,6 +8,7 @@ mod buy;
 mod cluster;
 mod fabric;
 mod scenario;
+mod step;
 mod trace;
 
 use std::fmt::Write as _;
@@ -130,14 +131,15 @@ impl DraftPage {
     }
 }
 
-/// Files that run, whatever the logs lack.
+/// Files that run, whatever the logs lack; `path` leads from them to a log.
 #[must_use]
-pub fn draft(logs: &Logs) -> Draft {
+pub fn draft(logs: &Logs, path: &dyn Fn(&str) -> String) -> Draft {
     let cluster = ClusterDraft::of(logs);
     let mut draft = Draft::default();
     fabric::write(&cluster, &mut draft);
     let days = trace::write(logs, &cluster, &mut draft);
     scenario::write(logs, &cluster, days, &mut draft);
+    step::write(logs, &cluster, path, &mut draft);
     buy::write(logs, &cluster, days, &mut draft);
     buy::write_runs(logs, &cluster, &mut draft);
     draft

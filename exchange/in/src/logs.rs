@@ -92,6 +92,8 @@ pub struct HostOutage {
 pub struct TrainingProfile {
     /// The file.
     pub place: LogPlace,
+    /// The files of all ranks that have one, in the order of their names.
+    pub files: Vec<String>,
     /// Ranks of the job. `None` if the file does not say.
     pub world: Option<u32>,
     /// Ranks on one host. `None` if the file does not say.
@@ -110,6 +112,7 @@ impl TrainingProfile {
     pub(crate) fn new(place: LogPlace) -> Self {
         Self {
             place,
+            files: Vec::new(),
             world: None,
             ranks_per_host: None,
             step_seconds: None,

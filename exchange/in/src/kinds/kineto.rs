@@ -78,6 +78,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
     });
     match step {
         Ok(step) => {
+            first.files = files.iter().map(|file| file.name.to_owned()).collect();
             for task in step.recorded.graph.tasks() {
                 if let TaskWork::Across { ranks, bytes, .. } = &task.work
                     && ranks.contains(&ranks.iter().copied().min().unwrap_or_default())

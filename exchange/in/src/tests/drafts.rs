@@ -4,7 +4,11 @@
 use lightloom_fabric::trace::{FaultTrace, Observation};
 
 use super::{SACCT, TOPOLOGY, logs};
-use crate::{Draft, GuessConfidence, draft};
+use crate::{Draft, GuessConfidence};
+
+fn draft(logs: &crate::Logs) -> Draft {
+    crate::draft(logs, &|file| format!("../{file}"))
+}
 
 fn text<'d>(draft: &'d Draft, name: &str) -> &'d str {
     &draft.files.iter().find(|file| file.name == name).unwrap_or_else(|| panic!("no {name}")).text
@@ -129,4 +133,22 @@ fn the_public_profile_has_its_middle_step() {
         "{}",
         text(&draft, "runs.csv")
     );
+}
+
+/// Where every rank has a profile, the step itself can run; of a part of the ranks it cannot.
+#[test]
+fn a_whole_set_of_profiles_becomes_a_step() {
+    let profile = |rank: u32| {
+        format!(
+            "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"rank\": {rank}, \"world_size\": 2}}, \"traceEvents\": [{{\"ph\": \"X\", \"cat\": \"kernel\", \
+             \"name\": \"gemm\", \"tid\": 7, \"ts\": 0, \"dur\": 100}}]}}"
+        )
+    };
+    let (a, b) = (profile(0), profile(1));
+    let both = draft(&logs(&[("r0.json", &a), ("r1.json", &b)]));
+    let step = text(&both, "step.yaml");
+    assert!(step.contains("recorded: [\"../r0.json\", \"../r1.json\"]"), "{step}");
+    assert!(step.contains("hosts: [n0/g0, n0/g1]"), "{step}");
+    let alone = draft(&logs(&[("r0.json", &a)]));
+    assert!(alone.files.iter().all(|file| file.name != "step.yaml"));
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `step.yaml`: the recorded step itself, packet by packet, where every rank has a profile.
+
+use super::cluster::ClusterDraft;
+use super::{Draft, DraftPage, Sourced, fabric};
+use crate::logs::Logs;
+
+/// Profiles of more ranks are not read by one run.
+const MOST_RANKS: usize = 256;
+
+pub(super) fn write(
+    logs: &Logs,
+    cluster: &ClusterDraft,
+    path: &dyn Fn(&str) -> String,
+    draft: &mut Draft,
+) {
+    let is_whole =
+        |files: usize, world: Option<u32>| world.is_some_and(|world| world as usize == files);
+    let profile = logs.profiles.iter().find(|profile| is_whole(profile.files.len(), profile.world));
+    let Some(profile) = profile else { return };
+    let ranks = profile.files.len();
+    if ranks < 2 || ranks > MOST_RANKS || ranks > cluster.gpus() as usize {
+        return;
+    }
+    let mut page = DraftPage::new(
+        "step.yaml",
+        "The recorded steps on this cluster, without faults: lightloom emulate step.yaml",
+    );
+    page.put(&format!(
+        "kind: scenario\nversion: 2\nname: own-step\non: {{fabric: {}}}",
+        fabric::NAME
+    ));
+    if let Some(seconds) = profile.step_seconds {
+        let measured = Sourced::stated(
+            format!("{seconds:.6} s"),
+            "a step as measured, to hold the result against",
+        );
+        page.guess("step", &measured);
+    }
+    let gpus = cluster.gpus_per_node.value as usize;
+    let hosts: Vec<String> =
+        (0..ranks).map(|rank| format!("n{}/g{}", rank / gpus, rank % gpus)).collect();
+    let order = Sourced::assumed(
+        format!("{} to {}", hosts[0], hosts[ranks - 1]),
+        "ranks fill hosts in order",
+    );
+    page.guess("traffic[0].hosts", &order);
+    let files: Vec<String> = profile.files.iter().map(|file| format!("{:?}", path(file))).collect();
+    page.put(&format!(
+        "traffic:\n  - name: steps\n    run: {{recorded: [{}]}}\n    hosts: [{}]",
+        files.join(", "),
+        hosts.join(", ")
+    ));
+    page.end(draft);
+}
