@@ -27,6 +27,7 @@ mod placement;
 mod replan;
 mod ring;
 mod sliding;
+mod small;
 mod spare;
 mod survey;
 
@@ -108,9 +109,9 @@ pub(crate) fn plan_leaving(
         free[fabric.hbd.position_of(*node).index()] = false;
     }
     let mut proofs = vec![None; fabric.jobs.len()];
-    let placed = if spare::are_wanted(fabric) {
-        spare::place(fabric, &survey, &free, method != Method::Blind)
-    } else if method == Method::Scan && fabric.hbd.grouping() == Grouping::Line {
+    // A ring with a spare is a run of nodes side by side: the scan finds the most of them.
+    let scans = method == Method::Scan || method == Method::Exact && spare::are_wanted(fabric);
+    let placed = if scans && fabric.hbd.grouping() == Grouping::Line {
         together(fabric, &survey, &mut free)
     } else {
         in_turn(fabric, &survey, &mut free, method, &mut proofs)?
@@ -185,19 +186,37 @@ fn groups_of(
         groups.truncate(groups_wanted(first).unwrap_or(usize::MAX));
         return vec![groups];
     }
+    let has_spare = spare::are_wanted(fabric);
     let need = |job: &usize| {
-        let length = (fabric.jobs[*job].tp / per_node) as usize;
-        let most = || grouping::chains_on_line(survey, free, length).len();
+        let length = (fabric.jobs[*job].tp / per_node) as usize + usize::from(has_spare);
+        let most = || packing::most_chains(fabric, survey, free, length).len();
         (length, groups_wanted(&fabric.jobs[*job]).unwrap_or_else(most))
     };
     let needs: Vec<(usize, usize)> = jobs.iter().map(need).collect();
     let to_groups = |chains: Vec<Chain>| {
         let mut groups: Vec<RingGroup> =
             chains.into_iter().map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect();
-        placement::deal_ranks(&fabric.dcn, &mut groups);
+        placement::deal(fabric, &mut groups);
         groups
     };
-    placement::orchestrate(fabric, survey, free, &needs).into_iter().map(to_groups).collect()
+    let placed = placement::orchestrate(fabric, survey, free, &needs).into_iter();
+    let mut placed: Vec<Vec<RingGroup>> = placed.map(to_groups).collect();
+    if let ([(length, _)], [groups]) = (needs.as_slice(), placed.as_mut_slice()) {
+        let wanted = groups_wanted(first).unwrap_or(usize::MAX);
+        if groups.len() < wanted
+            && !has_spare
+            && let Some(mut more) = small::more_rings(survey, free, *length, groups.len())
+        {
+            more.truncate(wanted);
+            more.sort_by_key(|group| group.nodes.iter().map(|node| fabric.dcn.tor_of(*node)).min());
+            placement::deal(fabric, &mut more);
+            *groups = more;
+        }
+        if let Some(better) = small::fewer_crossing(fabric, survey, free, *length, groups) {
+            *groups = better;
+        }
+    }
+    placed
 }
 
 /// Groups that a job wants; nothing for as many as possible.
@@ -250,7 +269,11 @@ fn cross_tor_bound(fabric: &Fabric, survey: &Survey<'_>, job: &Job, groups: usiz
     let length = (job.tp / per_node) as usize;
     let alone = usize::from(groups % fabric.dcn.nodes_per_tor().max(1) as usize == 1);
     let hops = (groups - alone.min(groups)) * length;
-    let crossing = bound::least_crossing(fabric, survey, length, groups);
+    let mut crossing = bound::least_crossing(fabric, survey, length, groups);
+    if spare::are_wanted(fabric) {
+        let side_by_side = bound::least_crossing_with_spares(fabric, survey, length, groups);
+        crossing = crossing.max(side_by_side);
+    }
     CrossTor { hops: hops as u64, crossing }.share()
 }
 

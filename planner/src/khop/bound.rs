@@ -11,8 +11,9 @@
 //! It holds for all rings that follow each other up the line. A pair of rings that interleave could cross
 //! less, by the second term's convexity; where p is 2, or the cost is linear, it holds for these as well.
 
+use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::khop::Shape;
+use lightloom_fabric::khop::{Position, Shape};
 
 use super::Survey;
 use super::grouping::chains_on_line;
@@ -44,6 +45,43 @@ pub(super) fn least_crossing(
     let charged = dual(&ends, wanted);
     // Charges are p-th parts of a hop.
     (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
+}
+
+/// The least inner hops that cross ToRs where a ring has a spare beside `length` nodes with ranks.
+///
+/// Its nodes are side by side, so they are a run of ToRs. In a set whose runs begin at most s ToRs apart, two rings share all
+/// but s of them: on the way from one to the other and back 2 (s - 1) hops cross, as each may leave out one node. What all
+/// share is a stretch of complete ToRs. With k sets in one stretch of g, none shares more than g - (k - 1) (length + 1), since
+/// the next run of a sub-line begins where the last one ended. So a stretch holds sets for nothing, and one more for the
+/// price of narrowing all; and a set in no stretch crosses everywhere.
+pub(super) fn least_crossing_with_spares(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    length: usize,
+    groups: usize,
+) -> u64 {
+    let (nodes, per_set) = (fabric.hbd.nodes(), fabric.dcn.nodes_per_tor());
+    let (tors, run) = ((nodes / per_set.max(1)) as usize, length + 1);
+    let along_columns = fabric.order == Order::SubLines && nodes.is_multiple_of(per_set);
+    // With fewer ToRs runs could meet on both sides of a closed line.
+    if per_set < 2 || !along_columns || tors < 3 * run {
+        return 0;
+    }
+    let mut complete = vec![true; tors];
+    for position in (0..nodes).map(Position).filter(|position| !survey.is_whole(*position)) {
+        complete[fabric.dcn.tor_of(fabric.hbd.node_at(position)).index()] = false;
+    }
+    let Some(cut) = complete.iter().position(|complete| !complete) else { return 0 };
+    complete.rotate_left(cut);
+    let stretches = complete.split(|complete| !complete).map(<[bool]>::len);
+    let narrowed = |stretch: usize| (stretch / run + 1) * 2 * length.saturating_sub(stretch % run);
+    let apart = 2 * length;
+    let mut more: Vec<usize> =
+        stretches.clone().map(|stretch| narrowed(stretch).min(apart)).collect();
+    more.sort_unstable();
+    let for_nothing: usize = stretches.map(|stretch| stretch / run).sum();
+    let missing = (groups / per_set as usize).saturating_sub(for_nothing);
+    more.into_iter().chain(std::iter::repeat(apart)).take(missing).sum::<usize>() as u64
 }
 
 /// Nodes that do not fit under complete ToRs are under others, p - 1 at most for each crossing hop.

@@ -8,7 +8,7 @@ use lightloom_units::id::NodeId;
 use rayon::prelude::*;
 
 use super::sliding::{Found, Grid, Price, Search, Wanted};
-use super::{Chain, Survey};
+use super::{Chain, Survey, spare};
 
 /// Most slots and longest chain that the program takes; beyond them chains follow the line alone.
 const MOST_SLOTS: u32 = 64;
@@ -26,11 +26,18 @@ pub(super) struct Columns<'a> {
     slots: usize,
     perfect: bool,
     usable: Vec<u64>,
+    /// Where rings have a spare node: how many nodes side by side begin at each position.
+    runs: Option<Vec<usize>>,
 }
 
 impl<'a> Columns<'a> {
-    /// The columns of `free` nodes; nothing where the line does not run in sub-lines.
-    pub(super) fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, free: &[bool]) -> Option<Self> {
+    /// The columns of `free` nodes, for chains of at most `longest`; nothing where the line does not run in sub-lines.
+    pub(super) fn new(
+        fabric: &'a Fabric,
+        survey: &'a Survey<'a>,
+        free: &[bool],
+        longest: usize,
+    ) -> Option<Self> {
         let per_tor = fabric.dcn.nodes_per_tor();
         let fits = (2..=MOST_SLOTS).contains(&per_tor) && fabric.hbd.nodes() >= per_tor;
         if fabric.order != Order::SubLines || !fits {
@@ -38,7 +45,9 @@ impl<'a> Columns<'a> {
         }
         let tors = fabric.dcn.tors(fabric.hbd.nodes()) as usize;
         let (slots, perfect) = (per_tor as usize, survey.all_fibres_work());
-        let mut columns = Self { fabric, survey, first: 0, slots, perfect, usable: Vec::new() };
+        let runs = spare::are_wanted(fabric).then(|| spare::runs(survey, free, longest));
+        let usable = Vec::new();
+        let mut columns = Self { fabric, survey, first: 0, slots, perfect, usable, runs };
         columns.read(tors, free);
         Some(columns)
     }
@@ -203,7 +212,8 @@ impl<'a> Columns<'a> {
 
 impl Grid for Columns<'_> {
     fn reach(&self) -> usize {
-        usize::from(self.fabric.hbd.k())
+        // Nodes with a spare among them stand side by side.
+        if self.runs.is_some() { 1 } else { usize::from(self.fabric.hbd.k()) }
     }
     fn usable(&self, column: usize) -> u64 {
         self.usable[column]
@@ -213,6 +223,12 @@ impl Grid for Columns<'_> {
             || self.position(column - back, slot).is_some_and(|position| {
                 i8::try_from(back).is_ok_and(|hop| self.survey.has_fibre(position, hop))
             })
+    }
+    fn begins(&self, column: usize, slot: usize, length: usize) -> bool {
+        self.runs.as_ref().is_none_or(|runs| {
+            let first = self.position(column, slot);
+            first.is_some_and(|first| runs[first.index()] >= length)
+        })
     }
 }
 

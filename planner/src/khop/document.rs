@@ -361,11 +361,12 @@ fn with_passing(
         nodes.insert(place, passing);
         nodes
     });
-    let mut joined =
-        chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
+    let joined = chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
+    // Two nodes are joined either way round: chains go up the line.
+    let falls = |(hops, _): &(Vec<Hop>, Vec<NodeId>)| hops.iter().any(|hop| *hop < 0);
     let from = group.nodes.last().copied().unwrap_or(passing);
     let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };
-    joined.next().map(|(hops, nodes)| (nodes, hops)).ok_or(not_joined)
+    joined.min_by_key(falls).map(|(hops, nodes)| (nodes, hops)).ok_or(not_joined)
 }
 
 /// The hop from `from` to `to` whose fibre both ends select.

@@ -70,7 +70,7 @@ pub fn most_groups(
     if scanned.len() == at_most {
         return found(scanned, at_most, RingSearch::Counting);
     }
-    let candidates = candidates(survey, free, length)?;
+    let candidates = candidates(survey, free, length, usize::MAX)?;
     match pack(&candidates, seconds)? {
         (picked, true) => {
             let rings = picked.len();
@@ -86,19 +86,24 @@ pub fn most_groups(
 }
 
 /// No more rings exist: every ring lies in one piece of the nodes that fibres join.
-fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
+pub(super) fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
+    pieces(survey, free).iter().map(|piece| piece.len() / length).sum()
+}
+
+/// The free and whole nodes, piece by piece of those that fibres join.
+pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     let hbd = survey.hbd();
     let reach = Hop::try_from(hbd.k()).expect("K is at most 64");
     let usable = |position: Position| free[position.index()] && survey.is_whole(position);
     let mut seen = vec![false; free.len()];
-    let mut rings = 0;
+    let mut pieces = Vec::new();
     for start in (0..hbd.nodes()).map(Position).filter(|position| usable(*position)) {
         if std::mem::replace(&mut seen[start.index()], true) {
             continue;
         }
-        let (mut nodes, mut next) = (0, vec![start]);
+        let (mut piece, mut next) = (Vec::new(), vec![start]);
         while let Some(position) = next.pop() {
-            nodes += 1;
+            piece.push(position);
             for hop in (-reach..=reach).filter(|hop| *hop != 0) {
                 let joined = hbd.neighbour(position, hop).filter(|to| {
                     usable(*to) && survey.has_fibre(position, hop) && !seen[to.index()]
@@ -109,9 +114,10 @@ fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
                 }
             }
         }
-        rings += nodes / length;
+        piece.sort_unstable();
+        pieces.push(piece);
     }
-    rings
+    pieces
 }
 
 /// The candidates that the solver picks, and whether no more can be picked.
@@ -166,13 +172,15 @@ where
     Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
 }
 
-/// One ring for every set of nodes that can form one.
-fn candidates(
+/// One ring for every set of nodes that can form one; nothing where more than `most_paths` paths lead to them.
+pub(super) fn candidates(
     survey: &Survey<'_>,
     free: &[bool],
     length: usize,
+    most_paths: usize,
 ) -> Result<Vec<RingGroup>, ExactError> {
-    let mut search = Search { survey, free, length, found: BTreeMap::new() };
+    let found = BTreeMap::new();
+    let mut search = Search { survey, free, length, most_paths, found };
     for position in (0..survey.hbd().nodes()).map(Position) {
         if search.usable(position) {
             search.grow(&mut vec![position], &mut Vec::new())?;
@@ -185,6 +193,8 @@ struct Search<'a> {
     survey: &'a Survey<'a>,
     free: &'a [bool],
     length: usize,
+    /// Paths that may still be followed.
+    most_paths: usize,
     found: BTreeMap<Vec<Position>, RingGroup>,
 }
 
@@ -194,6 +204,7 @@ impl Search<'_> {
     }
 
     fn grow(&mut self, path: &mut Vec<Position>, hops: &mut Vec<Hop>) -> Result<(), ExactError> {
+        self.most_paths = self.most_paths.checked_sub(1).ok_or(ExactError::TooLarge)?;
         if path.len() == self.length {
             return self.keep(path, hops);
         }

@@ -5,10 +5,11 @@
 //! nodes in all, and a dynamic program over the runs finds a division that gives every job its chains, if there
 //! is one. Where fibres are missing the longest chains are laid first.
 
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Position;
 
 use super::grouping::chains_on_line;
-use super::{Chain, Survey};
+use super::{Chain, Survey, spare};
 
 /// Chains wanted: how many nodes each, and how many.
 pub(super) type Need = (usize, usize);
@@ -17,18 +18,40 @@ pub(super) type Need = (usize, usize);
 const MOST_STEPS: usize = 2_000_000;
 
 /// Chains for every need, as many as fit where not all do: the longest first.
-pub(super) fn pack(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Vec<Vec<Chain>> {
-    let laid = lay(survey, free, needs, &by_length(needs));
+pub(super) fn pack(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    needs: &[Need],
+) -> Vec<Vec<Chain>> {
+    let most = |free: &[bool], length: usize| most_chains(fabric, survey, free, length);
+    let laid = lay(&most, free, needs, &by_length(needs));
     if is_enough(&laid, needs) {
         return laid;
     }
-    let exact = divide(survey, free, needs).filter(|chains| is_enough(chains, needs));
+    let exact = match spare::are_wanted(fabric) {
+        true => None,
+        false => divide(survey, free, needs).filter(|chains| is_enough(chains, needs)),
+    };
     exact.unwrap_or_else(|| {
         let mut order: Vec<usize> = by_length(needs);
         order.reverse();
-        let other = lay(survey, free, needs, &order);
+        let other = lay(&most, free, needs, &order);
         if is_enough(&other, needs) { other } else { laid }
     })
+}
+
+/// The most chains of `length` nodes, spares of rings included, along the line.
+pub(super) fn most_chains(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    length: usize,
+) -> Vec<Chain> {
+    if spare::are_wanted(fabric) {
+        return spare::most(survey, free, length);
+    }
+    chains_on_line(survey, free, length)
 }
 
 fn is_enough(chains: &[Vec<Chain>], needs: &[Need]) -> bool {
@@ -42,7 +65,12 @@ fn by_length(needs: &[Need]) -> Vec<usize> {
 }
 
 /// One need after the other, each along the line.
-fn lay(survey: &Survey<'_>, free: &[bool], needs: &[Need], order: &[usize]) -> Vec<Vec<Chain>> {
+fn lay(
+    most: &dyn Fn(&[bool], usize) -> Vec<Chain>,
+    free: &[bool],
+    needs: &[Need],
+    order: &[usize],
+) -> Vec<Vec<Chain>> {
     let mut free = free.to_vec();
     let mut laid = vec![Vec::new(); needs.len()];
     for need in order {
@@ -50,7 +78,7 @@ fn lay(survey: &Survey<'_>, free: &[bool], needs: &[Need], order: &[usize]) -> V
         if count == 0 {
             continue;
         }
-        let mut chains = chains_on_line(survey, &free, length);
+        let mut chains = most(&free, length);
         chains.truncate(count);
         for position in chains.iter().flatten() {
             free[position.index()] = false;

@@ -10,6 +10,8 @@
 //!    line, without regard to ToRs (`packing`). With none kept that is the placement blind to ToRs, so no
 //!    set of jobs is refused that fits without alignment.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::dcn::Dcn;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_units::id::{NodeId, TorId};
@@ -18,7 +20,7 @@ use super::columns::Columns;
 use super::layout::{RingGroup, Segment};
 use super::packing::{Need, pack};
 use super::sliding::{Found, Wanted};
-use super::{Chain, Survey};
+use super::{Chain, Survey, spare};
 
 /// Chains for every need on the `free` nodes, in rank order; fewer where not all fit.
 pub(super) fn orchestrate(
@@ -27,15 +29,19 @@ pub(super) fn orchestrate(
     free: &[bool],
     needs: &[Need],
 ) -> Vec<Vec<Chain>> {
-    let blind = || pack(survey, free, needs);
-    let Some(columns) = Columns::new(fabric, survey, free) else { return blind() };
+    let blind = || pack(fabric, survey, free, needs);
+    let longest = needs.iter().map(|need| need.0).max().unwrap_or(1);
+    let Some(columns) = Columns::new(fabric, survey, free, longest) else { return blind() };
     let per_set = fabric.dcn.nodes_per_tor() as usize;
     let mut order: Vec<usize> = (0..needs.len()).collect();
     order.sort_by_key(|need| std::cmp::Reverse(needs[*need].0));
     let wanted: Vec<Wanted> = order
         .iter()
         .map(|need| needs[*need])
-        .map(|(length, groups)| Wanted { length, sets: groups / per_set, rest: groups % per_set })
+        .map(|(length, groups)| {
+            let (sets, rest) = (groups / per_set, groups % per_set);
+            Wanted { length, sets, rest, passes: spare::are_wanted(fabric) }
+        })
         .collect();
     let aligned = columns.aligned_sets(&wanted);
     let columns = if aligned.is_none() { columns.turned(free) } else { columns };
@@ -99,7 +105,7 @@ impl Keeping<'_> {
             .zip(&chains)
             .map(|(need, chains)| (need.0, need.1.saturating_sub(chains.len())))
             .collect();
-        let packed = pack(self.survey, &free, &missing);
+        let packed = pack(fabric, self.survey, &free, &missing);
         for ((chains, mut more), missing) in chains.iter_mut().zip(packed).zip(&missing) {
             if more.len() < missing.1 {
                 return None;
@@ -115,10 +121,36 @@ impl Keeping<'_> {
     }
 }
 
+/// Deals the ranks of groups whose nodes all have one; where rings have a spare node, it is chosen first.
+pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
+    if spare::are_wanted(fabric) {
+        choose_passing(&fabric.dcn, groups);
+    }
+    deal_ranks(&fabric.dcn, groups);
+}
+
+/// Lets one node of each group only pass light on: one under a ToR that few others of its set have a node under, and of
+/// equals the last.
+fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
+    for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
+        let mut used: BTreeMap<TorId, usize> = BTreeMap::new();
+        for node in set.iter().flat_map(|group| &group.nodes) {
+            *used.entry(dcn.tor_of(*node)).or_default() += 1;
+        }
+        for group in set {
+            let sharing = |node: &&NodeId| used[&dcn.tor_of(**node)];
+            let Some(&passing) = group.nodes.iter().rev().min_by_key(sharing) else { continue };
+            *used.get_mut(&dcn.tor_of(passing)).expect("it was counted") -= 1;
+            group.ranks.retain(|node| *node != passing);
+            group.passing = Some(passing);
+        }
+    }
+}
+
 /// Deals the ranks of neighbouring groups so that equal ranks sit under one ToR wherever the groups
 /// have nodes there: each group follows the one before it, and what is left takes the rank it has in the
 /// first, or any. Tried from every group of a set.
-pub(super) fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
+fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let crossing = |ranks: &Vec<Vec<NodeId>>| {
             super::cross_tor(dcn, ranks.iter().map(Vec::as_slice)).crossing

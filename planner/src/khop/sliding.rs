@@ -6,11 +6,13 @@
 //! slots use their node there. A column that all slots use for the same set costs nothing; one that
 //! only some use costs a crossing hop for every stretch of them around the inner ring of the set.
 //! A slot may be ahead of the others by up to a whole chain, so a broken node does not hold up the
-//! other sub-lines.
+//! other sub-lines. Where a node of every chain passes light on (`spare`), its column costs nothing: it is one that not all use,
+//! if there is one. One set may have fewer chains than the others; it is the first for which that is cheapest.
 //!
 //! Every column of progress earns a price, which the caller chooses: a low one finds cheap sets that take
 //! more columns, a high one finds more sets. The states kept at a column are the best ones by cost less earnings.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -23,6 +25,8 @@ pub(super) trait Grid: Sync {
     fn usable(&self, column: usize) -> u64;
     /// Whether the node of `slot` in `column` has a working fibre from `back` columns before.
     fn joined(&self, column: usize, slot: usize, back: usize) -> bool;
+    /// Whether a chain of `length` nodes can begin here, where that is known.
+    fn begins(&self, column: usize, slot: usize, length: usize) -> bool;
 }
 
 /// Sets to find one after the other.
@@ -32,8 +36,10 @@ pub(super) struct Wanted {
     pub(super) length: usize,
     /// Whole sets: one chain in every slot.
     pub(super) sets: usize,
-    /// Chains of a last set that is not whole.
+    /// Chains of one set that is not whole.
     pub(super) rest: usize,
+    /// Whether one node of each chain only passes light on.
+    pub(super) passes: bool,
 }
 
 /// What a column of progress earns: `before` up to column `until`, `after` from there.
@@ -87,27 +93,45 @@ struct Key<const P: usize> {
     idle: [u8; P],
     /// Bit i: the last hop of slot i rules out an equal one.
     long: u64,
+    /// Bit i: the open chain of slot i has the node that passes light on.
+    passed: u64,
+    /// Whether the set that is not whole is laid.
+    rest: bool,
 }
 
 #[derive(Clone, Copy)]
 struct State<const P: usize> {
     key: Key<P>,
     cost: u32,
-    /// Of the cost, what the open sets have.
-    open: u32,
+    /// Of the cost, what the two open sets have.
+    open: [u32; 2],
+    /// What they would have as the set that is not whole.
+    as_rest: [u32; 2],
     sets: u32,
     trail: u32,
     score: f32,
 }
 
-/// A state reached, with the slots that used the column and those that gave up their open chain.
-type Reached<const P: usize> = (State<P>, u64, u64);
+/// A state reached, and how.
+type Reached<const P: usize> = (State<P>, Move);
+
+/// What happens at a column.
+#[derive(Clone, Copy, Default)]
+struct Move {
+    /// Slots that use the column.
+    used: u64,
+    /// Those that gave up their open chain before.
+    dropped: u64,
+    /// Slots whose node only passes light on.
+    passing: u64,
+    /// Whether the oldest set is closed as it is.
+    closes: bool,
+}
 
 struct Step {
     before: u32,
     column: u32,
-    used: u64,
-    dropped: u64,
+    taken: Move,
 }
 
 const NO_TRAIL: u32 = u32::MAX;
@@ -130,9 +154,9 @@ struct Layer<const P: usize> {
 impl<G: Grid, const P: usize> Search<'_, G, P> {
     /// Finds what is `wanted` in the first of `columns`, or the most sets where that is not possible.
     pub(super) fn run(&self, columns: Range<usize>, wanted: Wanted) -> Found {
-        let key = Key { placed: [0; P], idle: [0; P], long: 0 };
-        let mut states =
-            vec![State { key, cost: 0, open: 0, sets: 0, trail: NO_TRAIL, score: 0.0 }];
+        let key = Key { placed: [0; P], idle: [0; P], long: 0, passed: 0, rest: false };
+        let (open, as_rest, trail) = ([0; 2], [0; 2], NO_TRAIL);
+        let mut states = vec![State { key, cost: 0, open, as_rest, sets: 0, trail, score: 0.0 }];
         let mut steps: Vec<Step> = Vec::new();
         let mut layer = Layer { reached: Vec::new(), index: FxHashMap::default() };
         let begin = columns.start;
@@ -142,15 +166,15 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
                 return self.trace(&steps, best, wanted, begin);
             }
             for state in &states {
-                self.expand(state, column, wanted.length, &mut layer);
+                self.expand(state, column, wanted, &mut layer);
             }
             layer.index.clear();
             self.thin(&mut layer.reached, self.price.at(column) * wanted.length as f32);
             states.clear();
-            for (mut state, used, dropped) in layer.reached.drain(..) {
-                if used | dropped != 0 {
+            for (mut state, taken) in layer.reached.drain(..) {
+                if taken.used | taken.dropped != 0 {
                     let column = u32::try_from(column - begin).expect("bounded by the nodes");
-                    steps.push(Step { before: state.trail, column, used, dropped });
+                    steps.push(Step { before: state.trail, column, taken });
                     state.trail = u32::try_from(steps.len() - 1).expect("bounded");
                 }
                 states.push(state);
@@ -171,11 +195,16 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
 
     fn is_complete(&self, state: &State<P>, wanted: Wanted) -> bool {
         let sets = state.sets as usize;
-        let in_last = || {
-            let placed = &state.key.placed[..self.slots];
-            placed.iter().filter(|placed| usize::from(**placed) >= wanted.length).count()
-        };
-        sets > wanted.sets || sets == wanted.sets && (wanted.rest == 0 || in_last() >= wanted.rest)
+        let has_rest = wanted.rest == 0 || state.key.rest;
+        sets > wanted.sets
+            || sets == wanted.sets
+                && (has_rest || self.in_oldest(state, wanted.length) >= wanted.rest)
+    }
+
+    /// Chains that the oldest open set has.
+    fn in_oldest(&self, state: &State<P>, length: usize) -> usize {
+        let placed = &state.key.placed[..self.slots];
+        placed.iter().filter(|placed| usize::from(**placed) >= length).count()
     }
 
     /// Keeps the best states; one that is behind by two sets is of no more use.
@@ -189,16 +218,21 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 
     /// Every way to go on from `state` at `column`.
-    fn expand(&self, state: &State<P>, column: usize, length: usize, layer: &mut Layer<P>) {
+    fn expand(&self, state: &State<P>, column: usize, wanted: Wanted, layer: &mut Layer<P>) {
+        let length = wanted.length;
         let usable = self.grid.usable(column);
-        let (mut can, mut forced) = (0_u64, 0_u64);
+        let (mut can, mut forced, mut begins) = (0_u64, 0_u64, 0_u64);
         for slot in 0..self.slots {
             let bit = 1 << slot;
             let inside = usize::from(state.key.placed[slot]) % length != 0;
-            if usable & bit != 0
-                && usize::from(state.key.placed[slot]) < 2 * length
-                && (!inside || self.goes_on(&state.key, column, slot))
-            {
+            begins |=
+                u64::from(usable & bit != 0 && self.grid.begins(column, slot, length)) << slot;
+            let fits = if inside {
+                usable & bit != 0 && self.goes_on(&state.key, column, slot)
+            } else {
+                begins & bit != 0
+            };
+            if fits && usize::from(state.key.placed[slot]) < 2 * length {
                 can |= bit;
             }
             if inside && usize::from(state.key.idle[slot]) + 1 >= self.grid.reach() {
@@ -209,25 +243,59 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         let mut state = *state;
         if dropped != 0 {
             self.give_up(&mut state, dropped, length);
-            can |= dropped & usable;
+            can |= dropped & begins;
         }
         let forced = forced & !dropped;
-        self.take(&state, column, length, forced, dropped, layer);
+        let taken = |used: u64| Move { used, dropped, ..Move::default() };
+        self.take_each(&state, column, wanted, taken(forced), layer);
         let mut above = None;
         let mut before = forced;
         while let Some(level) = self.level_above(&state, can, above) {
             let fits = |slot: &usize| can >> slot & 1 == 1 && state.key.placed[*slot] <= level;
             let used = forced | (0..self.slots).filter(fits).fold(0, |used, slot| used | 1 << slot);
             if used != before {
-                self.take(&state, column, length, used, dropped, layer);
+                self.take_each(&state, column, wanted, taken(used), layer);
             }
             (before, above) = (used, Some(level));
         }
     }
 
+    /// Takes the column with every choice of who passes light on: all that still may where not all slots use the
+    /// column for a set, or those alone whose last node it is.
+    fn take_each(
+        &self,
+        state: &State<P>,
+        column: usize,
+        wanted: Wanted,
+        taken: Move,
+        layer: &mut Layer<P>,
+    ) {
+        if !wanted.passes {
+            return self.take(state, column, wanted, taken, layer);
+        }
+        let (mut last, mut sets) = (0_u64, [0_u64; 2]);
+        for slot in (0..self.slots).filter(|slot| taken.used >> slot & 1 == 1) {
+            let placed = usize::from(state.key.placed[slot]);
+            sets[usize::from(placed >= wanted.length)] |= 1 << slot;
+            last |= u64::from(placed % wanted.length + 1 == wanted.length) << slot;
+        }
+        let open = taken.used & !state.key.passed;
+        let full = u64::MAX >> (64 - self.slots);
+        let early = sets.map(|used| if used == full { 0 } else { used & open & !last });
+        for choice in 0..4_u8 {
+            let chosen = [choice & 1 == 1, choice & 2 == 2];
+            let passes = |set: usize| if chosen[set] { early[set] } else { 0 };
+            // What passes no light on early was tried before.
+            if (0..2).all(|set| !chosen[set] || early[set] != 0) {
+                let passing = (last & open) | passes(0) | passes(1);
+                self.take(state, column, wanted, Move { passing, ..taken }, layer);
+            }
+        }
+    }
+
     fn goes_on(&self, key: &Key<P>, column: usize, slot: usize) -> bool {
         let (reach, back) = (self.grid.reach(), usize::from(key.idle[slot]) + 1);
-        let excluded = reach % 2 == 1 && back == reach && key.long >> slot & 1 == 1;
+        let excluded = excludes(reach, back) && key.long >> slot & 1 == 1;
         back <= reach && !excluded && self.grid.joined(column, slot, back)
     }
 
@@ -246,60 +314,100 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
             let inside = state.key.placed[slot] % u16::try_from(length).expect("a chain is short");
             lost += u32::from(inside);
             state.key.placed[slot] -= inside;
-            state.key.idle[slot] = 0;
-            state.key.long &= !(1 << slot);
+            state.key.begin_again(slot);
         }
         if state.key.placed[..self.slots].iter().all(|placed| *placed == 0) {
-            state.cost -= state.open;
-            state.open = 0;
+            state.cost -= state.open[0] + state.open[1];
+            (state.open, state.as_rest) = ([0; 2], [0; 2]);
         } else {
             state.cost += lost;
-            state.open += lost;
+            state.open[0] += lost;
+            state.as_rest[0] += lost;
         }
     }
 
-    /// The slots in `used` use the column.
+    /// The slots that `taken` says use the column.
     fn take(
         &self,
         state: &State<P>,
         column: usize,
-        length: usize,
-        used: u64,
-        dropped: u64,
+        wanted: Wanted,
+        taken: Move,
         layer: &mut Layer<P>,
     ) {
+        let length = wanted.length;
         let mut next = *state;
-        let (mut first, mut second) = (0_u64, 0_u64);
+        let mut sets = [0_u64; 2];
         for slot in 0..self.slots {
             let placed = usize::from(state.key.placed[slot]);
             let inside = placed % length;
-            if used >> slot & 1 == 0 {
+            if taken.used >> slot & 1 == 0 {
                 next.key.idle[slot] += u8::from(inside > 0);
                 continue;
             }
-            *(if placed < length { &mut first } else { &mut second }) |= 1 << slot;
+            sets[usize::from(placed >= length)] |= 1 << slot;
             let back = usize::from(state.key.idle[slot]) + 1;
-            let reach = self.grid.reach();
-            let long = reach % 2 == 1 && back == reach && inside > 0 && inside + 1 < length;
-            next.key.long = next.key.long & !(1 << slot) | u64::from(long) << slot;
+            let goes_on = inside + 1 < length;
+            let long = excludes(self.grid.reach(), back) && inside > 0 && goes_on;
+            let passed = goes_on && (state.key.passed | taken.passing) >> slot & 1 == 1;
+            next.key.begin_again(slot);
+            next.key.long |= u64::from(long) << slot;
+            next.key.passed |= u64::from(passed) << slot;
             next.key.placed[slot] += 1;
-            next.key.idle[slot] = 0;
         }
-        let cost = stretches(first, self.slots) + stretches(second, self.slots);
-        next.cost += cost;
-        next.open += cost;
-        let whole = |placed: &u16| usize::from(*placed) >= length;
-        if next.key.placed[..self.slots].iter().all(whole) {
-            for placed in &mut next.key.placed[..self.slots] {
-                *placed -= u16::try_from(length).expect("a chain is short");
-            }
+        for (set, used) in sets.map(|used| used & !taken.passing).into_iter().enumerate() {
+            let cost = stretches(used, self.slots);
+            next.cost += cost;
+            next.open[set] += cost;
+            let used = used.count_ones() as usize;
+            next.as_rest[set] += u32::from(0 < used && used < wanted.rest);
+        }
+        if self.in_oldest(&next, length) == self.slots {
+            self.close_oldest(&mut next, length);
             next.sets += 1;
-            next.open = 0;
+        } else if !next.key.rest
+            && wanted.rest > 0
+            && self.in_oldest(&next, length) >= wanted.rest
+            && self.in_oldest(&next, length) > self.in_oldest(state, length)
+        {
+            let mut closed = next;
+            closed.key.rest = true;
+            closed.cost = closed.cost - closed.open[0] + closed.as_rest[0];
+            self.close_oldest(&mut closed, length);
+            self.keep(closed, column, wanted, Move { closes: true, ..taken }, layer);
         }
+        self.keep(next, column, wanted, taken, layer);
+    }
+
+    /// Takes the oldest set out of the open ones. A slot that has no chain in it is free again.
+    fn close_oldest(&self, state: &mut State<P>, length: usize) {
+        let length = u16::try_from(length).expect("a chain is short");
+        for slot in 0..self.slots {
+            if let Some(beyond) = state.key.placed[slot].checked_sub(length) {
+                state.key.placed[slot] = beyond;
+            } else {
+                state.key.placed[slot] = 0;
+                state.key.begin_again(slot);
+            }
+        }
+        state.open = [state.open[1], 0];
+        state.as_rest = [state.as_rest[1], 0];
+    }
+
+    fn keep(
+        &self,
+        mut next: State<P>,
+        column: usize,
+        wanted: Wanted,
+        taken: Move,
+        layer: &mut Layer<P>,
+    ) {
         let placed: u32 = next.key.placed[..self.slots].iter().map(|n| u32::from(*n)).sum();
-        let progress = next.sets as f32 * length as f32 + placed as f32 / self.slots as f32;
+        let rest = if next.key.rest { wanted.rest * wanted.length } else { 0 };
+        let beside = (placed as usize + rest) as f32 / self.slots as f32;
+        let progress = next.sets as f32 * wanted.length as f32 + beside;
         next.score = next.cost as f32 - self.price.at(column) * progress;
-        layer.keep((next, used, dropped));
+        layer.keep((next, taken));
     }
 
     /// The sets of `state`.
@@ -312,33 +420,69 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
         let m = wanted.length;
         let mut lines: Vec<Vec<usize>> = vec![Vec::new(); self.slots];
+        let (mut found, mut rest) = (Vec::new(), None);
         for step in order.into_iter().rev() {
             for (slot, line) in lines.iter_mut().enumerate() {
-                if step.dropped >> slot & 1 == 1 {
+                if step.taken.dropped >> slot & 1 == 1 {
                     line.truncate(line.len() / m * m);
                 }
-                if step.used >> slot & 1 == 1 {
+                if step.taken.used >> slot & 1 == 1 {
                     line.push(begin + step.column as usize);
                 }
             }
+            if step.taken.closes {
+                rest = Some(take_set(&mut lines, m));
+            } else if lines.iter().all(|line| line.len() >= m) {
+                found.push(take_set(&mut lines, m));
+            }
         }
+        let beyond = found.split_off(found.len().min(wanted.sets)).into_iter().next();
         let complete = self.is_complete(state, wanted);
-        let sets = (state.sets as usize).min(wanted.sets);
-        let chains =
-            |set: usize, line: &Vec<usize>| line.get(set * m..(set + 1) * m).map(<[usize]>::to_vec);
-        let set = |set: usize| -> Vec<SlotChain> {
-            let lines = lines.iter().enumerate();
-            lines.filter_map(|(slot, line)| Some((slot, chains(set, line)?))).collect()
-        };
-        let mut found: Vec<Vec<SlotChain>> = (0..sets).map(set).collect();
         if complete && wanted.rest > 0 {
-            let mut last = set(sets);
-            last.truncate(wanted.rest);
-            found.push(last);
+            let rest = rest.or(beyond).unwrap_or_else(|| take_set(&mut lines, m));
+            found.push(Self::narrowed(&rest, wanted.rest));
         }
         let last = found.iter().flatten().filter_map(|(_, columns)| columns.last()).max();
         let end = last.map_or(begin, |column| column + 1);
         Found { sets: found, cost: state.cost, end, complete }
+    }
+
+    /// So many neighbours of the chains of a set, those that share the most columns.
+    fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
+        let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
+        let columns = |first: &usize| -> usize {
+            let used = window(*first).flat_map(|place| &set[place].1);
+            used.collect::<BTreeSet<&usize>>().len()
+        };
+        let best = (0..set.len()).min_by_key(columns).unwrap_or(0);
+        window(best).filter_map(|place| set.get(place).cloned()).collect()
+    }
+}
+
+/// The first chain of every slot that has one; the others begin again.
+fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
+    let mut set = Vec::new();
+    for (slot, line) in lines.iter_mut().enumerate() {
+        if line.len() >= length {
+            set.push((slot, line.drain(..length).collect()));
+        } else {
+            line.clear();
+        }
+    }
+    set
+}
+
+/// Whether a hop over so many places rules out an equal one on the other side of a node.
+fn excludes(reach: usize, back: usize) -> bool {
+    reach > 1 && reach % 2 == 1 && back == reach
+}
+
+impl<const P: usize> Key<P> {
+    /// The slot begins a chain, or goes on without a long hop behind it.
+    fn begin_again(&mut self, slot: usize) {
+        self.idle[slot] = 0;
+        self.long &= !(1 << slot);
+        self.passed &= !(1 << slot);
     }
 }
 

@@ -9,93 +9,15 @@
 //! Runs of one length on a line are most when each starts as early as it can; on a closed line every cut that can
 //! matter is tried, so the number is the true maximum.
 
-use lightloom_fabric::dcn::Order;
-use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
 use lightloom_units::id::NodeId;
 
-use super::{Chain, RingGroup, Survey, groups_wanted, placement};
+use super::{Chain, RingGroup, Survey};
 
 /// Whether rings of `fabric` have a spare node.
 pub(super) fn are_wanted(fabric: &Fabric) -> bool {
     fabric.spare_per_ring > 0
-}
-
-/// Groups for every job, the largest rings first; where that leaves one short, the smallest first.
-pub(super) fn place(
-    fabric: &Fabric,
-    survey: &Survey<'_>,
-    free: &[bool],
-    is_aligned: bool,
-) -> Vec<Vec<RingGroup>> {
-    let mut order: Vec<usize> =
-        (0..fabric.jobs.len()).filter(|job| fabric.jobs[*job].is_placed()).collect();
-    order.sort_by_key(|job| {
-        let job = &fabric.jobs[*job];
-        (groups_wanted(job).is_none(), std::cmp::Reverse(job.tp))
-    });
-    let largest_first = in_order(fabric, survey, free, is_aligned, &order);
-    let is_short = |placed: &[Vec<RingGroup>]| {
-        let mut jobs = fabric.jobs.iter().zip(placed);
-        jobs.any(|(job, groups)| {
-            job.is_placed() && groups_wanted(job).is_some_and(|wanted| groups.len() < wanted)
-        })
-    };
-    if !is_short(&largest_first) {
-        return largest_first;
-    }
-    order.sort_by_key(|job| (groups_wanted(&fabric.jobs[*job]).is_none(), fabric.jobs[*job].tp));
-    let smallest_first = in_order(fabric, survey, free, false, &order);
-    if is_short(&smallest_first) { largest_first } else { smallest_first }
-}
-
-fn in_order(
-    fabric: &Fabric,
-    survey: &Survey<'_>,
-    free: &[bool],
-    is_aligned: bool,
-    order: &[usize],
-) -> Vec<Vec<RingGroup>> {
-    let mut free = free.to_vec();
-    let mut placed = vec![Vec::new(); fabric.jobs.len()];
-    for &job in order {
-        let groups = of_job(fabric, survey, &free, &fabric.jobs[job], is_aligned);
-        for node in groups.iter().flat_map(|group| &group.nodes) {
-            free[fabric.hbd.position_of(*node).index()] = false;
-        }
-        placed[job] = groups;
-    }
-    placed
-}
-
-fn of_job(
-    fabric: &Fabric,
-    survey: &Survey<'_>,
-    free: &[bool],
-    job: &Job,
-    is_aligned: bool,
-) -> Vec<RingGroup> {
-    let per_node = u32::from(fabric.hbd.gpus_per_node());
-    let wanted = groups_wanted(job).unwrap_or(usize::MAX);
-    if job.tp < per_node {
-        let mut groups = placement::inside_nodes(fabric, survey, free, job.tp);
-        groups.truncate(wanted);
-        return groups;
-    }
-    let length = (job.tp / per_node) as usize + 1;
-    let mut chains = most(survey, free, length);
-    chains.truncate(wanted);
-    if is_aligned {
-        let sets = aligned(fabric, survey, free, (length, wanted));
-        if sets.len() >= chains.len() {
-            chains = sets;
-        }
-    }
-    let mut groups: Vec<RingGroup> = chains.iter().map(|chain| ring(fabric, chain)).collect();
-    if is_aligned {
-        placement::deal_ranks(&fabric.dcn, &mut groups);
-    }
-    groups
 }
 
 /// The most rings of `nodes` nodes with ranks and a spare each.
@@ -116,7 +38,7 @@ fn ring(fabric: &Fabric, chain: &[Position]) -> RingGroup {
 }
 
 /// How many places, up to `length`, a run has that starts at each position.
-fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usize> {
+pub(super) fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usize> {
     let hbd = survey.hbd();
     let nodes = hbd.nodes() as usize;
     let closed = hbd.shape() == Shape::Ring;
@@ -134,8 +56,15 @@ fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usize> {
     (0..nodes).map(run).collect()
 }
 
+/// Every run of `length` places on the line.
+pub(super) fn all(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
+    let nodes = survey.hbd().nodes() as usize;
+    let runs = runs(survey, free, length).into_iter().enumerate();
+    runs.filter(|(_, run)| *run >= length).map(|(first, _)| chain(first, length, nodes)).collect()
+}
+
 /// The most runs of `length` places on the line.
-fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
+pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let nodes = survey.hbd().nodes() as usize;
     let runs = runs(survey, free, length);
     let cuts = match survey.hbd().shape() {
@@ -171,40 +100,6 @@ fn position(place: usize) -> Position {
 
 fn chain(first: usize, length: usize, nodes: usize) -> Chain {
     (first..first + length).map(|place| position(place % nodes)).collect()
-}
-
-/// Sets of runs that begin under the same ToR in every sub-line, so that equal ranks share ToRs, and then
-/// whatever is found along the line: up to `wanted` in all.
-fn aligned(
-    fabric: &Fabric,
-    survey: &Survey<'_>,
-    free: &[bool],
-    (length, wanted): (usize, usize),
-) -> Vec<Chain> {
-    let (nodes, slots) = (fabric.hbd.nodes() as usize, fabric.dcn.nodes_per_tor() as usize);
-    if fabric.order != Order::SubLines || slots == 0 || !nodes.is_multiple_of(slots) {
-        return Vec::new();
-    }
-    let columns = nodes / slots;
-    let runs = runs(survey, free, length);
-    let mut free = free.to_vec();
-    let mut chains: Vec<Chain> = Vec::new();
-    let mut column = 0;
-    while column + length <= columns && chains.len() + slots <= wanted {
-        let firsts = || (0..slots).map(|slot| slot * columns + column);
-        if firsts().all(|first| runs[first] >= length) {
-            chains.extend(firsts().map(|first| chain(first, length, nodes)));
-            column += length;
-        } else {
-            column += 1;
-        }
-    }
-    for at in chains.iter().flatten() {
-        free[at.index()] = false;
-    }
-    chains.extend(most(survey, &free, length));
-    chains.truncate(wanted);
-    chains
 }
 
 /// `old` without the one node that broke, or without an end of a fibre that broke: its spare takes the ranks.

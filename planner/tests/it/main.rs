@@ -11,6 +11,7 @@
 mod banks_of_different_loss;
 mod broken_ports;
 mod common;
+mod crossing_judge;
 mod damaged_plans;
 mod direct_networks;
 mod flow_judge;
@@ -28,5 +29,6 @@ mod rfabric_mistakes;
 mod rfabric_workloads;
 mod several_hops;
 mod several_jobs;
+mod spare_crossing;
 mod spare_rings;
 mod unchanged;

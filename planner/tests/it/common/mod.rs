@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fabrics and faults for tests.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::{KhopRing, Shape};
+use lightloom_fabric::plan::Plan;
 use proptest::prelude::*;
 
 /// The shape of a test fabric.
@@ -48,6 +51,30 @@ pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
         Job { name: "all".into(), size: JobSize::All, tp: spec.tp, step: None, searched: None };
     let fabric = Fabric::of_ring("test", ring, spec.order, tree, vec![job]);
     Fabric { sha256: "f".repeat(64), ..fabric }
+}
+
+/// Inner hops of job `job` and those that cross, GPU by GPU from the ranks of the document: equal ranks of
+/// p groups in turn form a ring.
+pub(crate) fn counted(document: &Plan, job: u32, per_tor: u32) -> (u64, u64) {
+    let mut racks: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for rank in &document.ranks {
+        racks.insert((rank.group.0, rank.tp), rank.gpu.node.0 / per_tor);
+    }
+    let mine: Vec<u32> =
+        document.groups.iter().filter(|g| g.job == Some(job)).map(|g| g.id.0).collect();
+    let (mut hops, mut crossing) = (0, 0);
+    for set in mine.chunks(per_tor as usize) {
+        if set.len() == 1 {
+            continue;
+        }
+        for rank in 0..document.jobs[job as usize].tp {
+            let around: Vec<u32> = set.iter().map(|group| racks[&(*group, rank)]).collect();
+            let turned = around.iter().cycle().skip(1);
+            hops += around.len() as u64;
+            crossing += around.iter().zip(turned).filter(|(a, b)| a != b).count() as u64;
+        }
+    }
+    (hops, crossing)
 }
 
 /// Faults by name.

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Few nodes, looked at exactly: the rings of one job whose equal ranks cross the fewest ToRs, and the most rings that can be.
+//!
+//! Every ring that can exist is known, and so is what every set of rings costs. A search decides node by node, the lowest
+//! first, whether it is left out or which set or ring has it; it keeps the least cost at which it saw the same nodes left.
+//! It ends after so many steps, and then what it has is taken, so that its result does not depend on the machine.
+
+use std::collections::BTreeMap;
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::khop::Position;
+use lightloom_units::id::{NodeId, TorId};
+use rustc_hash::FxHashMap;
+
+use super::grouping::chains_on_line;
+use super::{RingGroup, Survey, exact, placement, spare};
+
+/// The most nodes of which sets are looked at.
+const MOST_NODES: u32 = 40;
+
+/// The most sets of rings that are looked at.
+const MOST_SETS: usize = 60_000;
+
+/// The most paths that are followed to find all rings.
+const MOST_PATHS: usize = 10_000;
+
+/// The most steps of one search.
+const MOST_STEPS: usize = 30_000;
+
+/// Groups in rank order that cross ToRs less than `known`, which are all of one job, of `length` nodes with their spare.
+/// `None` if there are none, or too many to look at.
+pub(super) fn fewer_crossing(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    length: usize,
+    known: &[RingGroup],
+) -> Option<Vec<RingGroup>> {
+    let per_set = fabric.dcn.nodes_per_tor() as usize;
+    let crossing = crossing(fabric, known);
+    if crossing == 0 || per_set < 2 || fabric.hbd.nodes() > MOST_NODES {
+        return None;
+    }
+    let rings = rings(fabric, survey, free, length)?;
+    let (whole, rest) = (known.len() / per_set, known.len() % per_set);
+    let mut sets = Sets::new(fabric, &rings);
+    let nodes = (0..).zip(free).filter(|(_, free)| **free);
+    let nodes = nodes.fold(0, |all, (at, _)| all | 1 << fabric.hbd.node_at(Position(at)).0);
+    // Where little has to cross, few sets cost so little.
+    let mut limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
+    let sizes = [if whole > 0 { per_set } else { 0 }, rest];
+    let needs = [whole, usize::from(rest > 0)];
+    let mut below = |limit: u64| {
+        let items = sets.below(limit, sizes)?;
+        let picked = cheapest(&items, nodes, needs, limit)?;
+        Some(picked.into_iter().map(|item| items[item].clone()).collect::<Vec<Item>>())
+    };
+    let mut picked = limits.find_map(&mut below).or_else(|| below(crossing))?;
+    picked.sort_by_key(|item| (item.kind, item.nodes.trailing_zeros()));
+    let groups = picked.into_iter().flat_map(|item| item.rings).map(|ring| rings[ring].clone());
+    let mut groups: Vec<RingGroup> = groups.collect();
+    placement::deal(fabric, &mut groups);
+    Some(groups)
+}
+
+/// More rings of `length` nodes than the `known` that follow each other along the line: where counting leaves room for one,
+/// each piece of the nodes that fibres join is looked at, if it is small. `None` if no more are found.
+pub(super) fn more_rings(
+    survey: &Survey<'_>,
+    free: &[bool],
+    length: usize,
+    known: usize,
+) -> Option<Vec<RingGroup>> {
+    if known >= exact::by_counting(survey, free, length) {
+        return None;
+    }
+    let mut scanned: BTreeMap<usize, Vec<RingGroup>> = BTreeMap::new();
+    let pieces = exact::pieces(survey, free);
+    let mut piece_of = vec![0; free.len()];
+    for (number, piece) in pieces.iter().enumerate() {
+        piece.iter().for_each(|position| piece_of[position.index()] = number);
+    }
+    for chain in chains_on_line(survey, free, length) {
+        let group = RingGroup::chain(survey.hbd(), &chain);
+        scanned.entry(piece_of[chain[0].index()]).or_default().push(group);
+    }
+    let mut rings = Vec::new();
+    for (number, piece) in pieces.iter().enumerate() {
+        let here = scanned.remove(&number).unwrap_or_default();
+        rings.extend(most_of_piece(survey, piece, length, here.len()).unwrap_or(here));
+    }
+    (rings.len() > known).then_some(rings)
+}
+
+/// More rings than `known` of the nodes of `piece`.
+fn most_of_piece(
+    survey: &Survey<'_>,
+    piece: &[Position],
+    length: usize,
+    known: usize,
+) -> Option<Vec<RingGroup>> {
+    let at_most = piece.len() / length;
+    if known >= at_most || piece.len() > 64 {
+        return None;
+    }
+    let mut free = vec![false; survey.alive().len()];
+    piece.iter().for_each(|position| free[position.index()] = true);
+    let rings = paths(survey, &free, length)?;
+    let bit = |node: &NodeId| {
+        let position = survey.hbd().position_of(*node);
+        1_u64 << piece.partition_point(|other| *other < position)
+    };
+    let item = |(index, ring): (usize, &RingGroup)| {
+        let nodes = ring.nodes.iter().fold(0, |all, node| all | bit(node));
+        Item { nodes, cost: 0, kind: 0, rings: vec![index] }
+    };
+    let items: Vec<Item> = rings.iter().enumerate().map(item).collect();
+    let all = u64::MAX >> (64 - piece.len());
+    let found = (known + 1..=at_most).map_while(|count| cheapest(&items, all, [count, 0], 1));
+    Some(found.last()?.into_iter().map(|ring| rings[ring].clone()).collect())
+}
+
+/// What may be picked: nodes that are used together.
+#[derive(Clone)]
+struct Item {
+    nodes: u64,
+    cost: u64,
+    /// 0 or 1: what it counts for.
+    kind: usize,
+    rings: Vec<usize>,
+}
+
+fn crossing(fabric: &Fabric, groups: &[RingGroup]) -> u64 {
+    super::cross_tor(&fabric.dcn, groups.iter().map(|group| group.ranks.as_slice())).crossing
+}
+
+/// Every ring that can exist, with all its nodes in `ranks`.
+fn rings(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    free: &[bool],
+    length: usize,
+) -> Option<Vec<RingGroup>> {
+    if spare::are_wanted(fabric) {
+        let chains = spare::all(survey, free, length).into_iter();
+        return Some(chains.map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect());
+    }
+    paths(survey, free, length)
+}
+
+/// Every ring along any path, up the line where it does not turn.
+fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
+    let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
+    for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
+        // Up the line, as the scan has them.
+        ring.nodes.reverse();
+        ring.ranks.reverse();
+        ring.hops.reverse();
+        ring.hops.iter_mut().for_each(|hop| *hop = -*hop);
+    }
+    Some(rings)
+}
+
+/// Sets of rings that share no node, each with what its ranks cost.
+struct Sets<'a> {
+    fabric: &'a Fabric,
+    rings: &'a [RingGroup],
+    /// A set that costs as much is of no use.
+    most: u64,
+    /// By ring: its nodes.
+    nodes: Vec<u64>,
+    /// By ring: a number that rings with nodes under the same ToRs share.
+    likeness: Vec<usize>,
+    /// By the likeness of two rings: hops that cross at least in a set with both, on the way from one to the other and back.
+    apart: Vec<Vec<u64>>,
+    /// By the likeness of each ring: the order that costs least, and what it costs.
+    ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
+    items: FxHashMap<(usize, u64), Item>,
+    looked_at: usize,
+}
+
+impl<'a> Sets<'a> {
+    fn new(fabric: &'a Fabric, rings: &'a [RingGroup]) -> Self {
+        let bits = |ring: &RingGroup| ring.nodes.iter().fold(0, |all, node| all | 1 << node.0);
+        let tors = |ring: &RingGroup| {
+            let mut tors: Vec<TorId> =
+                ring.nodes.iter().map(|node| fabric.dcn.tor_of(*node)).collect();
+            tors.sort_unstable();
+            tors
+        };
+        let all: Vec<Vec<TorId>> = rings.iter().map(tors).collect();
+        let mut kinds = all.clone();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let ranks = |tors: &[TorId]| tors.len() - usize::from(spare::are_wanted(fabric));
+        let apart = |one: &Vec<TorId>| -> Vec<u64> {
+            let hops =
+                |other: &Vec<TorId>| 2 * ranks(one).saturating_sub(shared(one, other)) as u64;
+            kinds.iter().map(hops).collect()
+        };
+        let apart = kinds.iter().map(apart).collect();
+        let likeness = all.iter().map(|tors| kinds.partition_point(|kind| kind < tors)).collect();
+        let nodes = rings.iter().map(bits).collect();
+        let (ways, items) = (FxHashMap::default(), FxHashMap::default());
+        Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
+    }
+
+    /// The sets of these sizes, by kind, that cost less than `most`; nothing where they are too many.
+    fn below(&mut self, most: u64, sizes: [usize; 2]) -> Option<Vec<Item>> {
+        (self.most, self.looked_at) = (most, 0);
+        self.items.clear();
+        for (kind, size) in sizes.into_iter().enumerate().filter(|(_, size)| *size > 0) {
+            self.add(kind, size, &mut Vec::new())?;
+        }
+        Some(std::mem::take(&mut self.items).into_values().collect())
+    }
+
+    /// Adds the sets of `size` rings that begin with `chosen`; nothing where they are too many.
+    fn add(&mut self, kind: usize, size: usize, chosen: &mut Vec<usize>) -> Option<()> {
+        if chosen.len() == size {
+            self.looked_at += 1;
+            self.keep(kind, chosen);
+            return (self.looked_at < MOST_SETS).then_some(());
+        }
+        let used = chosen.iter().fold(0, |used, ring| used | self.nodes[*ring]);
+        let next = chosen.last().map_or(0, |last| last + 1);
+        for ring in next..self.rings.len() {
+            let apart = |other: &usize| self.apart[self.likeness[ring]][self.likeness[*other]];
+            let is_near = chosen.iter().all(|other| apart(other) < self.most);
+            if self.nodes[ring] & used == 0 && is_near {
+                chosen.push(ring);
+                self.add(kind, size, chosen)?;
+                chosen.pop();
+            }
+        }
+        Some(())
+    }
+
+    fn keep(&mut self, kind: usize, chosen: &[usize]) {
+        let mut rings = chosen.to_vec();
+        rings.sort_unstable_by_key(|ring| (self.likeness[*ring], *ring));
+        let key: Vec<usize> = rings.iter().map(|ring| self.likeness[*ring]).collect();
+        let (order, cost) = match self.ways.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let found = self.cheapest_order(&rings);
+                self.ways.insert(key, found.clone());
+                found
+            }
+        };
+        if cost < self.most {
+            let nodes = rings.iter().fold(0, |all, ring| all | self.nodes[*ring]);
+            let rings = order.iter().map(|place| rings[*place]).collect();
+            let item = Item { nodes, cost, kind, rings };
+            let known = self.items.get(&(kind, nodes));
+            if known.is_none_or(|known| cost < known.cost) {
+                self.items.insert((kind, nodes), item);
+            }
+        }
+    }
+
+    /// The order of `rings` around the inner rings that crosses least; of more than four the one along the ToRs.
+    fn cheapest_order(&self, rings: &[usize]) -> (Vec<usize>, u64) {
+        let along: Vec<usize> = (0..rings.len()).collect();
+        let mut orders = vec![along];
+        if rings.len() == 4 {
+            orders.extend([vec![0, 1, 3, 2], vec![0, 2, 1, 3]]);
+        }
+        let cost = |order: &Vec<usize>| {
+            let groups = order.iter().map(|place| self.rings[rings[*place]].clone());
+            let mut groups: Vec<RingGroup> = groups.collect();
+            placement::deal(self.fabric, &mut groups);
+            crossing(self.fabric, &groups)
+        };
+        let costs = orders.into_iter().map(|order| (cost(&order), order));
+        let (cost, order) = costs.min_by_key(|(cost, _)| *cost).expect("there is an order");
+        (order, cost)
+    }
+}
+
+/// How many ToRs two rising lists have in common.
+fn shared(one: &[TorId], other: &[TorId]) -> usize {
+    let (mut shared, mut from) = (0, 0);
+    for tor in one {
+        from += other[from..].iter().take_while(|other| *other < tor).count();
+        if other.get(from) == Some(tor) {
+            (shared, from) = (shared + 1, from + 1);
+        }
+    }
+    shared
+}
+
+/// The items that make up `needs` of each kind of `free` nodes and cost least in all, less than `below`.
+fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Option<Vec<usize>> {
+    let mut by_lowest = vec![Vec::new(); 64];
+    let (mut sizes, mut least) = ([0; 2], [u64::MAX; 2]);
+    for (index, item) in items.iter().enumerate() {
+        by_lowest[item.nodes.trailing_zeros() as usize].push(index);
+        sizes[item.kind] = item.nodes.count_ones() as usize;
+        least[item.kind] = least[item.kind].min(item.cost);
+    }
+    for bucket in &mut by_lowest {
+        bucket.sort_by_key(|item| (items[*item].cost, items[*item].nodes));
+    }
+    for kind in (0..2).filter(|kind| sizes[*kind] == 0) {
+        if needs[kind] > 0 {
+            return None;
+        }
+        least[kind] = 0;
+    }
+    let seen = FxHashMap::default();
+    let (chosen, best) = (Vec::new(), None);
+    let mut search = Search { items, by_lowest, sizes, least, below, seen, steps: 0, chosen, best };
+    search.go_on(free, needs, 0);
+    search.best
+}
+
+struct Search<'a> {
+    items: &'a [Item],
+    /// Items by their lowest node, the cheapest first.
+    by_lowest: Vec<Vec<usize>>,
+    /// Nodes of an item of each kind.
+    sizes: [usize; 2],
+    /// What one costs at least.
+    least: [u64; 2],
+    below: u64,
+    /// The least cost at which so much was left.
+    seen: FxHashMap<(u64, [usize; 2]), u64>,
+    steps: usize,
+    chosen: Vec<usize>,
+    best: Option<Vec<usize>>,
+}
+
+impl Search<'_> {
+    fn go_on(&mut self, free: u64, needs: [usize; 2], cost: u64) {
+        if needs == [0, 0] {
+            (self.below, self.best) = (cost, Some(self.chosen.clone()));
+            return;
+        }
+        let nodes = needs[0] * self.sizes[0] + needs[1] * self.sizes[1];
+        let at_least = cost + needs[0] as u64 * self.least[0] + needs[1] as u64 * self.least[1];
+        let fits = free.count_ones() as usize >= nodes && at_least < self.below;
+        if self.steps == MOST_STEPS || !fits {
+            return;
+        }
+        self.steps += 1;
+        let known = self.seen.entry((free, needs)).or_insert(u64::MAX);
+        if std::mem::replace(known, cost.min(*known)) <= cost {
+            return;
+        }
+        let lowest = free.trailing_zeros() as usize;
+        for place in 0..self.by_lowest[lowest].len() {
+            let index = self.by_lowest[lowest][place];
+            let Item { nodes, cost: more, kind, .. } = self.items[index];
+            if nodes & !free == 0 && needs[kind] > 0 && cost + more < self.below {
+                let mut left = needs;
+                left[kind] -= 1;
+                self.chosen.push(index);
+                self.go_on(free & !nodes, left, cost + more);
+                self.chosen.pop();
+            }
+        }
+        self.go_on(free & (free - 1), needs, cost);
+    }
+}
