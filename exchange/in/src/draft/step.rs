@@ -19,7 +19,7 @@ pub(super) fn write(
     let profile = logs.profiles.iter().find(|profile| is_whole(profile.files.len(), profile.world));
     let Some(profile) = profile else { return };
     let ranks = profile.files.len();
-    if ranks < 2 || ranks > MOST_RANKS || ranks > cluster.gpus() as usize {
+    if !(2..=MOST_RANKS.min(cluster.gpus() as usize)).contains(&ranks) {
         return;
     }
     let mut page = DraftPage::new(
