@@ -41,6 +41,7 @@ use pricing::Pricing;
   lightloom plan topologies/pod-2048.yaml --fault n17,ocs3
   lightloom plan topologies/ring-2880.yaml --trace topologies/traces/synthetic.json --at 75
   lightloom plan topologies/ring-2880.yaml --fault n17 --against plan.json
+  lightloom plan topologies/pod-2048.yaml --separately --against together.json
   lightloom plan topologies/explicit-8.yaml --exact
   lightloom plan topologies/rfabric-2048.yaml --sensitivity
   lightloom plan topologies/rfabric-shapes.yaml --exact")]
@@ -72,6 +73,9 @@ pub struct Arguments {
     /// Price file for its cost [default: the one that ships as topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
+    /// Plan rings and network each alone: what planning both together is held against.
+    #[arg(long, conflicts_with = "exact")]
+    separately: bool,
     /// Another plan to show beside this one.
     #[arg(long, value_name = "PLAN")]
     against: Option<PathBuf>,
@@ -116,7 +120,8 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     let has_rings = fabric.jobs.iter().any(Job::is_placed);
     let method = if arguments.exact && has_rings { Method::Exact } else { Method::Scan };
     let exact = arguments.exact.then_some(SOLVER_LIMITS);
-    let options = Options { method, exact, seed, ..Options::default() };
+    let separately = arguments.separately;
+    let options = Options { method, exact, separately, seed, ..Options::default() };
     let start = Instant::now();
     let mut plan = lightloom_planner::plan(&fabric, &faults, options)?;
     let planned = start.elapsed();

@@ -106,7 +106,11 @@ impl Case {
     /// Runs all rings, with a node that dies at `dies`, and prints a row. Returns when the last one ended.
     fn measure(&self, wanted: Wanted, dies: Option<SimTime>) -> u64 {
         let begun = Instant::now();
-        let substrate = Substrate::of_fabric(&self.fabric, &PacketSwitches::default(), &[]);
+        let substrate = Substrate::of_fabric(
+            &self.fabric,
+            &PacketSwitches::default(),
+            (&[], &FaultSet::none()),
+        );
         let substrate = substrate.expect("it can be emulated");
         let network = substrate.network.clone();
         let settings = EngineSettings { threads: wanted.threads, ..EngineSettings::default() };

@@ -9,13 +9,13 @@ use lightloom_engine::transport::Balance;
 use lightloom_fabric::fat_tree::SwitchTiming;
 use lightloom_planner::khop::Layout;
 use lightloom_planner::rfabric::demand::Demand;
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_units::Picoseconds;
 
 use crate::judge;
 use crate::outcome::Outcome;
 use crate::run::control::{CircuitChanges, CircuitOrder, Delays, Replanner, Rerouter, Shipped};
 use crate::run::workload::{
-    Circuits, JobGroups, Jobs, PhaseProgram, Phases, TrainOrder, Trainings,
+    Circuits, JobGroups, Jobs, Leaves, PhaseProgram, Phases, TrainOrder, Trainings,
 };
 use crate::run::{
     ControlPlane, IslandReuse, Looks, Progress, RunError, RunLog, RunOrder, RunPass, Series,
@@ -238,7 +238,7 @@ impl<'a> Making<'a> {
         (scale, threads, sharing): (u64, usize, IslandReuse),
     ) -> Result<Self, EmulateError> {
         let phases = start.circuits.iter().flat_map(|circuits| &circuits.phases);
-        let demands = phases.map(|phase| smaller(&phase.demand, scale)).collect();
+        let demands = phases.map(|phase| phase.demand.clone().at_whole_rate(scale)).collect();
         let traffic = start.traffic(scenario);
         let (members, trains) = trains(scenario, start)?;
         let maker = &NoDaemon;
@@ -421,8 +421,8 @@ impl<'a> Making<'a> {
 
     /// The phases of the step.
     fn phases(&self) -> Option<Phases<'_>> {
-        let circuits = self.start.substrate.circuits.as_ref()?;
         let CircuitPlan { plan, phases, .. } = self.start.circuits.as_ref()?;
+        let leaves = Leaves::of(&self.start.substrate, &plan.ranks);
         let phases = PhaseProgram {
             demands: &self.demands,
             routes: plan.phases.iter().map(|phase| phase.routes.as_slice()).collect(),
@@ -431,7 +431,7 @@ impl<'a> Making<'a> {
             steps: self.scenario.phases?.steps,
             after: self.scenario.phases_after.clone(),
         };
-        Some(Phases::new(circuits, phases))
+        Some(Phases::new(leaves, phases))
     }
 
     /// The circuits that the steps of jobs use.
@@ -477,22 +477,17 @@ fn trains<'a>(
     Ok((members, orders))
 }
 
-/// A demand scaled down; no pair vanishes.
-fn smaller(demand: &Demand, scale: u64) -> Demand {
-    let mut scaled = Demand::none(demand.leaves());
-    for (from, to, bytes) in demand.flows() {
-        scaled.add(from, to, Bytes(bytes.0.div_ceil(scale)));
-    }
-    scaled
-}
-
 /// Twenty round trips between hosts of two leaves.
 const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
 /// How many times smaller than in the fabric sizes and times of the run are.
 fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
     let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
-    let total = |phase: &lightloom_planner::rfabric::phases::Phase| phase.demand.total().0;
+    let total = |phase: &lightloom_planner::rfabric::phases::Phase| {
+        let demand = &phase.demand;
+        let between_gpus = demand.exchanges().map(|all| all.map(|(_, bytes)| bytes.0).sum());
+        between_gpus.unwrap_or_else(|| demand.total().0)
+    };
     let bytes: u128 = circuits.phases.iter().map(|phase| u128::from(total(phase))).sum::<u128>()
         * u128::from(run.steps);
     let wanted = bytes / u128::from(scenario.transport.payload.0) / u128::from(PACKETS_MAX);

@@ -78,6 +78,13 @@ impl Substrate {
         &self.names[vertex.index()]
     }
 
+    /// The link from a host to its leaf in the data-centre network. `None` if it has none.
+    #[must_use]
+    pub fn link_to_leaf(&self, host: VertexId) -> Option<LinkId> {
+        let mut links = self.network.outgoing(host).iter().copied();
+        links.find(|link| self.network.link(*link).spec.plane == DCN)
+    }
+
     /// The vertex of a name.
     #[must_use]
     pub fn vertex(&self, name: &str) -> Option<VertexId> {
@@ -131,6 +138,6 @@ impl Substrate {
     }
 }
 
-fn both_ways(link: LinkId) -> [LinkId; 2] {
+pub(crate) fn both_ways(link: LinkId) -> [LinkId; 2] {
     [link, link.reverse()]
 }

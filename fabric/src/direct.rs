@@ -175,15 +175,21 @@ impl DirectNetwork {
     /// Cables that work between every two leaves that have some.
     #[must_use]
     pub fn working(&self, faults: &FaultSet) -> BTreeMap<LeafCable, u32> {
+        let mut pairs = BTreeMap::new();
+        for cable in self.cables_left(faults) {
+            *pairs.entry(cable).or_insert(0) += 1;
+        }
+        pairs
+    }
+
+    /// Every cable that works.
+    pub fn cables_left(&self, faults: &FaultSet) -> impl Iterator<Item = LeafCable> + '_ {
         let broken = faults.uplinks.iter().filter_map(|uplink| {
             self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize).copied()
         });
         let broken: std::collections::BTreeSet<u32> = broken.collect();
-        let mut pairs = BTreeMap::new();
-        for (_, cable) in (0_u32..).zip(&self.cables).filter(|(index, _)| !broken.contains(index)) {
-            *pairs.entry(*cable).or_insert(0) += 1;
-        }
-        pairs
+        let all = (0_u32..).zip(&self.cables);
+        all.filter(move |(index, _)| !broken.contains(index)).map(|(_, cable)| *cable)
     }
 
     /// A leaf that no cables join with leaf 0. `None` if all are joined.

@@ -38,7 +38,7 @@ pub use crate::rfabric::step::{load, load_any_version, load_with};
 
 pub use mapping::{Dimension, Mapping, MappingError};
 pub use replan::{Bounds, ReplanError, Replanned, replan, replan_within};
-pub use traffic::phases;
+pub use traffic::{phases, phases_between_gpus};
 
 /// How to plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +51,9 @@ pub struct Options {
     pub exact: Option<Limits>,
     /// Plan each half alone, too, to say what planning both together gains.
     pub compare: bool,
+    /// Plan each half alone: groups along the line without regard to leaves, ranks in the order in which frameworks count
+    /// them, circuits for what then comes out.
+    pub separately: bool,
     /// Named in the plan; nothing is drawn from it.
     pub seed: Seed,
 }
@@ -58,7 +61,14 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let effort = Effort::default();
-        Self { method: Method::Scan, effort, exact: None, compare: true, seed: Seed::USUAL }
+        Self {
+            method: Method::Scan,
+            effort,
+            exact: None,
+            compare: true,
+            separately: false,
+            seed: Seed::USUAL,
+        }
     }
 }
 
@@ -101,6 +111,9 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     if fabric.hbd.gpus() > MOST_GPUS {
         return Err(PlanError::TooLarge(fabric.hbd.gpus()));
     }
+    if options.separately {
+        return alone(fabric, faults, options);
+    }
     let layout = khop::plan(fabric, faults, options.method)?;
     let layout = idle::quickest(fabric, faults, layout, options)?;
     let together = complete(fabric, faults, layout, options)?;
@@ -130,7 +143,8 @@ fn complete(
     let step = carried.step_time_ps;
     carried.write_into(&mut plan);
     if let Some(step) = step.filter(|_| options.compare && has_placed_step(fabric)) {
-        let alone = alone(fabric, faults, options)?;
+        let alone = alone(fabric, faults, Options { exact: None, ..options })?;
+        let alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
         let least = bound::least_seconds(fabric, faults, &mappings, &plan.phases);
         state_gain(&mut plan.metrics, step, alone, least);
     }
@@ -142,18 +156,16 @@ fn has_placed_step(fabric: &Fabric) -> bool {
     fabric.jobs.iter().any(|job| job.is_placed() && job.step.is_some())
 }
 
-/// Communication time of a step when each half is planned alone: groups along the line without regard to
-/// leaves, ranks in the order in which frameworks count them, circuits for what then comes out.
-fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Picoseconds, PlanError> {
+/// The plan of a fabric when each half is planned alone, by the same optimiser.
+fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     let mut layout = khop::plan(fabric, faults, Method::Blind)?;
     let mappings = mapping::mappings(fabric, &mut layout)?;
     layout.name_by_place();
-    let mut ranks = khop::to_document(fabric, faults, options.seed, &layout).ranks;
-    mapping::rank(fabric, &mut ranks, &layout, &mappings);
-    let sent = phases(fabric, &ranks)?;
-    let options = Options { exact: None, ..options };
-    let carried = network::carry(fabric, faults, &sent, options)?;
-    Ok(carried.step_time_ps.unwrap_or(Picoseconds::ZERO))
+    let mut plan = khop::to_document(fabric, faults, options.seed, &layout);
+    mapping::rank(fabric, &mut plan.ranks, &layout, &mappings);
+    let sent = phases(fabric, &plan.ranks)?;
+    network::carry(fabric, faults, &sent, options)?.write_into(&mut plan);
+    Ok(plan)
 }
 
 fn state_gain(metrics: &mut Metrics, step: Picoseconds, alone: Picoseconds, least: Option<f64>) {

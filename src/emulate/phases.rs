@@ -73,7 +73,7 @@ fn phase_table(result: &Run) -> TextTable {
             row.push(time(phase.times.packets_without_faults));
         }
         row.extend([
-            time(phase.times.fluid),
+            fluid(result, phase.times.fluid),
             time(Some(phase.times.closed_form)),
             ratio(phase.times.packets, phase.times.closed_form),
             phase.resent_bytes.to_string(),
@@ -94,12 +94,17 @@ fn step_table(result: &Run) -> String {
         let _ = writeln!(
             text,
             ", fluid {}, closed form {}; packets ÷ closed form {}",
-            time(step.times.fluid),
+            fluid(result, step.times.fluid),
             time(Some(step.times.closed_form)),
             ratio(step.times.packets, step.times.closed_form),
         );
     }
     text
+}
+
+/// The fluid model is one of circuits.
+fn fluid(result: &Run, fluid: Option<Picoseconds>) -> String {
+    if result.ports.is_some() { time(fluid) } else { "-".to_owned() }
 }
 
 fn time(time: Option<Picoseconds>) -> String {

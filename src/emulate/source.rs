@@ -30,7 +30,7 @@ fn of_step(name: &str) -> String {
 
 /// A mistake of a generated scenario, as one of the fabric that it was made for.
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
-    const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once over planned circuits; \
+    const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as it is planned; \
                         for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
     let bare = Diagnostic::whole_file(mistake.code, fabric, mistake.message);
     Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }

@@ -13,9 +13,11 @@ use crate::scenario::CircuitPlan;
 /// The phases that were begun.
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     let Some(CircuitPlan { plan, phases, .. }) = &ran.start.circuits else { return Vec::new() };
-    let Some(circuits) = &ran.start.substrate.circuits else { return Vec::new() };
     let count = plan.phases.len();
-    let fluid = fluid::plan_seconds(circuits.network(), phases, plan);
+    let fluid = match &ran.start.substrate.circuits {
+        Some(circuits) => fluid::plan_seconds(circuits.network(), phases, plan),
+        None => vec![f64::INFINITY; count],
+    };
     let longer = |time: Option<Picoseconds>| time.map(|time| ran.longer(time));
     let result = |(at, phase): (usize, &crate::run::log::PhaseLog)| {
         let planned = &plan.phases[at % count];

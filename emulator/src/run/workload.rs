@@ -4,6 +4,7 @@
 mod exchange;
 mod groups;
 mod jobs;
+mod lanes;
 mod pairs;
 mod pattern;
 mod phases;
@@ -21,6 +22,7 @@ use super::{Context, Notice, Owner, RunError, RunLog};
 
 pub(crate) use groups::JobGroups;
 pub(crate) use jobs::{Job, Jobs, Repetition};
+pub(crate) use lanes::Leaves;
 pub(crate) use phases::{PhaseProgram, Phases};
 pub(crate) use progress::{GroupLog, StepLog};
 pub(crate) use ring_time::RingCounts;

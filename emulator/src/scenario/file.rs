@@ -492,8 +492,8 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
         Ok(start) => {
             if raw.phases.is_some() && start.circuits.is_none() {
                 check
-                    .error(codes::NO_EFFECT, "/phases", "no job of this fabric has phases over circuits")
-                    .help("give the fabric `dcn: {reconfigurable_fat_tree: …}` and a job with a `step`");
+                    .error(codes::NO_EFFECT, "/phases", "no job of this fabric has phases that hosts can send")
+                    .help("give the fabric a job with `step: {training: …}`, or `dcn: {reconfigurable_fat_tree: …}` and any `step`");
             }
             Some(start)
         }

@@ -207,7 +207,7 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
                 .flat_map(|phase| phase.circuits.iter().copied())
                 .collect(),
         };
-    let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, &lit)?);
+    let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, (&lit, &broken))?);
     let works = |part: &NetworkPart| {
         let node = part.planned.iter().find_map(|planned| planned.node());
         node.is_none_or(|node| !broken.nodes.contains(&node))
@@ -248,16 +248,21 @@ fn circuits_of(
 ) -> Result<Option<CircuitPlan>, StartError> {
     let uses = scenario.phases.is_some() || !scenario.train.is_empty();
     let has_step = document.metrics.step_time_ps.is_some();
-    if !uses || !has_step || fabric.dcn.circuits().is_none() {
+    let is_optical = fabric.dcn.circuits().is_some();
+    if !uses || !has_step || !(is_optical || scenario.phases.is_some()) {
         return Ok(None);
     }
-    let phases = joint::phases(fabric, &document.ranks)?;
-    // Phases that send nothing between leaves have no circuits and take no time.
-    let sends: Vec<&str> = phases
-        .iter()
-        .filter(|phase| phase.demand.total() > lightloom_units::Bytes::ZERO)
-        .map(|phase| phase.name.as_str())
-        .collect();
+    let phases = match scenario.phases {
+        Some(_) => joint::phases_between_gpus(fabric, &document.ranks)?,
+        None => joint::phases(fabric, &document.ranks)?,
+    };
+    // Without optical switches there are only GPUs to send. With them, phases that send nothing between leaves have no
+    // circuits, and no part in their changes.
+    let is_sent = |phase: &&Phase| match is_optical {
+        true => phase.demand.total() > lightloom_units::Bytes::ZERO,
+        false => phase.demand.exchanges().is_some(),
+    };
+    let sends: Vec<&str> = phases.iter().filter(is_sent).map(|phase| phase.name.as_str()).collect();
     let mut plan = document.clone();
     plan.phases.retain(|phase| sends.contains(&phase.name.as_str()));
     let phases = phases.iter().filter(|phase| sends.contains(&phase.name.as_str()));

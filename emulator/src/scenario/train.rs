@@ -140,9 +140,7 @@ impl TrainStep {
             .constants(train.constants.as_deref())
             .map_err(|error| TrainError::Constants(error.to_string()))?;
         let mut calibration = compose(&chip, &framework);
-        if let Some(share) = raw.usable_share {
-            calibration.network.scale_out = share;
-        }
+        calibration.network.scale_out = raw.usable_share;
         if raw.sharding == ShardingFile::Sharded {
             calibration.software.sharding = ZeroStage::Everything;
         } else if calibration.software.sharding == ZeroStage::Everything {

@@ -27,6 +27,9 @@ const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
 /// latency. An assumption.
 const FIBRE_DELAY: Picoseconds = Picoseconds::from_micros(1);
 
+/// Rate of the uplinks of a leaf that has none left, in bit/s: no plan sends anything over them.
+const NO_RATE: f64 = 1.0;
+
 /// One hop of a flow's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneHop {
@@ -44,6 +47,8 @@ pub(crate) enum Lane {
     Circuit(CrossConnect),
     /// Over the electrical core.
     Core,
+    /// Over a cable from leaf to leaf; the link leads from the lower leaf to the higher.
+    Cable(LinkId),
 }
 
 /// Leaves with the meaning of their links.
@@ -84,9 +89,12 @@ impl OpticalCircuits {
             leaves.push(leaf);
         }
         let core = (network.electrical_rate() > 0.0).then(|| builder.add(VertexRole::Switch));
-        let uplink = cable(network.electrical_rate(), FIBRE_DELAY, DCN, switches);
-        let uplinks = core.iter().flat_map(|core| leaves.iter().map(move |leaf| (*leaf, *core)));
-        let uplinks = uplinks.map(|(leaf, core)| builder.connect(leaf, core, uplink)).collect();
+        let rate = |leaf| network.electrical_rate_of(LeafId::from_index(leaf)).max(NO_RATE);
+        let uplink = |leaf| cable(rate(leaf), FIBRE_DELAY, DCN, switches);
+        let below =
+            core.iter().flat_map(|core| leaves.iter().enumerate().map(move |leaf| (leaf, *core)));
+        let uplinks = below.map(|((at, leaf), core)| builder.connect(*leaf, core, uplink(at)));
+        let uplinks = uplinks.collect();
         Self {
             network: network.clone(),
             hosts,
@@ -169,19 +177,11 @@ impl OpticalCircuits {
         hosts.or_else(leaves).or_else(core)
     }
 
-    /// The links from the hosts of one leaf to those of another, hop by hop.
-    pub(crate) fn path(&self, hops: &[LaneHop]) -> Vec<LinkId> {
-        let (Some(first), Some(last)) = (hops.first(), hops.last()) else { return Vec::new() };
-        let mut links = vec![self.interfaces[first.from]];
-        hops.iter().for_each(|hop| links.extend(self.links_of(hop)));
-        links.push(self.interfaces[last.to].reverse());
-        links
-    }
-
     /// The links of one hop.
     pub(crate) fn links_of(&self, hop: &LaneHop) -> Vec<LinkId> {
         match hop.lane {
             Lane::Core => vec![self.uplinks[hop.from], self.uplinks[hop.to].reverse()],
+            Lane::Cable(_) => Vec::new(),
             Lane::Circuit(circuit) => {
                 let [there, back] = self.links(&circuit);
                 vec![if circuit.a.index() == hop.from { there } else { back }]

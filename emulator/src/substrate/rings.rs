@@ -13,10 +13,11 @@ use lightloom_engine::{
 use lightloom_fabric::dcn::FatTree;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::CrossConnect;
+use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::khop::{Fibre, Path, Port};
 use lightloom_units::BitsPerSecond;
-use lightloom_units::id::{BundleId, GpuId, NodeId, TorId};
+use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, TorId, UplinkId};
 
 use super::circuits::OpticalCircuits;
 use super::{DCN, HBD, PacketSwitches, Substrate, both_ways};
@@ -56,14 +57,15 @@ pub struct RingCables {
 }
 
 impl Substrate {
-    /// Lays every cable of `fabric`, and a link for every circuit that a plan makes at some time.
+    /// Lays every cable of `fabric` without the uplinks that are broken for good, and a link for every circuit that a plan
+    /// makes at some time.
     ///
     /// # Errors
     /// If a delay or rate of the fabric cannot be emulated.
     pub fn of_fabric(
         fabric: &Arc<Fabric>,
         switches: &PacketSwitches,
-        circuits: &[CrossConnect],
+        (circuits, faults): (&[CrossConnect], &FaultSet),
     ) -> Result<Self, NetworkError> {
         let mut builder = NetworkBuilder::new();
         let has_gpus = fabric.hbd.grouping() != Grouping::Anywhere
@@ -76,11 +78,13 @@ impl Substrate {
                 rings.cable_fibres(&mut builder);
             }
             rings.cable_islands(&mut builder);
-            rings.cable_packet_tree(switches, &mut builder);
-            rings.cable_leaves(switches, &mut builder);
+            rings.cable_packet_tree(switches, faults, &mut builder);
+            rings.cable_leaves(switches, faults, &mut builder);
         }
         let optical = fabric.dcn.circuits().map(|network| {
-            let mut optical = OpticalCircuits::lay(network, switches, &mut builder);
+            let uplinks = FaultSet { uplinks: faults.uplinks.clone(), ..FaultSet::none() };
+            let mut optical =
+                OpticalCircuits::lay(&network.without(&uplinks), switches, &mut builder);
             if let Some(rings) = &mut rings {
                 rings.cable_interfaces(optical.leaves(), switches, &mut builder);
             }
@@ -237,7 +241,12 @@ impl RingCables {
 
     /// ToRs over the GPUs; in each aggregation domain as many aggregation switches as a ToR has
     /// uplinks; over several domains, for each aggregation switch as many cores as a domain has ToRs.
-    fn cable_packet_tree(&mut self, switches: &PacketSwitches, builder: &mut NetworkBuilder) {
+    fn cable_packet_tree(
+        &mut self,
+        switches: &PacketSwitches,
+        faults: &FaultSet,
+        builder: &mut NetworkBuilder,
+    ) {
         let fabric = self.fabric.clone();
         if fabric.dcn.packet_tree().is_none() {
             return;
@@ -251,7 +260,8 @@ impl RingCables {
         let uplinks = dcn.uplinks_of_leaf(self.gpus_per_node);
         let aggregations: Vec<Vec<VertexId>> = tor_vertices
             .chunks(dcn.tors_per_domain() as usize)
-            .map(|domain| aggregate(builder, domain, uplinks, link))
+            .zip((0..).step_by(dcn.tors_per_domain() as usize))
+            .map(|(domain, first)| aggregate(builder, (domain, first), (uplinks, faults), link))
             .collect();
         if aggregations.len() < 2 {
             return;
@@ -267,7 +277,12 @@ impl RingCables {
     }
 
     /// Leaves over the GPUs, joined leaf to leaf.
-    fn cable_leaves(&mut self, switches: &PacketSwitches, builder: &mut NetworkBuilder) {
+    fn cable_leaves(
+        &mut self,
+        switches: &PacketSwitches,
+        faults: &FaultSet,
+        builder: &mut NetworkBuilder,
+    ) {
         let fabric = self.fabric.clone();
         let Some(network) = fabric.dcn.direct() else { return };
         let link = LinkSpec::new(network.link_rate, network.link_latency);
@@ -275,7 +290,7 @@ impl RingCables {
         self.tors = (0..network.leaves()).map(|_| builder.add(VertexRole::Switch)).collect();
         let leaves = self.tors.clone();
         self.cable_interfaces(&leaves, switches, builder);
-        for cable in network.cables() {
+        for cable in network.cables_left(faults) {
             builder.connect(leaves[cable.a.index()], leaves[cable.b.index()], link);
         }
     }
@@ -325,6 +340,12 @@ impl RingCables {
         Some(self.fibres[index].1)
     }
 
+    /// The leaf whose switch is at a vertex. `None` for any other.
+    #[must_use]
+    pub fn leaf_at(&self, vertex: VertexId) -> Option<LeafId> {
+        self.tors.binary_search(&vertex).ok().map(LeafId::from_index)
+    }
+
     /// The GPU at a vertex. `None` for a switch.
     #[must_use]
     pub fn gpu(&self, vertex: VertexId) -> Option<GpuId> {
@@ -368,15 +389,17 @@ impl RingCables {
 
 fn aggregate(
     builder: &mut NetworkBuilder,
-    tors: &[VertexId],
-    uplinks: u32,
+    (tors, first): (&[VertexId], u32),
+    (uplinks, faults): (u32, &FaultSet),
     link: LinkSpec,
 ) -> Vec<VertexId> {
     let aggregations: Vec<VertexId> =
         (0..uplinks).map(|_| builder.add(VertexRole::Switch)).collect();
-    for tor in tors {
-        for aggregation in &aggregations {
-            builder.connect(*tor, *aggregation, link);
+    for (leaf, tor) in (first..).map(LeafId).zip(tors) {
+        for (uplink, aggregation) in (0..).zip(&aggregations) {
+            if !faults.uplinks.contains(&UplinkId { leaf, uplink }) {
+                builder.connect(*tor, *aggregation, link);
+            }
         }
     }
     aggregations

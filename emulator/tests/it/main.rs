@@ -22,6 +22,7 @@ mod lost_flows;
 mod mixed_metrics;
 mod one_order;
 mod one_run;
+mod phase_times;
 mod phases;
 mod plan_in_force;
 mod plan_times;

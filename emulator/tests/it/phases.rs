@@ -82,7 +82,7 @@ fn acknowledgements_behind_data_are_what_slows_a_weight_synchronisation() {
     };
     let (first, in_turn) = (slower("first"), slower("in_turn"));
     assert!((0.99..1.02).contains(&first), "with a priority of their own: {first}");
-    assert!(in_turn > 1.25, "behind data: {in_turn}");
+    assert!(in_turn > 1.15, "behind data: {in_turn}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn time_does_not_depend_on_the_scale() {
         seconds(run(&format!("scale: {scale}"), "").steps.of_phases()[0].times.packets)
     };
     let full = step(4);
-    for (scale, tolerance) in [(16, 0.01), (64, 0.04)] {
+    for (scale, tolerance) in [(16, 0.025), (64, 0.04)] {
         let ratio = step(scale) / full;
         assert!((ratio - 1.0).abs() < tolerance, "divided by {scale}: {ratio}");
     }

@@ -108,7 +108,7 @@ fn searched(
         tokens: small(tokens),
         gradient_slack: asked.gradient_slack,
         micro_batch_slack: asked.micro_batch_slack,
-        usable_share: None,
+        usable_share: prepared.calibration().network.scale_out,
     };
     Ok((step, searched))
 }

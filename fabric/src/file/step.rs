@@ -206,22 +206,19 @@ pub struct MappingFile {
     /// Idle network time before the micro-batches.
     #[serde(default = "at_once")]
     pub micro_batch_slack: Text<Picoseconds>,
-    /// Share of a network link's rate that its exchanges fill, in plans and in packets [default: in plans 0.85, in packets
-    /// what the accelerator's constants say, which is 0.85 from the H100 on].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Share of a network link's rate that its exchanges fill: in plans, in step times by formula, and in packets.
+    #[serde(default = "usable_share", skip_serializing_if = "is_usual_share")]
     #[schemars(range(min = 0.01, max = 1.0))]
-    pub usable_share: Option<f64>,
+    pub usable_share: f64,
 }
 
-/// Share of a network link's rate that the exchanges of a training step fill in a plan, where its file does not say.
-const USABLE_SHARE: f64 = 0.85;
+/// What exchanges between H100 and later GPUs fill.
+fn usable_share() -> f64 {
+    0.85
+}
 
-impl MappingFile {
-    /// Share of a network link's rate that its exchanges fill in a plan: above 0, at most 1.
-    #[must_use]
-    pub fn planned_share(&self) -> f64 {
-        self.usable_share.unwrap_or(USABLE_SHARE)
-    }
+fn is_usual_share(share: &f64) -> bool {
+    share.to_bits() == usable_share().to_bits()
 }
 
 /// A training step whose mapping is searched for: GPUs of a group (`tp` of the job, where that is not given), stages,

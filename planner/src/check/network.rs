@@ -293,7 +293,7 @@ fn training(
     }
     let step = Step { grid: &grid, sizes, raw, card };
     let phases = [("micro-batches", step.micro_batches()), ("gradients", step.gradients())];
-    let usable_share = Some(raw.planned_share());
+    let usable_share = Some(raw.usable_share);
     Some(phases.map(|(name, sent)| (name.to_owned(), Sent { usable_share, ..sent })).to_vec())
 }
 

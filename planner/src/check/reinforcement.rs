@@ -60,7 +60,7 @@ pub(super) fn expected(
         tokens: raw.tokens_per_sample,
         gradient_slack: raw.slack.gradients,
         micro_batch_slack: raw.slack.train,
-        usable_share: None,
+        usable_share: 1.0,
     };
     let training = Step { grid: &grid, sizes: [raw.tp, 1, data, raw.pp], raw: &mapping, card };
     let pool = Pool { raw, card, places: pool };

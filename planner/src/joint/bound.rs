@@ -83,7 +83,7 @@ fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {
     let together = nodes_together(fabric)?.saturating_mul((per_node / job.tp).max(1));
     let points = mapping.groups() as f64 * f64::from(job.tp);
     let each = least_bytes_a_point(&directions(mapping, raw, &card, job.tp), together);
-    Some(each * points / raw.planned_share())
+    Some(each * points / raw.usable_share)
 }
 
 /// What a part of a line sends out of its leaf, by the formulas of a training step.

@@ -25,13 +25,29 @@ use crate::rfabric::workload::training::Training;
 ///
 /// # Errors
 /// If a step makes no sense on this fabric.
-pub fn phases<'a>(fabric: &'a Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
+pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
+    of_jobs(fabric, ranks, Demand::none)
+}
+
+/// As [`phases`], where training steps also keep what each GPU sends to each other, by place in `ranks`.
+///
+/// # Errors
+/// If a step makes no sense on this fabric.
+pub fn phases_between_gpus(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
+    of_jobs(fabric, ranks, Demand::between_gpus)
+}
+
+fn of_jobs<'a>(
+    fabric: &'a Fabric,
+    ranks: &[Rank],
+    none: fn(usize) -> Demand,
+) -> Result<Vec<Phase>, PlanError> {
     let mut by_job = Vec::new();
     for (index, job) in (0_u32..).zip(&fabric.jobs) {
         let refuse = |mistakes| PlanError::Step { job: job.name.clone(), mistakes };
         let phases = match &job.step {
             Some(StepFile::Training(raw)) => match step::model(fabric, job).map_err(refuse)? {
-                Some(card) => training(fabric, ranks, (index, job.tp), raw, card),
+                Some(card) => training((fabric, none), ranks, (index, job.tp), raw, card),
                 None => Vec::new(),
             },
             Some(StepFile::Rl(raw)) if job.is_placed() => {
@@ -67,14 +83,15 @@ fn rl_seats(
     (index, tp): (u32, u32),
     raw: &RlFile,
 ) -> Option<[Seats; 2]> {
-    let mut own: Vec<&Rank> = ranks.iter().filter(|rank| rank.job == Some(index)).collect();
-    own.sort_by_key(|rank| (rank.dp, rank.tp));
-    let seat = |(number, rank): (u32, &&Rank)| Seat {
+    let own = (0_u32..).zip(ranks).filter(|(_, rank)| rank.job == Some(index));
+    let mut own: Vec<(u32, &Rank)> = own.collect();
+    own.sort_by_key(|(_, rank)| (rank.dp, rank.tp));
+    let seat = |(place, rank): &(u32, &Rank)| Seat {
         leaf: fabric.dcn.leaf_of(rank.gpu),
         island: fabric.hbd.island_of(rank.gpu, rank.group.0),
-        gpu: Some(number),
+        gpu: Some(*place),
     };
-    let seats: Vec<Seat> = (0..).zip(&own).map(seat).collect();
+    let seats: Vec<Seat> = own.iter().map(seat).collect();
     let (trainer, pool) = seats.split_at_checked(raw.trainer_gpus as usize)?;
     let generating = generating_gpus(raw, tp, pool.len() as u64) as usize;
     (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
@@ -96,28 +113,29 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
 }
 
 fn training(
-    fabric: &Fabric,
+    (fabric, none): (&Fabric, fn(usize) -> Demand),
     ranks: &[Rank],
     (index, tp): (u32, u32),
     raw: &MappingFile,
     card: ModelCard,
 ) -> Vec<Phase> {
-    let own = || ranks.iter().filter(|rank| rank.job == Some(index));
-    let count = |of: fn(&Rank) -> u32| own().map(of).max().map_or(0, |last| last + 1);
+    let own = || (0_u32..).zip(ranks).filter(|(_, rank)| rank.job == Some(index));
+    let count =
+        |of: fn(&Rank) -> u32| own().map(|(_, rank)| of(rank)).max().map_or(0, |last| last + 1);
     let (pp, cp, dp) = (count(|rank| rank.pp), count(|rank| rank.cp), count(|rank| rank.dp));
     let nowhere = Seat { leaf: LeafId(0), island: None, gpu: None };
     let all = [tp, cp, dp, pp].iter().map(|ranks| *ranks as usize).product();
     let mut seats = vec![nowhere; all];
-    for rank in own() {
+    for (place, rank) in own() {
         let island = fabric.hbd.island_of(rank.gpu, rank.group.0);
         let at = rank.tp + tp * (rank.cp + cp * (rank.dp + dp * rank.pp));
-        seats[at as usize] = Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island, gpu: Some(at) };
+        seats[at as usize] = Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island, gpu: Some(place) };
     }
     let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
     let slack = [raw.micro_batch_slack.0, raw.gradient_slack.0];
     if all == 0 {
         // The job has lost all its groups.
-        return named([Demand::none(leaves), Demand::none(leaves)], slack);
+        return named([none(leaves), none(leaves)], slack);
     }
     let training = Training {
         card,
@@ -133,8 +151,9 @@ fn training(
         expert_skew: 0.0,
         seed: Seed(0),
     };
-    let sent = [training.micro_batch_traffic(leaves), training.data_parallel_traffic(leaves)];
-    named(sent.map(|demand| demand.filling(raw.planned_share())), slack)
+    let sent =
+        [training.micro_batch_traffic(none(leaves)), training.data_parallel_traffic(none(leaves))];
+    named(sent.map(|demand| demand.filling(raw.usable_share)), slack)
 }
 
 fn named(demands: [Demand; 2], slack: [Picoseconds; 2]) -> Vec<Phase> {

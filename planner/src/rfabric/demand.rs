@@ -4,6 +4,8 @@
 //! A matrix is read from CSV (one row a line) or JSON (an array of rows), or built by the workload
 //! generators of [`workload`](super::workload). Every wrong entry is reported with its place.
 
+use std::collections::BTreeMap;
+
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
@@ -18,6 +20,8 @@ pub struct Demand {
     interfaces: Vec<[u64; 2]>,
     /// Share of a link's rate that what sends it fills.
     usable_share: f64,
+    /// By sending and receiving GPU: what goes over their interfaces. `None` where that is not kept.
+    exchanges: Option<BTreeMap<(u32, u32), u64>>,
 }
 
 /// What of a phase's traffic no link between leaves sees.
@@ -36,7 +40,7 @@ pub struct Seat {
     pub leaf: LeafId,
     /// The ring or island it is on: what two ranks of one exchange stays there. `None` for none.
     pub island: Option<u32>,
-    /// Which GPU of the phase it is, from 0. `None` where only its leaf is known.
+    /// Which GPU of the plan it is: its place among the ranks. `None` where only its leaf is known.
     pub gpu: Option<u32>,
 }
 
@@ -138,7 +142,35 @@ impl Demand {
             carried: Carried::default(),
             interfaces: Vec::new(),
             usable_share: 1.0,
+            exchanges: None,
         }
+    }
+
+    /// The same, which also keeps what each GPU sends to each other: for packets, as planning needs the sums alone.
+    #[must_use]
+    pub fn between_gpus(leaves: usize) -> Self {
+        Self { exchanges: Some(BTreeMap::new()), ..Self::none(leaves) }
+    }
+
+    /// What GPUs send to each other over their interfaces: places among the ranks, and bytes. `None` where only sums are kept.
+    #[must_use]
+    pub fn exchanges(&self) -> Option<impl Iterator<Item = ((u32, u32), Bytes)> + '_> {
+        let exchanges = self.exchanges.as_ref().filter(|exchanges| !exchanges.is_empty());
+        exchanges.map(|all| all.iter().map(|(ends, bytes)| (*ends, Bytes(*bytes))))
+    }
+
+    /// What fills the whole rate of a link for a part of the time that this traffic takes, the `divisor`-th: what packets send
+    /// for it. No pair vanishes.
+    #[must_use]
+    pub fn at_whole_rate(mut self, divisor: u64) -> Self {
+        let share = self.usable_share;
+        let smaller = |bytes: &mut u64| {
+            *bytes = ((*bytes as f64 / share).round() as u64).div_ceil(divisor);
+        };
+        self.bytes.iter_mut().for_each(smaller);
+        self.interfaces.iter_mut().flatten().for_each(smaller);
+        self.exchanges.iter_mut().flat_map(BTreeMap::values_mut).for_each(smaller);
+        Self { usable_share: 1.0, ..self }
     }
 
     /// The same traffic, by what fills `share` of a link's rate: above 0, at most 1.
@@ -205,6 +237,10 @@ impl Demand {
             let count = &mut self.interfaces[gpu][direction];
             *count = count.saturating_add(size.0);
         }
+        if let (Some(all), Some(one), Some(other)) = (&mut self.exchanges, from.gpu, to.gpu) {
+            let sum = all.entry((one, other)).or_default();
+            *sum = sum.saturating_add(size.0);
+        }
         if from.leaf == to.leaf {
             self.carried.leaves = Bytes(self.carried.leaves.0.saturating_add(size.0));
         } else {
@@ -239,6 +275,10 @@ impl Demand {
         for (count, more) in counts.zip(other.interfaces.iter().flatten()) {
             *count = count.saturating_add(*more);
         }
+        let exchanges = other.exchanges.iter().flatten();
+        if let Some(all) = &mut self.exchanges {
+            exchanges.for_each(|(ends, more)| *all.entry(*ends).or_default() += more);
+        }
         let (mine, more) = (&mut self.carried, other.carried);
         mine.rings = Bytes(mine.rings.0.saturating_add(more.rings.0));
         mine.leaves = Bytes(mine.leaves.0.saturating_add(more.leaves.0));
@@ -247,7 +287,10 @@ impl Demand {
     /// The same traffic so many times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
-        for entry in self.bytes.iter_mut().chain(self.interfaces.iter_mut().flatten()) {
+        let exchanges = self.exchanges.iter_mut().flat_map(BTreeMap::values_mut);
+        for entry in
+            self.bytes.iter_mut().chain(self.interfaces.iter_mut().flatten()).chain(exchanges)
+        {
             *entry = entry.saturating_mul(u64::from(times));
         }
         let Carried { rings, leaves } = self.carried;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fluid model of a phase: flows share circuits, interfaces and the electrical core max-min fairly.
+//! A fluid model of a phase: flows share circuits, interfaces and the electrical core max-min fairly, by what they have to
+//! send.
 //!
 //! The closed form says how fast a phase could be if the core were divided as well as possible. Here a
 //! pair's bytes are divided over circuits and core as the planner divides them, and then every flow
@@ -27,6 +28,8 @@ struct Flow {
     from: usize,
     to: usize,
     bits_left: f64,
+    /// Bits that it began with: as many as others has it of what it shares with them.
+    bits: f64,
     /// Number of circuits; 0 for the core.
     circuits: u32,
     /// Its route over several hops. `None` if it takes one hop.
@@ -61,8 +64,11 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
                 .find(|change| change.to == plan.phases[at].name && change.from == before.name);
             let last = topology_of(fabric.leaves(), &plan.phases[at].circuits);
             let last = (&last, plan.phases[at].routes.as_slice());
+            let interfaces = phases[at].demand.interface_seconds(fabric.spec().gpu_rate.0 as f64);
+            let (least, demand) =
+                (interfaces.unwrap_or(0.0), phases[at].demand.clone().at_whole_rate(1));
             let Some(change) = change else {
-                return seconds_in_steps(fabric, &phases[at].demand, &[], last);
+                return seconds_in_steps(fabric, &demand, &[], last).max(least);
             };
             let slack = phases[at].slack.as_secs_f64();
             let steps: Vec<(f64, Topology)> =
@@ -75,7 +81,7 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
                     })
                     .collect();
             let exposed = change.exposed_ps.as_secs_f64();
-            seconds_in_steps(fabric, &phases[at].demand, &steps, last).max(exposed)
+            seconds_in_steps(fabric, &demand, &steps, last).max(exposed).max(least)
         })
         .collect()
 }
@@ -147,12 +153,10 @@ fn advance(
 
 /// A pair's bytes over its routes, by their weights.
 fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
-    let flow = |route: &RoutePlan| Flow {
-        from: route.from.index(),
-        to: route.to.index(),
-        bits_left: demand.bytes(route.from, route.to).0 as f64 * 8.0 * route.weight,
-        circuits: 0,
-        route: Some(route.clone()),
+    let flow = |route: &RoutePlan| {
+        let bits = demand.bytes(route.from, route.to).0 as f64 * 8.0 * route.weight;
+        let (from, to) = (route.from.index(), route.to.index());
+        Flow { from, to, bits_left: bits, bits, circuits: 0, route: Some(route.clone()) }
     };
     routes.iter().map(flow).filter(|flow| flow.bits_left > 1.0).collect()
 }
@@ -175,17 +179,17 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
         let carried =
             if has_core { bits.min(f64::from(circuits) * circuit / lambda) } else { bits };
         if circuits > 0 {
-            flows.push(Flow { from, to, bits_left: carried, circuits, route: None });
+            flows.push(Flow { from, to, bits_left: carried, bits: carried, circuits, route: None });
         }
         let rest = if circuits > 0 { bits - carried } else { bits };
         if rest > 1.0 {
-            flows.push(Flow { from, to, bits_left: rest, circuits: 0, route: None });
+            flows.push(Flow { from, to, bits_left: rest, bits: rest, circuits: 0, route: None });
         }
     }
     flows
 }
 
-/// The rate of every flow. Each circuit counts as one flow at the interfaces.
+/// The rate of every flow: what has more to send has more of what it shares.
 fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) -> Vec<f64> {
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {
@@ -220,10 +224,9 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
                 links
                     .extend([4 * flow.from + Link::Up as usize, 4 * flow.to + Link::Down as usize]);
             }
-            let weight = f64::from(flow.circuits.max(1));
-            let weight = if flow.route.is_some() { flow.bits_left } else { weight };
-            let limit = if flow.circuits == 0 { f64::INFINITY } else { weight * circuit };
-            Way { links, limit, weight }
+            let limit = f64::from(flow.circuits) * circuit;
+            let limit = if flow.circuits == 0 { f64::INFINITY } else { limit };
+            Way { links, limit, weight: flow.bits }
         })
         .collect();
     max_min(&mut capacity, &ways)

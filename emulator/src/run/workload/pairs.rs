@@ -4,33 +4,32 @@
 //! A pair's bytes are divided as the planner divides them (`planner::rfabric::evaluate`): its circuits
 //! carry what they can until the phase's planned end, the electrical core the rest. Whenever circuits
 //! come or go, what is left is divided anew; a flow whose share hardly changes goes on undisturbed. A phase whose plan has
-//! routes over several hops takes these, by their weights, while all their circuits have light, and else routes found anew.
+//! routes over several hops takes these, by their weights, while all their lanes have light, and else routes found anew.
+//! Over packet switches each pair is one flow, which the transport spreads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
-use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId, Route};
-use lightloom_fabric::fat_tree::{CrossConnect, LeafPair};
+use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId};
 use lightloom_fabric::plan::RoutePlan;
 use lightloom_planner::rfabric::concurrent;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
-use lightloom_planner::rfabric::topology::Topology;
 use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, SimTime};
 
 use super::super::{Context, Owner};
-use crate::substrate::{Lane, LaneHop, OpticalCircuits};
+use super::lanes::{End, Lanes, Leaves, Left};
+use crate::substrate::{Lane, LaneHop};
 
 /// A pair's flows are left alone unless more than this share of its bytes belongs on another lane.
 const WORTH_MOVING: f64 = 0.05;
 
-/// What one leaf sends to another in a phase.
+/// What one host sends to another in a phase.
 #[derive(Debug)]
 struct Pair {
-    from: usize,
-    to: usize,
+    ends: [End; 2],
     /// Bytes that no flow carries: there is no way for them at the moment.
     held: u64,
     flows: Vec<(FlowId, Vec<LaneHop>)>,
@@ -55,19 +54,27 @@ pub(super) struct PhaseTraffic {
 
 impl PhaseTraffic {
     /// Everything still to be sent, nothing under way.
-    pub(super) fn waiting(demand: &Demand, routes: &[RoutePlan]) -> Self {
-        let pairs: Vec<Pair> = demand
-            .flows()
-            .map(|(from, to, bytes)| Pair {
-                from: from.index(),
-                to: to.index(),
-                held: bytes.0,
-                flows: Vec::new(),
-                batch: None,
-                ended: None,
-                is_cut: false,
-            })
-            .collect();
+    pub(super) fn waiting(leaves: &Leaves<'_>, demand: &Demand, routes: &[RoutePlan]) -> Self {
+        let of_gpus = demand.exchanges().and_then(|all| {
+            all.map(|((from, to), bytes)| Some(([leaves.gpu(from)?, leaves.gpu(to)?], bytes)))
+                .collect::<Option<Vec<_>>>()
+        });
+        let of_leaves = || {
+            let joint = |leaf: LeafId| leaves.joint(leaf.index());
+            let flows = demand.flows();
+            flows
+                .filter_map(|(from, to, bytes)| Some(([joint(from)?, joint(to)?], bytes)))
+                .collect()
+        };
+        let pair = |(ends, bytes): ([End; 2], Bytes)| Pair {
+            ends,
+            held: bytes.0,
+            flows: Vec::new(),
+            batch: None,
+            ended: None,
+            is_cut: false,
+        };
+        let pairs: Vec<Pair> = of_gpus.unwrap_or_else(of_leaves).into_iter().map(pair).collect();
         let (open, pair_of) = (pairs.len(), BTreeMap::new());
         let routes = routes.to_vec();
         Self { open, pairs, routes, pair_of, ended: SimTime::START, stopped: Bytes::ZERO }
@@ -96,15 +103,16 @@ impl PhaseTraffic {
             let mut hops = pair.flows.iter().flat_map(|(_, hops)| hops);
             pair.ended.is_none() && hops.any(|hop| lanes.contains(&hop.lane))
         });
-        on.flat_map(|pair| [pair.from, pair.to]).map(LeafId::from_index).collect()
+        on.flat_map(Pair::leaves).map(LeafId::from_index).collect()
     }
 
     /// These links go dark: notes the pairs with a flow over one of them.
     pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
         let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
-        let is_cut = |(flow, _): &(FlowId, Vec<LaneHop>)| {
+        // What switches lead is led around by them, or sent again by its transport.
+        let is_cut = |(flow, hops): &(FlowId, Vec<LaneHop>)| {
             let is_open = context.engine.record(*flow).end.is_none();
-            is_open && context.engine.path(*flow).iter().any(crosses)
+            is_open && !hops.is_empty() && context.engine.path(*flow).iter().any(crosses)
         };
         for pair in self.pairs.iter_mut().filter(|pair| pair.ended.is_none()) {
             pair.is_cut |= pair.flows.iter().any(is_cut);
@@ -134,62 +142,80 @@ impl PhaseTraffic {
     pub(super) fn divide(
         &mut self,
         context: &mut Context<'_>,
-        circuits: &OpticalCircuits,
+        leaves: &Leaves<'_>,
         me: Owner,
     ) -> Result<(), EngineError> {
-        let lanes = Lanes::now(circuits, &context.circuits_up);
+        let lanes = Lanes::now(leaves, context);
         let left: Vec<u64> = self.pairs.iter().map(|pair| pair.left(&context.engine)).collect();
-        let evaluator = self.evaluator(circuits, &lanes, &left);
-        let lambda = evaluator.lambda(&lanes.topology);
-        let routes = self.routes_now(&lanes, &evaluator);
-        for (index, left) in left.into_iter().enumerate() {
+        let mut of_leaves = BTreeMap::<[usize; 2], u64>::new();
+        for (pair, left) in self.pairs.iter().zip(&left) {
+            *of_leaves.entry(pair.leaves()).or_default() += left;
+        }
+        let evaluator = self.evaluator(leaves, &lanes, &of_leaves);
+        let lambda = evaluator.as_ref().map_or(0.0, |it| it.lambda(&lanes.topology));
+        let routes = self.routes_now(&lanes, evaluator.as_ref());
+        let share = |(pair, own): (&Pair, &u64)| {
+            let [from, to] = pair.leaves();
+            let left = Left { from, to, own: *own, of_leaves: of_leaves[&[from, to]] };
+            match routes.is_empty() {
+                _ if pair.ended.is_some() => Vec::new(),
+                _ if from == to => vec![(Vec::new(), *own)],
+                true if lanes.are_switched => vec![(Vec::new(), *own)],
+                true => lanes.shares(left, lambda),
+                false => lanes.over(left, &routes),
+            }
+        };
+        let shares: Vec<Shares> = self.pairs.iter().zip(&left).map(share).collect();
+        let least = context.engine.transport().payload.0 * PACKETS;
+        let unit = unit(least as f64, shares.iter().flatten().map(|(_, size)| *size));
+        for (index, (own, shares)) in left.into_iter().zip(&shares).enumerate() {
             let pair = &self.pairs[index];
             if pair.ended.is_some() {
                 continue;
             }
-            let shares = match routes.is_empty() {
-                true => lanes.shares(pair, left, lambda),
-                false => lanes.over(pair, left, &routes),
-            };
             let is_lit_again = pair.is_cut && pair.is_lit(context);
-            if is_lit_again || !pair.is_well_divided(&context.engine, &shares, left) {
-                self.send(context, circuits, (index, me), &shares, left)?;
+            if is_lit_again || !pair.is_well_divided(&context.engine, shares, own) {
+                self.send(context, leaves, (index, me), (shares, unit), own)?;
             }
         }
         Ok(())
     }
 
-    /// The routes of the plan while they have light; else such as serve what is left best. Empty where traffic takes one hop.
-    fn routes_now(&self, lanes: &Lanes, evaluator: &Evaluator) -> Vec<RoutePlan> {
-        let is_lit = |route: &RoutePlan| hops_of(route).all(|hop| !lanes.between(hop).is_empty());
-        match self.routes.is_empty() || self.routes.iter().all(is_lit) {
-            true => self.routes.clone(),
-            false => {
-                let found = concurrent::rate(evaluator, &lanes.topology, f64::INFINITY);
-                found.routes
-            }
+    /// The routes of the plan while they have light; else such as serve what is left best, or what the switches choose.
+    /// Empty where traffic takes one hop.
+    fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
+        if self.routes.iter().all(|route| lanes.carry(route)) {
+            return self.routes.clone();
         }
+        let found = |it: &Evaluator| concurrent::rate(it, &lanes.topology, f64::INFINITY).routes;
+        evaluator.map(found).unwrap_or_default()
     }
 
-    /// What is left, made ready for the lanes that there are.
-    fn evaluator(&self, circuits: &OpticalCircuits, lanes: &Lanes, left: &[u64]) -> Evaluator {
-        let mut demand = Demand::none(circuits.network().leaves());
+    /// What is left, made ready for the circuits that there are. `None` without optical switches.
+    fn evaluator(
+        &self,
+        leaves: &Leaves<'_>,
+        lanes: &Lanes,
+        left: &BTreeMap<[usize; 2], u64>,
+    ) -> Option<Evaluator> {
+        let network = leaves.circuits?.network();
+        let mut demand = Demand::none(network.leaves());
         let is_routed = !self.routes.is_empty();
-        for (pair, left) in self.pairs.iter().zip(left) {
-            if is_routed || lanes.join(pair) {
-                let [from, to] = [pair.from, pair.to].map(LeafId::from_index);
+        for ([from, to], left) in left {
+            if is_routed || lanes.join(*from, *to) {
+                let [from, to] = [from, to].map(|leaf| LeafId::from_index(*leaf));
                 demand.add(from, to, Bytes(*left));
             }
         }
-        Evaluator::new(circuits.network(), &demand)
+        Some(Evaluator::new(network, &demand))
     }
 
     fn send(
         &mut self,
         context: &mut Context<'_>,
-        circuits: &OpticalCircuits,
+        leaves: &Leaves<'_>,
         (index, me): (usize, Owner),
-        shares: &[(Vec<LaneHop>, u64)],
+        (shares, unit): (&[(Vec<LaneHop>, u64)], f64),
         left: u64,
     ) -> Result<(), EngineError> {
         let pair = &mut self.pairs[index];
@@ -210,15 +236,53 @@ impl PhaseTraffic {
         context.own(batch, me);
         pair.batch = Some(batch);
         self.pair_of.insert(batch, index);
-        let (from, to) = (circuits.host(pair.from), circuits.host(pair.to));
+        let [from, to] = pair.ends.map(|end| end.host);
         for (hops, size) in shares {
-            let way = Route::Links(circuits.path(hops));
-            let flow = FlowSpec::new(from, to, Bytes(*size)).over(way).in_batch(batch);
-            pair.flows.push((context.engine.add_flow(flow)?, hops.clone()));
+            let way = leaves.way(context.substrate, pair.ends, hops);
+            let count = flows_of(*size, unit);
+            for at in 0..count {
+                let size = Bytes(size / count + u64::from(at < size % count));
+                let flow = FlowSpec::new(from, to, size).over(way.clone()).in_batch(batch);
+                let flow = context.engine.add_flow(flow)?;
+                if hops.is_empty() {
+                    context.note_flows(flow.0..flow.0 + 1);
+                }
+                pair.flows.push((flow, hops.clone()));
+            }
         }
         pair.is_cut = !pair.is_lit(context);
         Ok(())
     }
+}
+
+/// Bytes by way.
+type Shares = Vec<(Vec<LaneHop>, u64)>;
+
+/// Flows that the longest way of a pair is divided into, at most.
+const FLOWS: u32 = 8;
+
+/// Packets of a flow at least where a way is divided.
+const PACKETS: u64 = 64;
+
+/// How far shares of links may be from those of bytes, as a fraction.
+const UNEVEN: f64 = 0.1;
+
+/// Bytes of one flow. Flows that meet on a link share it evenly, so what has more to send has more of them; where all have
+/// as much each has one.
+fn unit(least: f64, sizes: impl Iterator<Item = u64> + Clone) -> f64 {
+    let longest = sizes.clone().max().unwrap_or(1).max(1) as f64;
+    let all: f64 = sizes.clone().map(|size| size as f64).sum();
+    let is_even = |unit: &f64| {
+        let apart = |size: u64| (flows_of(size, *unit) as f64 * unit - size as f64).abs();
+        sizes.clone().map(apart).sum::<f64>() <= UNEVEN * all
+    };
+    let smallest = (longest / f64::from(FLOWS)).max(least).min(longest);
+    let units = (1..=FLOWS).map(|flows| longest / f64::from(flows));
+    units.take_while(|unit| *unit >= smallest).find(is_even).unwrap_or(smallest)
+}
+
+fn flows_of(size: u64, unit: f64) -> u64 {
+    ((size as f64 / unit).round() as u64).clamp(1, size.max(1))
 }
 
 /// What a flow sent again by itself.
@@ -227,6 +291,11 @@ fn again(engine: &IslandEngine<Watch>, flow: FlowId) -> Bytes {
 }
 
 impl Pair {
+    /// From which leaf it goes, and to which.
+    fn leaves(&self) -> [usize; 2] {
+        self.ends.map(|end| end.leaf)
+    }
+
     /// Bytes that have not arrived.
     fn left(&self, engine: &IslandEngine<Watch>) -> u64 {
         if self.ended.is_some() {
@@ -271,103 +340,5 @@ impl Pair {
         self.held == 0
             && circuits(&wanted) == circuits(&there)
             && moved as f64 <= WORTH_MOVING * left as f64
-    }
-}
-
-/// From, to, and whether it goes over the core, by hop.
-pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
-    let starts = std::iter::once(&route.from).chain(&route.via);
-    let ends = route.via.iter().chain([&route.to]);
-    let is_core = |number| route.core_hop == Some(number);
-    (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
-}
-
-/// The lanes there are at some moment.
-struct Lanes {
-    topology: Topology,
-    circuits: BTreeMap<LeafPair, Vec<Lane>>,
-    has_core: bool,
-    /// Bytes per second of one circuit.
-    circuit_bytes: f64,
-}
-
-impl Lanes {
-    fn now(optical: &OpticalCircuits, up: &[CrossConnect]) -> Self {
-        let mut topology = Topology::dark(optical.network().leaves());
-        let mut circuits = BTreeMap::<LeafPair, Vec<Lane>>::new();
-        for circuit in up {
-            topology.add(circuit.a.index(), circuit.b.index());
-            let pair = LeafPair { a: circuit.a, b: circuit.b };
-            circuits.entry(pair).or_default().push(Lane::Circuit(*circuit));
-        }
-        let circuit_bytes = optical.network().spec().circuit_rate.bytes_per_second();
-        Self { topology, circuits, has_core: optical.has_core(), circuit_bytes }
-    }
-
-    fn circuits(&self, pair: &Pair) -> &[Lane] {
-        self.between((pair.from, pair.to, false))
-    }
-
-    /// The lanes of one hop.
-    fn between(&self, (from, to, is_core): (usize, usize, bool)) -> &[Lane] {
-        const CORE: &[Lane] = &[Lane::Core];
-        if is_core {
-            return if self.has_core { CORE } else { &[] };
-        }
-        LeafPair::new(LeafId::from_index(from), LeafId::from_index(to))
-            .and_then(|pair| self.circuits.get(&pair))
-            .map_or(&[], Vec::as_slice)
-    }
-
-    /// Bytes by way, over these routes: by their weights, over the circuits of each hop in turn.
-    fn over(&self, pair: &Pair, left: u64, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
-        let is_own =
-            |route: &&RoutePlan| (route.from.index(), route.to.index()) == (pair.from, pair.to);
-        let mut shares: Vec<(Vec<LaneHop>, u64)> = Vec::new();
-        for route in routes.iter().filter(is_own) {
-            let hops: Vec<(usize, usize, bool)> = hops_of(route).collect();
-            let width = hops.iter().map(|hop| self.between(*hop).len()).max().unwrap_or(1);
-            let size = (left as f64 * route.weight / width as f64) as u64;
-            for number in 0..width {
-                let hop = |of: &(usize, usize, bool)| {
-                    let lanes = self.between(*of);
-                    LaneHop { from: of.0, to: of.1, lane: lanes[number % lanes.len()] }
-                };
-                shares.push((hops.iter().map(hop).collect(), size));
-            }
-        }
-        // What rounding leaves over goes with the first.
-        let sent: u64 = shares.iter().map(|(_, size)| size).sum();
-        if let Some((_, first)) = shares.first_mut() {
-            *first += left - sent.min(left);
-        }
-        shares.retain(|(_, size)| *size > 0);
-        shares
-    }
-
-    fn join(&self, pair: &Pair) -> bool {
-        self.has_core || !self.circuits(pair).is_empty()
-    }
-
-    /// Bytes by lane. What circuits carry until the planned end stays on them.
-    fn shares(&self, pair: &Pair, left: u64, lambda: f64) -> Vec<(Vec<LaneHop>, u64)> {
-        let circuits = self.circuits(pair);
-        let carried = circuits.len() as f64 * self.circuit_bytes / lambda;
-        let over_circuits = match (circuits.is_empty(), self.has_core) {
-            (true, true) => 0,
-            (true, false) => return Vec::new(),
-            (false, false) => left,
-            (false, true) => (carried.ceil() as u64).min(left),
-        };
-        let count = circuits.len() as u64;
-        let mut shares: Vec<(Lane, u64)> = (0..count)
-            .map(|at| over_circuits / count + u64::from(at < over_circuits % count))
-            .zip(circuits)
-            .map(|(size, lane)| (*lane, size))
-            .collect();
-        shares.push((Lane::Core, left - over_circuits));
-        shares.retain(|(_, size)| *size > 0);
-        let hop = |lane| LaneHop { from: pair.from, to: pair.to, lane };
-        shares.into_iter().map(|(lane, size)| (vec![hop(lane)], size)).collect()
     }
 }

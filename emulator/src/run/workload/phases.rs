@@ -5,16 +5,16 @@ use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, LinkId};
 use lightloom_fabric::plan::RoutePlan;
 use lightloom_planner::rfabric::demand::Demand;
-use lightloom_units::id::LeafId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
 use super::super::log::PhaseLog;
 use super::super::{RunError, RunLog};
+use super::lanes::Leaves;
 use super::pairs::PhaseTraffic;
 use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Effect, Prior};
-use crate::substrate::{Lane, OpticalCircuits};
+use crate::substrate::Lane;
 
 /// What is sent, in the time and the bytes of the run.
 pub(crate) struct PhaseProgram<'a> {
@@ -36,7 +36,7 @@ const LIT_AGAIN: u64 = 1;
 /// The phases on their way.
 pub(crate) struct Phases<'a> {
     order: PhaseProgram<'a>,
-    circuits: &'a OpticalCircuits,
+    leaves: Leaves<'a>,
     traffic: Option<PhaseTraffic>,
     /// A change of circuits is under way.
     is_changing: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Phases<'a> {
 }
 
 impl<'a> Phases<'a> {
-    pub(crate) fn new(circuits: &'a OpticalCircuits, order: PhaseProgram<'a>) -> Self {
+    pub(crate) fn new(leaves: Leaves<'a>, order: PhaseProgram<'a>) -> Self {
         Self {
             traffic: None,
             is_changing: false,
@@ -61,7 +61,7 @@ impl<'a> Phases<'a> {
             ended: None,
             me: Owner::Workload(0),
             order,
-            circuits,
+            leaves,
         }
     }
 
@@ -70,12 +70,9 @@ impl<'a> Phases<'a> {
         (self.logs.len() - 1) % self.order.demands.len()
     }
 
-    /// Packets lost so far on circuits and on the joint interfaces of leaves, which phases have for themselves.
+    /// Packets lost so far on what phases have for themselves.
     fn lost(&self, context: &Context<'_>) -> u64 {
-        let leaves = (0..self.circuits.network().leaves()).map(LeafId::from_index);
-        let interfaces = leaves.flat_map(|leaf| self.circuits.interface(leaf));
-        let lanes = self.circuits.circuits().flat_map(|circuit| self.circuits.links(circuit));
-        lanes.chain(interfaces).map(|link| context.engine.port_count(link).lost).sum()
+        self.leaves.links().map(|link| context.engine.port_count(link).lost).sum()
     }
 
     fn all(&self) -> usize {
@@ -130,7 +127,7 @@ impl<'a> Phases<'a> {
 
     fn divide(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         if let Some(traffic) = &mut self.traffic {
-            traffic.divide(context, self.circuits, self.me)?;
+            traffic.divide(context, &self.leaves, self.me)?;
         }
         Ok(())
     }
@@ -150,7 +147,7 @@ impl Workload for Phases<'_> {
         if act == SLACK_OVER {
             let phase = self.phase();
             let (demand, routes) = (&self.order.demands[phase], self.order.routes[phase]);
-            self.traffic = Some(PhaseTraffic::waiting(demand, routes));
+            self.traffic = Some(PhaseTraffic::waiting(&self.leaves, demand, routes));
         }
         self.divide(context)?;
         self.end_if_over(context);

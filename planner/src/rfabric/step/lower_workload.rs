@@ -199,8 +199,10 @@ impl Lower<'_> {
             seed: Seed(raw.seed),
         };
         Ok(match raw.part {
-            TrainingPart::MicroBatches => training.micro_batch_traffic(self.leaves()),
-            TrainingPart::DataParallel => training.data_parallel_traffic(self.leaves()),
+            TrainingPart::MicroBatches => training.micro_batch_traffic(Demand::none(self.leaves())),
+            TrainingPart::DataParallel => {
+                training.data_parallel_traffic(Demand::none(self.leaves()))
+            }
         })
     }
 

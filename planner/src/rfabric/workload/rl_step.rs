@@ -157,7 +157,7 @@ impl RlStep {
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
         self.refuse_bad_sizes()?;
         let (trainer, pool) = (self.training(), self.pool());
-        let mut train = trainer.micro_batch_traffic(leaves);
+        let mut train = trainer.micro_batch_traffic(Demand::none(leaves));
         train.add_all(&pool.traffic(leaves));
         let samples = u64::from(self.samples) * u64::from(self.tokens_per_sample);
         train.add_all(&streamrl::samples(leaves, &self.pool, &self.trainer, samples));
@@ -173,7 +173,7 @@ impl RlStep {
         let Slack { train: before_train, gradients, weight_sync, parallelism_switch } = self.slack;
         let phases = [
             ("train+generate", train, before_train),
-            ("gradients", trainer.data_parallel_traffic(leaves), gradients),
+            ("gradients", trainer.data_parallel_traffic(Demand::none(leaves)), gradients),
             ("weight-sync", sync, weight_sync),
             ("parallelism-switch", switch, parallelism_switch),
         ];

@@ -82,10 +82,9 @@ impl Training {
         share(self.card.token_bytes() * u64::from(self.tokens), 1, u64::from(self.cp))
     }
 
-    /// Everything of a step except the gradients: what repeats with every micro-batch.
+    /// Adds everything of a step except the gradients: what repeats with every micro-batch.
     #[must_use]
-    pub fn micro_batch_traffic(&self, leaves: usize) -> Demand {
-        let mut demand = Demand::none(leaves);
+    pub fn micro_batch_traffic(&self, mut demand: Demand) -> Demand {
         self.add_tensor(&mut demand);
         self.add_context(&mut demand);
         self.add_expert(&mut demand);
@@ -93,10 +92,9 @@ impl Training {
         demand
     }
 
-    /// The gradients (and, sharded, the weights) of a step.
+    /// Adds the gradients (and, sharded, the weights) of a step.
     #[must_use]
-    pub fn data_parallel_traffic(&self, leaves: usize) -> Demand {
-        let mut demand = Demand::none(leaves);
+    pub fn data_parallel_traffic(&self, mut demand: Demand) -> Demand {
         let cut = u64::from(self.tp) * u64::from(self.pp);
         let experts = self.card.expert_bytes();
         let dense = Bytes(self.card.weight_bytes().0.saturating_sub(experts.0));
@@ -262,7 +260,7 @@ mod tests {
             8 * 3 * 4096 * 7168 * 2,
             "stage 0 of eight pipelines to stage 1"
         );
-        let gradients = job.data_parallel_traffic(8);
+        let gradients = job.data_parallel_traffic(Demand::none(8));
         // 58 layers of 256 experts of 3·7168·2048 weights; the rest is held by all 32 ranks of a stage.
         let experts = 58 * 256 * 3 * 7168 * 2048;
         let one_hop = (671_000_000_000 - experts) * 2 / 2 * 2 * 31 / 32;
@@ -273,7 +271,8 @@ mod tests {
         );
         // A rank holds a sixteenth of its stage's experts, and so does the one 16 ranks, two leaves, further on.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
-        let sharded = Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(8);
+        let sharded =
+            Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));
         assert_eq!(sharded.bytes(LeafId(0), LeafId(1)).0, one_hop / 2 * 3);
     }
 
@@ -291,8 +290,9 @@ mod tests {
 
     #[test]
     fn skew_moves_traffic_but_adds_none() {
-        let even = training().micro_batch_traffic(8).total().0 as f64;
-        let skewed = Training { expert_skew: 0.5, ..training() }.micro_batch_traffic(8);
+        let even = training().micro_batch_traffic(Demand::none(8)).total().0 as f64;
+        let skewed =
+            Training { expert_skew: 0.5, ..training() }.micro_batch_traffic(Demand::none(8));
         assert!((skewed.total().0 as f64 / even - 1.0).abs() < 0.05);
     }
 
@@ -301,7 +301,7 @@ mod tests {
         let total = |ep| {
             let job = Training { pp: 1, dp: 64, ep, ..training() };
             let seats = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 64 }.into();
-            Training { seats, ..job }.data_parallel_traffic(64).total().0
+            Training { seats, ..job }.data_parallel_traffic(Demand::none(64)).total().0
         };
         // By hand, a GPU a leaf: each of 64 ranks sends 2·63/64 of the dense weights, and of its experts over 64/ep ranks.
         let (experts, all) = (58u64 * 256 * 3 * 7168 * 2048, 671_000_000_000u64);

@@ -21,7 +21,7 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, Notice};
-use super::super::pairs::hops_of;
+use super::super::lanes::hops_of;
 use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
 use crate::substrate::{DCN, Lane as HopLane, LaneHop, OpticalCircuits, RingCables};
@@ -125,7 +125,7 @@ impl<'a> Circuits<'a> {
         if let [LaneHop { lane: HopLane::Core, .. }] = hops[..] {
             return Some(Route::Within(DCN));
         }
-        let [up, down] = [from, to].map(|host| interface(context, host));
+        let [up, down] = [from, to].map(|host| context.substrate.link_to_leaf(host));
         let over = hops.iter().flat_map(|hop| self.optical.links_of(hop));
         let links = std::iter::once(up?).chain(over).chain([down?.reverse()]);
         Some(Route::Links(links.collect()))
@@ -153,7 +153,7 @@ impl<'a> Circuits<'a> {
     fn seconds(&self, hop: &LaneHop, bytes: f64) -> f64 {
         let network = self.optical.network();
         let rate = match hop.lane {
-            HopLane::Circuit(_) => network.spec().circuit_rate.0 as f64,
+            HopLane::Circuit(_) | HopLane::Cable(_) => network.spec().circuit_rate.0 as f64,
             HopLane::Core => network.electrical_rate_of(LeafId::from_index(hop.from)),
         };
         (self.under_way.get(&lane(hop)).copied().unwrap_or(0.0) + bytes) / rate
@@ -203,7 +203,7 @@ impl<'a> Circuits<'a> {
 fn lane(hop: &LaneHop) -> LeafExit {
     match hop.lane {
         HopLane::Circuit(circuit) => (hop.from, Some(circuit)),
-        HopLane::Core => (hop.from, None),
+        HopLane::Core | HopLane::Cable(_) => (hop.from, None),
     }
 }
 
@@ -215,13 +215,6 @@ fn several_hops(plan: &CircuitPlan) -> BTreeMap<(usize, usize), Vec<RoutePlan>> 
         routes.entry((route.from.index(), route.to.index())).or_default().push(route.clone());
     }
     routes
-}
-
-/// The link from a GPU to its leaf.
-fn interface(context: &Context<'_>, host: VertexId) -> Option<LinkId> {
-    let network = &context.substrate.network;
-    let mut links = network.outgoing(host).iter().copied();
-    links.find(|link| network.link(*link).spec.plane == DCN)
 }
 
 impl Phases {

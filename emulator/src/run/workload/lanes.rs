@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What phases go over: hosts below leaves, and the lanes from leaf to leaf that have light.
+//!
+//! Where the plan places ranks, a phase goes from GPU to GPU; where it only names leaves, from the joint host of a leaf, with
+//! the rate of all of its GPUs.
+
+use std::collections::BTreeMap;
+
+use lightloom_engine::{LinkId, Route, VertexId};
+use lightloom_fabric::fat_tree::LeafPair;
+use lightloom_fabric::plan::{Rank, RoutePlan};
+use lightloom_planner::rfabric::topology::Topology;
+use lightloom_units::id::LeafId;
+
+use super::super::Context;
+use crate::substrate::{Lane, LaneHop, OpticalCircuits, Substrate, both_ways};
+
+/// A host that sends and receives in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) host: VertexId,
+    pub(super) leaf: usize,
+    /// From the host to its leaf.
+    up: LinkId,
+}
+
+/// Hosts and leaves.
+pub(crate) struct Leaves<'a> {
+    /// `None` where packet switches or cables alone join the leaves.
+    pub(super) circuits: Option<&'a OpticalCircuits>,
+    pub(super) count: usize,
+    /// By place among the ranks of the plan: its GPU.
+    gpus: Vec<Option<End>>,
+    /// By two leaves that are joined directly: the cables from the lower to the higher.
+    cables: BTreeMap<LeafPair, Vec<Lane>>,
+    /// Bytes per second of one circuit, or of one cable.
+    lane_bytes: f64,
+}
+
+impl<'a> Leaves<'a> {
+    /// Those of a substrate, with the GPUs of these ranks below them.
+    pub(crate) fn of(substrate: &'a Substrate, ranks: &[Rank]) -> Self {
+        let circuits = substrate.circuits.as_ref();
+        let rings = substrate.rings.as_ref();
+        let end = |rank: &Rank| {
+            let rings = rings?;
+            let host = rings.vertex(rank.gpu);
+            let leaf = rings.fabric().dcn.leaf_of(rank.gpu).index();
+            Some(End { host, leaf, up: substrate.link_to_leaf(host)? })
+        };
+        let direct = rings.and_then(|rings| rings.fabric().dcn.direct());
+        let rate = match (circuits, direct) {
+            (Some(circuits), _) => circuits.network().spec().circuit_rate.bytes_per_second(),
+            (None, Some(network)) => network.link_rate.bytes_per_second(),
+            (None, None) => 0.0,
+        };
+        Self {
+            circuits,
+            count: match circuits {
+                Some(circuits) => circuits.network().leaves(),
+                None => rings.map_or(0, |rings| {
+                    let fabric = rings.fabric();
+                    fabric.dcn.leaves(fabric.hbd.nodes()) as usize
+                }),
+            },
+            gpus: ranks.iter().map(end).collect(),
+            cables: if direct.is_some() { cables(substrate) } else { BTreeMap::new() },
+            lane_bytes: rate,
+        }
+    }
+
+    /// The GPU of a rank of the plan. `None` where only leaves have hosts.
+    pub(super) fn gpu(&self, place: u32) -> Option<End> {
+        *self.gpus.get(place as usize)?
+    }
+
+    /// The joint host of a leaf. `None` where GPUs are hosts of their own.
+    pub(super) fn joint(&self, leaf: usize) -> Option<End> {
+        let circuits = self.circuits?;
+        let [up, _] = circuits.interface(LeafId::from_index(leaf));
+        Some(End { host: circuits.host(leaf), leaf, up })
+    }
+
+    /// The way of a flow over these hops; over the switches as they choose where there are none.
+    pub(super) fn way(
+        &self,
+        substrate: &Substrate,
+        [from, to]: [End; 2],
+        hops: &[LaneHop],
+    ) -> Route {
+        if hops.is_empty() {
+            return substrate.route.clone();
+        }
+        let links = |hop: &LaneHop| match (hop.lane, self.circuits) {
+            (Lane::Cable(link), _) if hop.from < hop.to => vec![link],
+            (Lane::Cable(link), _) => vec![link.reverse()],
+            (_, Some(circuits)) => circuits.links_of(hop),
+            (_, None) => Vec::new(),
+        };
+        let over = hops.iter().flat_map(links);
+        Route::Links(std::iter::once(from.up).chain(over).chain([to.up.reverse()]).collect())
+    }
+
+    /// Links that phases have for themselves: circuits, cables, interfaces.
+    pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
+        let circuits = self.circuits.into_iter();
+        let circuits = circuits.flat_map(|all| all.circuits().flat_map(|one| all.links(one)));
+        let cables = self.cables.values().flatten().filter_map(|lane| match lane {
+            Lane::Cable(link) => Some(both_ways(*link)),
+            Lane::Circuit(_) | Lane::Core => None,
+        });
+        let joint = (0..self.count).filter_map(|leaf| self.joint(leaf));
+        let ends = self.gpus.iter().copied().flatten().chain(joint);
+        circuits.chain(cables.flatten()).chain(ends.flat_map(|end| both_ways(end.up)))
+    }
+}
+
+/// The cables from leaf to leaf, by the two leaves.
+fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
+    let mut cables = BTreeMap::<LeafPair, Vec<Lane>>::new();
+    let Some(rings) = &substrate.rings else { return cables };
+    let leaf = |at: VertexId| rings.leaf_at(at);
+    for (at, link) in substrate.network.links().iter().enumerate() {
+        let (Some(from), Some(to)) = (leaf(link.from), leaf(link.to)) else { continue };
+        if let Some(pair) = LeafPair::new(from, to).filter(|pair| pair.a == from) {
+            cables.entry(pair).or_default().push(Lane::Cable(LinkId::from_index(at)));
+        }
+    }
+    cables
+}
+
+/// From, to, and whether it goes over the core, by hop.
+pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
+    let starts = std::iter::once(&route.from).chain(&route.via);
+    let ends = route.via.iter().chain([&route.to]);
+    let is_core = |number| route.core_hop == Some(number);
+    (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
+}
+
+/// What one host has left for another, and what its leaf has for the leaf of the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) own: u64,
+    pub(super) of_leaves: u64,
+}
+
+/// The lanes there are at some moment.
+pub(super) struct Lanes {
+    pub(super) topology: Topology,
+    lanes: BTreeMap<LeafPair, Vec<Lane>>,
+    has_core: bool,
+    /// Packet switches alone join the leaves, and choose ways themselves.
+    pub(super) are_switched: bool,
+    lane_bytes: f64,
+}
+
+impl Lanes {
+    pub(super) fn now(leaves: &Leaves<'_>, context: &Context<'_>) -> Self {
+        let mut topology = Topology::dark(leaves.count);
+        let mut lanes = BTreeMap::<LeafPair, Vec<Lane>>::new();
+        for circuit in &context.circuits_up {
+            topology.add(circuit.a.index(), circuit.b.index());
+            let pair = LeafPair { a: circuit.a, b: circuit.b };
+            lanes.entry(pair).or_default().push(Lane::Circuit(*circuit));
+        }
+        let carries = |lane: &&Lane| match lane {
+            Lane::Cable(link) => context.carries(*link) && context.carries(link.reverse()),
+            Lane::Circuit(_) | Lane::Core => true,
+        };
+        for (pair, cables) in &leaves.cables {
+            lanes.insert(*pair, cables.iter().filter(carries).copied().collect());
+        }
+        Self {
+            topology,
+            has_core: leaves.circuits.is_some_and(OpticalCircuits::has_core),
+            are_switched: leaves.circuits.is_none(),
+            lane_bytes: leaves.lane_bytes,
+            lanes,
+        }
+    }
+
+    /// The lanes of one hop.
+    fn between(&self, (from, to, is_core): (usize, usize, bool)) -> &[Lane] {
+        const CORE: &[Lane] = &[Lane::Core];
+        if is_core {
+            return if self.has_core { CORE } else { &[] };
+        }
+        LeafPair::new(LeafId::from_index(from), LeafId::from_index(to))
+            .and_then(|pair| self.lanes.get(&pair))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether every hop of a route has light.
+    pub(super) fn carry(&self, route: &RoutePlan) -> bool {
+        hops_of(route).all(|hop| !self.between(hop).is_empty())
+    }
+
+    /// Whether something joins two leaves.
+    pub(super) fn join(&self, from: usize, to: usize) -> bool {
+        self.has_core || !self.between((from, to, false)).is_empty()
+    }
+
+    /// Bytes by way, over these routes: by their weights, over the lanes of each hop in turn.
+    pub(super) fn over(&self, left: Left, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
+        let is_own =
+            |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
+        let mut shares: Vec<(Vec<LaneHop>, u64)> = Vec::new();
+        for route in routes.iter().filter(is_own) {
+            let hops: Vec<(usize, usize, bool)> = hops_of(route).collect();
+            let width = hops.iter().map(|hop| self.between(*hop).len()).max().unwrap_or(1);
+            let size = (left.own as f64 * route.weight / width as f64) as u64;
+            for number in 0..width {
+                let hop = |of: &(usize, usize, bool)| {
+                    let lanes = self.between(*of);
+                    LaneHop { from: of.0, to: of.1, lane: lanes[number % lanes.len()] }
+                };
+                shares.push((hops.iter().map(hop).collect(), size));
+            }
+        }
+        // What rounding leaves over goes with the first.
+        let sent: u64 = shares.iter().map(|(_, size)| size).sum();
+        if let Some((_, first)) = shares.first_mut() {
+            *first += left.own - sent.min(left.own);
+        }
+        shares.retain(|(_, size)| *size > 0);
+        shares
+    }
+
+    /// Bytes by lane. What circuits carry until the planned end stays on them.
+    pub(super) fn shares(&self, left: Left, lambda: f64) -> Vec<(Vec<LaneHop>, u64)> {
+        let circuits = self.between((left.from, left.to, false));
+        let carried = circuits.len() as f64 * self.lane_bytes / lambda;
+        let carried = u128::from((carried.ceil() as u64).min(left.of_leaves));
+        let of_this = carried * u128::from(left.own) / u128::from(left.of_leaves.max(1));
+        let over_circuits = match (circuits.is_empty(), self.has_core) {
+            (true, true) => 0,
+            (true, false) => return Vec::new(),
+            (false, false) => left.own,
+            (false, true) => u64::try_from(of_this).unwrap_or(u64::MAX),
+        };
+        let count = circuits.len() as u64;
+        let mut shares: Vec<(Lane, u64)> = (0..count)
+            .map(|at| over_circuits / count + u64::from(at < over_circuits % count))
+            .zip(circuits)
+            .map(|(size, lane)| (*lane, size))
+            .collect();
+        shares.push((Lane::Core, left.own - over_circuits));
+        shares.retain(|(_, size)| *size > 0);
+        let hop = |lane| LaneHop { from: left.from, to: left.to, lane };
+        shares.into_iter().map(|(lane, size)| (vec![hop(lane)], size)).collect()
+    }
+}
