@@ -13,7 +13,8 @@ use crate::substrate::{AnyPart, NetworkPart, Substrate};
 /// A part by name: of a fabric a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle `n17/b0`, a fibre
 /// `n17/b0.2`, a ToR `t3`; of a network a host `h3`, its interface `h3/nic1`, a switch `s4`, a cable `h3-s0`; an optical
 /// switch `ocs5`, a port of one `ocs5/p7`, a board of drivers `ocs5/p0..p15`, the GPUs of a leaf `leaf2/gpus`; all under a
-/// switch `rack t3`; `any node`, `any host`, `any switch`, `any cable`, `any optical switch`;
+/// switch `rack t3`; `any node`, `any bundle`, `any fibre`, `any host`, `any switch`, `any cable`, `any optical
+/// switch`;
 /// `control`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -76,9 +77,9 @@ pub enum Effect {
     Slower(u32),
     /// A host's interface asks for pauses of this priority all the time.
     PauseStorm(u8),
-    /// A transceiver answers commands as done and does not carry them out. Needs `control: lightloomd`.
+    /// A transceiver or an optical switch answers commands as done and does not carry them out. Needs `control: lightloomd`.
     Lies,
-    /// A transceiver's line carries every byte so much later. Needs `control: lightloomd`.
+    /// The line of a transceiver or an optical switch carries every byte so much later. Needs `control: lightloomd`.
     Late(Picoseconds),
     /// The disk of the daemon's journal takes so long for a flush. Needs `control: lightloomd`.
     SlowDisk(Picoseconds),
@@ -133,10 +134,11 @@ impl Effect {
             _ if part.is_control => {
                 Err("the control plane can be `down`, `slower` or on a `slow_disk`")
             }
-            Self::Lies | Self::Late(_) if part.is_bundle() => Ok(()),
-            Self::Lies | Self::Late(_) => {
-                Err("only a transceiver such as `n17/b0` can be one that `lies` or is `late`")
-            }
+            Self::Lies | Self::Late(_) if part.is_bundle() || part.is_optical_switch() => Ok(()),
+            Self::Lies | Self::Late(_) => Err(
+                "only a transceiver such as `n17/b0` or an optical switch such as `ocs3` can be one that `lies` or is \
+                 `late`",
+            ),
             Self::Stuck if part.is_commanded => Ok(()),
             Self::Stuck => Err(
                 "only what is commanded can be `stuck`: a bundle such as `n17/b0`, a port of an optical switch such as \

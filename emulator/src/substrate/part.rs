@@ -37,6 +37,12 @@ pub struct NetworkPart {
 }
 
 impl NetworkPart {
+    /// Whether it is a whole optical switch that a controller commands.
+    #[must_use]
+    pub fn is_optical_switch(&self) -> bool {
+        !self.ports.is_empty() && self.name.parse::<OcsId>().is_ok()
+    }
+
     /// Whether it is one transceiver bundle.
     #[must_use]
     pub fn is_bundle(&self) -> bool {
@@ -57,6 +63,10 @@ impl NetworkPart {
 pub enum AnyPart {
     /// A node that works at the start.
     Node,
+    /// A bundle of a node.
+    Bundle,
+    /// A fibre between two bundles.
+    Fibre,
     /// A host.
     Host,
     /// A switch.
@@ -69,8 +79,10 @@ pub enum AnyPart {
 
 impl AnyPart {
     /// Every kind with how it is written.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::Node, "any node"),
+        (Self::Bundle, "any bundle"),
+        (Self::Fibre, "any fibre"),
         (Self::Host, "any host"),
         (Self::Switch, "any switch"),
         (Self::Cable, "any cable"),
@@ -206,6 +218,11 @@ impl Substrate {
     pub fn count(&self, any: AnyPart) -> usize {
         match any {
             AnyPart::Node => self.rings.as_ref().map_or(0, |r| r.fabric.hbd.nodes() as usize),
+            AnyPart::Bundle => self
+                .rings
+                .as_ref()
+                .map_or(0, |r| r.fabric.hbd.nodes() as usize * usize::from(r.fabric.hbd.k())),
+            AnyPart::Fibre => self.rings.as_ref().map_or(0, |r| r.fabric.hbd.fibres().count()),
             AnyPart::Host => self.hosts.len(),
             AnyPart::Switch => self.switches().count(),
             AnyPart::Cable => self.network.links().len() / 2,
@@ -225,6 +242,16 @@ impl Substrate {
         match any {
             AnyPart::OpticalSwitch => self.part(&format!("ocs{place}")).ok(),
             AnyPart::Node => self.part(&NodeId::from_index(place).to_string()).ok(),
+            AnyPart::Bundle => {
+                let k = usize::from(self.rings.as_ref()?.fabric.hbd.k());
+                let (node, bundle) = (NodeId::from_index(place / k), (place % k) as u8);
+                self.part(&BundleId { node, bundle }.to_string()).ok()
+            }
+            AnyPart::Fibre => {
+                let hbd = &self.rings.as_ref()?.fabric.hbd;
+                let (port, _) = hbd.ports(hbd.fibres().nth(place)?);
+                self.part(&port.to_string()).ok()
+            }
             AnyPart::Host => {
                 Some(self.vertex_part(self.name(self.hosts[place]), self.hosts[place]))
             }

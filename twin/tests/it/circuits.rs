@@ -75,7 +75,8 @@ fn phases_come_on_time_in_every_language_once_the_way_into_them_is_known() {
 
 #[test]
 fn a_switch_that_breaks_misses_its_phases_and_the_step_still_ends() {
-    for (part, effect) in [("ocs1", "down"), ("ocs1", "stuck"), ("ocs1/p3", "stuck")] {
+    let faults = [("ocs1", "down"), ("ocs1", "stuck"), ("ocs1", "lies"), ("ocs1/p3", "stuck")];
+    for (part, effect) in faults {
         let fault = format!("{{part: {part}, effect: {effect}, at: 150ms}}");
         let (outcome, daemon) = shipped("lightloomd", &fault);
         assert!(daemon.phases.missed > 0, "{part} {effect}: {:?}", daemon.phases);
@@ -83,6 +84,14 @@ fn a_switch_that_breaks_misses_its_phases_and_the_step_still_ends() {
         let phases = outcome.faults[0].phases.as_ref().unwrap();
         assert!(phases.changes_missed > 0, "{part} {effect}: {phases:?}");
     }
+}
+
+#[test]
+fn a_switch_that_answers_late_makes_phases_late_and_misses_none() {
+    let calm = steps(&shipped("lightloomd", "").0);
+    let (outcome, daemon) = shipped("lightloomd", "{part: ocs1, effect: {late: 3ms}, at: 150ms}");
+    assert_eq!((daemon.phases.lit, daemon.phases.missed), (6, 0), "{:?}", daemon.phases);
+    assert!(steps(&outcome)[0] > calm[0] || steps(&outcome)[1] > calm[1]);
 }
 
 #[test]
