@@ -6,6 +6,7 @@ mod daemon;
 mod junit;
 mod live;
 mod look;
+mod months;
 mod phases;
 mod source;
 mod steps;
@@ -45,7 +46,8 @@ pub use sweep::show as show_sweep;
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 7 --flows-out flows.csv --format json
   lightloom emulate topologies/scenarios/node-fault.yaml --prove-reuse
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..9 --junit junit.xml --summary summary.md
-  lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json")]
+  lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json
+  lightloom emulate topologies/scenarios/months.yaml --seed 0..99")]
 pub struct Arguments {
     /// The scenario file, or a fabric file whose step is run once without faults.
     scenario: PathBuf,
@@ -105,6 +107,9 @@ pub fn run(
     output::diagnostics(&mistakes);
     let source = source.ok_or(output::InputRefused)?;
     let control = control.unwrap_or(&NoDaemon);
+    if source.scenario.span.is_some() {
+        return months::run(arguments, &source, control);
+    }
     match arguments.seed {
         Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
             sweep::run(arguments, source.subject(), &source.inputs, seeds, |seed| {

@@ -68,6 +68,9 @@ pub enum EmulateError {
     /// What was spared would have come out otherwise, which is a mistake of this program.
     #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
     NotTheSame(#[from] Difference),
+    /// Jobs over a span that do not even work without failures.
+    #[error("the jobs do not end their steps, even without a failure")]
+    NeverEnds,
     /// A proof was asked for where nothing is spared.
     #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
     NothingSpared(&'static str),
@@ -186,6 +189,16 @@ pub fn emulate_with(
     let outcome = judge::outcome(&ran);
     let (substrate, series) = (start.substrate.clone(), std::mem::take(&mut log.series));
     Ok(Finished { outcome, engine: log.into_engine(), substrate, series })
+}
+
+/// One run of `scenario` from its start on with these faults, which is compared with none.
+pub(crate) fn run_alone(
+    (scenario, start): (&Scenario, &RunStart),
+    events: &[FaultEvent],
+    maker: &dyn MakeControl,
+) -> Result<RunLog, EmulateError> {
+    let making = Making { maker, ..Making::new(scenario, start, (1, 1, IslandReuse::Reuse))? };
+    Ok(making.run(events, (Watch::default(), None), &mut ())?)
 }
 
 /// What shares links or waits for another passes on what a fault did to what it never hit: with so many faults at most,

@@ -3,7 +3,8 @@
 //!
 //! A [`scenario`] names what is run, what breaks and what is expected. The [`substrate`] is the fabric as vertices and links of
 //! the engine. [`run`] is the only event loop: workloads send, faults begin and end, a control plane answers. The log of a
-//! run is compared with that of the same run without faults, which gives the [`outcome`]; [`sweep`] does so for many seeds.
+//! run is compared with that of the same run without faults, which gives the [`outcome`]; [`sweep`] does so for many seeds, and
+//! [`months`] draw from such runs what failures cost over a span.
 //! [`training`] runs steps of a training job packet by packet, and [`shipped`] joins a control plane that is executed instead of
 //! assumed to take some time.
 //!
@@ -13,6 +14,7 @@
 
 mod emulate;
 mod judge;
+pub mod months;
 pub mod outcome;
 pub mod run;
 pub mod scenario;

@@ -9,6 +9,7 @@ pub mod file;
 mod flow_sizes;
 mod flow_table;
 mod replay;
+mod span;
 mod start;
 mod traffic;
 mod train;
@@ -31,6 +32,7 @@ pub use fault::{Effect, PartName, ScenarioFault};
 pub use flow_sizes::{FlowSizes, SizeRow};
 pub use flow_table::{FlowDependency, ListedFlow, read_flows};
 pub use replay::{Replay, TraceDay};
+pub use span::{FailureRate, FailureSource, Span};
 pub use start::{CircuitPlan, RunStart, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
 pub use train::{LinkShare, Restart, Train, TrainError, TrainStep};
@@ -68,6 +70,8 @@ pub struct Scenario {
     pub faults: Vec<ScenarioFault>,
     /// Days of a fault trace, as more of what breaks.
     pub replay: Option<Replay>,
+    /// How long its jobs train, and what fails meanwhile. `None` for a run of some steps.
+    pub span: Option<Span>,
     /// How fast the control plane is.
     pub control: ControlDelays,
     /// How data is cut into packets and repaired.

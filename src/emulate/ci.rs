@@ -21,6 +21,11 @@ pub struct Reports {
 }
 
 impl Reports {
+    /// Whether any was asked for.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.junit.is_some() || self.summary.is_some()
+    }
+
     /// Writes what was asked for.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ mod network;
 mod phases;
 mod place;
 mod replay;
+mod span;
 mod switches;
 mod traffic;
 mod train;
@@ -33,7 +34,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::Seed;
-use lightloom_units::{Bytes, Picoseconds, SimTime, Text};
+use lightloom_units::{Bytes, Milliseconds, Picoseconds, SimTime, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,7 @@ pub use network::OnFile;
 pub use phases::{Acknowledgements, PhasesFile};
 pub use place::PlaceFile;
 pub use replay::{ReplayFile, TraceDayFile};
+pub use span::{FailuresFile, GpuHourFile, RateFile};
 pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
 pub use train::{CheckpointFile, RestartFile, TrainFile};
@@ -110,6 +112,19 @@ pub struct ScenarioFile {
     /// Some days of a fault trace, in compressed time, as more of what breaks.
     #[serde(default)]
     pub replay: Option<ReplayFile>,
+    /// The jobs of `train` run for so long, with the failures of `failures`: the result is a bill of lost GPU-hours.
+    #[serde(default)]
+    pub span: Option<Text<Milliseconds>>,
+    /// What fails over the span: a fault trace, or rates.
+    #[serde(default)]
+    pub failures: Option<FailuresFile>,
+    /// Runs from which the loss of each kind of failure is taken, 2 to 1,000; 16 if not written. Beside `span`.
+    #[serde(default)]
+    #[schemars(range(min = 2, max = 1000))]
+    pub samples: Option<u32>,
+    /// What a GPU-hour costs, such as `2.5 USD`; without it the bill has no dollars. Beside `span`.
+    #[serde(default)]
+    pub gpu_hour: Option<GpuHourFile>,
     /// What follows a fault: assumed delays, or `lightloomd`.
     #[serde(default, deserialize_with = "control::word_or_keys")]
     #[schemars(with = "control::ControlSchema")]
@@ -245,6 +260,7 @@ fn lower(
     require_something(&raw, check);
     let broken_by = raw.broken_by.as_ref().and_then(|d| replay::lower_day(d, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| replay::lower(days, check, neighbours));
+    let span = span::lower(&raw, check, neighbours);
     let on = match (&fabric, network) {
         (Some(fabric), _) => Some(On::Fabric(fabric.clone())),
         (None, network) => network.map(|network| On::Network(Arc::new(network))),
@@ -264,6 +280,7 @@ fn lower(
         faults: Vec::new(),
         traffic: Vec::new(),
         train: train::lower(&raw, check),
+        span,
         expectations: Vec::new(),
         on,
         plan,
@@ -292,6 +309,7 @@ fn lower(
     });
     if let Some((scenario, start)) = scenario.as_mut().zip(start.as_ref()) {
         train::require(&raw, scenario, start, check);
+        span::require(scenario, start, check);
         scenario.time_limit = train::time_limit(scenario, start);
     }
     let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));

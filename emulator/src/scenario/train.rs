@@ -48,6 +48,8 @@ pub enum Restart {
         every: u32,
         /// What reading it takes.
         load: Picoseconds,
+        /// What writing one takes of the job's time; counted over a span alone.
+        write: Picoseconds,
     },
 }
 

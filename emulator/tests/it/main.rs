@@ -20,6 +20,7 @@ mod flow_tables;
 mod islands;
 mod lost_flows;
 mod mixed_metrics;
+mod months;
 mod one_order;
 mod one_run;
 mod phase_times;

@@ -382,10 +382,12 @@ fn shipped(name: &str) -> Outcome {
     emulate(&at_home(&path, &std::fs::read(&path).unwrap()), 1, &mut ()).unwrap()
 }
 
-/// Those that take long, and those that need the daemon, are run by others (the last by the tests of `twin`).
-const ELSEWHERE: [&str; 6] = [
+/// Those that take long, the one over a span, and those that need the daemon, are run by others (the last by the tests of
+/// `twin`).
+const ELSEWHERE: [&str; 7] = [
     "all-rings.yaml",
     "all-rings-fault.yaml",
+    "months.yaml",
     "trace-348-days.yaml",
     "twin-dead-node.yaml",
     "twin-job.yaml",

@@ -9,5 +9,6 @@ pub mod seed;
 mod units;
 
 pub use units::{
-    BitsPerSecond, Bytes, Dollars, Picoseconds, Quantity, QuantityError, SimTime, Text, Watts,
+    BitsPerSecond, Bytes, Dollars, Milliseconds, Picoseconds, Quantity, QuantityError, SimTime,
+    Text, Watts,
 };

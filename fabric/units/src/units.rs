@@ -116,6 +116,11 @@ unit! {
      ("h", 3_600_000_000_000_000, 1)]
 }
 unit! {
+    /// A span of calendar time, in milliseconds: for what lasts days or years.
+    Milliseconds, "a long duration", "90d",
+    [("ms", 1, 1), ("s", 1_000, 1), ("min", 60_000, 1), ("h", 3_600_000, 1), ("d", 86_400_000, 1)]
+}
+unit! {
     /// A size, in bytes.
     Bytes, "a size", "4KiB",
     [("B", 1, 1), ("KiB", 1 << 10, 1), ("MiB", 1 << 20, 1), ("GiB", 1 << 30, 1), ("TiB", 1 << 40, 1),
@@ -148,6 +153,14 @@ impl Picoseconds {
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
+    }
+}
+
+impl Milliseconds {
+    /// Hours, for display and for formulas that end in a ratio.
+    #[must_use]
+    pub fn as_hours(self) -> f64 {
+        self.0 as f64 / 3.6e6
     }
 }
 
@@ -286,6 +299,13 @@ impl fmt::Display for Picoseconds {
             (1_000, "ns"),
             (1, "ps"),
         ];
+        write_scaled(f, self.0, &scale)
+    }
+}
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scale = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
         write_scaled(f, self.0, &scale)
     }
 }

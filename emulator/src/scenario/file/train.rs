@@ -51,11 +51,14 @@ pub enum RestartFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointFile {
-    /// One is taken after so many steps. Writing it takes no time of the step.
+    /// One is taken after so many steps. Writing it takes no time of a step.
     #[schemars(range(min = 1, max = 1000))]
     pub every: u32,
     /// What reading it takes.
     pub load: Text<Picoseconds>,
+    /// What writing one takes of the job's time; beside `span` alone, 0 if not written.
+    #[serde(default)]
+    pub write: Option<Text<Picoseconds>>,
 }
 
 fn once() -> u32 {
@@ -93,8 +96,9 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
             sequence: file.sequence,
             restart: match file.restart {
                 RestartFile::Barrier => Restart::Barrier,
-                RestartFile::Checkpoint(CheckpointFile { every, load }) => {
-                    Restart::Checkpoint { every, load: load.0 }
+                RestartFile::Checkpoint(CheckpointFile { every, load, write }) => {
+                    let write = write.map_or(Picoseconds::ZERO, |write| write.0);
+                    Restart::Checkpoint { every, load: load.0, write }
                 }
             },
         });

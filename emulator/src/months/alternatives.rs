@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Single changes of a scenario over a span: the same months, run again with each.
+
+use lightloom_units::{Milliseconds, Picoseconds};
+use serde::Serialize;
+
+use super::{LossTable, Month, Prepared};
+use crate::scenario::{ControlDelays, DaemonSetup, FailureSource, Scenario};
+
+/// A single change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// The control plane knows of a failure in half the time: its runs are made again.
+    DetectionHalved,
+    /// A node more that no job has.
+    OneSpareMore,
+    /// A node less.
+    OneSpareFewer,
+    /// Checkpoints at the period of Young and Daly: the square root of twice the time of writing one and the time between
+    /// failures.
+    CheckpointAtOptimum,
+    /// Checkpoints twice as often.
+    CheckpointTwiceAsOften,
+    /// Checkpoints are read in half the time.
+    LoadHalved,
+    /// Parts are repaired in half the time.
+    RepairHalved,
+}
+
+/// A change, and what months with it came to. GPU-hours are means over the seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Alternative {
+    /// What is changed.
+    pub change: Change,
+    /// The same in words, with its figures.
+    pub words: String,
+    /// What is lost with it.
+    pub lost_gpu_hours: f64,
+    /// How much less that is.
+    pub saves_gpu_hours: f64,
+    /// The same in dollars, where a GPU-hour has a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saves_usd: Option<f64>,
+}
+
+/// The control plane with half the delay of detection. `None` where nothing in it can be halved.
+pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)> {
+    let half = |time: Picoseconds| Picoseconds(time.0 / 2);
+    match control.lightloomd {
+        Some(daemon) => {
+            let (poll_every, heartbeat) = (half(daemon.poll_every), half(daemon.heartbeat));
+            let words = format!("polls every {poll_every} and a heartbeat of {heartbeat}");
+            let daemon = DaemonSetup { poll_every, heartbeat, ..daemon };
+            Some((ControlDelays { lightloomd: Some(daemon), ..*control }, words))
+        }
+        None if control.detection_delay.0 < 2 => None,
+        None => {
+            let detection_delay = half(control.detection_delay);
+            let words = format!("a detection delay of {detection_delay}");
+            Some((ControlDelays { detection_delay, ..*control }, words))
+        }
+    }
+}
+
+/// Changes of the table alone, with what is said of them. `months` are those without a change.
+pub(super) fn of_table(
+    prepared: &Prepared,
+    table: &LossTable,
+    months: &[Month],
+) -> Vec<(Change, String, LossTable)> {
+    let mut all = spares(table);
+    all.extend(checkpoints(prepared, table, months));
+    if table.jobs.iter().any(|job| job.policy.load > 0) {
+        let mut halved = table.clone();
+        halved.jobs.iter_mut().for_each(|job| job.policy.load /= 2);
+        all.push((Change::LoadHalved, "checkpoints read in half the time".to_owned(), halved));
+    }
+    all
+}
+
+fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
+    let spare = table.spare_nodes();
+    // Without a spare no run shows how a job goes on with one.
+    if spare == 0 {
+        return Vec::new();
+    }
+    let (mut more, mut fewer) = (table.clone(), table.clone());
+    more.gpus += table.gpus_per_node;
+    fewer.gpus -= table.gpus_per_node;
+    let words = |spare: usize| format!("{spare} spare node{}", if spare == 1 { "" } else { "s" });
+    vec![
+        (Change::OneSpareMore, words(spare + 1), more),
+        (Change::OneSpareFewer, words(spare - 1), fewer),
+    ]
+}
+
+fn checkpoints(
+    prepared: &Prepared,
+    table: &LossTable,
+    months: &[Month],
+) -> Option<(Change, String, LossTable)> {
+    let hits: u64 = months.iter().map(|month| month.hits).sum();
+    let time = prepared.span().length.get() as f64 * 1e9 * months.len() as f64;
+    let between = time / hits.max(1) as f64;
+    let (mut other, mut words) = (table.clone(), Vec::new());
+    let mut writes = false;
+    for job in &mut other.jobs {
+        let policy = &mut job.policy;
+        let every = match policy.write {
+            0 => policy.every / 2,
+            write => {
+                writes = true;
+                let period = (2.0 * write as f64 * between).sqrt();
+                (period / job.step.max(1) as f64).round().clamp(1.0, 1e9) as u32
+            }
+        };
+        if every > 0 && every != policy.every {
+            policy.every = every;
+            words.push(format!("a checkpoint of {} every {every} steps", job.name));
+        }
+    }
+    let change = match writes {
+        true => Change::CheckpointAtOptimum,
+        false => Change::CheckpointTwiceAsOften,
+    };
+    (!words.is_empty()).then(|| (change, words.join(", "), other))
+}
+
+/// The scenario with repairs in half the time. `None` where a trace says how long they take.
+pub(super) fn repaired_sooner(scenario: &Scenario) -> Option<Scenario> {
+    let mut other = scenario.clone();
+    match &mut other.span.as_mut()?.failures {
+        FailureSource::Trace { .. } => None,
+        FailureSource::Rates(rates) => {
+            for rate in rates {
+                rate.repair = Milliseconds((rate.repair.get() / 2).max(1));
+            }
+            Some(other)
+        }
+    }
+}

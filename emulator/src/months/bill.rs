@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The result of months: what was lost for what, over many seeds, and which single change saves most.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::provenance::{Inputs, Provenance};
+use lightloom_fabric::trace::NodesError;
+use lightloom_units::seed::Seed;
+use serde::Serialize;
+
+use super::alternatives::{self, Alternative, Change};
+use super::{CaseRun, Cause, LossSample, LossTable, Month, Prepared, TrainedJob, month};
+use crate::EmulateError;
+use crate::scenario::{ControlDelays, FailureRate, FailureSource, StartError};
+use crate::shipped::MakeControl;
+use crate::stages::StageName;
+use crate::substrate::AnyPart;
+use crate::sweep::SeedRange;
+
+/// Version of the document.
+pub const MONTHS_SCHEMA: &str = "lightloom.month/v1";
+
+/// Picoseconds of an hour.
+const HOUR: f64 = 3.6e15;
+
+/// A figure over all seeds, by nearest rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figure {
+    /// The mean.
+    pub mean: f64,
+    /// Half of the seeds have no more.
+    pub p50: f64,
+    /// 99 of 100 have no more.
+    pub p99: f64,
+}
+
+impl Figure {
+    /// Of these, at least one.
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |per_cent: usize| values[(values.len() * per_cent).div_ceil(100).max(1) - 1];
+        Self { mean: values.iter().sum::<f64>() / values.len() as f64, p50: at(50), p99: at(99) }
+    }
+}
+
+/// A cause, and the GPU-hours that were lost for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BillRow {
+    /// The cause.
+    pub cause: &'static str,
+    /// Its stage, of an outage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<StageName>,
+    /// The same in words.
+    pub words: String,
+    /// GPU-hours of a seed.
+    pub gpu_hours: Figure,
+    /// The mean as a share of all GPU-hours.
+    pub share: f64,
+    /// The mean in dollars, where a GPU-hour has a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+}
+
+/// Goodput over a span, by the three factors of arXiv 2502.06982.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Goodput {
+    /// Share of all GPU time in which jobs had all their GPUs.
+    pub scheduling: f64,
+    /// Share of that in steps that counted.
+    pub runtime: f64,
+    /// Utilisation of the GPUs in these steps: MFU.
+    pub program: f64,
+    /// Their product.
+    pub overall: f64,
+}
+
+impl Goodput {
+    fn of(months: &[Month]) -> Self {
+        let mean =
+            |of: fn(&Month) -> f64| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64;
+        let (scheduling, runtime) = (mean(Month::scheduling), mean(Month::runtime));
+        let program = mean(Month::program);
+        Self { scheduling, runtime, program, overall: scheduling * runtime * program }
+    }
+}
+
+/// A job of the span.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobRow {
+    /// Its name.
+    pub job: String,
+    /// Its GPUs.
+    pub gpus: u64,
+    /// A step without failures, in seconds.
+    pub step_seconds: f64,
+    /// Utilisation in such a step.
+    pub mfu: f64,
+    /// Steps between two places to begin again from.
+    pub saved_every_steps: u32,
+}
+
+/// What fails, and where that is known from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailureRow {
+    /// The kind of part.
+    pub part: &'static str,
+    /// Mean hours between failures of one part. `None` of a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtbf_hours: Option<f64>,
+    /// Mean hours until it works again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair_hours: Option<f64>,
+    /// The source, `assumed` without one; or the file of a trace.
+    pub source: String,
+}
+
+/// What runs said of a kind of failure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableRow {
+    /// The kind of part.
+    pub part: &'static str,
+    /// Nodes that were out already.
+    pub out: usize,
+    /// Runs.
+    pub runs: usize,
+    /// Those in which a job could not go on.
+    pub stopped: usize,
+    /// GPU-seconds lost at once, over the others.
+    pub once_gpu_seconds: Figure,
+    /// GPU-seconds that each step takes longer then than without any failure.
+    pub each_step_gpu_seconds: Figure,
+}
+
+impl TableRow {
+    fn of(table: &LossTable) -> Vec<Self> {
+        let row = |(part, out, samples): (AnyPart, usize, Vec<&LossSample>)| {
+            let gone_on = |sample: &&LossSample| {
+                let jobs = sample.jobs.iter().zip(&table.jobs);
+                let mut sums = (0.0, 0.0);
+                for (loss, job) in jobs {
+                    let loss = loss.as_ref()?;
+                    let once: i128 = loss.once.iter().map(|(_, time)| time).sum();
+                    sums.0 += once as f64 * job.gpus as f64 / 1e12;
+                    sums.1 += loss.slower as f64 * job.gpus as f64 / 1e12;
+                }
+                Some(sums)
+            };
+            let sums: Vec<(f64, f64)> = samples.iter().filter_map(gone_on).collect();
+            let figure = |of: fn(&(f64, f64)) -> f64| match sums.is_empty() {
+                true => Figure::default(),
+                false => Figure::of(sums.iter().map(of).collect()),
+            };
+            Self {
+                part: part.name(),
+                out,
+                runs: samples.len(),
+                stopped: samples.len() - sums.len(),
+                once_gpu_seconds: figure(|sums| sums.0),
+                each_step_gpu_seconds: figure(|sums| sums.1),
+            }
+        };
+        table.rows().map(row).collect()
+    }
+}
+
+/// One month.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MonthRow {
+    /// Its seed.
+    pub seed: Seed,
+    /// Parts that failed.
+    pub failures: u64,
+    /// Failures that cost a job anything.
+    pub hits: u64,
+    /// Times that a job waited for nodes.
+    pub waits: u64,
+    /// GPU-hours lost.
+    pub lost_gpu_hours: f64,
+    /// Share of all GPU-hours in work that counted.
+    pub useful_share: f64,
+}
+
+/// The result of a scenario over a span.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MonthsResult {
+    /// The schema, and the files it came from; these are filled in where files are read.
+    #[serde(flatten)]
+    pub made: Provenance,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// SHA-256 of the fabric file.
+    pub fabric_sha256: String,
+    /// Who commanded what follows a failure in the runs: `assumed` delays, or `lightloomd`.
+    pub control: &'static str,
+    /// The seeds.
+    pub seeds: SeedRange,
+    /// Hours of the span.
+    pub span_hours: f64,
+    /// GPUs of the bill: those of its jobs, and those without a job.
+    pub gpus: u64,
+    /// Nodes without a job.
+    pub spare_nodes: usize,
+    /// The jobs.
+    pub jobs: Vec<JobRow>,
+    /// What fails.
+    pub failures: Vec<FailureRow>,
+    /// All GPU-hours of a seed.
+    pub capacity_gpu_hours: f64,
+    /// Those that were lost.
+    pub lost_gpu_hours: Figure,
+    /// The mean of them in dollars, where a GPU-hour has a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_usd: Option<f64>,
+    /// What they were lost for; the means add up.
+    pub bill: Vec<BillRow>,
+    /// Goodput, as means over the seeds.
+    pub goodput: Goodput,
+    /// Single changes, the one that saves most first.
+    pub alternatives: Vec<Alternative>,
+    /// The one that saves most. `None` if none saves anything.
+    pub saves_most: Option<Change>,
+    /// What the runs said.
+    pub table: Vec<TableRow>,
+    /// The runs, each to be made again by itself.
+    pub runs: Vec<CaseRun>,
+    /// By seed.
+    pub months: Vec<MonthRow>,
+}
+
+/// Makes the runs of cases, in whatever order and on however many threads.
+pub type RunCases<'a> = dyn Fn(&Prepared) -> Result<Vec<CaseRun>, EmulateError> + 'a;
+
+/// Months of `prepared` under these seeds, and again with each single change.
+///
+/// # Errors
+/// If a run cannot be made.
+pub fn months(
+    prepared: &Prepared,
+    seeds: SeedRange,
+    maker: &dyn MakeControl,
+    run_cases: &RunCases<'_>,
+) -> Result<MonthsResult, EmulateError> {
+    let (table, runs) = filled(prepared, run_cases)?;
+    let all: Vec<Seed> = seeds.share(None).collect();
+    let drawn = run_all(prepared, &table, &all)?;
+    let mut alternatives = Vec::new();
+    let mut add = |change, words, months: &[Month]| {
+        alternatives.push(alternative(prepared, (change, words), &drawn, months));
+    };
+    for (change, words, other) in alternatives::of_table(prepared, &table, &drawn) {
+        add(change, words, &run_all(prepared, &other, &all)?);
+    }
+    if let Some(sooner) = alternatives::repaired_sooner(prepared.scenario()) {
+        let sooner = prepared.with_scenario(sooner);
+        let words = "parts repaired in half the time".to_owned();
+        add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
+    }
+    if let Some((control, words)) = alternatives::faster(&prepared.scenario().control) {
+        let faster = prepared.with_control(control, maker)?;
+        let (table, _) = filled(&faster, run_cases)?;
+        add(Change::DetectionHalved, words, &run_all(&faster, &table, &all)?);
+    }
+    alternatives.sort_by(|a, b| b.saves_gpu_hours.total_cmp(&a.saves_gpu_hours));
+    Ok(result(prepared, (&table, runs), (seeds, &all, &drawn), alternatives))
+}
+
+fn filled(
+    prepared: &Prepared,
+    run_cases: &RunCases<'_>,
+) -> Result<(LossTable, Vec<CaseRun>), EmulateError> {
+    let runs = run_cases(prepared)?;
+    let mut table = prepared.table();
+    runs.iter().for_each(|run| table.add(&run.case, run.place, run.sample.clone()));
+    Ok((table, runs))
+}
+
+fn run_all(
+    prepared: &Prepared,
+    table: &LossTable,
+    seeds: &[Seed],
+) -> Result<Vec<Month>, EmulateError> {
+    let one = |seed: &Seed| {
+        let changes = prepared.changes(*seed)?;
+        Ok(month(table, &changes, prepared.span().length, *seed))
+    };
+    let months: Result<Vec<Month>, NodesError> = seeds.iter().map(one).collect();
+    months.map_err(|error| {
+        let what = "fabric";
+        EmulateError::Start(StartError::Trace { what, error })
+    })
+}
+
+fn mean_lost(months: &[Month]) -> f64 {
+    let hours = months.iter().map(|month| month.lost_time() as f64 / HOUR);
+    hours.sum::<f64>() / months.len().max(1) as f64
+}
+
+fn alternative(
+    prepared: &Prepared,
+    (change, words): (Change, String),
+    before: &[Month],
+    months: &[Month],
+) -> Alternative {
+    let lost_gpu_hours = mean_lost(months);
+    let saves_gpu_hours = mean_lost(before) - lost_gpu_hours;
+    let price = prepared.span().gpu_hour;
+    let saves_usd = price.map(|price| price.0 * saves_gpu_hours);
+    Alternative { change, words, lost_gpu_hours, saves_gpu_hours, saves_usd }
+}
+
+fn result(
+    prepared: &Prepared,
+    (table, runs): (&LossTable, Vec<CaseRun>),
+    (seeds, all, months): (SeedRange, &[Seed], &[Month]),
+    alternatives: Vec<Alternative>,
+) -> MonthsResult {
+    let (scenario, span) = (prepared.scenario(), prepared.span());
+    let ControlDelays { lightloomd, .. } = scenario.control;
+    let hours = |month: &Month| month.lost_time() as f64 / HOUR;
+    let lost_gpu_hours = Figure::of(months.iter().map(hours).collect());
+    let row = |(seed, month): (&Seed, &Month)| MonthRow {
+        seed: *seed,
+        failures: month.failures,
+        hits: month.hits,
+        waits: month.waits,
+        lost_gpu_hours: hours(month),
+        useful_share: month.useful as f64 / month.capacity.max(1) as f64,
+    };
+    let best = alternatives.first().filter(|best| best.saves_gpu_hours > 0.0);
+    MonthsResult {
+        made: Provenance::of(MONTHS_SCHEMA, Inputs::new()),
+        scenario: scenario.name.clone(),
+        fabric_sha256: scenario.sha256.clone(),
+        control: if lightloomd.is_some() { "lightloomd" } else { "assumed" },
+        seeds,
+        span_hours: span.length.as_hours(),
+        gpus: table.gpus,
+        spare_nodes: table.spare_nodes(),
+        jobs: table.jobs.iter().map(job_row).collect(),
+        failures: failure_rows(&span.failures),
+        capacity_gpu_hours: table.gpus as f64 * span.length.as_hours(),
+        lost_usd: span.gpu_hour.map(|price| price.0 * lost_gpu_hours.mean),
+        lost_gpu_hours,
+        bill: bill(prepared, months),
+        goodput: Goodput::of(months),
+        saves_most: best.map(|best| best.change),
+        alternatives,
+        table: TableRow::of(table),
+        runs,
+        months: all.iter().zip(months).map(row).collect(),
+    }
+}
+
+/// Every cause that any month has, with its figures over all months.
+fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
+    let causes: BTreeSet<Cause> =
+        months.iter().flat_map(|month| month.lost.keys()).copied().collect();
+    let capacity = months.first().map_or(0.0, |month| month.capacity as f64 / HOUR);
+    let row = |cause: Cause| {
+        let of =
+            |lost: &BTreeMap<Cause, i128>| lost.get(&cause).map_or(0.0, |time| *time as f64 / HOUR);
+        let gpu_hours = Figure::of(months.iter().map(|month| of(&month.lost)).collect());
+        BillRow {
+            cause: cause.key(),
+            stage: cause.stage(),
+            words: cause.to_string(),
+            gpu_hours,
+            share: gpu_hours.mean / capacity.max(f64::MIN_POSITIVE),
+            usd: prepared.span().gpu_hour.map(|price| price.0 * gpu_hours.mean),
+        }
+    };
+    causes.into_iter().map(row).collect()
+}
+
+fn job_row(job: &TrainedJob) -> JobRow {
+    JobRow {
+        job: job.name.clone(),
+        gpus: job.gpus,
+        step_seconds: job.step as f64 / 1e12,
+        mfu: job.mfu,
+        saved_every_steps: job.policy.every,
+    }
+}
+
+fn failure_rows(failures: &FailureSource) -> Vec<FailureRow> {
+    match failures {
+        FailureSource::Trace { file, .. } => vec![FailureRow {
+            part: AnyPart::Node.name(),
+            mtbf_hours: None,
+            repair_hours: None,
+            source: file.clone(),
+        }],
+        FailureSource::Rates(rates) => {
+            let row = |rate: &FailureRate| FailureRow {
+                part: rate.part.name(),
+                mtbf_hours: Some(rate.mtbf.as_hours()),
+                repair_hours: Some(rate.repair.as_hours()),
+                source: rate.source.clone().unwrap_or_else(|| "assumed".to_owned()),
+            };
+            rates.iter().map(row).collect()
+        }
+    }
+}

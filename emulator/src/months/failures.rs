@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What fails when over a span, and when it works again.
+
+use lightloom_fabric::trace::{Health, NodesError, TraceTime};
+use lightloom_units::Milliseconds;
+use lightloom_units::seed::{Seed, Stream};
+use rand::RngExt;
+
+use crate::scenario::{FailureRate, FailureSource, Span};
+use crate::substrate::AnyPart;
+
+/// A part that fails, or works again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartChange {
+    /// When, since the span began.
+    pub at: Milliseconds,
+    /// What kind of part.
+    pub part: AnyPart,
+    /// Which of them.
+    pub place: usize,
+    /// Whether it fails.
+    pub fails: bool,
+}
+
+/// Every change over a span, in order, under a seed. `count` says how many parts of a kind there are, and the last figure how
+/// many GPUs a node has.
+///
+/// # Errors
+/// If a trace does not fit these nodes.
+pub fn changes(
+    span: &Span,
+    count: &dyn Fn(AnyPart) -> usize,
+    gpus_per_node: u32,
+    seed: Seed,
+) -> Result<Vec<PartChange>, NodesError> {
+    let mut changes = Vec::new();
+    match &span.failures {
+        FailureSource::Rates(rates) => {
+            for rate in rates {
+                for place in 0..count(rate.part) {
+                    let random = seed.stream(rate.part.name(), place as u64);
+                    changes.extend(of_part(rate, place, span.length, random));
+                }
+            }
+        }
+        FailureSource::Trace { trace, from_day, .. } => {
+            let nodes = u32::try_from(count(AnyPart::Node)).expect("fabrics are bounded");
+            let timeline = trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
+            let from = TraceTime::from_days(*from_day);
+            let change = |at, place, fails| PartChange { at, part: AnyPart::Node, place, fails };
+            let out = timeline.faulty_at(from).into_iter();
+            changes.extend(out.map(|node| change(Milliseconds::ZERO, node.index(), true)));
+            let later = timeline.changes().iter().filter(|change| change.at > from);
+            let later = later.map(|one| {
+                let at = Milliseconds(one.at.ms_since(from));
+                change(at, one.node.index(), one.health == Health::Faulty)
+            });
+            changes.extend(later.filter(|one| one.at < span.length));
+        }
+    }
+    // What works again at an instant does so before something fails.
+    changes.sort_by_key(|change| (change.at, change.fails));
+    Ok(changes)
+}
+
+/// Failures and repairs of one part, in turn.
+fn of_part(
+    rate: &FailureRate,
+    place: usize,
+    length: Milliseconds,
+    mut random: Stream,
+) -> Vec<PartChange> {
+    let mut exponential = |mean: Milliseconds| {
+        let share: f64 = random.random();
+        Milliseconds((-(1.0 - share).ln() * mean.get() as f64) as u64)
+    };
+    let (mut at, mut changes) = (Milliseconds::ZERO, Vec::new());
+    let mut fails = true;
+    loop {
+        // A repair of no time would be no failure.
+        let time = if fails { exponential(rate.mtbf) } else { exponential(rate.repair) };
+        at = Milliseconds(at.get().saturating_add(time.get().max(1)));
+        if at >= length {
+            return changes;
+        }
+        changes.push(PartChange { at, part: rate.part, place, fails });
+        fails = !fails;
+    }
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Months in scenario files: `span`, what fails over it, how many runs its losses are taken from, and a price.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lightloom_fabric::document::Check;
+use lightloom_fabric::trace::TraceTime;
+use lightloom_units::{Dollars, Milliseconds, Text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de};
+
+use super::neighbours::NamedFiles;
+use super::{RestartFile, ScenarioFile, codes};
+use crate::scenario::{FailureRate, FailureSource, On, RunStart, Scenario, Span};
+use crate::substrate::AnyPart;
+
+/// What fails over a span: a fault trace, or rates of kinds of parts.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FailuresFile {
+    /// A fault trace, relative to this file: see `lightloom trace`.
+    pub trace: Option<String>,
+    /// The day of the trace on which the span begins; 0 if not written.
+    #[schemars(range(min = 0, max = 36525))]
+    pub from_day: Option<f64>,
+    /// Nodes.
+    pub node: Option<RateFile>,
+    /// Packet switches.
+    pub switch: Option<RateFile>,
+    /// Cables.
+    pub cable: Option<RateFile>,
+    /// Optical switches.
+    pub optical_switch: Option<RateFile>,
+}
+
+/// How often one part of a kind fails, and for how long: means of exponential distributions.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateFile {
+    /// Mean time between failures of one part.
+    pub mtbf: Text<Milliseconds>,
+    /// Mean time until it works again.
+    pub repair: Text<Milliseconds>,
+    /// Where these figures are from; without it they count as assumed, which the result says.
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+impl FailuresFile {
+    fn rates(&self) -> [(&'static str, AnyPart, Option<&RateFile>); 4] {
+        [
+            ("node", AnyPart::Node, self.node.as_ref()),
+            ("switch", AnyPart::Switch, self.switch.as_ref()),
+            ("cable", AnyPart::Cable, self.cable.as_ref()),
+            ("optical_switch", AnyPart::OpticalSwitch, self.optical_switch.as_ref()),
+        ]
+    }
+}
+
+/// The key of a kind of part in `failures`.
+fn key_of(part: AnyPart) -> &'static str {
+    let none = FailuresFile::default();
+    none.rates().iter().find(|(_, any, _)| *any == part).map_or("", |(key, ..)| *key)
+}
+
+/// A price of a GPU-hour, as it is written: `2.5 USD`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GpuHourFile(pub Dollars);
+
+/// A text that is no price.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriceError(String);
+
+impl fmt::Display for PriceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a price of a GPU-hour: write a number and `USD`, such as `2.5 USD`",
+            self.0
+        )
+    }
+}
+
+impl FromStr for GpuHourFile {
+    type Err = PriceError;
+    fn from_str(text: &str) -> Result<Self, PriceError> {
+        let number = text.trim().strip_suffix("USD").and_then(|number| number.trim().parse().ok());
+        let price = number.filter(|price: &f64| price.is_finite() && *price > 0.0);
+        price.map(|price| Self(Dollars(price))).ok_or_else(|| PriceError(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for GpuHourFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for GpuHourFile {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "gpu_hour".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "What a GPU-hour costs, in United States dollars",
+            "pattern": "^[0-9]+(\\.[0-9]+)? *USD$",
+            "examples": ["2.5 USD"],
+        })
+    }
+}
+
+/// Runs from which a loss is taken, where the file does not say.
+const SAMPLES: u32 = 16;
+
+/// The span of a file. `None` where there is none, or a mistake.
+pub(super) fn lower(
+    raw: &ScenarioFile,
+    check: &mut Check<'_>,
+    neighbours: &mut NamedFiles<'_, '_>,
+) -> Option<Span> {
+    let Some(Text(length)) = raw.span else {
+        refuse_without(raw, check);
+        return None;
+    };
+    if raw.train.is_empty() {
+        check
+            .error(codes::NO_EFFECT, "/span", "no job trains over this span")
+            .help("write `train: [{job: NAME}]` with a job of the fabric")
+            .depends_on("/train");
+    }
+    if length == Milliseconds::ZERO {
+        check.error(codes::BAD_WORKLOAD, "/span", "a span of no time").help("write `90d`");
+    }
+    refuse_beside(raw, check);
+    if raw.samples.is_some_and(|samples| !(2..=1000).contains(&samples)) {
+        check
+            .error(codes::BAD_WORKLOAD, "/samples", "a number of runs out of range")
+            .help("write 2 to 1000");
+    }
+    let Some(failures) = &raw.failures else {
+        check
+            .error(codes::BAD_FAULT, "/span", "nothing says what fails over this span")
+            .help("write `failures: {node: {mtbf: 50000h, repair: 24h}}`, or `failures: {trace: FILE}`")
+            .depends_on("/failures");
+        return None;
+    };
+    let source = lower_failures(failures, length, check, neighbours)?;
+    let samples = raw.samples.unwrap_or(SAMPLES).clamp(2, 1000);
+    let gpu_hour = raw.gpu_hour.map(|GpuHourFile(price)| price);
+    Some(Span { length, failures: source, samples, gpu_hour })
+}
+
+/// What means something over a span alone.
+fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
+    let keys = [
+        ("/failures".to_owned(), raw.failures.is_some()),
+        ("/samples".to_owned(), raw.samples.is_some()),
+        ("/gpu_hour".to_owned(), raw.gpu_hour.is_some()),
+    ];
+    let writes = raw.train.iter().enumerate().map(|(at, train)| {
+        let is_written = match train.restart {
+            RestartFile::Checkpoint(checkpoint) => checkpoint.write.is_some(),
+            RestartFile::Barrier => false,
+        };
+        (format!("/train/{at}/restart/checkpoint/write"), is_written)
+    });
+    for (key, _) in keys.into_iter().chain(writes).filter(|(_, written)| *written) {
+        check
+            .error(codes::NO_EFFECT, &key, "this is counted over a span, and there is none")
+            .help("write `span: 90d`, or leave it out")
+            .depends_on("/span");
+    }
+}
+
+/// What a span draws itself, or has no room for.
+fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
+    let keys = ["/faults", "/faults_in", "/replay", "/broken", "/broken_by", "/expect", "/traffic"];
+    let steps = (0..raw.train.len()).map(|at| format!("/train/{at}/steps"));
+    for key in keys.map(str::to_owned).into_iter().chain(steps) {
+        if check.is_written(&key) {
+            let name = key.rsplit('/').next().unwrap_or_default();
+            let message = format!("`{name}` has no effect beside `span`");
+            check.error(codes::NO_EFFECT, &key, message).also("/span", "it is here").help(
+                "leave it out: over a span `failures` says what breaks, and jobs make as many steps as they come to",
+            );
+        }
+    }
+}
+
+fn lower_failures(
+    raw: &FailuresFile,
+    length: Milliseconds,
+    check: &mut Check<'_>,
+    neighbours: &mut NamedFiles<'_, '_>,
+) -> Option<FailureSource> {
+    let written: Vec<_> =
+        raw.rates().into_iter().filter_map(|(key, part, rate)| Some((key, part, rate?))).collect();
+    let Some(file) = &raw.trace else {
+        if raw.from_day.is_some() {
+            let message = "a day of a trace, and there is no trace";
+            check
+                .error(codes::NO_EFFECT, "/failures/from_day", message)
+                .help("write `trace: FILE`");
+        }
+        return lower_rates(&written, check);
+    };
+    for (key, ..) in &written {
+        let path = format!("/failures/{key}");
+        check
+            .error(codes::NO_EFFECT, &path, "a rate beside a trace, which says all that fails")
+            .also("/failures/trace", "it is here")
+            .help("leave one of the two out");
+    }
+    let trace = neighbours.trace(file, "/failures/trace", check)?;
+    let from_day = raw.from_day.unwrap_or(0.0);
+    let rest = trace.window.ms_since(TraceTime::from_days(from_day.max(0.0)));
+    if from_day < 0.0 || length.get() > rest {
+        let days = trace.window.as_days();
+        let message =
+            format!("{length} from day {from_day} on is longer than the trace, of {days} days");
+        check
+            .error(codes::NO_SUCH_THING, "/span", message)
+            .also("/failures/trace", "it is here")
+            .help(
+                "write a shorter span, or make a longer trace with `lightloom trace synth --days`",
+            );
+        return None;
+    }
+    Some(FailureSource::Trace { trace, file: file.clone(), from_day })
+}
+
+fn lower_rates(
+    written: &[(&'static str, AnyPart, &RateFile)],
+    check: &mut Check<'_>,
+) -> Option<FailureSource> {
+    if written.is_empty() {
+        check
+            .error(codes::BAD_FAULT, "/failures", "neither a trace nor a rate")
+            .help("write `{node: {mtbf: 50000h, repair: 24h}}`, or `{trace: FILE}`");
+        return None;
+    }
+    let mut rates = Vec::new();
+    for (key, part, RateFile { mtbf, repair, source }) in written {
+        for (of, time) in [("mtbf", mtbf.0), ("repair", repair.0)] {
+            if time == Milliseconds::ZERO {
+                let path = format!("/failures/{key}/{of}");
+                check.error(codes::BAD_FAULT, &path, "no time").help("write `24h`");
+            }
+        }
+        rates.push(FailureRate {
+            part: *part,
+            mtbf: mtbf.0,
+            repair: repair.0,
+            source: source.clone(),
+        });
+    }
+    Some(FailureSource::Rates(rates))
+}
+
+/// Refuses failures of parts that the fabric does not have.
+pub(super) fn require(scenario: &Scenario, start: &RunStart, check: &mut Check<'_>) {
+    match scenario.span.as_ref().map(|span| &span.failures) {
+        Some(FailureSource::Rates(rates)) => {
+            for rate in rates.iter().filter(|rate| start.substrate.count(rate.part) == 0) {
+                let path = format!("/failures/{}", key_of(rate.part));
+                let message = format!("the fabric has not {}", rate.part.name());
+                check
+                    .error(codes::NO_SUCH_THING, &path, message)
+                    .help("leave it out")
+                    .depends_on("/on");
+            }
+        }
+        Some(FailureSource::Trace { trace, .. }) => {
+            let On::Fabric(fabric) = &scenario.on else { return };
+            let per_node = u32::from(fabric.hbd.gpus_per_node());
+            if let Err(error) = trace.on_nodes(fabric.hbd.nodes(), per_node, scenario.seed, 0) {
+                check
+                    .error(codes::BAD_NEIGHBOUR, "/failures/trace", error.to_string())
+                    .depends_on("/on");
+            }
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A scenario over a span: the runs that its losses are taken from, on as many threads as there may be, and the bill.
+
+use std::fmt::Write as _;
+
+use lightloom_emulator::months::{Alternative, CaseRun, Figure, MonthsResult, Prepared, months};
+use lightloom_emulator::shipped::MakeControl;
+use lightloom_emulator::sweep::SeedRange;
+use rayon::prelude::*;
+
+use super::{Arguments, ScenarioSource};
+use crate::output::{VerbOutcome, WrongUsage};
+use crate::progress::Progress;
+use crate::table::TextTable;
+
+/// Months under the seeds that were asked for.
+pub(super) fn run(
+    arguments: &Arguments,
+    source: &ScenarioSource,
+    control: &dyn MakeControl,
+) -> anyhow::Result<VerbOutcome> {
+    let shows_a_run = arguments.flows_out.is_some()
+        || arguments.look.is_asked_for()
+        || arguments.prove_reuse
+        || arguments.no_reuse
+        || arguments.reports.is_asked_for()
+        || arguments.shard.is_some();
+    if shows_a_run {
+        let message = "a scenario with `span` has no single run to show or to divide: of these flags it takes --seed, \
+                       --threads, --format and --output; the runs of its table are in the JSON, each with its faults";
+        return Err(WrongUsage(message.to_owned()).into());
+    }
+    let scenario = &source.scenario;
+    let own = SeedRange { first: scenario.seed.0, last: scenario.seed.0 };
+    let prepared = Prepared::of(scenario, control)?.expect("it has a span");
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(usize::from(arguments.threads)).build()?;
+    let run_cases = |prepared: &Prepared| {
+        let cases = prepared.cases();
+        let progress = Progress::new("runs", cases.len() as u64);
+        let one = |case| -> Result<CaseRun, _> {
+            let run = prepared.run(case, control)?;
+            progress.advance(1);
+            Ok(run)
+        };
+        pool.install(|| cases.par_iter().map(one).collect())
+    };
+    let mut result = months(&prepared, arguments.seed.unwrap_or(own), control, &run_cases)?;
+    result.made.inputs.clone_from(&source.inputs);
+    arguments.result.show(&result, "bill", || describe(&result))?;
+    Ok(VerbOutcome::Good)
+}
+
+fn describe(result: &MonthsResult) -> String {
+    let mut text = format!(
+        "`{}`: {} over {:.1} days, seeds {}, control {}\n",
+        result.scenario,
+        count(result.gpus, "GPU"),
+        result.span_hours / 24.0,
+        result.seeds,
+        result.control
+    );
+    for job in &result.jobs {
+        let _ = writeln!(
+            text,
+            "job {}: {}, a step of {:.3} s at {:.1} % MFU, begins again at the last of every {}",
+            job.job,
+            count(job.gpus, "GPU"),
+            job.step_seconds,
+            100.0 * job.mfu,
+            count(job.saved_every_steps.into(), "step"),
+        );
+    }
+    for row in &result.failures {
+        let rates = row.mtbf_hours.zip(row.repair_hours).map(|(mtbf, repair)| {
+            format!(" fails every {mtbf:.0} h and is repaired in {repair:.1} h, in the mean")
+        });
+        let _ = writeln!(text, "{}{}: {}", row.part, rates.unwrap_or_default(), row.source);
+    }
+    let _ = writeln!(text, "{}\n", spares(result));
+    text.push_str(&bill(result));
+    let goodput = &result.goodput;
+    let _ = writeln!(
+        text,
+        "\ngoodput {:.2} % = scheduling {:.2} % × runtime {:.2} % × program {:.2} % (MFU)\n",
+        100.0 * goodput.overall,
+        100.0 * goodput.scheduling,
+        100.0 * goodput.runtime,
+        100.0 * goodput.program
+    );
+    text.push_str(&changes(result));
+    text.push_str(&table(result));
+    text
+}
+
+fn spares(result: &MonthsResult) -> String {
+    let months = &result.months;
+    let sum = |of: fn(&lightloom_emulator::months::MonthRow) -> u64| -> f64 {
+        months.iter().map(of).sum::<u64>() as f64 / months.len() as f64
+    };
+    format!(
+        "{} to spare; in the mean {:.1} failures, {:.1} of which cost a job something, and {:.2} waits for nodes",
+        count(result.spare_nodes as u64, "node"),
+        sum(|month| month.failures),
+        sum(|month| month.hits),
+        sum(|month| month.waits)
+    )
+}
+
+fn bill(result: &MonthsResult) -> String {
+    let mut headings = vec!["GPU-hours lost for", "mean", "P50", "P99", "share"];
+    if result.lost_usd.is_some() {
+        headings.push("dollars");
+    }
+    let mut table = TextTable::with_headings(headings.into_iter().map(str::to_owned));
+    let mut row = |words: String, hours: Figure, share: f64, usd: Option<f64>| {
+        let mut cells = vec![words, show(hours.mean), show(hours.p50), show(hours.p99)];
+        cells.push(format!("{:.4} %", 100.0 * share));
+        cells.extend(usd.map(|usd| format!("${usd:.2}")));
+        table.row(cells);
+    };
+    for line in &result.bill {
+        row(line.words.clone(), line.gpu_hours, line.share, line.usd);
+    }
+    let share = result.lost_gpu_hours.mean / result.capacity_gpu_hours.max(f64::MIN_POSITIVE);
+    row("all of them".to_owned(), result.lost_gpu_hours, share, result.lost_usd);
+    format!("{table}of {:.0} GPU-hours\n", result.capacity_gpu_hours)
+}
+
+fn show(hours: f64) -> String {
+    if hours != 0.0 && hours.abs() < 0.1 { format!("{hours:.5}") } else { format!("{hours:.2}") }
+}
+
+fn changes(result: &MonthsResult) -> String {
+    if result.alternatives.is_empty() {
+        return String::new();
+    }
+    let mut table =
+        TextTable::new(["the same months with", "GPU-hours lost", "saves", "saves dollars"]);
+    for Alternative { words, lost_gpu_hours, saves_gpu_hours, saves_usd, .. } in
+        &result.alternatives
+    {
+        let usd = saves_usd.map_or("-".to_owned(), |usd| format!("{usd:.2}"));
+        table.row([words.clone(), show(*lost_gpu_hours), show(*saves_gpu_hours), usd]);
+    }
+    let verdict = match result.saves_most {
+        Some(_) => format!("saves most: {}\n", result.alternatives[0].words),
+        None => "none of these changes saves anything\n".to_owned(),
+    };
+    format!("{table}{verdict}\n")
+}
+
+fn table(result: &MonthsResult) -> String {
+    let mut table = TextTable::new([
+        "runs of",
+        "nodes out",
+        "runs",
+        "stopped",
+        "GPU-seconds at once",
+        "P99",
+        "each step until the repair",
+    ]);
+    for row in &result.table {
+        table.row([
+            row.part.to_owned(),
+            row.out.to_string(),
+            row.runs.to_string(),
+            row.stopped.to_string(),
+            format!("{:.3}", row.once_gpu_seconds.mean),
+            format!("{:.3}", row.once_gpu_seconds.p99),
+            format!("{:.4}", row.each_step_gpu_seconds.mean),
+        ]);
+    }
+    format!(
+        "{table}computed, for no run covers it: waiting for nodes, checkpoints, whole steps since the last one; with more \
+         nodes out than in the table its last row counts, and what steps take longer adds up\n"
+    )
+}
+
+fn count(number: u64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
