@@ -283,6 +283,10 @@ fn every_shipped_scenario_is_good_and_passes_its_expectations() {
             Some(0),
             "{path}"
         );
+        // A span has no flows of one run; ci/nightly runs those.
+        if std::fs::read_to_string(&path).unwrap().contains("\nspan: ") {
+            continue;
+        }
         let flows = tempfile::NamedTempFile::new().unwrap();
         let flows_path = flows.path().display().to_string();
         let run = lightloom(

@@ -334,7 +334,7 @@ fn what_no_span_can_do_is_refused_at_its_place() {
             format!("span: 9d\n{TRAIN}failures: {{optical_switch: {{mtbf: 1h, repair: 1h}}}}\n"),
             "the fabric has not any optical switch",
         ),
-        (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "not a price"),
+        (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "is not what a GPU-hour costs"),
         (format!("span: 9d\n{TRAIN}{RATES}expect: [gpus_lost == 0]\n"), "no effect beside"),
         (format!("span: 9d\n{TRAIN}{RATES}faults: [{{part: n1, at: 1s}}]\n"), "no effect beside"),
         (format!("span: 9d\n{RATES}train: [{{job: job, steps: 3}}]\n"), "no effect beside"),

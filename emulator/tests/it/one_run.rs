@@ -384,7 +384,7 @@ fn shipped(name: &str) -> Outcome {
 
 /// Those that take long, the one over a span, and those that need the daemon, are run by others (the last by the tests of
 /// `twin`).
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 8] = [
     "all-rings.yaml",
     "all-rings-fault.yaml",
     "months.yaml",
@@ -392,6 +392,7 @@ const ELSEWHERE: [&str; 7] = [
     "twin-dead-node.yaml",
     "twin-job.yaml",
     "drill.yaml",
+    "months-lightloomd.yaml",
 ];
 
 #[test]
