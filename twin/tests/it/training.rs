@@ -10,10 +10,15 @@ use crate::scenes::run_read;
 
 /// Two jobs of a shipped fabric, with these faults under this control plane.
 fn trained(faults: &str, control: &str) -> Outcome {
+    let what = "train:\n  - {job: pretrain, steps: 1}\n  - {job: finetune, steps: 2}\ntraffic:\n  \
+                - {name: storage, run: permutation, hosts: [n14, n15], bytes: 64MiB}\n";
+    emulated("job-64.yaml", what, faults, control)
+}
+
+fn emulated(fabric: &str, what: &str, faults: &str, control: &str) -> Outcome {
     let text = format!(
-        "kind: scenario\nversion: 2\nname: twin\non: {{fabric: job-64.yaml}}\nseed: 1\ntrain:\n  \
-         - {{job: pretrain, steps: 1}}\n  - {{job: finetune, steps: 2}}\ntraffic:\n  \
-         - {{name: storage, run: permutation, hosts: [n14, n15], bytes: 64MiB}}\nfaults: [{faults}]\ncontrol: {control}\n"
+        "kind: scenario\nversion: 2\nname: twin\non: {{fabric: {fabric}}}\nseed: 1\n{what}faults: [{faults}]\n\
+         control: {control}\n"
     );
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies");
     #[expect(clippy::disallowed_methods, reason = "a test reads shipped files")]
@@ -56,4 +61,16 @@ fn a_job_that_trains_goes_on_after_what_the_shipping_daemon_does() {
 fn without_a_fault_both_control_planes_show_the_same_steps() {
     let [shipped, assumed] = ["lightloomd", "{assumed: {}}"].map(|control| trained("", control));
     assert_eq!(shipped.steps, assumed.steps);
+}
+
+#[test]
+fn a_ring_goes_around_a_dead_node_while_an_optical_switch_is_silent() {
+    let faults =
+        "{part: ocs0, at: 100ms}, {part: n1, at: 120ms}, {part: control, at: 125ms, lasts: 50ms}";
+    let what = "train: [{job: pretrain, steps: 1}]\n";
+    let outcome = emulated("job-64-circuits.yaml", what, faults, "lightloomd");
+    let daemon = outcome.lightloomd.as_ref().unwrap();
+    assert!(daemon.violations.is_empty(), "{:?}", daemon.violations);
+    assert_eq!((daemon.bypasses, daemon.committed), (1, 1), "{daemon:?}");
+    assert!(outcome.steps.of_jobs().iter().all(|step| step.end.is_some()));
 }

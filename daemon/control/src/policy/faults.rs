@@ -239,6 +239,10 @@ impl Control {
         let wanted = |next: Plan| {
             let mut target = self.both_halves(&next, plan, owned)?;
             self.leave_what_cannot_be_reached(&mut target);
+            // An optical switch that is silent holds its light, and no ring waits for it.
+            let is_switch =
+                |device: &DeviceName| self.switches().values().any(|(switch, _)| switch == device);
+            target.retain(|device, _| !is_switch(device) || self.is_in_reach(device));
             Ok((next, target))
         };
         let mut bounds = Bounds { cuts_at, ..Bounds::default() };
