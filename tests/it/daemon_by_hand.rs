@@ -272,7 +272,7 @@ fn measureless(line: &str) -> String {
 fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
-        "for wait in 8 8 16 32 64 end; do\n\
+        "for wait in 8 8 8 8 8 8 8 8 8 8 16 32 end; do\n\
          timeout --kill-after=5 $wait chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
          --disable-background-networking --disable-component-update --disable-sync --no-first-run \
          --user-data-dir=$(mktemp -d {file}.XXXXXX) --window-size=1280,1000 --enable-logging=stderr \
