@@ -91,9 +91,9 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
+    /// Whether both ports of a circuit that its switch passes have light.
     fn has_light(&self, circuit: &CrossConnect) -> bool {
-        self.passed.contains(circuit)
-            && !ends(circuit).iter().any(|port| self.dead.contains_key(port))
+        !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }
 
     /// A switch passes light between these ports, and no others. Returns links that train now, and until when.
@@ -113,26 +113,22 @@ impl<'a> ShippedCircuits<'a> {
     /// What has no light goes dark, for a fault or for a change; what has begins to train.
     fn look(&mut self, context: &mut Context<'_>, is_fault: bool) -> Vec<(SimTime, CrossConnect)> {
         let now = context.now();
-        let lost: Vec<CrossConnect> =
-            self.up.iter().filter(|circuit| !self.has_light(circuit)).copied().collect();
+        let lit: BTreeSet<CrossConnect> =
+            self.passed.iter().filter(|circuit| self.has_light(circuit)).copied().collect();
+        let lost: Vec<CrossConnect> = self.up.difference(&lit).copied().collect();
         for circuit in &lost {
             self.up.remove(circuit);
             self.light(context, circuit, false);
             self.dark.begin(circuit, now, is_fault);
         }
-        let has_light = |circuit: &CrossConnect| {
-            self.passed.contains(circuit)
-                && !ends(circuit).iter().any(|port| self.dead.contains_key(port))
-        };
-        self.training.retain(|circuit, _| has_light(circuit));
+        self.training.retain(|circuit, _| lit.contains(circuit));
         let until = now + self.order.timing.bring_up;
         let begins = |circuit: &&CrossConnect| {
-            has_light(circuit)
-                && !self.up.contains(circuit)
+            !self.up.contains(circuit)
                 && !self.training.contains_key(circuit)
                 && !ends(circuit).iter().any(|port| self.unfit.contains(port))
         };
-        let begun: Vec<CrossConnect> = self.passed.iter().filter(begins).copied().collect();
+        let begun: Vec<CrossConnect> = lit.iter().filter(begins).copied().collect();
         self.training.extend(begun.iter().map(|circuit| (*circuit, until)));
         if !lost.is_empty() {
             self.publish(context);
