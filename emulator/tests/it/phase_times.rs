@@ -14,6 +14,8 @@ use lightloom_testkit::cases;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
+use crate::plan_times::Case;
+
 /// The packets of a flow take turns over 1,024 entropy values, and one that others overtake is not taken for lost.
 const TRANSPORT: &str = "
 transport:
@@ -26,14 +28,6 @@ transport:
 ";
 
 const MIB: u64 = 1 << 20;
-
-/// A fabric, the model of its job and what is broken from the start.
-struct Case {
-    name: String,
-    fabric: String,
-    model: String,
-    broken: Vec<String>,
-}
 
 /// What a training job is drawn as.
 struct Job {
@@ -248,16 +242,7 @@ fn times(case: &Case) -> Option<Vec<(String, [f64; 2], usize)>> {
         "kind: scenario\nversion: 2\nname: x\non: {{fabric: fabric.yaml}}{TRANSPORT}broken: [{}]\nphases: {{scale: 1}}\n",
         case.broken.join(", "),
     );
-    let text_of = |name: &str| match name {
-        "fabric.yaml" => Some(&case.fabric),
-        "small.yaml" => Some(&case.model),
-        _ => None,
-    };
-    let read = &mut |name: &str| {
-        let text = text_of(name).ok_or_else(|| "no such file".to_owned())?;
-        Ok(NamedFile { name: name.to_owned(), bytes: text.as_bytes().to_vec() })
-    };
-    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = case.read(&text);
     let Some(scenario) = loaded else {
         let why = mistakes.first().map(ToString::to_string).unwrap_or_default();
         println!("{:96} {why}", case.name);

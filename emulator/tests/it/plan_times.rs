@@ -5,17 +5,34 @@
 
 use lightloom_emulator::scenario;
 use lightloom_emulator::scenario::file::NamedFile;
+use lightloom_fabric::document::Diagnostic;
 use lightloom_planner::Options;
 use lightloom_testkit::cases;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 /// A fabric, its job's model and what is broken from the start.
-struct Case {
-    name: String,
-    fabric: String,
-    model: String,
-    broken: Vec<String>,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) fabric: String,
+    pub(crate) model: String,
+    pub(crate) broken: Vec<String>,
+}
+
+impl Case {
+    /// A scenario on its fabric.
+    pub(crate) fn read(&self, text: &str) -> (Option<scenario::Scenario>, Vec<Diagnostic>) {
+        let text_of = |name: &str| match name {
+            "fabric.yaml" => Some(&self.fabric),
+            "small.yaml" => Some(&self.model),
+            _ => None,
+        };
+        let read = &mut |name: &str| {
+            let text = text_of(name).ok_or_else(|| "no such file".to_owned())?;
+            Ok(NamedFile { name: name.to_owned(), bytes: text.as_bytes().to_vec() })
+        };
+        scenario::file::load("scenario.yaml", text.as_bytes(), read)
+    }
 }
 
 /// Switches send each packet by the port with the least before it, and windows leave room for what waits there.
@@ -92,16 +109,7 @@ fn times(case: &Case) -> [f64; 2] {
          broken: [{}]\ntrain: [{{job: j}}]\n",
         case.broken.join(", "),
     );
-    let text_of = |name: &str| match name {
-        "fabric.yaml" => Some(&case.fabric),
-        "small.yaml" => Some(&case.model),
-        _ => None,
-    };
-    let read = &mut |name: &str| {
-        let text = text_of(name).ok_or_else(|| "no such file".to_owned())?;
-        Ok(NamedFile { name: name.to_owned(), bytes: text.as_bytes().to_vec() })
-    };
-    let (loaded, mistakes) = scenario::file::load("scenario.yaml", text.as_bytes(), read);
+    let (loaded, mistakes) = case.read(&text);
     let scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", case.name));
     let scenario::On::Fabric(fabric) = &scenario.on else { panic!("{}: no fabric", case.name) };
     let faults = lightloom_fabric::fault::FaultSet::of(fabric, scenario.broken.iter().copied());
