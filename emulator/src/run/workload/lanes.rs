@@ -202,21 +202,21 @@ impl Lanes {
         self.has_core || !self.between((from, to, false)).is_empty()
     }
 
-    /// Bytes by way, over these routes: by their weights, over the lanes of each hop in turn.
+    /// Bytes by way, over these routes: by their weights, and each lane of a hop carries as much as the others of it.
     pub(super) fn over(&self, left: Left, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
         let is_own =
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
         let mut shares: Vec<(Vec<LaneHop>, u64)> = Vec::new();
         for route in routes.iter().filter(is_own) {
             let hops: Vec<(usize, usize, bool)> = hops_of(route).collect();
-            let width = hops.iter().map(|hop| self.between(*hop).len()).max().unwrap_or(1);
-            let size = (left.own as f64 * route.weight / width as f64) as u64;
-            for number in 0..width {
-                let hop = |of: &(usize, usize, bool)| {
-                    let lanes = self.between(*of);
-                    LaneHop { from: of.0, to: of.1, lane: lanes[number % lanes.len()] }
+            let lanes: Vec<&[Lane]> = hops.iter().map(|hop| self.between(*hop)).collect();
+            let widths: Vec<usize> = lanes.iter().map(|lanes| lanes.len()).collect();
+            for Piece { share, lane_of } in pieces(&widths) {
+                let hop = |(at, of): (usize, &(usize, usize, bool))| {
+                    LaneHop { from: of.0, to: of.1, lane: lanes[at][lane_of[at]] }
                 };
-                shares.push((hops.iter().map(hop).collect(), size));
+                let size = (left.own as f64 * route.weight * share) as u64;
+                shares.push((hops.iter().enumerate().map(hop).collect(), size));
             }
         }
         // What rounding leaves over goes with the first.
@@ -250,5 +250,54 @@ impl Lanes {
         shares.retain(|(_, size)| *size > 0);
         let hop = |lane| LaneHop { from: left.from, to: left.to, lane };
         shares.into_iter().map(|(lane, size)| (vec![hop(lane)], size)).collect()
+    }
+}
+
+/// A part of a route's bytes that takes one lane of each hop.
+#[derive(Clone, Debug, PartialEq)]
+struct Piece {
+    /// As a fraction of the bytes of the route.
+    share: f64,
+    /// By hop: the place of its lane.
+    lane_of: Vec<usize>,
+}
+
+/// The bytes of a route laid end to end, cut where some hop, of so many lanes, goes on with its next lane.
+fn pieces(widths: &[usize]) -> Vec<Piece> {
+    let ends = |width: &usize| {
+        let width = *width;
+        (1..=width).map(move |lane| lane as f64 / width as f64)
+    };
+    let mut cuts: Vec<f64> = widths.iter().flat_map(ends).collect();
+    cuts.sort_by(f64::total_cmp);
+    cuts.dedup_by(|a, b| (*a - *b).abs() < ONE_CUT);
+    let mut from = 0.0;
+    let piece = |to: f64| {
+        let middle = f64::midpoint(from, to);
+        let lane_of = widths.iter().map(|width| (middle * *width as f64) as usize).collect();
+        Piece { share: to - std::mem::replace(&mut from, to), lane_of }
+    };
+    cuts.into_iter().map(piece).collect()
+}
+
+/// Cuts this near to each other are one: thirds are not written exactly.
+const ONE_CUT: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lane_of_a_hop_carries_as_much() {
+        for widths in [vec![1], vec![3], vec![3, 2], vec![2, 3, 4], vec![5, 1, 4]] {
+            let pieces = pieces(&widths);
+            for (hop, width) in widths.iter().enumerate() {
+                for lane in 0..*width {
+                    let own = pieces.iter().filter(|piece| piece.lane_of[hop] == lane);
+                    let share: f64 = own.map(|piece| piece.share).sum();
+                    assert!((share * *width as f64 - 1.0).abs() < 1e-9, "{widths:?}: {pieces:?}");
+                }
+            }
+        }
     }
 }
