@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets the host side of SONiC (`sonic_xcvr`) bring up an emulated module, and prints what it saw.
 
-    ci/sonic_xcvr.py SOURCE [--lightloom target/debug/lightloom]
+    ci/sonic_xcvr.py SOURCE [--eeprom] [--lightloom target/debug/lightloom]
 
 SOURCE is a checkout of sonic-platform-common (or SONIC_PLATFORM_COMMON in the environment). Nothing of it is
 copied. The memory is read and written over the module's serial line, by a client in this file that is written from
-docs/firmware-api.md and docs/firmware-registers.md alone. Ends with 1 if a check fails, with 0 and `skipped: …` where there is no SOURCE.
+docs/firmware-api.md and docs/firmware-registers.md alone. With --eeprom SONiC's own class for `optoe` files reads and writes the file that the
+module is served as (root only). Ends with 1 if a check fails or after five minutes, with 0 and `skipped: …` where there is no SOURCE.
 """
 
 import argparse
 import json
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -116,6 +118,17 @@ class Eeprom:
                 return False
             data = data[length:]
         return True
+
+
+def optoe(path):
+    """The host's own class for a module with an `eeprom` file."""
+    from sonic_platform_base.sonic_xcvr.sfp_optoe_base import SfpOptoeBase
+
+    class Sfp(SfpOptoeBase):
+        def get_eeprom_path(self):
+            return path
+
+    return Sfp()
 
 
 class Checks:
@@ -270,11 +283,18 @@ def low_power(api, checks):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="?", default=os.environ.get("SONIC_PLATFORM_COMMON"))
+    parser.add_argument("--eeprom", action="store_true")
     parser.add_argument("--lightloom", default="target/debug/lightloom")
     arguments = parser.parse_args()
     if not arguments.source or not os.path.isdir(os.path.join(arguments.source, "sonic_platform_base")):
         print("skipped: no checkout of sonic-platform-common (argument or SONIC_PLATFORM_COMMON)")
         return 0
+    if arguments.eeprom and os.geteuid() != 0:
+        print("skipped: mounting the module's file needs root")
+        return 0
+    # A limit on everything: the timer's signal ends the program, which ends the server below.
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit("after five minutes it is not over"))
+    signal.alarm(300)
     reach(arguments.source)
     from sonic_platform_base.sonic_xcvr.xcvr_api_factory import XcvrApiFactory
 
@@ -284,13 +304,19 @@ def main():
             file.write("transceivers:\n  - {names: m0, power_on: loopback}\n")
         links = os.path.join(folder, "links")
         serve = [arguments.lightloom, "device", "serve", devices, "--links", links, "--format", "json"]
+        if arguments.eeprom:
+            serve += ["--eeproms", os.path.join(folder, "eeproms")]
         with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as served:
             try:
                 shown = ""
                 while not shown.endswith("\n}\n"):
                     shown += served.stdout.readline() or sys.exit("device serve ended")
-                eeprom = Eeprom(Line(json.loads(shown)["devices"][0]["at"]))
-                api = XcvrApiFactory(eeprom.read, eeprom.write).create_xcvr_api()
+                at = {device["speaks"]: device["at"] for device in json.loads(shown)["devices"]}
+                if arguments.eeprom:
+                    api = optoe(at["eeprom"]).get_xcvr_api()
+                else:
+                    eeprom = Eeprom(Line(at["frames"]))
+                    api = XcvrApiFactory(eeprom.read, eeprom.write).create_xcvr_api()
                 checks = Checks()
                 print("| what the host asks or does | what it sees | as it should be |\n| --- | --- | --- |")
                 for part in (identity, supported, bring_up, transmitters, low_power):
@@ -302,6 +328,10 @@ def main():
                 return 1 if checks.failed else 0
             finally:
                 served.terminate()
+                try:
+                    served.wait(10)
+                except subprocess.TimeoutExpired:
+                    served.kill()
 
 
 if __name__ == "__main__":

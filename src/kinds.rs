@@ -116,6 +116,22 @@ pub const KINDS: &[FileKind] = &[
         codes: &[],
     },
     FileKind {
+        name: "agent",
+        about: "An agent of a host or switch: its modules, who may ask, whether light may move",
+        marks: &["listen", "state_dir", "allow_moves", "cages"],
+        check: None,
+        schema: include_str!("../docs/schemas/agent.json"),
+        codes: &[],
+    },
+    FileKind {
+        name: "module-profile",
+        about: "How the optical switch inside a kind of module is set: registers, commands, codes, times",
+        marks: &["match", "active", "move", "moved", "limits"],
+        check: None,
+        schema: include_str!("../docs/schemas/module-profile.json"),
+        codes: &[],
+    },
+    FileKind {
         name: "model",
         about: "The dimensions of a model to train",
         marks: &["vocabulary", "feed_forward"],

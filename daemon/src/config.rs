@@ -194,7 +194,7 @@ impl Config {
         device.limits = limits(&file.limits, kind.sharing());
         match kind {
             Kind::Transceiver { bits_per_second } => {
-                device.follows = Some(Follows {
+                device.follows = bits_per_second.map(|bits_per_second| Follows {
                     bits_per_second,
                     reply_written: file.limits.reply_within.is_some(),
                     settle_written: file.limits.settle_within.is_some(),

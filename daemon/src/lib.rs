@@ -33,6 +33,8 @@ pub mod file_storage;
 #[cfg(feature = "edges")]
 pub mod hooks;
 #[cfg(feature = "edges")]
+pub mod logging;
+#[cfg(feature = "edges")]
 pub mod metrics;
 pub mod protocol;
 pub mod rate;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloomd --config daemon.yaml`: the daemon. `docs/operations.md` has the night-shift commands.
 
-use std::io::IsTerminal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,11 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use lightloom_daemon::config::Config;
-use lightloom_daemon::{api, audit, check, serve, start};
+use lightloom_daemon::{api, audit, check, logging, serve, start};
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// Drives transceivers, optical switches and Linux switches, and leaves the light on.
 #[derive(Debug, Parser)]
@@ -32,10 +30,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-    log.with_writer(std::io::stderr).init();
+    logging::start();
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -4,11 +4,14 @@
 //! Such a file has what a daemon's file says of a device, what that makes of it ([`Protocol::kind`]), and how it is
 //! reached. What is said there is a dialect of [`lightloom_drivers`].
 
+pub mod agent;
 pub mod gnmi;
 mod linux;
 pub mod scpi;
 pub mod sonic;
 pub mod tl1;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod transceiver;
 
 use lightloom_control::state::{Micros, Sharing};
@@ -20,6 +23,7 @@ use serde::Deserialize;
 use crate::config::linux::LinuxFile;
 #[cfg(feature = "edges")]
 use crate::driver::Endpoint;
+use agent::AgentFile;
 use gnmi::GnmiFile;
 use scpi::ScpiFile;
 use sonic::SonicFile;
@@ -32,6 +36,8 @@ use transceiver::SerialFile;
 pub enum DriverFile {
     /// A transceiver with a switch inside, over a serial line.
     Ocstrx(SerialFile),
+    /// A transceiver with a switch inside, through the agent of its host.
+    Agent(AgentFile),
     /// An optical switch that speaks SCPI.
     Scpi(ScpiFile),
     /// An optical switch that speaks TL1.
@@ -50,6 +56,7 @@ impl DriverFile {
     pub fn protocol(&self) -> &dyn Protocol {
         match self {
             Self::Ocstrx(file) => file,
+            Self::Agent(file) => file,
             Self::Scpi(file) => file,
             Self::Tl1(file) => file,
             Self::Sonic(file) => file,
@@ -90,8 +97,8 @@ pub trait Protocol {
 pub enum Kind {
     /// A module of a node.
     Transceiver {
-        /// The rate of its line.
-        bits_per_second: u32,
+        /// The rate of its line, which limits follow; `None` if it has none of its own.
+        bits_per_second: Option<u32>,
     },
     /// A switch of light.
     OpticalSwitch {
@@ -157,7 +164,7 @@ fn yes() -> bool {
 ///
 /// # Errors
 /// A file that cannot be read, or that everybody can read.
-#[cfg(feature = "edges")]
+#[cfg(feature = "tls")]
 fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     use anyhow::Context as _;
     private(path)?;
@@ -170,7 +177,7 @@ fn secret(path: &std::path::Path) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// A file that is not there, or that everybody can read.
-#[cfg(feature = "edges")]
+#[cfg(feature = "tls")]
 pub(crate) fn private(path: &std::path::Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -17,12 +17,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 
 use crate::config::{ClientFile, Role, TlsFile};
+use crate::protocol::tls as pem;
 
 /// The most connections of a listener at a time. One more takes the place of the one that has been
 /// idle longest; when none is idle, it is closed.
@@ -215,23 +215,10 @@ pub async fn connection(
 /// Files that cannot be read or make no sense.
 pub fn tls_config(tls: &TlsFile) -> io::Result<ServerConfig> {
     let bad = |error: &dyn std::fmt::Display| io::Error::other(format!("TLS: {error}"));
-    let certificates: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(&tls.certificate).map_err(|error| bad(&error))?.collect();
-    let certificates = certificates.map_err(|error| bad(&error))?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| bad(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(&tls.client_ca).map_err(|error| bad(&error))? {
-        let certificate = certificate.map_err(|error| bad(&error))?;
-        roots.add(certificate).map_err(|error| bad(&error))?;
-    }
-    let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
-        .map_err(|error| bad(&error))?;
-    ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| bad(&error))?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates, key)
-        .map_err(|error| bad(&error))
+    let read = || {
+        let certificates = pem::certificates(&tls.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&tls.key)?;
+        pem::server(pem::authorities(&tls.client_ca)?, certificates, key)
+    };
+    read().map_err(|error: anyhow::Error| bad(&format!("{error:#}")))
 }

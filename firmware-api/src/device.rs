@@ -298,6 +298,7 @@ fn perform<'a, H: Hardware>(
             Reply::Events(module.set_events(now, enabled, debounce_us)?)
         }
         Request::Fire { .. } | Request::Go { .. } | Request::Reset => Reply::Done,
+        Request::Module { .. } => return Err(RequestRefusal::UnknownCommand),
     })
 }
 

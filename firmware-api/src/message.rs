@@ -32,6 +32,9 @@ pub use request::{Arm, Request};
 /// Longest register read or write in one message: half of the 256-byte window.
 pub const REGISTER_BYTES_MAX: usize = 128;
 
+/// Longest name of a module at an agent.
+pub const MODULE_NAME_BYTES_MAX: usize = 64;
+
 /// Room for the payload of any message.
 pub type PayloadBuffer = [u8; PAYLOAD_BYTES_MAX];
 
@@ -75,4 +78,6 @@ pub mod command {
     pub const GO: u8 = 0x18;
     /// [`super::Event`], and its acknowledgement.
     pub const EVENT: u8 = 0x20;
+    /// [`super::Request::Module`].
+    pub const MODULE: u8 = 0x30;
 }

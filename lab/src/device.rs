@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use lightloom_devices as device;
-use lightloom_devices::serve::{Options, ServedAddress, Server};
+use lightloom_devices::serve::{Options, ServedAddress, Server, Stopper};
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use lightloom::output::{self, Format, FormatArgument, InputRefused, VerbOutcome};
 
@@ -44,6 +45,9 @@ struct Serve {
     /// Unix socket that takes faults at run time.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
+    /// Folder to mount with the memory of each module as a file, as a Linux host has it (root only).
+    #[arg(long, value_name = "FOLDER")]
+    eeproms: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgument,
 }
@@ -94,11 +98,37 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    let options = Options { links: arguments.links.clone(), control: arguments.control.clone() };
+    let options = Options {
+        links: arguments.links.clone(),
+        control: arguments.control.clone(),
+        eeproms: arguments.eeproms.clone(),
+    };
     let mut server = Server::start(list, &options).context("cannot serve the devices")?;
+    if arguments.eeproms.is_some() {
+        stop_when_asked(server.stopper())?;
+    }
     show(server.addresses(), arguments.format.format)?;
     server.run().context("cannot go on serving")?;
     Ok(VerbOutcome::Good)
+}
+
+/// A mounted folder has to be unmounted at the end: signals end the serving, not the program.
+fn stop_when_asked(stopper: Stopper) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut terminate = {
+        let _inside = runtime.enter();
+        signal(SignalKind::terminate())?
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        });
+        stopper.stop();
+    });
+    Ok(())
 }
 
 /// What the user calls a file: `-` is standard input.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use lightloom::files;
 use lightloom::kinds::Reader;
+use lightloom_agent::{file as agent_file, profile};
 use lightloom_daemon::config;
 use lightloom_devices as device;
 use lightloom_study::{buy, cost};
@@ -25,6 +26,16 @@ pub(crate) const READERS: &[Reader] = &[
         kind: "daemon",
         check: |file, bytes| config::load(file, bytes).1,
         codes: config::codes::ALL,
+    },
+    Reader {
+        kind: "agent",
+        check: |file, bytes| agent_file::load(file, bytes).1,
+        codes: agent_file::codes::ALL,
+    },
+    Reader {
+        kind: "module-profile",
+        check: |file, bytes| profile::load(file, bytes).1,
+        codes: profile::codes::ALL,
     },
 ];
 
@@ -50,6 +61,8 @@ mod tests {
                 "buy" => schema::<buy::BuyFile>(),
                 "devices" => schema::<device::DeviceListFile>(),
                 "daemon" => schema::<DaemonFile>(),
+                "agent" => schema::<agent_file::AgentFile>(),
+                "module-profile" => schema::<profile::ProfileFile>(),
                 "model" => schema::<Model>(),
                 "accelerator" => schema::<Accelerator>(),
                 other => panic!("which type is read from {other} files?"),

@@ -55,6 +55,7 @@ const ROOMS: &[Room] = &[
         "daemon",
         &["units", "fabric", "planner", "control", "drivers", "daemon-api", "firmware-api"],
     ),
+    edge("agent", "daemon/agent", &["units", "fabric", "control", "daemon", "firmware-api"]),
     pure(
         "twin",
         "twin",
@@ -72,6 +73,7 @@ const ROOMS: &[Room] = &[
             "fabric",
             "planner",
             "study",
+            "agent",
             "daemon",
             "daemon-api",
             "devices",

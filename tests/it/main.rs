@@ -8,6 +8,7 @@
     reason = "a test ends where its set-up fails, prints figures and reads shipped files"
 )]
 
+mod agent_rig;
 mod ci;
 mod ci_files;
 mod command_line;
@@ -51,6 +52,7 @@ mod small;
 mod spine;
 mod stored_state;
 mod sweep_of_steps;
+mod through_agent;
 mod two_controllers;
 mod validation;
 mod workload;

@@ -31,6 +31,16 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
+/// `lightloom-agent`, as new as its sources.
+pub(crate) fn agent() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = lightloom().with_file_name("lightloom-agent");
+        is_new(&program, "lightloom-agent");
+        program
+    })
+}
+
 /// Fails with the command to type where a program is older than the sources of its package.
 fn is_new(program: &Path, package: &str) {
     let release = if cfg!(debug_assertions) { "" } else { " --release" };

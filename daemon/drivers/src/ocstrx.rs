@@ -10,8 +10,9 @@ use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Received, Sequence, acknowledge, encode_request};
 use lightloom_firmware_api::message::{
-    Arm, Capabilities, Event, EventKind, EventsReport, Identity, LinkName, LinksReport, Neighbour,
-    Power, Reply, Request as Wire, StatusReport, TransactionId,
+    Arm, Capabilities, Event, EventKind, EventsReport, Identity, LinkName, LinksReport,
+    MODULE_NAME_BYTES_MAX, Neighbour, Power, Reply, Request as Wire, RequestRefusal, StatusReport,
+    TransactionId,
 };
 use lightloom_firmware_api::path::{
     DataPathPolicy, GROUPS_MAX, GroupOutcome as PathOutcome, Groups, Path, Paths,
@@ -52,6 +53,10 @@ pub struct OcsTrx {
     /// Numbers to acknowledge.
     unacknowledged: Vec<Sequence>,
     signals: Vec<Signal>,
+    /// Its name at the agent; empty on a line of its own.
+    module: Vec<u8>,
+    /// Its serial number; `None` if any will do.
+    serial: Option<String>,
 }
 
 impl OcsTrx {
@@ -76,13 +81,36 @@ impl OcsTrx {
             last_event: None,
             unacknowledged: Vec::new(),
             signals: Vec::new(),
+            module: Vec::new(),
+            serial: None,
         }
+    }
+
+    /// Reaches the module through an agent that calls it so.
+    ///
+    /// # Errors
+    /// A name that no agent can have.
+    pub fn at_agent(mut self, module: &str) -> Result<Self, String> {
+        if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.len()) {
+            return Err(format!(
+                "`{module}`: a module's name has 1 to {MODULE_NAME_BYTES_MAX} bytes"
+            ));
+        }
+        self.module = module.as_bytes().to_vec();
+        Ok(self)
     }
 
     /// Calls the module by its bundle, so that its neighbours see who sends their light.
     #[must_use]
     pub fn called(mut self, device: &str) -> Self {
         self.name = device.parse().map_or(LinkName::NONE, link_name);
+        self
+    }
+
+    /// Speaks to the module with this serial number only.
+    #[must_use]
+    pub fn expecting(mut self, serial: Option<String>) -> Self {
+        self.serial = serial;
         self
     }
 
@@ -238,6 +266,13 @@ impl OcsTrx {
     fn take(&mut self, reply: &Reply<'_>) -> Progress {
         match reply {
             Reply::Identity(identity) => {
+                let serial = String::from_utf8_lossy(&identity.serial).trim().to_owned();
+                if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != serial)
+                {
+                    let why =
+                        format!("the module has serial number {serial}, the file says {expected}");
+                    return Progress::Lost(why);
+                }
                 self.identity = Some(*identity);
                 Progress::Answered
             }
@@ -277,7 +312,11 @@ impl OcsTrx {
             Reply::Done | Reply::Registers(_) => Progress::Answered,
             Reply::Refused(refusal) => {
                 self.armed = None;
-                Progress::Ended(Outcome::Refused(refusal.to_string()))
+                let why = refusal.to_string();
+                Progress::Ended(match refusal {
+                    RequestRefusal::BusFailed => Outcome::Unknown(why),
+                    _ => Outcome::Refused(why),
+                })
             }
         }
     }
@@ -332,7 +371,13 @@ impl Dialect for OcsTrx {
         (self.events, self.last_event) = (None, None);
         self.signals.clear();
         self.unacknowledged.clear();
-        vec![self.ask(&Wire::Hello, Awaits::Identity), self.ask(&Wire::Status, Awaits::Positions)]
+        let name = std::mem::take(&mut self.module);
+        let named =
+            (!name.is_empty()).then(|| self.ask(&Wire::Module { name: &name }, Awaits::Identity));
+        self.module = name;
+        let hello =
+            [self.ask(&Wire::Hello, Awaits::Identity), self.ask(&Wire::Status, Awaits::Positions)];
+        named.into_iter().chain(hello).collect()
     }
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {

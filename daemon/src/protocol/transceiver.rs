@@ -47,27 +47,34 @@ pub enum PathPolicy {
     Hot,
 }
 
+#[cfg(feature = "edges")]
+impl PathPolicy {
+    pub(super) const fn code(self) -> DataPathPolicy {
+        match self {
+            Self::Deactivated => DataPathPolicy::RequireDeactivated,
+            Self::Mute => DataPathPolicy::MuteTransmit,
+            Self::Hot => DataPathPolicy::Hot,
+        }
+    }
+}
+
 impl Protocol for SerialFile {
     fn kind(&self) -> Kind {
-        Kind::Transceiver { bits_per_second: self.bits_per_second }
+        Kind::Transceiver { bits_per_second: Some(self.bits_per_second) }
     }
 
     #[cfg(feature = "edges")]
     fn endpoint(&self, place: &Place<'_>) -> anyhow::Result<Endpoint> {
-        let policy = match self.policy {
-            PathPolicy::Deactivated => DataPathPolicy::RequireDeactivated,
-            PathPolicy::Mute => DataPathPolicy::MuteTransmit,
-            PathPolicy::Hot => DataPathPolicy::Hot,
-        };
         let path = self.serial.clone();
         let address = Address::Serial { path, bits_per_second: self.bits_per_second };
-        let dialect = OcsTrx::new(policy, fresh_sequence(place.wall_ms)).called(place.device);
+        let dialect = OcsTrx::new(self.policy.code(), fresh_sequence(place.wall_ms));
+        let dialect = dialect.called(place.device);
         Ok(Endpoint::speaking(address, dialect))
     }
 }
 
 /// A start of numbering that a former life of the daemon is unlikely to have used last.
 #[cfg(feature = "edges")]
-fn fresh_sequence(wall_ms: u64) -> u16 {
+pub(super) fn fresh_sequence(wall_ms: u64) -> u16 {
     (wall_ms.wrapping_mul(257) & 0xffff) as u16
 }

@@ -21,6 +21,7 @@ mod line;
 mod list;
 mod misbehave;
 mod optics;
+pub mod optoe;
 mod rack;
 #[cfg(target_os = "linux")]
 pub mod serve;

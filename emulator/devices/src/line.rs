@@ -11,7 +11,11 @@ use lightloom_units::seed::{Seed, Stream};
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
+use lightloom_firmware_api::module::NotAcknowledged;
+
 use super::fault::{DeviceFault, PartsPerMillion};
+use super::optoe::Bus;
+use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
 /// Bytes a line holds at most while they are late; more are lost, as in any finite buffer.
@@ -159,6 +163,30 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
                 }
             }
         }
+    }
+}
+
+impl<D> Faulty<D> {
+    /// How long a transfer takes on the bus: lateness slows that, too.
+    pub const fn bus_delay(&self) -> Picoseconds {
+        self.faults.late
+    }
+}
+
+/// A module whose line is dead acknowledges nothing on its bus either.
+impl Bus for Faulty<Transceiver> {
+    fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged> {
+        if self.faults.half_open {
+            return Err(NotAcknowledged);
+        }
+        self.device.bus_read(now, offset, out)
+    }
+
+    fn write(&mut self, now: SimTime, offset: u8, bytes: &[u8]) -> Result<(), NotAcknowledged> {
+        if self.faults.half_open {
+            return Err(NotAcknowledged);
+        }
+        self.device.bus_write(now, offset, bytes)
     }
 }
 

@@ -13,6 +13,7 @@ use super::fault::DeviceFault;
 use super::gnmi::GnmiSwitch;
 use super::light::LightWatchers;
 use super::line::Faulty;
+use super::optoe::{Done, Failed, Optoe};
 use super::switch::{OpticalSwitch, PassedLight};
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
@@ -277,6 +278,22 @@ impl Rack {
         out: &mut Vec<Output>,
     ) {
         self.devices[slot.0].1.as_device().on_bytes(now, line, input, out);
+        self.called(now, slot, out);
+    }
+
+    /// Lets the driver of a module's memory do what is due on its bus. An optical switch has no such memory.
+    pub fn on_bus(
+        &mut self,
+        now: SimTime,
+        slot: RackSlot,
+        driver: &mut Optoe,
+        out: &mut Vec<Output>,
+        on: impl FnMut(u64, Result<Done, Failed>),
+    ) {
+        let AnyDevice::Transceiver(module) = &mut self.devices[slot.0].1 else { return };
+        module.on_time(now, out);
+        driver.advance(now, module.bus_delay(), module.as_mut(), on);
+        module.on_time(now, out);
         self.called(now, slot, out);
     }
 

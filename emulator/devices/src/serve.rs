@@ -10,6 +10,9 @@
 //! An idle rack makes no system call at all. The control socket takes lines `DEVICE FAULT` and
 //! answers each with `ok` or with what is wrong.
 
+mod eeproms;
+mod fuse;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -49,6 +52,8 @@ pub struct Options {
     pub links: Option<PathBuf>,
     /// A Unix socket for faults at run time.
     pub control: Option<PathBuf>,
+    /// A folder to mount with the memory of each module as a file, named as the links are.
+    pub eeproms: Option<PathBuf>,
 }
 
 /// How one device is reached.
@@ -58,19 +63,37 @@ pub struct ServedAddress {
     pub name: String,
     /// `transceiver`, `switch` or `gnmi-switch`.
     pub kind: &'static str,
-    /// `frames`, `scpi`, `scpi-serial`, `tl1` or `gnmi`.
+    /// `frames`, `scpi`, `scpi-serial`, `tl1`, `gnmi` or `eeprom`.
     pub speaks: &'static str,
     /// A path of a pty (its link, if links are made) or `ADDRESS:PORT`.
     pub at: String,
 }
 
 enum Channel {
-    Pty { slot: RackSlot, master: OwnedFd, client_side: OwnedFd, pending: Vec<u8> },
-    Listener { slot: RackSlot, port: Port, socket: TcpListener },
-    Client { slot: RackSlot, socket: TcpStream, pending: Vec<u8> },
+    Pty {
+        slot: RackSlot,
+        master: OwnedFd,
+        client_side: OwnedFd,
+        pending: Vec<u8>,
+    },
+    Listener {
+        slot: RackSlot,
+        port: Port,
+        socket: TcpListener,
+    },
+    Client {
+        slot: RackSlot,
+        socket: TcpStream,
+        pending: Vec<u8>,
+    },
     Control(UnixListener),
-    ControlClient { socket: UnixStream, received: Vec<u8> },
+    ControlClient {
+        socket: UnixStream,
+        received: Vec<u8>,
+    },
     Stop(Arc<OwnedFd>),
+    /// The kernel's questions about the files of [`Options::eeproms`].
+    Eeproms(eeproms::Eeproms),
 }
 
 impl Channel {
@@ -82,6 +105,7 @@ impl Channel {
             Self::Control(socket) => socket.as_fd(),
             Self::ControlClient { socket, .. } => socket.as_fd(),
             Self::Stop(event) => event.as_fd(),
+            Self::Eeproms(eeproms) => eeproms.fd(),
         }
     }
 }
@@ -108,6 +132,8 @@ pub struct Server {
     stop: Arc<OwnedFd>,
     started: Instant,
     watcher: Option<Watcher>,
+    /// The channel of the files, if there are any.
+    eeproms: Option<u32>,
 }
 
 /// Hears of light that moved.
@@ -131,6 +157,7 @@ impl Server {
             stop: Arc::clone(&stop),
             started: now_instant(),
             watcher: None,
+            eeproms: None,
         };
         server.add(Channel::Stop(stop), EventFlags::IN)?;
         for (slot, endpoint) in list.endpoints {
@@ -141,6 +168,9 @@ impl Server {
             let socket = UnixListener::bind(path)?;
             socket.set_nonblocking(true)?;
             server.add(Channel::Control(socket), EventFlags::IN)?;
+        }
+        if let Some(folder) = &options.eeproms {
+            server.open_eeproms(folder)?;
         }
         Ok(server)
     }
@@ -220,6 +250,35 @@ impl Server {
         Ok(at)
     }
 
+    /// Every module is a file, too.
+    fn open_eeproms(&mut self, folder: &Path) -> io::Result<()> {
+        let modules = self
+            .rack
+            .devices()
+            .enumerate()
+            .filter(|(_, (_, device))| device.kind() == "transceiver");
+        let modules: Vec<_> =
+            modules.map(|(slot, (name, _))| (name.to_owned(), RackSlot(slot))).collect();
+        let names: Vec<_> = modules.iter().map(|(name, _)| name.clone()).collect();
+        let eeproms = eeproms::Eeproms::mount(folder, modules)?;
+        for name in names {
+            let at = eeproms.file(&name).display().to_string();
+            let address = ServedAddress { name, kind: "transceiver", speaks: "eeprom", at };
+            self.addresses.push(address);
+        }
+        self.eeproms = Some(self.add(Channel::Eeproms(eeproms), EventFlags::IN)?);
+        Ok(())
+    }
+
+    /// Does what is due on the files; when something is next.
+    fn advance_eeproms(&mut self, now: SimTime, out: &mut Vec<Output>) -> Option<SimTime> {
+        let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&self.eeproms?) else {
+            return None;
+        };
+        eeproms.advance(now, &mut self.rack, out);
+        eeproms.next_wakeup()
+    }
+
     fn add(&mut self, channel: Channel, flags: EventFlags) -> io::Result<u32> {
         let id = self.next_channel;
         self.next_channel += 1;
@@ -244,6 +303,7 @@ impl Server {
             let now = self.now();
             let mut out = Vec::new();
             self.rack.on_time(now, &mut out);
+            let file_due = self.advance_eeproms(now, &mut out);
             self.send(out);
             if let Some(watcher) = &mut self.watcher {
                 let changes = self.rack.light_changes(now);
@@ -251,7 +311,8 @@ impl Server {
                     watcher(changes);
                 }
             }
-            let timeout = self.rack.next_wakeup().map(|at| timespec(at.0.saturating_sub(now.0)));
+            let due = self.rack.next_wakeup().into_iter().chain(file_due).min();
+            let timeout = due.map(|at| timespec(at.0.saturating_sub(now.0)));
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);
             match epoll::wait(&self.epoll, spare, timeout.as_ref()) {
@@ -280,6 +341,11 @@ impl Server {
             Some(Channel::Listener { .. } | Channel::Control(_)) => self.accept(id),
             Some(Channel::ControlClient { .. }) => self.receive_control(id),
             Some(Channel::Stop(_)) | None => {}
+            Some(Channel::Eeproms(_)) => {
+                if let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&id) {
+                    eeproms.take();
+                }
+            }
         }
     }
 

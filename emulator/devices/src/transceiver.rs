@@ -9,7 +9,7 @@ use lightloom_firmware_api::frame::{
     ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, Reassembler,
 };
 use lightloom_firmware_api::message::{FireReport, LinkName, Reply, command};
-use lightloom_firmware_api::module::{Module, Profile};
+use lightloom_firmware_api::module::{Module, NotAcknowledged, Profile};
 use lightloom_firmware_api::path::{GroupOutcome, Path, Paths};
 use lightloom_firmware_api::time::Micros;
 use lightloom_units::seed::Seed;
@@ -115,6 +115,36 @@ impl Transceiver {
     #[must_use]
     pub const fn counters(&self) -> LineCounters {
         self.firmware.counters()
+    }
+
+    /// Reads over its I2C bus.
+    ///
+    /// # Errors
+    /// As for [`Module::bus_read`].
+    pub fn bus_read(
+        &mut self,
+        now: SimTime,
+        offset: u8,
+        out: &mut [u8],
+    ) -> Result<(), NotAcknowledged> {
+        let at = self.micros(now);
+        self.firmware.module_mut().bus_read(at, offset, out)
+    }
+
+    /// Writes over its I2C bus. What an arm there spells is what a module that lies says it did.
+    ///
+    /// # Errors
+    /// As for [`Module::bus_write`].
+    pub fn bus_write(
+        &mut self,
+        now: SimTime,
+        offset: u8,
+        bytes: &[u8],
+    ) -> Result<(), NotAcknowledged> {
+        let at = self.micros(now);
+        self.firmware.module_mut().bus_write(at, offset, bytes)?;
+        self.wanted = wanted_paths(self.firmware.module());
+        Ok(())
     }
 
     fn micros(&self, now: SimTime) -> Micros {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a device refuses a request, and the status byte that says so.
 
-/// Why a request was refused. Nothing was changed by it.
+/// Why a request was refused. Nothing was changed by it, but for [`RequestRefusal::BusFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRefusal {
     /// The command code has no meaning here.
@@ -20,10 +20,19 @@ pub enum RequestRefusal {
     Version,
     /// A register that does not exist or cannot be written.
     NoSuchRegister,
+    /// Of an agent: it has no module of this name. Since 1.3.
+    NoSuchModule,
+    /// Of an agent: another module, by its serial number, is in the place of the one that said hello, or a module with a
+    /// serial number that it has elsewhere. Since 1.3.
+    OtherModule,
+    /// Of an agent: it may read and not move light. Since 1.3.
+    ReadOnly,
+    /// Of an agent: the module's bus does not answer. What was asked for may have been done. Since 1.3.
+    BusFailed,
 }
 
 impl RequestRefusal {
-    const CODES: [(u8, Self); 8] = [
+    const CODES: [(u8, Self); 12] = [
         (1, Self::UnknownCommand),
         (2, Self::Malformed),
         (3, Self::NotArmed),
@@ -32,6 +41,10 @@ impl RequestRefusal {
         (6, Self::Locked),
         (7, Self::Version),
         (8, Self::NoSuchRegister),
+        (9, Self::NoSuchModule),
+        (10, Self::OtherModule),
+        (11, Self::ReadOnly),
+        (12, Self::BusFailed),
     ];
 
     /// The status byte of the frame.
@@ -62,6 +75,13 @@ impl core::fmt::Display for RequestRefusal {
             Self::Locked => "the password is wrong",
             Self::Version => "the module speaks another protocol version",
             Self::NoSuchRegister => "no such register, or it cannot be written",
+            Self::NoSuchModule => "the agent has no module of this name",
+            Self::OtherModule => {
+                "another module is in this place than before, or one whose serial number the agent has twice: its \
+                 log names both"
+            }
+            Self::ReadOnly => "the agent moves no light: its file does not say `allow_moves: true`",
+            Self::BusFailed => "the module's bus does not answer",
         })
     }
 }

@@ -63,7 +63,11 @@ impl<'a> Reply<'a> {
             command::READ if payload.len() <= REGISTER_BYTES_MAX => {
                 Self::Registers(reader.slice(payload.len())?)
             }
-            command::WRITE | command::DISARM | command::SET_DEFAULT | command::RESET => Self::Done,
+            command::WRITE
+            | command::DISARM
+            | command::SET_DEFAULT
+            | command::RESET
+            | command::MODULE => Self::Done,
             command::ARM => Self::Armed(ArmReport::decode(&mut reader)?),
             command::FIRE | command::GO => Self::Fired(FireReport::decode(&mut reader)?),
             command::STATUS => Self::Status(StatusReport::decode(&mut reader)?),

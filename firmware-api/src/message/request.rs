@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a host asks, and how it is written into a frame.
 
-use super::{PayloadBuffer, REGISTER_BYTES_MAX, RequestRefusal, TransactionId, command};
+use super::{
+    MODULE_NAME_BYTES_MAX, PayloadBuffer, REGISTER_BYTES_MAX, RequestRefusal, TransactionId,
+    command,
+};
 use crate::cmis::RegisterAddress;
 use crate::path::{DataPathPolicy, Groups, Path, Paths};
 use crate::wire::{Reader, Writer};
@@ -75,6 +78,12 @@ pub enum Request<'a> {
     },
     /// Restart the module's firmware. Answered by [`Reply::Done`](super::Reply::Done) before it restarts.
     Reset,
+    /// To an agent, before anything else: which of its modules the rest of the connection is about. Answered by
+    /// [`Reply::Done`](super::Reply::Done). A module on a line of its own does not know it. Since 1.3.
+    Module {
+        /// Its name at the agent, 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
+        name: &'a [u8],
+    },
 }
 
 /// The wanted paths of a change.
@@ -105,13 +114,14 @@ impl<'a> Request<'a> {
             Self::Links => command::LINKS,
             Self::Events { .. } => command::EVENTS,
             Self::Go { .. } => command::GO,
+            Self::Module { .. } => command::MODULE,
         }
     }
 
     /// Writes the payload and returns its length.
     ///
     /// # Panics
-    /// If a write holds more than [`REGISTER_BYTES_MAX`] bytes.
+    /// If a write holds more than [`REGISTER_BYTES_MAX`] bytes, or a name more than [`MODULE_NAME_BYTES_MAX`].
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
         let mut writer = Writer::new(out);
         match self {
@@ -124,6 +134,10 @@ impl<'a> Request<'a> {
                 assert!(bytes.len() <= REGISTER_BYTES_MAX, "register writes are bounded");
                 address.encode(&mut writer);
                 writer.slice(bytes);
+            }
+            Self::Module { name } => {
+                assert!(name.len() <= MODULE_NAME_BYTES_MAX, "names of modules are bounded");
+                writer.slice(name);
             }
             Self::Arm(arm) => {
                 writer.u32(arm.transaction.0).u8(arm.policy.code()).codes(&arm.paths, Path::code);
@@ -169,6 +183,10 @@ impl<'a> Request<'a> {
             command::SET_DEFAULT => Self::decode_set_default(&mut reader),
             command::RESET => Some(Self::Reset),
             command::LINKS => Some(Self::Links),
+            command::MODULE => {
+                let named = (1..=MODULE_NAME_BYTES_MAX).contains(&payload.len());
+                reader.slice(payload.len()).filter(|_| named).map(|name| Self::Module { name })
+            }
             _ => return Err(RequestRefusal::UnknownCommand),
         };
         request.and_then(|request| reader.done(request)).ok_or(RequestRefusal::Malformed)

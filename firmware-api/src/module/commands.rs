@@ -222,12 +222,16 @@ fn failure_of(refusal: RequestRefusal) -> CdbFailure {
     match refusal {
         RequestRefusal::UnknownCommand => CdbFailure::UnknownCommand,
         RequestRefusal::Locked => CdbFailure::Password,
-        RequestRefusal::NotArmed | RequestRefusal::Busy | RequestRefusal::WrongState => {
-            CdbFailure::WrongState
-        }
-        RequestRefusal::Malformed | RequestRefusal::Version | RequestRefusal::NoSuchRegister => {
-            CdbFailure::Parameter
-        }
+        RequestRefusal::NotArmed
+        | RequestRefusal::Busy
+        | RequestRefusal::WrongState
+        | RequestRefusal::ReadOnly
+        | RequestRefusal::BusFailed => CdbFailure::WrongState,
+        RequestRefusal::Malformed
+        | RequestRefusal::Version
+        | RequestRefusal::NoSuchRegister
+        | RequestRefusal::NoSuchModule
+        | RequestRefusal::OtherModule => CdbFailure::Parameter,
     }
 }
 

@@ -85,10 +85,25 @@ fn reply_encoding_unchanged() {
         (RequestRefusal::Locked, 6),
         (RequestRefusal::Version, 7),
         (RequestRefusal::NoSuchRegister, 8),
+        (RequestRefusal::NoSuchModule, 9),
+        (RequestRefusal::OtherModule, 10),
+        (RequestRefusal::ReadOnly, 11),
+        (RequestRefusal::BusFailed, 12),
     ] {
         assert_eq!(reply_bytes(&Reply::Refused(refusal)), (code, vec![]));
         assert_eq!(Reply::decode(command::ARM, code, &[]), Some(Reply::Refused(refusal)));
     }
+}
+
+#[test]
+fn a_module_of_an_agent_is_named_in_up_to_64_bytes() {
+    let longest = [b'x'; 64];
+    for name in [&b"n3-b0"[..], &longest] {
+        assert_eq!(Request::decode(0x30, name), Ok(Request::Module { name }));
+    }
+    assert_eq!(Request::decode(0x30, &[]), Err(RequestRefusal::Malformed));
+    assert_eq!(Request::decode(0x30, &[b'x'; 65]), Err(RequestRefusal::Malformed));
+    assert_eq!(Reply::decode(command::MODULE, 0, &[]), Some(Reply::Done));
 }
 
 #[test]

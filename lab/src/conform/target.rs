@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
+use lightloom_daemon::protocol::tls as pem;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use super::link::LinkAddress;
 
@@ -154,38 +154,19 @@ pub fn address(
 }
 
 fn secured(at: &str, ca: &Path, tls: &Tls) -> anyhow::Result<LinkAddress> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(ca)? {
-        roots.add(certificate).with_context(|| format!("{} is no authority", ca.display()))?;
-    }
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
-    let mut config = match (&tls.certificate, &tls.key) {
+    let identity = match (&tls.certificate, &tls.key) {
         (Some(certificate), Some(key)) => {
             let secret = PrivateKeyDer::from_pem_file(key)
                 .with_context(|| format!("{} has no private key", key.display()))?;
-            builder.with_client_auth_cert(certificates(certificate)?, secret)?
+            Some((pem::certificates(certificate)?, secret))
         }
-        (None, None) => builder.with_no_client_auth(),
+        (None, None) => None,
         _ => bail!("give both --certificate and --key, or neither"),
     };
+    let mut config = pem::client(pem::authorities(ca)?, identity)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
-    let name = tls.name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());
-    let name = ServerName::try_from(name.clone())
-        .with_context(|| format!("`{name}` is no name of a host: give --name"))?;
+    let name = pem::server_name(tls.name.as_deref(), at).context("give --name")?;
     Ok(LinkAddress::Tls(at.to_owned(), name, Arc::new(config)))
-}
-
-fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let shown = path.display();
-    let read =
-        CertificateDer::pem_file_iter(path).with_context(|| format!("cannot read {shown}"))?;
-    let found: Vec<_> =
-        read.collect::<Result<_, _>>().with_context(|| format!("{shown} is not PEM"))?;
-    ensure!(!found.is_empty(), "{shown} has no certificate");
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -72,7 +72,11 @@ impl Modules {
         let (devices, mistakes) = device::load_beside("devices.yaml", file.as_bytes(), &mut read);
         let devices = devices.unwrap_or_else(|| panic!("{mistakes:?}"));
         let control = links.join("control");
-        let options = Options { links: Some(links.to_owned()), control: Some(control.clone()) };
+        let options = Options {
+            links: Some(links.to_owned()),
+            control: Some(control.clone()),
+            eeproms: None,
+        };
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut server = Server::start(devices, &options).unwrap();

@@ -138,8 +138,11 @@ fn devices(folder: &Folder, fabric: &str) -> Result<Server, Error> {
     let (list, mistakes) =
         lightloom_devices::load_beside("devices.yaml", list.as_bytes(), &mut beside);
     let list = list.ok_or_else(|| Error::Refused(format!("the device list: {mistakes:?}")))?;
-    let options =
-        Options { links: Some(folder.file("modules")), control: Some(folder.device_socket()) };
+    let options = Options {
+        links: Some(folder.file("modules")),
+        control: Some(folder.device_socket()),
+        eeproms: None,
+    };
     Server::start(list, &options)
         .map_err(|error| Error::system("serve the emulated transceivers", error))
 }

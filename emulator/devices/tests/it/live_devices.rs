@@ -43,7 +43,11 @@ fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<GroupOutcom
 fn a_module_on_a_pty_switches_and_takes_faults_at_run_time() {
     let folder = tempfile::tempdir().unwrap();
     let control = folder.path().join("control");
-    let options = Options { links: Some(folder.path().to_owned()), control: Some(control.clone()) };
+    let options = Options {
+        links: Some(folder.path().to_owned()),
+        control: Some(control.clone()),
+        eeproms: None,
+    };
     let served = Served::start("transceivers:\n  - names: n0/b{0..1}\n", &options);
     let path = served.at("n0/b1", "frames");
     assert!(path.ends_with("/n0-b1"), "a link with a lasting name: {path}");

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's file.
+//!
+//! ```yaml
+//! listen: 0.0.0.0:7410
+//! tls: {certificate: host.pem, key: host.key, client_ca: daemons.pem}
+//! state_dir: /var/lib/lightloom-agent
+//! allow_moves: true
+//! cages:
+//!   - {name: n3-b0, eeprom: /sys/bus/i2c/devices/11-0050/eeprom, profile: registers.yaml}
+//! ```
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use lightloom_fabric::document::{self, Check, Diagnostic};
+use lightloom_firmware_api::message::MODULE_NAME_BYTES_MAX;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What can be wrong with an agent's file beyond its shape.
+pub mod codes {
+    use lightloom_fabric::document::Code;
+
+    /// Two modules have one name or one place.
+    pub const SAME_MODULE: Code = Code { id: "LL0711", title: "two modules of an agent are one" };
+    /// A name that no request can carry, or no module at all.
+    pub const BAD_MODULE: Code =
+        Code { id: "LL0712", title: "a module that an agent cannot serve" };
+    /// All of them.
+    pub const ALL: &[Code] = &[SAME_MODULE, BAD_MODULE];
+}
+
+/// What an agent serves, to whom.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentFile {
+    /// Address and port to listen on.
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// Who this host is, and whose daemons may ask.
+    pub tls: HostTlsFile,
+    /// Where it keeps what it was asked to move, so that it knows after its end.
+    pub state_dir: PathBuf,
+    /// Whether light may be moved [default: no, modules are read only].
+    #[serde(default)]
+    pub allow_moves: bool,
+    /// The cages of the host with modules that it serves.
+    pub cages: Vec<ModuleFile>,
+}
+
+/// Mutual TLS of an agent.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostTlsFile {
+    /// The host's certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// The authority that signs the certificates of this cluster's daemons, PEM.
+    pub client_ca: PathBuf,
+}
+
+/// A module of the host.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModuleFile {
+    /// What daemons call it.
+    pub name: String,
+    /// Its memory: the `eeprom` file of the `optoe` driver.
+    pub eeprom: PathBuf,
+    /// How its optical switch is set: a module-profile file.
+    pub profile: PathBuf,
+    /// The serial number that it must have [default: any].
+    #[serde(default)]
+    pub serial: Option<String>,
+}
+
+/// Reads an agent's file, or every mistake in it.
+#[must_use]
+pub fn load(file: &str, bytes: &[u8]) -> (Option<AgentFile>, Vec<Diagnostic>) {
+    document::load(file, bytes, check)
+}
+
+fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
+    if file.cages.is_empty() {
+        let report = check.error(codes::BAD_MODULE, "/cages", "there is no module");
+        report.help("write `- {name: n0-b0, eeprom: FILE, profile: FILE}`");
+    }
+    let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
+    for (index, module) in file.cages.iter().enumerate() {
+        let path = format!("/cages/{index}");
+        if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.name.len()) {
+            let message = format!("a name of {} bytes", module.name.len());
+            let help = format!("write 1 to {MODULE_NAME_BYTES_MAX} bytes");
+            check.error(codes::BAD_MODULE, &format!("{path}/name"), message).help(help);
+        }
+        if !names.insert(&module.name) {
+            let message = format!("two modules are called `{}`", module.name);
+            let report = check.error(codes::SAME_MODULE, &format!("{path}/name"), message);
+            report.help("give each module its own name");
+        }
+        if !places.insert(&module.eeprom) {
+            let message = format!("two modules are at {}", module.eeprom.display());
+            let report = check.error(codes::SAME_MODULE, &format!("{path}/eeprom"), message);
+            report.help("two names for one module could move it twice: name it once");
+        }
+    }
+    (!check.has_errors()).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_module_is_served_under_one_name() {
+        let text = "listen: 127.0.0.1:0\ntls: {certificate: a, key: b, client_ca: c}\nstate_dir: s\n\
+                    cages:\n- {name: a, eeprom: /e, profile: p}\n- {name: a, eeprom: /e, profile: p}\n\
+                    - {name: \"\", eeprom: /f, profile: p}\n";
+        let (file, mistakes) = load("agent.yaml", text.as_bytes());
+        assert!(file.is_none());
+        let shown: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        assert!(
+            shown[0].contains("agent.yaml:6:10") && shown[0].contains("called `a`"),
+            "{shown:?}"
+        );
+        assert!(shown[1].contains("two modules are at /e"), "{shown:?}");
+        assert!(shown[2].contains("a name of 0 bytes"), "{shown:?}");
+    }
+}

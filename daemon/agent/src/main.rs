@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom-agent --config agent.yaml`: reaches the modules of this host for the daemon. `docs/hardware.md` has the files.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use lightloom_agent::file::{self, AgentFile};
+use lightloom_agent::serve::{self, Agent};
+use lightloom_daemon::logging;
+use sd_notify::NotifyState;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Reaches the modules of this host for lightloomd, and moves their light where that is allowed.
+#[derive(Debug, Parser)]
+#[command(version, after_help = "Example:\n  lightloom-agent --config /etc/lightloom/agent.yaml")]
+struct Arguments {
+    /// The agent's file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the file, its profiles, certificates and key, and start nothing.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::start();
+    let result = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")
+        .and_then(|runtime| runtime.block_on(run(&arguments)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let file = read(&arguments.config)?;
+    let acceptor = serve::acceptor(&file.tls)?;
+    if arguments.check {
+        serve::profiles(&file)?;
+        tracing::info!(modules = file.cages.len(), "the file is good");
+        return Ok(());
+    }
+    let agent = Agent::start(&file)?;
+    let listener = TcpListener::bind(file.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", file.listen))?;
+    let (at, modules) = (listener.local_addr()?, file.cages.len());
+    tracing::info!(%at, modules, allow_moves = file.allow_moves, "serving");
+    notify(NotifyState::Ready);
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        ended = agent.serve(listener, acceptor) => ended?,
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    // Nothing is undone on the way out: what is lit stays lit.
+    notify(NotifyState::Stopping);
+    Ok(())
+}
+
+/// Reads the file; every mistake is shown.
+fn read(path: &Path) -> anyhow::Result<AgentFile> {
+    let shown = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let (file, mistakes) = file::load(&shown, &bytes);
+    for mistake in &mistakes {
+        tracing::error!("{mistake}");
+    }
+    let mut file = file.with_context(|| format!("{shown} has mistakes"))?;
+    // Files are named from where the file stands.
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let tls = &mut file.tls;
+    for named in [&mut tls.certificate, &mut tls.key, &mut tls.client_ca, &mut file.state_dir] {
+        *named = folder.join(&*named);
+    }
+    for module in &mut file.cages {
+        module.profile = folder.join(&module.profile);
+        module.eeprom = folder.join(&module.eeprom);
+    }
+    Ok(file)
+}
+
+/// Says it to systemd, where that started this program.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!("systemd cannot be notified: {error}");
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The memory of a module, by bank, page and byte, whatever it hangs on.
+
+use std::time::Duration;
+
+use lightloom_firmware_api::cmis::cdb::{self, CdbStatus};
+use lightloom_firmware_api::cmis::{Coded, RegisterAddress, lower};
+
+/// The module did not take a transfer, or said something that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BusError(pub String);
+
+/// Reads and writes registers; each call stays within its half of the window.
+pub trait Memory: Send {
+    /// Reads bytes.
+    ///
+    /// # Errors
+    /// The bus's.
+    fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError>;
+
+    /// Writes bytes. After an error it is not known how many were written.
+    ///
+    /// # Errors
+    /// The bus's.
+    fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError>;
+
+    /// Waits.
+    fn pause(&mut self, span: Duration);
+
+    /// The time since some moment before.
+    fn now(&self) -> Duration;
+}
+
+/// The wait between two reads of what is not ready.
+pub(crate) const POLL: Duration = Duration::from_millis(1);
+
+/// Gives a CDB command and waits for its end; the payload of its reply.
+///
+/// # Errors
+/// The bus's; a command that failed, by its status byte; one that does not end within `within`.
+pub fn command(
+    memory: &mut dyn Memory,
+    id: u16,
+    payload: &[u8],
+    within: Duration,
+) -> Result<Vec<u8>, BusError> {
+    let page = cdb::request(id, payload)
+        .ok_or_else(|| BusError(format!("a payload of {} bytes is too long", payload.len())))?;
+    let at = |offset| RegisterAddress::page(cdb::PAGE, offset);
+    memory.write(at(130), &page[2..cdb::HEADER_BYTES + payload.len()])?;
+    // The command starts when its second byte is written.
+    memory.write(at(128), &page[..2])?;
+    let until = memory.now() + within;
+    let status_at = lower::CDB_STATUS.at();
+    loop {
+        let mut status = [0];
+        memory.read(status_at, &mut status)?;
+        match CdbStatus::from_code(status[0]) {
+            Some(CdbStatus::Success) => break,
+            Some(status) if !status.is_busy() => {
+                return Err(BusError(format!("CDB command {id:04x}h: {status:?}")));
+            }
+            _ if memory.now() > until => {
+                let last = status[0];
+                return Err(BusError(format!("CDB command {id:04x}h does not end: {last:02x}h")));
+            }
+            _ => memory.pause(POLL),
+        }
+    }
+    let mut reply = [0; cdb::MESSAGE_BYTES];
+    memory.read(at(128), &mut reply)?;
+    cdb::parse_reply(&reply)
+        .map(<[u8]>::to_vec)
+        .ok_or_else(|| BusError(format!("CDB command {id:04x}h: the reply's check is wrong")))
+}

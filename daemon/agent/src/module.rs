@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One module as the daemon sees it: requests of the serial line, answered by a profile on its memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lightloom_firmware_api::cmis::{RegisterAddress, page_b0};
+use lightloom_firmware_api::frame::VERSION;
+use lightloom_firmware_api::message::{
+    Arm, ArmReport, Capabilities, FireReport, Identity, LinkName, LinksReport, Neighbour, Power,
+    REGISTER_BYTES_MAX, Reply, Request, RequestRefusal, StatusReport, TransactionId,
+};
+use lightloom_firmware_api::path::{GroupOutcome, Groups, Outcomes, Path};
+
+use crate::memory::{BusError, Memory};
+use crate::moves::{Begun, Moves};
+use crate::profile::{Order, Profile};
+
+/// What the modules of one agent share.
+#[derive(Debug)]
+pub struct Shared {
+    /// What was begun.
+    pub moves: Moves,
+    /// Whether light may move.
+    pub allow_moves: bool,
+    /// Which module was seen with a serial number.
+    serials: Mutex<BTreeMap<String, String>>,
+}
+
+impl Shared {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(moves: Moves, allow_moves: bool) -> Self {
+        Self { moves, allow_moves, serials: Mutex::default() }
+    }
+
+    /// Notes that `module` has this serial number; another module that has it, too.
+    fn see(&self, module: &str, serial: &str) -> Option<String> {
+        let mut serials = self.serials.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = serials.get(serial).filter(|other| *other != module) {
+            return Some(other.clone());
+        }
+        serials.retain(|_, name| name != module);
+        serials.insert(serial.to_owned(), module.to_owned());
+        None
+    }
+}
+
+/// A module of an agent.
+pub struct Module {
+    name: String,
+    serial: Option<String>,
+    profile: Arc<Profile>,
+    memory: Box<dyn Memory>,
+    shared: Arc<Shared>,
+    /// Who said hello last.
+    identity: Option<Identity>,
+    armed: Option<(Order, Outcomes)>,
+    fired: Option<(Order, Outcomes)>,
+    generation: u32,
+    boots: u16,
+    moved_at: Option<Duration>,
+}
+
+/// Who a module is, by its page 00h.
+#[derive(Clone, Copy)]
+struct Names {
+    vendor: [u8; 16],
+    part: [u8; 16],
+    serial: [u8; 16],
+}
+
+/// Why a request is not done.
+enum Trouble {
+    Refused(RequestRefusal),
+    Bus(BusError),
+}
+
+impl From<BusError> for Trouble {
+    fn from(error: BusError) -> Self {
+        Self::Bus(error)
+    }
+}
+
+impl From<RequestRefusal> for Trouble {
+    fn from(refusal: RequestRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+type Done<T> = Result<T, Trouble>;
+
+impl Module {
+    /// A module that is called `name` and has to have this serial number, where one is given.
+    #[must_use]
+    pub fn new(
+        name: String,
+        serial: Option<String>,
+        profile: Arc<Profile>,
+        memory: Box<dyn Memory>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        // What an agent before this one had begun is not begun again.
+        let fired = shared.moves.last(&name).map(|begun| (begun.order(), [GroupOutcome::None; 8]));
+        Self {
+            name,
+            serial,
+            profile,
+            memory,
+            shared,
+            identity: None,
+            armed: None,
+            fired,
+            generation: 0,
+            boots: 1,
+            moved_at: None,
+        }
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Answers a request.
+    pub fn answer<'a>(
+        &mut self,
+        request: &Request<'_>,
+        registers: &'a mut [u8; REGISTER_BYTES_MAX],
+    ) -> Reply<'a> {
+        let done = self.perform(request, registers);
+        done.unwrap_or_else(|trouble| match trouble {
+            Trouble::Refused(refusal) => Reply::Refused(refusal),
+            Trouble::Bus(error) => {
+                tracing::warn!(module = self.name, %error, "the bus failed");
+                Reply::Refused(RequestRefusal::BusFailed)
+            }
+        })
+    }
+
+    fn perform<'a>(
+        &mut self,
+        request: &Request<'_>,
+        registers: &'a mut [u8; REGISTER_BYTES_MAX],
+    ) -> Done<Reply<'a>> {
+        Ok(match *request {
+            Request::Hello => Reply::Identity(self.hello()?),
+            Request::Status => Reply::Status(self.status()?),
+            Request::Arm(arm) => Reply::Armed(self.arm(&arm)?),
+            Request::Fire { transaction, groups } => Reply::Fired(self.fire(transaction, groups)?),
+            Request::Go { arm, groups } => Reply::Fired(self.go(&arm, groups)?),
+            Request::Disarm { transaction } => {
+                self.armed.take_if(|(order, _)| order.transaction == transaction.0);
+                Reply::Done
+            }
+            Request::Links => Reply::Links(self.links()?),
+            Request::Read { address, length } => {
+                let registers = &mut registers[..usize::from(length)];
+                self.memory.read(address, registers)?;
+                Reply::Registers(registers)
+            }
+            Request::Write { address, bytes } => self.write(address, bytes)?,
+            Request::Module { .. }
+            | Request::Events { .. }
+            | Request::SetDefault { .. }
+            | Request::Reset => Reply::Refused(RequestRefusal::UnknownCommand),
+        })
+    }
+
+    /// Who is there now, if it is a module that this profile fits and no other one of this agent.
+    fn hello(&mut self) -> Done<Identity> {
+        (self.identity, self.armed) = (None, None);
+        let names = self.read_names()?;
+        let Names { vendor, part, serial } = names;
+        let (shown, name) = (text(&serial), self.name.as_str());
+        if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != shown) {
+            tracing::error!(name, serial = shown, expected, "another module than the file says");
+            return Err(RequestRefusal::OtherModule.into());
+        }
+        let fits = &self.profile.file().fits;
+        let is_part = fits.part.as_ref().is_none_or(|part_fits| *part_fits == text(&part));
+        let is_fit = fits.vendor == text(&vendor) && is_part;
+        if !is_fit || !self.profile.is_marked(&mut *self.memory)? {
+            let (profile, vendor, part) = (&self.profile.file().name, text(&vendor), text(&part));
+            tracing::error!(name, profile, vendor, part, "the profile does not fit the module");
+            return Err(RequestRefusal::OtherModule.into());
+        }
+        if let Some(other) = self.shared.see(&self.name, &shown) {
+            tracing::error!(name, other, serial = shown, "two modules have one serial number");
+            return Err(RequestRefusal::OtherModule.into());
+        }
+        let mut firmware = [0; 2];
+        self.memory.read(RegisterAddress::lower(39), &mut firmware)?;
+        let identity = self.describe(names, firmware);
+        self.identity = Some(identity);
+        Ok(identity)
+    }
+
+    fn describe(&self, names: Names, firmware: [u8; 2]) -> Identity {
+        let file = self.profile.file();
+        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        let short = |span: Duration| u16::try_from(span.as_micros()).unwrap_or(u16::MAX);
+        let mut capabilities = Capabilities::HOT.and(Capabilities::TAPS).and(Capabilities::GO);
+        let has = [
+            (file.paths.dark.is_some(), Capabilities::DARK),
+            (file.paths.loopback.is_some(), Capabilities::LOOPBACK),
+            (file.links.is_some() && self.shared.allow_moves, Capabilities::NEIGHBOURS),
+        ];
+        for (_, capability) in has.into_iter().filter(|(has, _)| *has) {
+            capabilities = capabilities.and(capability);
+        }
+        Identity {
+            versions: (VERSION, VERSION),
+            vendor: names.vendor,
+            part: names.part,
+            serial: names.serial,
+            firmware: firmware.into(),
+            layout: page_b0::LAYOUT_VERSION,
+            groups: file.groups,
+            external_paths: u8::try_from(file.paths.external.len()).unwrap_or(8),
+            capabilities,
+            switch_us: 0,
+            settle_us: short(self.profile.settle()),
+            dwell_us: short(self.profile.dwell()),
+            commit_max_us: micros(self.profile.within()),
+            power_low: Power(file.limits.power_low),
+        }
+    }
+
+    fn read_names(&mut self) -> Result<Names, BusError> {
+        let mut page = [0; 54];
+        self.memory.read(RegisterAddress::page(0, 128), &mut page)?;
+        let at = |offset: usize| std::array::from_fn(|index| page[offset - 128 + index]);
+        Ok(Names { vendor: at(129), part: at(148), serial: at(166) })
+    }
+
+    /// That the module that said hello is there still, before anything of it is said or changed.
+    fn still_the_one(&mut self) -> Done<()> {
+        let known = self.identity.ok_or(RequestRefusal::OtherModule)?;
+        let Names { serial, .. } = self.read_names()?;
+        if serial != known.serial {
+            let (name, now, before) = (self.name.as_str(), text(&serial), text(&known.serial));
+            tracing::error!(name, now, before, "another module is in this place: nothing is moved");
+            self.identity = None;
+            self.armed = None;
+            self.boots = self.boots.wrapping_add(1);
+            return Err(RequestRefusal::OtherModule.into());
+        }
+        Ok(())
+    }
+
+    fn arm(&mut self, arm: &Arm) -> Done<ArmReport> {
+        if !self.shared.allow_moves {
+            return Err(RequestRefusal::ReadOnly.into());
+        }
+        self.still_the_one()?;
+        self.prepare(arm, Groups::first(self.profile.file().groups))
+    }
+
+    fn prepare(&mut self, arm: &Arm, groups: Groups) -> Done<ArmReport> {
+        let order = Order {
+            transaction: arm.transaction.0,
+            policy: arm.policy.code(),
+            paths: arm.paths,
+            groups,
+        };
+        self.armed = None;
+        let outcomes = self.profile.arm(&mut *self.memory, &order)?;
+        self.armed = Some((order, outcomes));
+        Ok(ArmReport { transaction: arm.transaction, outcomes })
+    }
+
+    fn go(&mut self, arm: &Arm, groups: Groups) -> Done<FireReport> {
+        if !self.shared.allow_moves {
+            return Err(RequestRefusal::ReadOnly.into());
+        }
+        self.still_the_one()?;
+        if let Some(report) = self.again(arm.transaction)? {
+            return Ok(report);
+        }
+        let armed = self.prepare(arm, groups)?;
+        if groups.iter().any(|group| armed.outcomes[group] != GroupOutcome::Success) {
+            let active = self.profile.active(&mut *self.memory)?;
+            return Ok(self.report(arm.transaction, armed.outcomes, active));
+        }
+        self.begin(groups)
+    }
+
+    fn fire(&mut self, transaction: TransactionId, groups: Groups) -> Done<FireReport> {
+        if !self.shared.allow_moves {
+            return Err(RequestRefusal::ReadOnly.into());
+        }
+        self.still_the_one()?;
+        if let Some(report) = self.again(transaction)? {
+            return Ok(report);
+        }
+        let armed = self.armed.filter(|(order, _)| order.transaction == transaction.0);
+        if armed.is_none() {
+            return Err(RequestRefusal::NotArmed.into());
+        }
+        self.begin(groups)
+    }
+
+    /// How a change that was fired before stands now: it moves nothing again.
+    fn again(&mut self, transaction: TransactionId) -> Done<Option<FireReport>> {
+        let Some((order, mut outcomes)) =
+            self.fired.filter(|(order, _)| order.transaction == transaction.0)
+        else {
+            return Ok(None);
+        };
+        let active = self.profile.active(&mut *self.memory)?;
+        for group in order.groups.iter() {
+            let is_there = active[group] == order.paths[group];
+            if outcomes[group] == GroupOutcome::None || !is_there {
+                outcomes[group] =
+                    if is_there { GroupOutcome::Success } else { GroupOutcome::HardwareFault };
+            }
+        }
+        Ok(Some(self.report(transaction, outcomes, active)))
+    }
+
+    /// Moves what is armed, after it is durable that it begins.
+    fn begin(&mut self, groups: Groups) -> Done<FireReport> {
+        let (order, _) = self.armed.take().ok_or(RequestRefusal::NotArmed)?;
+        let order = Order { groups, ..order };
+        if let Some(moved_at) = self.moved_at {
+            let rest = (moved_at + self.profile.dwell()).saturating_sub(self.memory.now());
+            self.memory.pause(rest);
+        }
+        let serial = self.identity.map(|identity| text(&identity.serial)).unwrap_or_default();
+        let begun = Begun::new(&self.name, &serial, &order);
+        if let Err(error) = self.shared.moves.begin(begun) {
+            let name = self.name.as_str();
+            tracing::error!(
+                name,
+                "what is begun cannot be made durable, nothing is moved: {error:#}"
+            );
+            return Err(RequestRefusal::WrongState.into());
+        }
+        self.fired = Some((order, [GroupOutcome::None; 8]));
+        let (outcomes, active) = self.profile.fire(&mut *self.memory, &order)?;
+        self.moved_at = Some(self.memory.now());
+        self.fired = Some((order, outcomes));
+        if groups.iter().any(|group| outcomes[group] == GroupOutcome::Success) {
+            self.generation = self.generation.wrapping_add(1);
+        }
+        Ok(self.report(TransactionId(order.transaction), outcomes, active))
+    }
+
+    fn report(
+        &self,
+        transaction: TransactionId,
+        outcomes: Outcomes,
+        active: [Path; 8],
+    ) -> FireReport {
+        FireReport { transaction, generation: self.generation, outcomes, active }
+    }
+
+    fn status(&mut self) -> Done<StatusReport> {
+        self.still_the_one()?;
+        let mut state = [0];
+        self.memory.read(RegisterAddress::lower(3), &mut state)?;
+        let active = self.profile.active(&mut *self.memory)?;
+        // Flags between them would be cleared by one read over both.
+        let (mut lanes, mut powers) = ([0; 4], [0; 16]);
+        self.memory.read(RegisterAddress::page(0x11, 128), &mut lanes)?;
+        self.memory.read(RegisterAddress::page(0x11, 186), &mut powers)?;
+        let received = words(&powers);
+        let taps = self.taps(active[0], received)?;
+        let (armed, arm_outcomes) =
+            self.armed.map_or((0, [GroupOutcome::None; 8]), |armed| (armed.0.transaction, armed.1));
+        let (fired, fire_outcomes) =
+            self.fired.map_or((0, [GroupOutcome::None; 8]), |fired| (fired.0.transaction, fired.1));
+        let uptime_ms = u32::try_from(self.memory.now().as_millis()).unwrap_or(u32::MAX);
+        Ok(StatusReport {
+            boots: self.boots,
+            uptime_ms,
+            module_state: state[0] >> 1 & 7,
+            armed: TransactionId(armed),
+            fired: TransactionId(fired),
+            generation: self.generation,
+            busy: Groups::NONE,
+            active,
+            arm_outcomes,
+            fire_outcomes,
+            data_paths: std::array::from_fn(|lane| match lane % 2 {
+                0 => lanes[lane / 2] & 0x0f,
+                _ => lanes[lane / 2] >> 4,
+            }),
+            taps,
+            received,
+        })
+    }
+
+    /// Power on each external path; without taps, that of the lanes on the path in use.
+    fn taps(&mut self, active: Path, received: [Power; 8]) -> Done<[Power; 8]> {
+        let mut taps = [Power::default(); 8];
+        match (self.profile.file().taps, active.external_number()) {
+            (Some(at), _) => {
+                let mut bytes = vec![0; 2 * self.profile.file().paths.external.len()];
+                self.memory.read(at.0, &mut bytes)?;
+                for (tap, pair) in taps.iter_mut().zip(bytes.chunks_exact(2)) {
+                    *tap = Power(u16::from_be_bytes([pair[0], pair[1]]));
+                }
+            }
+            (None, Some(number)) => {
+                let sum: u32 = received.iter().map(|power| u32::from(power.0)).sum();
+                taps[usize::from(number) - 1] = Power(u16::try_from(sum / 8).unwrap_or(u16::MAX));
+            }
+            (None, None) => {}
+        }
+        Ok(taps)
+    }
+
+    fn links(&mut self) -> Done<LinksReport> {
+        let links = self.profile.file().links.as_ref().ok_or(RequestRefusal::UnknownCommand)?;
+        let (own_at, neighbour_at) = (links.own.0, links.neighbour.0);
+        let (mut own, mut seen) = ([0; 4], [0; 5]);
+        self.memory.read(own_at, &mut own)?;
+        self.memory.read(neighbour_at, &mut seen)?;
+        let mut report =
+            LinksReport { name: LinkName(u32::from_be_bytes(own)), ..Default::default() };
+        let [name @ .., path] = seen;
+        report.neighbours[0] = Neighbour { name: LinkName(u32::from_be_bytes(name)), path };
+        Ok(report)
+    }
+
+    /// The name that a host gives a module is the one thing that is written besides moves.
+    fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Done<Reply<'a>> {
+        let links = self.profile.file().links.as_ref();
+        let own = links.filter(|_| address == page_b0::LINK_NAME.at() && bytes.len() == 4);
+        let own = own.ok_or(RequestRefusal::NoSuchRegister)?.own.0;
+        if !self.shared.allow_moves {
+            return Err(RequestRefusal::ReadOnly.into());
+        }
+        self.still_the_one()?;
+        self.memory.write(own, bytes)?;
+        Ok(Reply::Done)
+    }
+}
+
+fn words(bytes: &[u8; 16]) -> [Power; 8] {
+    std::array::from_fn(|lane| Power(u16::from_be_bytes([bytes[2 * lane], bytes[2 * lane + 1]])))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
+}

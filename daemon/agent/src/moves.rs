@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was asked to move, durable before light moves: after its end an agent knows which change it had begun, and a
+//! change that is asked for again moves nothing twice.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context;
+use lightloom_control::journal::Journal;
+use lightloom_daemon::file_storage::FileStorage;
+use lightloom_firmware_api::path::{GROUPS_MAX, Groups, Path as LightPath, Paths};
+use serde::{Deserialize, Serialize};
+
+use crate::profile::Order;
+
+/// The file in the agent's folder.
+const FILE: &str = "moves.log";
+/// Longer than this, it begins anew with the last move of each module.
+const BYTES_MAX: usize = 4 << 20;
+
+/// A change that was begun in a module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// The module's name here.
+    pub module: String,
+    /// Its serial number.
+    pub serial: String,
+    /// The number of the change.
+    pub transaction: u32,
+    /// The groups that move, and the codes of the paths of all.
+    groups: u8,
+    paths: [u8; GROUPS_MAX],
+}
+
+impl Begun {
+    /// An order to a module.
+    #[must_use]
+    pub fn new(module: &str, serial: &str, order: &Order) -> Self {
+        Self {
+            module: module.to_owned(),
+            serial: serial.to_owned(),
+            transaction: order.transaction,
+            groups: order.groups.0,
+            paths: order.paths.map(LightPath::code),
+        }
+    }
+
+    /// What was ordered. The policy is no part of it: it counts before the light moves alone.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        let paths: Paths = self.paths.map(|code| LightPath::from_code(code).unwrap_or_default());
+        Order { transaction: self.transaction, policy: 0, paths, groups: Groups(self.groups) }
+    }
+}
+
+/// The moves of an agent.
+#[derive(Debug)]
+pub struct Moves {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    journal: Journal<Begun, FileStorage>,
+    last: BTreeMap<String, Begun>,
+}
+
+impl Moves {
+    /// Those of an agent's folder.
+    ///
+    /// # Errors
+    /// A folder that cannot be made, a file that another agent holds or that is damaged.
+    pub fn open(folder: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let path = folder.join(FILE);
+        let storage = FileStorage::open(&path)
+            .with_context(|| format!("{}: no other agent may hold it", path.display()))?;
+        let (journal, opened) = Journal::<Begun, _>::open(storage)?;
+        if let Some(damage) = opened.damage {
+            anyhow::bail!("{}: {damage}", path.display());
+        }
+        let last = opened.records.into_iter().map(|begun| (begun.module.clone(), begun)).collect();
+        Ok(Self { inner: Mutex::new(Inner { journal, last }) })
+    }
+
+    /// The last change that was begun in a module.
+    #[must_use]
+    pub fn last(&self, module: &str) -> Option<Begun> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.last.get(module).cloned()
+    }
+
+    /// Makes it durable that this is begun.
+    ///
+    /// # Errors
+    /// The disk's: then nothing may move.
+    pub fn begin(&self, begun: Begun) -> anyhow::Result<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { journal, last } = &mut *inner;
+        journal.append([&begun])?;
+        last.insert(begun.module.clone(), begun);
+        if journal.bytes() > BYTES_MAX {
+            journal.restart(last.values())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_is_known_to_the_next_agent_and_held_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut paths = [LightPath::DARK; GROUPS_MAX];
+        paths[0] = LightPath::LOOPBACK;
+        let order = Order { transaction: 7, policy: 2, paths, groups: Groups(1) };
+        let moves = Moves::open(folder.path()).unwrap();
+        moves.begin(Begun::new("n0-b0", "E1", &Order { transaction: 6, ..order })).unwrap();
+        moves.begin(Begun::new("n0-b0", "E1", &order)).unwrap();
+        assert!(Moves::open(folder.path()).is_err(), "one agent has the file");
+        drop(moves);
+        let moves = Moves::open(folder.path()).unwrap();
+        let last = moves.last("n0-b0").unwrap();
+        assert_eq!(last.order(), Order { policy: 0, ..order });
+        assert_eq!((last.serial.as_str(), moves.last("n0-b1")), ("E1", None));
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a profile may not say: every mistake with its place.
+
+use lightloom_fabric::document::{self, Check, Diagnostic};
+use lightloom_firmware_api::path::GROUPS_MAX;
+use lightloom_units::{Picoseconds, Text};
+
+use super::codes::{BAD_LIMIT, CANNOT_MOVE, NOT_VENDORS};
+use super::file::{ItemFile, Meaning, OutcomeFile, Place, ProfileFile, SourceFile, StepFile, Word};
+use super::run::Profile;
+
+/// The first page that CMIS leaves to vendors.
+const CUSTOM_PAGES_FROM: u8 = 0xb0;
+/// The bytes of the lower memory that it leaves to them.
+const CUSTOM_LOWER: std::ops::RangeInclusive<u8> = 64..=84;
+/// The first CDB command that it leaves to them.
+const CUSTOM_COMMANDS_FROM: u16 = 0x8000;
+/// No step of a module takes longer.
+const WITHIN_MAX: Picoseconds = Picoseconds::from_millis(60_000);
+/// Bytes of one step at most.
+const BYTES_MAX: usize = 120;
+
+/// Reads a profile, or every mistake in it.
+#[must_use]
+pub fn load(file: &str, bytes: &[u8]) -> (Option<Profile>, Vec<Diagnostic>) {
+    document::load(file, bytes, check)
+}
+
+/// Holds a profile against the rules; `None` after a mistake.
+pub fn check(file: ProfileFile, check: &mut Check<'_>) -> Option<Profile> {
+    let mut rules = Rules { file: &file, check };
+    rules.pages();
+    rules.paths();
+    rules.steps();
+    rules.sources();
+    rules.limits();
+    let good = !rules.check.has_errors();
+    good.then_some(Profile { file })
+}
+
+struct Rules<'f, 'c, 'd> {
+    file: &'f ProfileFile,
+    check: &'c mut Check<'d>,
+}
+
+impl Rules<'_, '_, '_> {
+    fn pages(&mut self) {
+        for (index, page) in self.file.pages.iter().enumerate() {
+            if page.0 < CUSTOM_PAGES_FROM {
+                let message = format!("page {:02X}h is not left to vendors", page.0);
+                let report = self.check.error(NOT_VENDORS, &format!("/pages/{index}"), message);
+                report.help("custom pages are B0h to FFh");
+            }
+        }
+        for (index, mark) in self.file.marks.iter().enumerate() {
+            self.place(&format!("/marks/{index}/at"), mark.at, mark.bytes.len());
+        }
+    }
+
+    /// That `count` registers from `place` on are the vendor's, and of a page that the profile names.
+    fn place(&mut self, path: &str, place: Place, count: usize) {
+        let (offset, page) = (place.0.offset, place.0.page);
+        let last = usize::from(offset) + count.max(1) - 1;
+        if offset < 128 {
+            if !CUSTOM_LOWER.contains(&offset) || last > usize::from(*CUSTOM_LOWER.end()) {
+                let message =
+                    format!("bytes {offset} to {last} of the lower memory are not left to vendors");
+                self.check.error(NOT_VENDORS, path, message).help("64 to 84 are");
+            }
+        } else if page < CUSTOM_PAGES_FROM {
+            let message = format!("{place} is on a page that is not left to vendors");
+            self.check.error(NOT_VENDORS, path, message).help("custom pages are B0h to FFh");
+        } else if !self.file.pages.iter().any(|named| named.0 == page) {
+            let message = format!("{place} is on a page that `pages` does not name");
+            let help = format!("write `pages: [{page:02X}h]`");
+            self.check.error(NOT_VENDORS, path, message).help(help);
+        } else if last > 255 {
+            let message = format!("{count} bytes from {place} on reach past the end of the page");
+            self.check.error(NOT_VENDORS, path, message).help("a page ends at 255");
+        }
+    }
+
+    fn paths(&mut self) {
+        let file = self.file;
+        if file.groups == 0 || usize::from(file.groups) > GROUPS_MAX {
+            let message = format!("{} switch groups", file.groups);
+            self.check.error(CANNOT_MOVE, "/groups", message).help("a module has 1 to 8");
+        }
+        let external = &file.paths.external;
+        if external.is_empty() || external.len() > 8 {
+            let message = format!("{} external paths", external.len());
+            let report = self.check.error(CANNOT_MOVE, "/paths/external", message);
+            report.help("write the codes of 1 to 8 fibres");
+        }
+        let mut codes = external.clone();
+        codes.extend(file.paths.dark.iter().chain(&file.paths.loopback));
+        codes.sort_unstable();
+        if let Some(pair) = codes.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("two paths have the code {}", pair[0]);
+            self.check.error(CANNOT_MOVE, "/paths", message).help("each path has its own code");
+        }
+        let readable = file.active.mask & if file.active.bits == 4 { 0x0f } else { 0xff };
+        if let Some(code) = codes.iter().find(|code| *code & !readable != 0) {
+            let message = format!("the code {code} cannot be read back in these bits");
+            let report = self.check.error(CANNOT_MOVE, "/active", message);
+            report.help("a path that cannot be read back cannot be trusted: give `bits` and `mask` room for it");
+        }
+    }
+
+    fn steps(&mut self) {
+        let file = self.file;
+        for (name, steps) in [("arm", &file.arm), ("move", &file.moves)] {
+            for (index, step) in steps.iter().enumerate() {
+                self.step(&format!("/{name}/{index}"), step);
+            }
+        }
+        let says = |steps: &[StepFile]| {
+            steps.iter().any(|step| match step {
+                StepFile::Write { bytes, .. } | StepFile::Command { bytes, .. } => {
+                    bytes.contains(&ItemFile::Word(Word::Paths))
+                }
+                StepFile::Wait { .. } | StepFile::Pause(_) => false,
+            })
+        };
+        let acts =
+            |step: &StepFile| matches!(step, StepFile::Write { .. } | StepFile::Command { .. });
+        if !says(&file.arm) && !says(&file.moves) {
+            let report = self.check.error(CANNOT_MOVE, "/move", "no step says `paths`");
+            report.help(
+                "write the wanted paths somewhere: `- write: {at: \"B0h:136\", bytes: [paths]}`",
+            );
+        } else if !file.moves.iter().any(acts) {
+            let report = self.check.error(CANNOT_MOVE, "/move", "no step moves the light");
+            report.help("`arm` prepares; the write or command that moves stands in `move`");
+        }
+    }
+
+    fn step(&mut self, path: &str, step: &StepFile) {
+        match step {
+            StepFile::Write { at, bytes, mask } => {
+                let count = self.items(&format!("{path}/write/bytes"), bytes);
+                self.place(&format!("{path}/write/at"), *at, count);
+                if *mask != 0xff && count != 1 {
+                    let place = format!("{path}/write/mask");
+                    let message = format!("a mask is of one byte, and {count} are written");
+                    self.check.error(CANNOT_MOVE, &place, message).help("write them one by one");
+                }
+            }
+            StepFile::Command { id, bytes, within } => {
+                self.command(&format!("{path}/command/id"), id.0);
+                self.items(&format!("{path}/command/bytes"), bytes);
+                self.within(&format!("{path}/command/within"), *within);
+            }
+            StepFile::Wait { at, is, mask, within } => {
+                self.place(&format!("{path}/wait/at"), *at, 1);
+                if is.is_empty() || is.iter().any(|value| value & !mask != 0) {
+                    let place = format!("{path}/wait/is");
+                    let message = "a value that these bits never have";
+                    self.check
+                        .error(CANNOT_MOVE, &place, message)
+                        .help("write values within `mask`");
+                }
+                self.within(&format!("{path}/wait/within"), *within);
+            }
+            StepFile::Pause(span) => self.within(&format!("{path}/pause"), *span),
+        }
+    }
+
+    fn command(&mut self, path: &str, id: u16) {
+        if id < CUSTOM_COMMANDS_FROM {
+            let message = format!("CDB command {id:04X}h is not left to vendors");
+            self.check.error(NOT_VENDORS, path, message).help("8000h to FFFFh are");
+        }
+    }
+
+    /// How many bytes they come to.
+    fn items(&mut self, path: &str, items: &[ItemFile]) -> usize {
+        let groups = usize::from(self.file.groups);
+        let count = items.iter().map(|item| item.length(groups)).sum();
+        if count == 0 && path.contains("/write/") || count > BYTES_MAX {
+            let message = format!("{count} bytes");
+            let help = format!("write 1 to {BYTES_MAX} bytes in a step");
+            self.check.error(CANNOT_MOVE, path, message).help(help);
+        }
+        count
+    }
+
+    fn sources(&mut self) {
+        let file = self.file;
+        self.source("/active", &file.active);
+        let outcomes = [("/armed", &file.armed), ("/moved", &file.moved)];
+        for (path, outcome) in outcomes {
+            if let Some(outcome) = outcome {
+                self.outcome(path, outcome);
+            }
+        }
+        if file.armed.is_some() && file.arm.is_empty() {
+            let report = self.check.error(CANNOT_MOVE, "/armed", "there is no step of `arm`");
+            report.help("leave `armed` out, or write the steps that arm");
+        }
+        if let Some(taps) = file.taps {
+            self.place("/taps", taps, 2 * file.paths.external.len());
+        }
+        if let Some(links) = &file.links {
+            self.place("/links/own", links.own, 4);
+            self.place("/links/neighbour", links.neighbour, 5);
+        }
+    }
+
+    fn source(&mut self, path: &str, source: &SourceFile) {
+        if source.bits != 4 && source.bits != 8 {
+            let message = format!("{} bits a group", source.bits);
+            let place = format!("{path}/bits");
+            self.check.error(CANNOT_MOVE, &place, message).help("write 4 or 8");
+        }
+        match (source.at, source.command, source.offset) {
+            (Some(at), None, None) => {
+                self.place(&format!("{path}/at"), at, source.bytes(self.file.groups));
+            }
+            (None, Some(id), Some(_)) => self.command(&format!("{path}/command"), id.0),
+            _ => {
+                let report = self.check.error(CANNOT_MOVE, path, "it does not say where");
+                report.help("write `at`, or `command` and `offset`");
+            }
+        }
+    }
+
+    fn outcome(&mut self, path: &str, outcome: &OutcomeFile) {
+        self.source(&format!("{path}/from"), &outcome.from);
+        let means = format!("{path}/means");
+        if !outcome.means.iter().any(|one| one.is == Meaning::Success) {
+            let report = self.check.error(CANNOT_MOVE, &means, "no code means success");
+            report.help("write `{code: 1, is: success}`");
+        }
+        for (index, one) in outcome.means.iter().enumerate() {
+            if outcome.means[..index].iter().any(|before| before.code == one.code) {
+                let message = format!("the code {} has two meanings", one.code);
+                let report = self.check.error(CANNOT_MOVE, &format!("{means}/{index}"), message);
+                report.help("write each code once");
+            }
+        }
+    }
+
+    fn limits(&mut self) {
+        let limits = &self.file.limits;
+        self.within("/limits/within", limits.within);
+        for (path, span) in [("/limits/settle", limits.settle), ("/limits/dwell", limits.dwell)] {
+            if span.0 > WITHIN_MAX {
+                self.check.error(BAD_LIMIT, path, "longer than a minute").help("write up to 60s");
+            }
+        }
+    }
+
+    fn within(&mut self, path: &str, span: Text<Picoseconds>) {
+        if span.0 == Picoseconds::ZERO || span.0 > WITHIN_MAX {
+            let report = self.check.error(BAD_LIMIT, path, "no time, or longer than a minute");
+            report.help("write up to 60s");
+        }
+    }
+}
+
+impl ItemFile {
+    /// Bytes that it comes to.
+    pub(super) const fn length(self, groups: usize) -> usize {
+        match self {
+            Self::Word(Word::Paths) => groups,
+            Self::Word(Word::Transaction) => 4,
+            Self::Word(Word::TransactionLow) => 2,
+            Self::Byte(_) | Self::Word(Word::Groups | Word::Policy | Word::Check) => 1,
+        }
+    }
+}
+
+impl SourceFile {
+    /// Bytes that hold all groups.
+    pub(super) fn bytes(&self, groups: u8) -> usize {
+        (usize::from(groups) * usize::from(self.bits)).div_ceil(8)
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Carries a profile out on the memory of a module.
+
+use std::time::Duration;
+
+use lightloom_firmware_api::cmis::RegisterAddress;
+use lightloom_firmware_api::path::{GROUPS_MAX, GroupOutcome, Groups, Outcomes, Path, Paths};
+use lightloom_units::{Picoseconds, Text};
+
+use super::file::{ItemFile, OutcomeFile, ProfileFile, SourceFile, StepFile, Word};
+use crate::memory::{BusError, Memory, POLL, command};
+
+/// How long a command may take whose reply has codes.
+const REPLY_WITHIN: Duration = Duration::from_millis(500);
+
+/// A profile that keeps the rules.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub(super) file: ProfileFile,
+}
+
+/// A change of paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The number of the change.
+    pub transaction: u32,
+    /// The code of what must hold of the data paths.
+    pub policy: u8,
+    /// The wanted path of each group.
+    pub paths: Paths,
+    /// The groups that move.
+    pub groups: Groups,
+}
+
+impl Profile {
+    /// As it was written.
+    #[must_use]
+    pub const fn file(&self) -> &ProfileFile {
+        &self.file
+    }
+
+    /// From the move to an outcome at most.
+    #[must_use]
+    pub fn within(&self) -> Duration {
+        span(self.file.limits.within)
+    }
+
+    /// From the outcome until position and power are to be trusted.
+    #[must_use]
+    pub fn settle(&self) -> Duration {
+        span(self.file.limits.settle)
+    }
+
+    /// Between two moves at least.
+    #[must_use]
+    pub fn dwell(&self) -> Duration {
+        span(self.file.limits.dwell)
+    }
+
+    /// The code of a path; `None` if the module does not have it.
+    #[must_use]
+    pub fn code(&self, path: Path) -> Option<u8> {
+        let paths = &self.file.paths;
+        match path {
+            Path::DARK => paths.dark,
+            Path::LOOPBACK => paths.loopback,
+            path => {
+                let number = path.external_number()?;
+                paths.external.get(usize::from(number) - 1).copied()
+            }
+        }
+    }
+
+    /// The path of a code; dark if it is none of them.
+    fn path(&self, code: u8) -> Path {
+        let paths = &self.file.paths;
+        let external = paths.external.iter().position(|known| *known == code);
+        let external = external.and_then(|index| Path::external(index as u8 + 1));
+        let loopback = (paths.loopback == Some(code)).then_some(Path::LOOPBACK);
+        external.or(loopback).unwrap_or(Path::DARK)
+    }
+
+    /// Whether the bytes stand there that such a module shows.
+    ///
+    /// # Errors
+    /// The bus's.
+    pub fn is_marked(&self, memory: &mut dyn Memory) -> Result<bool, BusError> {
+        for mark in &self.file.marks {
+            let mut found = vec![0; mark.bytes.len()];
+            memory.read(mark.at.0, &mut found)?;
+            if found != mark.bytes {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the light of each group is, by the module's own sensor.
+    ///
+    /// # Errors
+    /// The bus's.
+    pub fn active(&self, memory: &mut dyn Memory) -> Result<Paths, BusError> {
+        let mut paths = [Path::DARK; GROUPS_MAX];
+        for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
+            *path = self.path(code);
+        }
+        Ok(paths)
+    }
+
+    /// Prepares a change: what it comes to, for each group. Nothing moves.
+    ///
+    /// # Errors
+    /// The bus's.
+    pub fn arm(&self, memory: &mut dyn Memory, order: &Order) -> Result<Outcomes, BusError> {
+        let exist = |group: usize| match self.code(order.paths[group]) {
+            Some(_) => GroupOutcome::Success,
+            None => GroupOutcome::Invalid,
+        };
+        let mut outcomes = [GroupOutcome::None; GROUPS_MAX];
+        let groups = usize::from(self.file.groups);
+        for group in order.groups.iter() {
+            outcomes[group] = if group < groups { exist(group) } else { GroupOutcome::Invalid };
+        }
+        if outcomes.contains(&GroupOutcome::Invalid) {
+            return Ok(outcomes);
+        }
+        self.steps(memory, &self.file.arm, order)?;
+        match &self.file.armed {
+            Some(armed) => self.outcomes(memory, armed, order.groups),
+            None => Ok(outcomes),
+        }
+    }
+
+    /// Moves the light as armed, and reads back where it came to rest: a group is a success only if it is at its path.
+    ///
+    /// # Errors
+    /// The bus's; then it is not known where the light is.
+    pub fn fire(
+        &self,
+        memory: &mut dyn Memory,
+        order: &Order,
+    ) -> Result<(Outcomes, Paths), BusError> {
+        self.steps(memory, &self.file.moves, order)?;
+        let mut outcomes = match &self.file.moved {
+            Some(moved) => self.outcomes(memory, moved, order.groups)?,
+            None => self.arrived(memory, order)?,
+        };
+        memory.pause(self.settle());
+        let active = self.active(memory)?;
+        for group in order.groups.iter() {
+            let success = outcomes[group] == GroupOutcome::Success;
+            if success && active[group] != order.paths[group] {
+                outcomes[group] = GroupOutcome::HardwareFault;
+            }
+        }
+        Ok((outcomes, active))
+    }
+
+    /// Waits until the light is where it is wanted.
+    fn arrived(&self, memory: &mut dyn Memory, order: &Order) -> Result<Outcomes, BusError> {
+        let until = memory.now() + self.within();
+        loop {
+            let active = self.active(memory)?;
+            let mut outcomes = [GroupOutcome::None; GROUPS_MAX];
+            for group in order.groups.iter() {
+                outcomes[group] = match active[group] == order.paths[group] {
+                    true => GroupOutcome::Success,
+                    false => GroupOutcome::SettleTimeout,
+                };
+            }
+            if !outcomes.contains(&GroupOutcome::SettleTimeout) || memory.now() > until {
+                return Ok(outcomes);
+            }
+            memory.pause(POLL);
+        }
+    }
+
+    fn steps(
+        &self,
+        memory: &mut dyn Memory,
+        steps: &[StepFile],
+        order: &Order,
+    ) -> Result<(), BusError> {
+        for step in steps {
+            match step {
+                StepFile::Write { at, bytes, mask } => {
+                    let mut values = self.values(bytes, order);
+                    if *mask != 0xff {
+                        let mut before = [0];
+                        memory.read(at.0, &mut before)?;
+                        values[0] = before[0] & !mask | values[0] & mask;
+                    }
+                    memory.write(at.0, &values)?;
+                }
+                StepFile::Command { id, bytes, within } => {
+                    command(memory, id.0, &self.values(bytes, order), span(*within))?;
+                }
+                StepFile::Wait { at, mask, is, within } => {
+                    wait(memory, at.0, *mask, is, span(*within))?;
+                }
+                StepFile::Pause(time) => memory.pause(span(*time)),
+            }
+        }
+        Ok(())
+    }
+
+    fn values(&self, items: &[ItemFile], order: &Order) -> Vec<u8> {
+        let mut values = Vec::new();
+        for item in items {
+            match item {
+                ItemFile::Byte(byte) => values.push(*byte),
+                ItemFile::Word(Word::Paths) => {
+                    let paths = &order.paths[..usize::from(self.file.groups)];
+                    values.extend(paths.iter().map(|path| self.code(*path).unwrap_or(0)));
+                }
+                ItemFile::Word(Word::Groups) => values.push(order.groups.0),
+                ItemFile::Word(Word::Transaction) => {
+                    values.extend(order.transaction.to_be_bytes());
+                }
+                ItemFile::Word(Word::TransactionLow) => {
+                    values.extend(&order.transaction.to_be_bytes()[2..]);
+                }
+                ItemFile::Word(Word::Policy) => values.push(order.policy),
+                ItemFile::Word(Word::Check) => {
+                    values.push(0xff - values.iter().copied().fold(0, u8::wrapping_add));
+                }
+            }
+        }
+        values
+    }
+
+    /// The outcomes of groups, once none is in progress; of others none.
+    fn outcomes(
+        &self,
+        memory: &mut dyn Memory,
+        outcome: &OutcomeFile,
+        groups: Groups,
+    ) -> Result<Outcomes, BusError> {
+        let until = memory.now() + self.within();
+        loop {
+            let codes = self.codes(memory, &outcome.from)?;
+            let mut outcomes = [GroupOutcome::None; GROUPS_MAX];
+            for group in groups.iter() {
+                let code = codes.get(group).copied();
+                let means = outcome.means.iter().find(|one| Some(one.code) == code);
+                outcomes[group] = means.map_or(GroupOutcome::HardwareFault, |one| one.is.outcome());
+            }
+            if !outcomes.contains(&GroupOutcome::InProgress) {
+                return Ok(outcomes);
+            }
+            if memory.now() > until {
+                return Ok(outcomes.map(|outcome| match outcome {
+                    GroupOutcome::InProgress => GroupOutcome::SettleTimeout,
+                    outcome => outcome,
+                }));
+            }
+            memory.pause(POLL);
+        }
+    }
+
+    /// The code of each group of the module.
+    fn codes(&self, memory: &mut dyn Memory, source: &SourceFile) -> Result<Vec<u8>, BusError> {
+        let length = source.bytes(self.file.groups);
+        let bytes = match (source.at, source.command) {
+            (Some(at), _) => {
+                let mut bytes = vec![0; length];
+                memory.read(at.0, &mut bytes)?;
+                bytes
+            }
+            (None, Some(id)) => {
+                let reply = command(memory, id.0, &[], REPLY_WITHIN)?;
+                let first = usize::from(source.offset.unwrap_or(0));
+                let short = || BusError(format!("CDB command {:04x}h: the reply is short", id.0));
+                reply.get(first..first + length).ok_or_else(short)?.to_vec()
+            }
+            (None, None) => Vec::new(),
+        };
+        let groups = 0..usize::from(self.file.groups);
+        Ok(groups
+            .map(|group| {
+                source.mask
+                    & match source.bits {
+                        4 if group.is_multiple_of(2) => bytes[group / 2] & 0x0f,
+                        4 => bytes[group / 2] >> 4,
+                        _ => bytes[group],
+                    }
+            })
+            .collect())
+    }
+}
+
+fn wait(
+    memory: &mut dyn Memory,
+    at: RegisterAddress,
+    mask: u8,
+    is: &[u8],
+    within: Duration,
+) -> Result<(), BusError> {
+    let until = memory.now() + within;
+    loop {
+        let mut value = [0];
+        memory.read(at, &mut value)?;
+        if is.contains(&(value[0] & mask)) {
+            return Ok(());
+        }
+        if memory.now() > until {
+            let (page, offset, value) = (at.page, at.offset, value[0]);
+            return Err(BusError(format!("{page:02x}h:{offset} stays {value:02x}h")));
+        }
+        memory.pause(POLL);
+    }
+}
+
+fn span(time: Text<Picoseconds>) -> Duration {
+    Duration::from_nanos(time.0.get().div_ceil(1_000))
+}

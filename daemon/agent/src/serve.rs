@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections of daemons: mutual TLS, the name of a module, then the frames of its serial line.
+//!
+//! A module has one connection, as a line has one end: a new one takes the place of the one before.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use lightloom_daemon::protocol::tls;
+use lightloom_firmware_api::frame::{FrameKind, Reassembler, VERSION};
+use lightloom_firmware_api::message::{Reply, Request, RequestRefusal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::eeprom::Eeprom;
+use crate::file::{AgentFile, HostTlsFile};
+use crate::module::{Module, Shared};
+use crate::moves::Moves;
+use crate::profile::{self, Profile};
+use crate::worker::{Asked, Open, Said, Worker, encode};
+
+/// How long a peer may take until it is known.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
+/// How long it may take to say which module it means.
+const NAME_WITHIN: Duration = Duration::from_secs(5);
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// The modules of an agent.
+#[derive(Debug)]
+pub struct Agent {
+    modules: BTreeMap<String, Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    worker: Worker,
+    /// Ends the connection that the module has.
+    holder: Mutex<Arc<Notify>>,
+}
+
+impl Agent {
+    /// Reads the profiles, opens what was begun before, and starts a thread for each module.
+    ///
+    /// # Errors
+    /// A profile that cannot be read, a folder that another agent holds.
+    pub fn start(file: &AgentFile) -> anyhow::Result<Self> {
+        let profiles = profiles(file)?;
+        let shared = Arc::new(Shared::new(Moves::open(&file.state_dir)?, file.allow_moves));
+        let mut modules = BTreeMap::new();
+        for (module, profile) in file.cages.iter().zip(profiles) {
+            let memory = Box::new(Eeprom::new(module.eeprom.clone()));
+            let (name, serial) = (module.name.clone(), module.serial.clone());
+            let served = Module::new(name.clone(), serial, profile, memory, Arc::clone(&shared));
+            let worker = Worker::start(served).with_context(|| format!("module {name}"))?;
+            modules.insert(name, Place { worker, holder: Mutex::default() });
+        }
+        Ok(Self { modules })
+    }
+
+    /// Serves daemons until the listener fails.
+    ///
+    /// # Errors
+    /// The listener's.
+    pub async fn serve(self, listener: TcpListener, acceptor: TlsAcceptor) -> anyhow::Result<()> {
+        let agent = Arc::new(self);
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let permit = Arc::clone(&room).acquire_owned().await?;
+            let (stream, peer) = listener.accept().await?;
+            let (agent, acceptor) = (Arc::clone(&agent), acceptor.clone());
+            tokio::spawn(async move {
+                if let Err(error) = agent.connection(stream, acceptor).await {
+                    tracing::warn!(%peer, "{error:#}");
+                }
+                drop(permit);
+            });
+        }
+    }
+
+    async fn connection(&self, stream: TcpStream, acceptor: TlsAcceptor) -> anyhow::Result<()> {
+        stream.set_nodelay(true)?;
+        let stream = tokio::time::timeout(HANDSHAKE_WITHIN, acceptor.accept(stream))
+            .await
+            .context("no handshake")?
+            .context("the handshake failed: is it a daemon of this cluster?")?;
+        let (out, outgoing) = unbounded_channel();
+        let mut line = Line { stream, reassembler: Reassembler::new(), outgoing };
+        let named = tokio::time::timeout(NAME_WITHIN, line.asked()).await;
+        let Some(first) = named.context("it did not say which module it means")?? else {
+            return Ok(());
+        };
+        let name = match Request::decode(first.command, &first.payload) {
+            Ok(Request::Module { name }) => String::from_utf8_lossy(name).into_owned(),
+            _ => anyhow::bail!("it did not say which module it means"),
+        };
+        let Some(place) = self.modules.get(&name) else {
+            line.say(&encode(&first, &Reply::Refused(RequestRefusal::NoSuchModule))).await?;
+            anyhow::bail!("there is no module `{name}` here");
+        };
+        line.say(&encode(&first, &Reply::Done)).await?;
+        let (taken, open) = (place.take(), Open::new());
+        let ended = tokio::select! {
+            ended = line.serve(place, &open, &out) => ended,
+            () = taken.notified() => Ok(()),
+        };
+        open.close();
+        ended
+    }
+}
+
+impl Place {
+    /// Ends the connection before this one; what ends this one.
+    fn take(&self) -> Arc<Notify> {
+        let taken = Arc::new(Notify::new());
+        let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *holder, Arc::clone(&taken)).notify_one();
+        taken
+    }
+}
+
+/// A connection after its handshake.
+struct Line {
+    stream: TlsStream<TcpStream>,
+    reassembler: Reassembler,
+    outgoing: UnboundedReceiver<Said>,
+}
+
+impl Line {
+    /// The first whole request; nothing after the peer has closed.
+    async fn asked(&mut self) -> anyhow::Result<Option<Asked>> {
+        loop {
+            let mut byte = [0];
+            if self.stream.read(&mut byte).await? == 0 {
+                return Ok(None);
+            }
+            let mut found = None;
+            take(&mut self.reassembler, &byte, |asked| found = Some(asked));
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn say(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await?;
+        Ok(())
+    }
+
+    async fn serve(
+        &mut self,
+        place: &Place,
+        open: &Open,
+        out: &UnboundedSender<Said>,
+    ) -> anyhow::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            tokio::select! {
+                read = self.stream.read(&mut buffer) => {
+                    let length = read?;
+                    if length == 0 {
+                        return Ok(());
+                    }
+                    take(&mut self.reassembler, &buffer[..length], |asked| {
+                        place.worker.ask(asked, open, out);
+                    });
+                }
+                Some(said) = self.outgoing.recv() => {
+                    self.say(&said.bytes).await?;
+                    if said.is_last {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Hands on the requests in `bytes`. What is no request is noise, as on any line.
+fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(Asked)) {
+    for byte in bytes {
+        if let Some(Ok(frame)) = reassembler.push(*byte)
+            && frame.kind == FrameKind::Request
+            && frame.version == VERSION
+        {
+            let (sequence, command) = (frame.sequence, frame.command);
+            on(Asked { sequence, command, payload: frame.payload.to_vec() });
+        }
+    }
+}
+
+/// The profile of each module, each file read once.
+///
+/// # Errors
+/// The first that cannot be read, or has mistakes.
+pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<Profile>>> {
+    let mut known: BTreeMap<&std::path::Path, Arc<Profile>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for module in &file.cages {
+        let path = module.profile.as_path();
+        if !known.contains_key(path) {
+            let shown = path.display().to_string();
+            let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+            let (profile, mistakes) = profile::load(&shown, &bytes);
+            let why = || mistakes.first().map_or_else(String::new, ToString::to_string);
+            known.insert(path, Arc::new(profile.with_context(why)?));
+        }
+        found.push(Arc::clone(&known[path]));
+    }
+    Ok(found)
+}
+
+/// Who this host is, for daemons of its cluster alone.
+///
+/// # Errors
+/// Files that cannot be read; a key that everybody can read.
+pub fn acceptor(file: &HostTlsFile) -> anyhow::Result<TlsAcceptor> {
+    let certificates = tls::certificates(&file.certificate)?;
+    let key = tls::private_key(&file.key)?;
+    let config = tls::server(tls::authorities(&file.client_ca)?, certificates, key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A thread a module: a bus that hangs holds up the requests of its own module and of no other.
+//!
+//! A request of a connection that is over is not done: a fire that was given up never moves light later.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use lightloom_firmware_api::frame::{
+    ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION,
+};
+use lightloom_firmware_api::message::{REGISTER_BYTES_MAX, Reply, Request, RequestRefusal};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::module::Module;
+
+/// Requests that wait for a module; more are refused as busy.
+const WAITING_MAX: usize = 8;
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its number.
+    pub sequence: u16,
+    /// What is asked.
+    pub command: u8,
+    /// With what.
+    pub payload: Vec<u8>,
+}
+
+/// Whether the connection of a request is open still.
+#[derive(Clone, Debug, Default)]
+pub struct Open(Arc<AtomicBool>);
+
+impl Open {
+    /// It is.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// It is no more.
+    pub fn close(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A reply on its way.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// As it goes on the line.
+    pub bytes: Vec<u8>,
+    /// Whether the connection is over then: another module is there, and has to be greeted.
+    pub is_last: bool,
+}
+
+impl Said {
+    fn new(asked: &Asked, reply: &Reply<'_>) -> Self {
+        let is_last = matches!(reply, Reply::Refused(RequestRefusal::OtherModule));
+        Self { bytes: encode(asked, reply), is_last }
+    }
+}
+
+struct Job {
+    asked: Asked,
+    open: Open,
+    out: UnboundedSender<Said>,
+}
+
+/// The way to a module.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    jobs: SyncSender<Job>,
+}
+
+impl Worker {
+    /// Starts the thread of a module. It ends with the program.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(module: Module) -> io::Result<Self> {
+        let (jobs, waiting) = sync_channel(WAITING_MAX);
+        let name = module.name().to_owned();
+        std::thread::Builder::new().name(name).spawn(move || work(module, &waiting))?;
+        Ok(Self { jobs })
+    }
+
+    /// Hands a request on; its reply goes to `out`.
+    pub fn ask(&self, asked: Asked, open: &Open, out: &UnboundedSender<Said>) {
+        let job = Job { asked, open: open.clone(), out: out.clone() };
+        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
+            self.jobs.try_send(job)
+        {
+            let busy = Said::new(&job.asked, &Reply::Refused(RequestRefusal::Busy));
+            let _whoever_asked_is_gone = job.out.send(busy);
+        }
+    }
+}
+
+fn work(mut module: Module, waiting: &Receiver<Job>) {
+    while let Ok(job) = waiting.recv() {
+        if !job.open.is_open() {
+            continue;
+        }
+        let mut registers = [0; REGISTER_BYTES_MAX];
+        let reply = match Request::decode(job.asked.command, &job.asked.payload) {
+            Ok(request) => module.answer(&request, &mut registers),
+            Err(refusal) => Reply::Refused(refusal),
+        };
+        let _whoever_asked_is_gone = job.out.send(Said::new(&job.asked, &reply));
+    }
+}
+
+/// A reply as it goes on the line.
+#[must_use]
+pub fn encode(asked: &Asked, reply: &Reply<'_>) -> Vec<u8> {
+    let mut payload = [0; PAYLOAD_BYTES_MAX];
+    let (status, length) = reply.encode(&mut payload);
+    let frame = Frame {
+        version: VERSION,
+        kind: FrameKind::Reply,
+        sequence: asked.sequence,
+        command: asked.command,
+        status,
+        payload: &payload[..length],
+    };
+    let mut line = [0; ENCODED_BYTES_MAX];
+    let length = frame.encode(&mut line);
+    line[..length].to_vec()
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A module of an agent, asked as the daemon asks: what moves, what is refused before it moves, what is known after the
+//! agent's end.
+
+use std::path::Path as Folder;
+use std::sync::Arc;
+
+use lightloom_agent::memory::Memory as _;
+use lightloom_agent::module::{Module, Shared};
+use lightloom_agent::moves::Moves;
+use lightloom_firmware_api::message::{
+    Arm, FireReport, Reply, Request, RequestRefusal, StatusReport, TransactionId,
+};
+use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
+
+use crate::bench::{Held, shipped};
+
+/// What the modules of an agent with this folder share.
+fn shared(folder: &Folder, allow_moves: bool) -> Arc<Shared> {
+    Arc::new(Shared::new(Moves::open(folder).unwrap(), allow_moves))
+}
+
+fn module(name: &str, memory: &Held, shared: &Arc<Shared>) -> Module {
+    let profile = Arc::new(shipped("registers", &[]).unwrap());
+    Module::new(name.into(), None, profile, Box::new(memory.clone()), Arc::clone(shared))
+}
+
+fn go(transaction: u32, number: u8) -> Request<'static> {
+    let mut paths = [Path::DARK; 8];
+    paths[0] = Path::external(number).unwrap();
+    let transaction = TransactionId(transaction);
+    Request::Go { arm: Arm { transaction, policy: DataPathPolicy::Hot, paths }, groups: Groups(1) }
+}
+
+fn ask(module: &mut Module, request: &Request<'_>) -> Result<Option<FireReport>, RequestRefusal> {
+    match module.answer(request, &mut [0; 128]) {
+        Reply::Refused(refusal) => Err(refusal),
+        Reply::Fired(report) => Ok(Some(report)),
+        _ => Ok(None),
+    }
+}
+
+fn status(module: &mut Module) -> StatusReport {
+    match module.answer(&Request::Status, &mut [0; 128]) {
+        Reply::Status(status) => status,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+#[test]
+fn a_change_moves_once_whoever_asks_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Held::new("A1");
+    let moves = shared(folder.path(), true);
+    let mut first = module("m", &memory, &moves);
+    assert_eq!(ask(&mut first, &go(1, 1)), Err(RequestRefusal::OtherModule), "nobody said hello");
+    ask(&mut first, &Request::Hello).unwrap();
+    let report = ask(&mut first, &go(1, 1)).unwrap().unwrap();
+    assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::Success, 1));
+    let seen = status(&mut first);
+    assert_eq!((seen.active[0].code(), seen.fired, seen.module_state), (1, TransactionId(1), 3));
+    assert!(seen.taps[0].0 > 1_000 && seen.received[0].0 > 500, "{seen:?}");
+    drop((first, moves));
+    // Another hand moves it; the next agent is asked for the same change.
+    let mut next = module("m", &memory, &shared(folder.path(), true));
+    ask(&mut next, &Request::Hello).unwrap();
+    assert_eq!(status(&mut next).fired, TransactionId(1), "it is known after the agent's end");
+    let again = ask(&mut next, &go(1, 1)).unwrap().unwrap();
+    assert_eq!((again.outcomes[0], again.generation), (GroupOutcome::Success, 0));
+    ask(&mut next, &go(2, 2)).unwrap();
+    let late = ask(&mut next, &go(2, 2)).unwrap().unwrap();
+    assert_eq!((late.generation, memory.path()), (1, Some(2)));
+}
+
+#[test]
+fn one_set_up_costs_the_module_no_more_than_this() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Held::new("A1");
+    let mut module = module("m", &memory, &shared(folder.path(), true));
+    ask(&mut module, &Request::Hello).unwrap();
+    let took = |module: &mut Module, request: &Request<'_>| {
+        let began = memory.now();
+        ask(module, request).unwrap();
+        memory.now() - began
+    };
+    let (status, set_up) = (took(&mut module, &Request::Status), took(&mut module, &go(1, 1)));
+    println!("a status takes {status:?}, a set-up {set_up:?} of the module's time");
+    // Page changes and hold-offs of the module's own: it may not grow unseen.
+    assert!(set_up.as_millis() <= 70 && status.as_millis() <= 40, "{status:?} {set_up:?}");
+}
+
+#[test]
+fn what_may_not_move_is_refused_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (Held::new("A1"), Held::new("A1"));
+    let moves = shared(folder.path(), false);
+    let mut first = module("m1", &one, &moves);
+    ask(&mut first, &Request::Hello).unwrap();
+    assert_eq!(ask(&mut first, &go(1, 1)), Err(RequestRefusal::ReadOnly));
+    let fire = Request::Fire { transaction: TransactionId(1), groups: Groups(1) };
+    assert_eq!(ask(&mut first, &fire), Err(RequestRefusal::ReadOnly));
+    let mut second = module("m2", &other, &moves);
+    assert_eq!(
+        ask(&mut second, &Request::Hello),
+        Err(RequestRefusal::OtherModule),
+        "a serial twice"
+    );
+    let write = Request::Write {
+        address: lightloom_firmware_api::cmis::RegisterAddress::page(0x10, 128),
+        bytes: &[0xff],
+    };
+    assert_eq!(ask(&mut first, &write), Err(RequestRefusal::NoSuchRegister));
+    assert_eq!((one.path(), other.path()), (Some(15), Some(15)));
+}
+
+#[test]
+fn a_module_that_changes_after_hello_is_not_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Held::new("A1");
+    let mut module = module("m", &memory, &shared(folder.path(), true));
+    ask(&mut module, &Request::Hello).unwrap();
+    let boots = status(&mut module).boots;
+    let other = Held::new("B2");
+    std::mem::swap(&mut *memory.0.lock().unwrap(), &mut *other.0.lock().unwrap());
+    assert_eq!(ask(&mut module, &go(1, 1)), Err(RequestRefusal::OtherModule));
+    assert_eq!(memory.path(), Some(15), "the new one is where it was");
+    ask(&mut module, &Request::Hello).unwrap();
+    assert_ne!(status(&mut module).boots, boots);
+    assert!(ask(&mut module, &go(2, 1)).is_ok());
+}
+
+#[test]
+fn a_bus_that_fails_leaves_an_outcome_that_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Held::new("A1");
+    let mut module = module("m", &memory, &shared(folder.path(), true));
+    ask(&mut module, &Request::Hello).unwrap();
+    let fault = |words: &str| {
+        let mut bench = memory.0.lock().unwrap();
+        let now = bench.now;
+        bench.module.apply(now, words.parse().unwrap(), &mut Vec::new());
+    };
+    fault("dead");
+    assert_eq!(ask(&mut module, &go(1, 1)), Err(RequestRefusal::BusFailed));
+    assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Transceivers with a switch inside that the agent of their host reaches: the frames of the serial line over mutual TLS,
+//! after the name of the module.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::transceiver::PathPolicy;
+use super::{Kind, Protocol, host};
+
+/// A module of an agent.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentFile {
+    /// The agent, `host:port`.
+    pub tcp: String,
+    /// What the agent's file calls the module.
+    pub module: String,
+    /// Who the agent must be, and who this is.
+    pub tls: AgentTlsFile,
+    /// The serial number that the module must have.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// What must hold of the data paths when light moves [default: hot].
+    #[serde(default)]
+    pub policy: PathPolicy,
+}
+
+/// Mutual TLS to an agent.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentTlsFile {
+    /// The authority that signs the certificates of this cluster's agents, PEM.
+    pub ca: PathBuf,
+    /// The name in the agent's certificate [default: the host of `tcp`].
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The daemon's certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+}
+
+impl Protocol for AgentFile {
+    fn kind(&self) -> Kind {
+        Kind::Transceiver { bits_per_second: None }
+    }
+
+    fn host(&self) -> Option<&str> {
+        host(&self.tcp)
+    }
+
+    #[cfg(feature = "edges")]
+    fn check(&self) -> Result<(), (&'static str, anyhow::Error)> {
+        reach::address(self).map(drop).map_err(|error| ("agent", error))
+    }
+
+    #[cfg(feature = "edges")]
+    fn endpoint(&self, place: &super::Place<'_>) -> anyhow::Result<crate::driver::Endpoint> {
+        reach::endpoint(self, place)
+    }
+}
+
+/// How it is reached.
+#[cfg(feature = "edges")]
+mod reach {
+    use std::sync::Arc;
+
+    use lightloom_drivers::ocstrx::OcsTrx;
+
+    use super::super::{Place, tls, transceiver::fresh_sequence};
+    use super::AgentFile;
+    use crate::driver::{Endpoint, stream::Address};
+
+    pub(super) fn endpoint(file: &AgentFile, place: &Place<'_>) -> anyhow::Result<Endpoint> {
+        let dialect = OcsTrx::new(file.policy.code(), fresh_sequence(place.wall_ms));
+        let dialect = dialect.called(place.device).expecting(file.serial.clone());
+        let dialect = dialect.at_agent(&file.module).map_err(anyhow::Error::msg)?;
+        Ok(Endpoint::speaking(address(file)?, dialect))
+    }
+
+    pub(super) fn address(file: &AgentFile) -> anyhow::Result<Address> {
+        let identity =
+            (tls::certificates(&file.tls.certificate)?, tls::private_key(&file.tls.key)?);
+        let config = tls::client(tls::authorities(&file.tls.ca)?, Some(identity))?;
+        let name = tls::server_name(file.tls.name.as_deref(), &file.tcp)?;
+        Ok(Address::Tls { address: file.tcp.clone(), name, config: Arc::new(config) })
+    }
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The memory of a module as a Linux host shows it: one file at linear offsets, as the `optoe` driver has it.
+//!
+//! Lower memory is 0 to 127; bytes 128 to 255 of page p are 128 · (p + 1) on. What the driver does on the bus is done
+//! here, in its order: past byte 255 it reads byte 2 first, selects the page, transfers, and selects page 0 again;
+//! reads are at most 128 bytes, writes one byte at a time. A transfer that the module does not acknowledge is tried
+//! again each millisecond, for 25 ms; then the access ends with [`Failed::TimedOut`]. So every access ends.
+//!
+//! Read in `optoe.c` of opencomputeproject/oom (`optoe_read_write`, `optoe_eeprom_update_client`, `optoe_regmap_rw`).
+
+use std::collections::VecDeque;
+
+use lightloom_firmware_api::module::NotAcknowledged;
+use lightloom_units::{Picoseconds, SimTime};
+
+/// Bytes of the file of a module with pages.
+pub const FILE_BYTES: u64 = 257 * HALF;
+/// Bytes of a half of the window.
+const HALF: u64 = 128;
+/// How long a transfer is tried.
+const TIMEOUT: Picoseconds = Picoseconds::from_millis(25);
+/// The wait between two tries.
+const RETRY: Picoseconds = Picoseconds::from_millis(1);
+/// The register that selects the page.
+const PAGE_SELECT: u8 = 127;
+/// The register whose bit 7 says that there are no pages.
+const FLAT: (u8, u8) = (2, 0x80);
+/// Accesses that wait for one module; more are refused.
+const WAITING_MAX: usize = 64;
+
+/// What a host asks of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// So many bytes from here.
+    Read {
+        /// Where in the file.
+        offset: u64,
+        /// How many.
+        length: usize,
+    },
+    /// These bytes, here.
+    Write {
+        /// Where in the file.
+        offset: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Why an access failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The module acknowledged nothing.
+    TimedOut,
+    /// There is no such offset to write.
+    NoSuchOffset,
+    /// Too many accesses wait already.
+    Busy,
+}
+
+/// How an access ended: what was read, or how many bytes were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// These bytes; fewer than were asked for at the end of the file.
+    Read(Vec<u8>),
+    /// So many bytes.
+    Written(usize),
+}
+
+/// The module's side of the I2C bus.
+pub trait Bus {
+    /// Reads from the 256-byte window.
+    ///
+    /// # Errors
+    /// The module did not acknowledge.
+    fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged>;
+
+    /// Writes to the 256-byte window.
+    ///
+    /// # Errors
+    /// The module did not acknowledge.
+    fn write(&mut self, now: SimTime, offset: u8, bytes: &[u8]) -> Result<(), NotAcknowledged>;
+}
+
+/// A step of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Whether there are pages.
+    Pageable,
+    /// Select the page of what comes next.
+    Select,
+    /// Transfer.
+    Transfer,
+    /// Select page 0 again.
+    Restore,
+}
+
+/// An access under way.
+#[derive(Clone, Debug)]
+struct Running {
+    number: u64,
+    access: Access,
+    /// The end of what may be transferred, from the beginning.
+    limit: usize,
+    done: usize,
+    read: Vec<u8>,
+    step: Step,
+    failed: Option<Failed>,
+    /// When the transfer was tried first, and when it is tried again.
+    since: SimTime,
+    next: SimTime,
+}
+
+/// The driver of one module: one access at a time, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Optoe {
+    waiting: VecDeque<(u64, Access)>,
+    running: Option<Running>,
+}
+
+impl Optoe {
+    /// Takes an access; it ends in [`Optoe::advance`], under its `number`.
+    ///
+    /// # Errors
+    /// [`Failed::Busy`].
+    pub fn ask(&mut self, number: u64, access: Access) -> Result<(), Failed> {
+        if self.waiting.len() >= WAITING_MAX {
+            return Err(Failed::Busy);
+        }
+        self.waiting.push_back((number, access));
+        Ok(())
+    }
+
+    /// When [`Optoe::advance`] should be called next.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<SimTime> {
+        let now = (!self.waiting.is_empty()).then_some(SimTime::START);
+        self.running.as_ref().map(|running| running.next).or(now)
+    }
+
+    /// Does what is due on the bus, and hands on every access that ended. `delay` is the time of a transfer.
+    pub fn advance(
+        &mut self,
+        now: SimTime,
+        delay: Picoseconds,
+        bus: &mut dyn Bus,
+        mut on: impl FnMut(u64, Result<Done, Failed>),
+    ) {
+        loop {
+            if self.running.is_none() {
+                let Some((number, access)) = self.waiting.pop_front() else { return };
+                self.running = Some(Running::new(number, access, now, delay));
+            }
+            let Some(running) = self.running.as_mut().filter(|running| running.next <= now) else {
+                return;
+            };
+            if let Some(ended) = running.turn(now, delay, bus) {
+                let number = running.number;
+                self.running = None;
+                on(number, ended);
+            }
+        }
+    }
+}
+
+impl Running {
+    fn new(number: u64, access: Access, now: SimTime, delay: Picoseconds) -> Self {
+        let (offset, length) = match &access {
+            Access::Read { offset, length } => (*offset, *length),
+            Access::Write { offset, bytes } => (*offset, bytes.len()),
+        };
+        let end = offset.saturating_add(length as u64);
+        let step = if end <= 2 * HALF { Step::Select } else { Step::Pageable };
+        Self {
+            number,
+            access,
+            limit: length,
+            done: 0,
+            read: Vec::new(),
+            step,
+            failed: None,
+            since: now,
+            next: now + delay,
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        let (Access::Read { offset, .. } | Access::Write { offset, .. }) = &self.access;
+        *offset + self.done as u64
+    }
+
+    /// The page of what comes next, where that has to be selected.
+    fn page(&self) -> Option<u8> {
+        let page = (self.offset() / HALF).saturating_sub(1);
+        u8::try_from(page).ok().filter(|&page| page > 0)
+    }
+
+    /// Where in the window it is.
+    fn in_window(&self) -> u8 {
+        let upper = if self.offset() >= HALF { HALF } else { 0 };
+        (upper + self.offset() % HALF) as u8
+    }
+
+    /// Cuts what is past the end, given whether there are pages.
+    fn cut(&mut self, pages: bool) {
+        let end = if pages { FILE_BYTES } else { 2 * HALF };
+        let left = end.saturating_sub(self.offset());
+        self.limit = self.limit.min(usize::try_from(left).unwrap_or(usize::MAX));
+    }
+
+    /// One transfer; how the access ended, where it did.
+    fn turn(
+        &mut self,
+        now: SimTime,
+        delay: Picoseconds,
+        bus: &mut dyn Bus,
+    ) -> Option<Result<Done, Failed>> {
+        if self.offset() >= FILE_BYTES {
+            self.limit = self.done;
+        }
+        // Nothing to select, or nothing to transfer: no time passes.
+        if self.step == Step::Select && (self.page().is_none() || self.done >= self.limit) {
+            self.step = Step::Transfer;
+        }
+        if self.step == Step::Transfer && self.done >= self.limit {
+            return Some(self.end());
+        }
+        match self.transfer(now, bus) {
+            Ok(()) => {
+                (self.since, self.next) = (now, now + delay);
+                (self.step == Step::Restore && self.failed.is_some()).then(|| self.end())
+            }
+            // Tried until the timeout was over when a try began, as the driver does.
+            Err(NotAcknowledged) if now.0 - self.since.0 < TIMEOUT.get() => {
+                self.next = now + RETRY.max(delay);
+                None
+            }
+            Err(NotAcknowledged) => Some(self.give_up(now, delay)).flatten(),
+        }
+    }
+
+    /// After the last try: a page that was selected is left by selecting page 0, which is tried as long again.
+    fn give_up(&mut self, now: SimTime, delay: Picoseconds) -> Option<Result<Done, Failed>> {
+        self.failed = Some(Failed::TimedOut);
+        if self.step == Step::Transfer && self.page().is_some() {
+            (self.step, self.since, self.next) = (Step::Restore, now, now + delay);
+            return None;
+        }
+        Some(self.end())
+    }
+
+    fn transfer(&mut self, now: SimTime, bus: &mut dyn Bus) -> Result<(), NotAcknowledged> {
+        match self.step {
+            Step::Pageable => {
+                let mut flat = [0];
+                bus.read(now, FLAT.0, &mut flat)?;
+                self.cut(flat[0] & FLAT.1 == 0);
+                self.step = Step::Select;
+            }
+            Step::Select => {
+                bus.write(now, PAGE_SELECT, &[self.page().unwrap_or(0)])?;
+                self.step = Step::Transfer;
+            }
+            Step::Transfer => {
+                let (at, had_page) = (self.in_window(), self.page().is_some());
+                let left = (self.limit - self.done).min(usize::from(0x80 - (at & 0x7f)));
+                match &self.access {
+                    Access::Read { .. } => {
+                        let mut out = vec![0; left];
+                        bus.read(now, at, &mut out)?;
+                        self.read.extend(out);
+                        self.done += left;
+                    }
+                    Access::Write { bytes, .. } => {
+                        bus.write(now, at, &bytes[self.done..=self.done])?;
+                        self.done += 1;
+                    }
+                }
+                let half_ended = self.done >= self.limit || self.offset().is_multiple_of(HALF);
+                if half_ended {
+                    self.step = if had_page { Step::Restore } else { Step::Select };
+                }
+            }
+            Step::Restore => {
+                bus.write(now, PAGE_SELECT, &[0])?;
+                self.step = if self.failed.is_some() { Step::Restore } else { Step::Select };
+            }
+        }
+        Ok(())
+    }
+
+    /// What was transferred counts, whatever came after it.
+    fn end(&mut self) -> Result<Done, Failed> {
+        match (&self.access, self.failed) {
+            (_, Some(failed)) if self.done == 0 => Err(failed),
+            (Access::Read { .. }, _) => Ok(Done::Read(std::mem::take(&mut self.read))),
+            (Access::Write { bytes, .. }, _) if self.done == 0 && !bytes.is_empty() => {
+                Err(Failed::NoSuchOffset)
+            }
+            (Access::Write { .. }, _) => Ok(Done::Written(self.done)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module with lower memory and pages of one kind, that holds off after each write.
+    struct Plain {
+        lower: [u8; 128],
+        upper: std::collections::BTreeMap<u8, [u8; 128]>,
+        free_from: SimTime,
+        transfers: Vec<(char, u8, usize)>,
+    }
+
+    fn millis(count: u64) -> SimTime {
+        SimTime::START + Picoseconds::from_millis(count)
+    }
+
+    impl Plain {
+        fn new() -> Self {
+            let (lower, upper) = ([0; 128], std::collections::BTreeMap::new());
+            Self { lower, upper, free_from: SimTime::START, transfers: Vec::new() }
+        }
+
+        fn byte(&mut self, at: u8) -> &mut u8 {
+            let page = self.lower[127];
+            match at {
+                0..=127 => &mut self.lower[usize::from(at)],
+                _ => &mut self.upper.entry(page).or_insert([page; 128])[usize::from(at) - 128],
+            }
+        }
+    }
+
+    impl Bus for Plain {
+        fn read(&mut self, now: SimTime, at: u8, out: &mut [u8]) -> Result<(), NotAcknowledged> {
+            if now < self.free_from {
+                return Err(NotAcknowledged);
+            }
+            self.transfers.push(('r', at, out.len()));
+            for (index, byte) in out.iter_mut().enumerate() {
+                *byte = *self.byte(at + index as u8);
+            }
+            Ok(())
+        }
+
+        fn write(&mut self, now: SimTime, at: u8, bytes: &[u8]) -> Result<(), NotAcknowledged> {
+            if now < self.free_from {
+                return Err(NotAcknowledged);
+            }
+            self.transfers.push(('w', at, bytes.len()));
+            self.free_from = now + Picoseconds::from_millis(if at == 127 { 5 } else { 1 });
+            for (index, byte) in bytes.iter().enumerate() {
+                *self.byte(at + index as u8) = *byte;
+            }
+            Ok(())
+        }
+    }
+
+    /// Runs one access to its end.
+    fn run(bus: &mut Plain, from: u64, access: Access) -> (Result<Done, Failed>, SimTime) {
+        let (mut optoe, mut ended) = (Optoe::default(), None);
+        optoe.ask(1, access).unwrap();
+        let mut now = millis(from);
+        for _ in 0..10_000 {
+            optoe.advance(now, Picoseconds::ZERO, bus, |_, done| ended = Some(done));
+            if let Some(done) = ended.take() {
+                return (done, now);
+            }
+            now = now.max(optoe.next_wakeup().unwrap());
+        }
+        panic!("it does not end");
+    }
+
+    #[test]
+    fn pages_are_selected_and_left_again_and_writes_are_single_bytes() {
+        let mut bus = Plain::new();
+        let offset = 128 * (0xb0 + 1) + 8;
+        let (done, at) = run(&mut bus, 0, Access::Write { offset, bytes: vec![7, 8] });
+        assert_eq!(done, Ok(Done::Written(2)));
+        let order = [('r', 2, 1), ('w', 127, 1), ('w', 136, 1), ('w', 137, 1), ('w', 127, 1)];
+        assert_eq!(bus.transfers, order);
+        assert_eq!(
+            at,
+            millis(7),
+            "5 ms for the page, 1 ms a byte; the last wait is the next access's"
+        );
+        let (done, _) = run(&mut bus, 20, Access::Read { offset, length: 3 });
+        assert_eq!(done, Ok(Done::Read(vec![7, 8, 0xb0])));
+        assert_eq!(bus.lower[127], 0);
+    }
+
+    #[test]
+    fn a_read_over_several_pages_is_cut_at_the_end_of_the_file() {
+        let mut bus = Plain::new();
+        let access = Access::Read { offset: FILE_BYTES - 130, length: 400 };
+        let (done, _) = run(&mut bus, 0, access);
+        let expected = [vec![0xfe; 2], vec![0xff; 128]].concat();
+        assert_eq!(done, Ok(Done::Read(expected)));
+        let past = Access::Read { offset: FILE_BYTES, length: 1 };
+        assert_eq!(run(&mut bus, 50, past).0, Ok(Done::Read(Vec::new())));
+        let past = Access::Write { offset: FILE_BYTES, bytes: vec![1] };
+        assert_eq!(run(&mut bus, 60, past).0, Err(Failed::NoSuchOffset));
+        bus.lower[2] = 0x80;
+        let (done, _) = run(&mut bus, 70, Access::Read { offset: 250, length: 100 });
+        assert_eq!(done, Ok(Done::Read(vec![0; 6])), "a flat module ends at 256");
+    }
+
+    #[test]
+    fn a_module_that_never_acknowledges_ends_every_access() {
+        let mut bus = Plain::new();
+        bus.free_from = SimTime(u64::MAX);
+        for access in [
+            Access::Read { offset: 0, length: 1 },
+            Access::Read { offset: 128 * 20, length: 256 },
+            Access::Write { offset: 128 * 20, bytes: vec![0; 4] },
+        ] {
+            let (done, at) = run(&mut bus, 0, access);
+            assert_eq!((done, at), (Err(Failed::TimedOut), millis(25)));
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_answered_in_order() {
+        let (mut optoe, mut bus, mut order) = (Optoe::default(), Plain::new(), Vec::new());
+        let one = || Access::Read { offset: 1, length: 1 };
+        let taken = (0..100).filter(|number| optoe.ask(*number, one()).is_ok()).count();
+        assert_eq!(taken, WAITING_MAX);
+        optoe.advance(millis(1), Picoseconds::ZERO, &mut bus, |number, _| order.push(number));
+        assert!(order.iter().copied().eq(0..WAITING_MAX as u64));
+        assert_eq!(optoe.next_wakeup(), None);
+    }
+}

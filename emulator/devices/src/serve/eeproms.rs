@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Modules as files: a mounted folder with a file a module, where a host program reads and writes as on a machine
+//! whose modules hang on `optoe`.
+//!
+//! Only this process holds the mount, and it never reads below it: when it ends, however it ends, the kernel answers
+//! every reader with an error. The folder then stays mounted and dead, and the next server at the place unmounts it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use lightloom_units::SimTime;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::fuse::{self, Asked, Folder, REQUEST_BYTES_MAX, errno};
+use crate::Output;
+use crate::optoe::{Access, Done, FILE_BYTES, Failed, Optoe};
+use crate::rack::{Rack, RackSlot};
+
+/// Requests that are taken before the devices have their turn again.
+const REQUESTS_PER_TURN: usize = 256;
+
+/// A mounted folder of modules.
+pub(super) struct Eeproms {
+    connection: File,
+    folder: Folder,
+    modules: Vec<(RackSlot, Optoe)>,
+    place: PathBuf,
+    buffer: Box<[u8]>,
+}
+
+impl Eeproms {
+    /// Mounts the folder, with a file for each module: `n3/b0` becomes `n3-b0`.
+    pub(super) fn mount(place: &Path, modules: Vec<(String, RackSlot)>) -> io::Result<Self> {
+        let said = |what: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {what}: {error}", place.display()))
+        };
+        // What a server that was killed left there answers nothing but this.
+        if let Err(error) = std::fs::metadata(place)
+            && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+        {
+            umount2(place, MntFlags::MNT_DETACH).map_err(|error| said("unmount", error.into()))?;
+        }
+        std::fs::create_dir_all(place).map_err(|error| said("cannot be made", error))?;
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let connection = rustix::fs::open("/dev/fuse", flags, Mode::empty())
+            .map_err(|error| said("modules as files need /dev/fuse", error.into()))?;
+        let connection = File::from(connection);
+        let options = format!(
+            "fd={},rootmode=40000,user_id={},group_id={},allow_other,default_permissions",
+            connection.as_raw_fd(),
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        mount(Some("lightloom"), place, Some("fuse.lightloom"), flags, Some(options.as_str()))
+            .map_err(|error| said("cannot be mounted (root may)", error.into()))?;
+        let names = modules.iter().map(|(name, _)| name.replace('/', "-")).collect();
+        Ok(Self {
+            connection,
+            folder: Folder { names, file_bytes: FILE_BYTES },
+            modules: modules.into_iter().map(|(_, slot)| (slot, Optoe::default())).collect(),
+            place: place.to_owned(),
+            buffer: vec![0; REQUEST_BYTES_MAX].into_boxed_slice(),
+        })
+    }
+
+    /// The file of a module.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.place.join(name.replace('/', "-"))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+
+    /// When [`Eeproms::advance`] is due.
+    pub(super) fn next_wakeup(&self) -> Option<SimTime> {
+        self.modules.iter().filter_map(|(_, optoe)| optoe.next_wakeup()).min()
+    }
+
+    /// Takes what the kernel asks.
+    pub(super) fn take(&mut self) {
+        for _ in 0..REQUESTS_PER_TURN {
+            match rustix::io::read(&self.connection, &mut *self.buffer) {
+                Ok(length) => self.take_one(length),
+                // Interrupted before it was read: the next one may be there.
+                Err(Errno::INTR | Errno::NOENT) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take_one(&mut self, length: usize) {
+        let (unique, file, access) = match self.folder.asked(&self.buffer[..length]) {
+            Asked::Nothing => return,
+            Asked::Reply(reply) => return self.reply(&reply),
+            Asked::Read { unique, file, offset, length } => {
+                (unique, file, Access::Read { offset, length })
+            }
+            Asked::Write { unique, file, offset, bytes } => {
+                (unique, file, Access::Write { offset, bytes })
+            }
+        };
+        let (_, optoe) = &mut self.modules[file.0];
+        if optoe.ask(unique, access).is_err() {
+            self.reply(&fuse::failure(unique, errno::AGAIN));
+        }
+    }
+
+    /// Does on the modules what is due, and answers what has ended.
+    pub(super) fn advance(&mut self, now: SimTime, rack: &mut Rack, out: &mut Vec<Output>) {
+        let mut replies = Vec::new();
+        for (slot, optoe) in &mut self.modules {
+            if optoe.next_wakeup().is_some_and(|at| at <= now) {
+                rack.on_bus(now, *slot, optoe, out, |unique, done| {
+                    replies.push(match done {
+                        Ok(Done::Read(bytes)) => fuse::success(unique, &bytes),
+                        Ok(Done::Written(count)) => fuse::written(unique, count),
+                        Err(Failed::TimedOut) => fuse::failure(unique, errno::TIMED_OUT),
+                        Err(Failed::NoSuchOffset) => fuse::failure(unique, errno::INVALID),
+                        Err(Failed::Busy) => fuse::failure(unique, errno::AGAIN),
+                    });
+                });
+            }
+        }
+        replies.iter().for_each(|reply| self.reply(reply));
+    }
+
+    fn reply(&self, reply: &[u8]) {
+        let _whoever_asked_is_gone = rustix::io::write(&self.connection, reply);
+    }
+}
+
+impl Drop for Eeproms {
+    fn drop(&mut self) {
+        let _it_may_be_unmounted = umount2(&self.place, MntFlags::MNT_DETACH);
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Emulated modules as files, and agents that reach them: programs of their own, each with a limit on every wait, ended
+//! with the test however it ends. The test itself may read the files: when their server ends, the kernel answers with an
+//! error.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use crate::programs;
+
+/// How long a program may take until it serves, and a wait of a test.
+pub(crate) const WITHIN: Duration = Duration::from_secs(30);
+
+/// Why there can be no such test here; `None` if there can.
+pub(crate) fn cannot() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("mounting the modules' files needs root");
+    }
+    (!Path::new("/dev/fuse").exists()).then_some("there is no /dev/fuse")
+}
+
+/// A program that ends with the test.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    said: Arc<Mutex<String>>,
+}
+
+impl Running {
+    /// Starts it and collects what it says, on its standard error or output.
+    fn start(command: &mut Command, is_error: bool) -> Self {
+        let (out, error) = match is_error {
+            true => (Stdio::null(), Stdio::piped()),
+            false => (Stdio::piped(), Stdio::null()),
+        };
+        let mut child = command.stdin(Stdio::null()).stdout(out).stderr(error).spawn().unwrap();
+        let source: Box<dyn Read + Send> = match is_error {
+            true => Box::new(child.stderr.take().unwrap()),
+            false => Box::new(child.stdout.take().unwrap()),
+        };
+        let (sender, lines) = channel();
+        let said = Arc::new(Mutex::new(String::new()));
+        let all = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in BufReader::new(source).lines().map_while(Result::ok) {
+                all.lock().unwrap().push_str(&format!("{line}\n"));
+                let _ = sender.send(line);
+            }
+        });
+        Self { child, lines, said }
+    }
+
+    /// The first line with these words.
+    fn wait_for(&self, words: &str) -> String {
+        let until = Instant::now() + WITHIN;
+        while let Ok(line) =
+            self.lines.recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            if line.contains(words) {
+                return line;
+            }
+        }
+        panic!("no `{words}` in: {}", self.said());
+    }
+
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Emulated modules, each a file.
+pub(crate) struct Modules {
+    pub(crate) program: Running,
+    place: PathBuf,
+    control: PathBuf,
+}
+
+impl Modules {
+    /// Serves a device list in `folder`.
+    pub(crate) fn serve(folder: &Path, list: &str) -> Self {
+        std::fs::create_dir_all(folder).unwrap();
+        let (file, place) = (folder.join("devices.yaml"), folder.join("eeproms"));
+        let control = folder.join("control");
+        std::fs::write(&file, list).unwrap();
+        let mut command = Command::new(programs::lightloom());
+        command.args(["device", "serve"]).arg(&file).arg("--eeproms").arg(&place);
+        command.arg("--control").arg(&control);
+        let program = Running::start(&mut command, false);
+        program.wait_for("eeprom");
+        Self { program, place, control }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.place.join(name.replace('/', "-"))
+    }
+
+    /// The byte at a linear offset, read by nothing of ours.
+    pub(crate) fn byte(&self, name: &str, offset: u64) -> u8 {
+        let mut byte = [0];
+        let file = std::fs::File::open(self.file(name)).unwrap();
+        file.read_exact_at(&mut byte, offset).unwrap();
+        byte[0]
+    }
+
+    /// The code of the path that the light of a module takes.
+    pub(crate) fn path(&self, name: &str) -> u8 {
+        self.byte(name, 68) & 0x0f
+    }
+
+    /// Lets something go wrong.
+    pub(crate) fn fault(&self, device: &str, fault: &str) {
+        let mut command = Command::new(programs::lightloom());
+        command.args(["device", "fault", "--control"]).arg(&self.control).arg(device);
+        assert!(command.args(fault.split(' ')).status().unwrap().success());
+    }
+}
+
+impl Drop for Modules {
+    fn drop(&mut self) {
+        self.program.kill();
+        let _ =
+            Command::new("umount").arg("--lazy").arg(&self.place).stderr(Stdio::null()).status();
+    }
+}
+
+/// Who signs the certificates of a cluster.
+pub(crate) struct Authority(Issuer<'static, KeyPair>, String);
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self(Issuer::new(params, key), pem)
+    }
+
+    /// Writes `NAME.pem`, `NAME.key` and the authority's own `NAME-ca.pem`.
+    pub(crate) fn sign(&self, folder: &Path, name: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap().pem();
+        std::fs::write(folder.join(format!("{name}.pem")), certificate).unwrap();
+        std::fs::write(folder.join(format!("{name}-ca.pem")), &self.1).unwrap();
+        let path = folder.join(format!("{name}.key"));
+        std::fs::write(&path, key.serialize_pem()).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+/// An agent.
+pub(crate) struct Agent {
+    pub(crate) program: Running,
+    /// Where it listens.
+    pub(crate) port: u16,
+}
+
+/// What an agent's file says of its modules: name, file and profile of each.
+pub(crate) type Places<'a> = &'a [(String, PathBuf, &'a str)];
+
+/// Writes the file of the agent `name`, whose certificates are there; its path.
+pub(crate) fn write_agent(folder: &Path, name: &str, more: &str, modules: Places<'_>) -> PathBuf {
+    let mut file = format!(
+        "listen: 127.0.0.1:0\ntls: {{certificate: {name}.pem, key: {name}.key, client_ca: {name}-ca.pem}}\n\
+         state_dir: {name}-state\n{more}cages:\n"
+    );
+    for (module, eeprom, profile) in modules {
+        let eeprom = eeprom.display();
+        file += &format!("- {{name: {module}, eeprom: {eeprom}, profile: \"{profile}\"}}\n");
+    }
+    let path = folder.join(format!("{name}.yaml"));
+    std::fs::write(&path, file).unwrap();
+    path
+}
+
+impl Agent {
+    /// Starts an agent with this file.
+    pub(crate) fn start(file: &Path) -> Self {
+        let mut command = Command::new(programs::agent());
+        command.arg("--config").arg(file).env("RUST_LOG", "info");
+        let program = Running::start(&mut command, true);
+        let line = program.wait_for("serving");
+        let at = line.split("at=").nth(1).unwrap().split(' ').next().unwrap();
+        Self { port: at.rsplit(':').next().unwrap().parse().unwrap(), program }
+    }
+
+    /// A device of the daemon's file that this agent reaches.
+    pub(crate) fn device(&self, folder: &Path, device: &str, module: &str) -> String {
+        let (folder, port) = (folder.display(), self.port);
+        format!(
+            "- name: {device}\n  driver:\n    agent:\n      tcp: \"127.0.0.1:{port}\"\n      module: {module}\n\
+             \x20     tls: {{ca: {folder}/daemon-ca.pem, name: localhost, certificate: {folder}/daemon.pem, \
+             key: {folder}/daemon.key}}\n"
+        )
+    }
+}
+
+/// A profile that is shipped.
+pub(crate) fn profile(name: &str) -> String {
+    format!("{}/topologies/modules/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A plan through the daemon, agents over TLS and the modules' `eeprom` files, judged by whoever reads those files; and
+//! what is refused before light moves.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lightloom_control::controller::{Answer, Apply, Request};
+use lightloom_control::desired;
+use lightloom_control::record::TxnResult;
+use lightloom_control::state::{DeviceName, Position, Slot};
+use lightloom_daemon::runtime::Runtime;
+
+use crate::agent_rig::{Agent, Authority, Modules, WITHIN, cannot, profile, write_agent};
+use crate::daemon_rig::{Rig, first_plan, installed, on_a_runtime};
+use crate::programs;
+
+const MOVES: &str = "allow_moves: true\n";
+
+/// Modules of one agent, all with a profile.
+fn places<'a>(
+    modules: &Modules,
+    names: &[String],
+    profile: &'a str,
+) -> Vec<(String, std::path::PathBuf, &'a str)> {
+    names.iter().map(|name| (name.replace('/', "-"), modules.file(name), profile)).collect()
+}
+
+/// `count` modules `n0/b0`, `n1/b0` …, an agent of a cluster that has them, and a daemon that reaches them by it.
+struct Small {
+    modules: Modules,
+    agent: Agent,
+    rig: Rig,
+    folder: tempfile::TempDir,
+}
+
+impl Small {
+    async fn start(count: u32, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let list =
+            format!("transceivers:\n- {{names: \"n{{0..{}}}/b0\", powered_for: 2s}}\n", count - 1);
+        let modules = Modules::serve(&path.join("serve"), &list);
+        let cluster = Authority::new();
+        cluster.sign(&path, "daemon");
+        cluster.sign(&path, "host");
+        let names: Vec<_> = (0..count).map(|node| format!("n{node}/b0")).collect();
+        let profile = profile("registers");
+        // What the agent opens is a name that a test can let lead to another module.
+        let mut places = places(&modules, &names, &profile);
+        for (name, file, _) in &mut places {
+            let link = path.join(format!("{name}-eeprom"));
+            std::os::unix::fs::symlink(&*file, &link).unwrap();
+            *file = link;
+        }
+        let agent = Agent::start(&write_agent(&path, "host", more, &places));
+        let mut devices = "devices:\n".to_owned();
+        for name in &names {
+            devices += &agent.device(&path, name, &name.replace('/', "-"));
+        }
+        let mut rig = Rig::of_devices(&devices, &path, None).await;
+        rig.adopt_all().await;
+        Self { modules, agent, rig, folder }
+    }
+
+    /// Asks for a path of one module; how that ended, and what is said of it.
+    async fn bring(&mut self, device: &str, path: u32) -> (TxnResult, String) {
+        let name = DeviceName::from(device);
+        let target = [(name, [(Slot(0), Position(path))].into())].into();
+        let apply = Apply { target, plan_sha256: String::new(), ..Apply::default() };
+        match self.rig.ask(Request::Apply(apply), None).await {
+            Answer::Accepted { txn } => {
+                let past = self
+                    .rig
+                    .find("the end", move |runtime: &Runtime| {
+                        let history = &runtime.control.controller().ledger().history;
+                        history.iter().find(|past| past.txn == txn).cloned()
+                    })
+                    .await;
+                (past.result, format!("{:?}", past.parts))
+            }
+            answer => (TxnResult::Aborted, format!("{answer:?}")),
+        }
+    }
+
+    /// Waits until the daemon takes a device for up, or not.
+    async fn until(&self, device: &str, up: bool) {
+        let name = DeviceName::from(device);
+        let is = move |runtime: &Runtime| {
+            let device = &runtime.control.controller().devices()[&name];
+            (device.up == up).then_some(())
+        };
+        self.rig.find("its state", is).await;
+    }
+}
+
+#[test]
+fn a_plan_through_agents_is_where_a_raw_client_reads_it() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    on_a_runtime(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let list = "transceivers:\n- {names: \"n{0..15}/b{0..1}\", powered_for: 2s}\n";
+        let modules = Modules::serve(&path.join("serve"), list);
+        let cluster = Authority::new();
+        cluster.sign(path, "daemon");
+        let mut devices = "devices:\n".to_owned();
+        let mut agents = Vec::new();
+        for host in 0..4 {
+            let name = format!("host{host}");
+            cluster.sign(path, &name);
+            let names: Vec<_> = (4 * host..4 * host + 4)
+                .flat_map(|node| (0..2).map(move |bundle| format!("n{node}/b{bundle}")))
+                .collect();
+            let profile = profile(["registers", "commands"][host % 2]);
+            let file = write_agent(path, &name, MOVES, &places(&modules, &names, &profile));
+            let agent = Agent::start(&file);
+            for name in &names {
+                devices += &agent.device(path, name, &name.replace('/', "-"));
+            }
+            agents.push(agent);
+        }
+        let installed = installed(16);
+        let plan = first_plan(&installed);
+        let mut rig = Rig::of_devices(&devices, path, Some(installed)).await;
+        rig.adopt_all().await;
+        assert!(rig.config.bundles.keys().all(|bundle| modules.path(&bundle.to_string()) == 15));
+        rig.apply_plan(&plan).await;
+        let target = desired::paths(&plan, &rig.config.bundles).unwrap();
+        assert_eq!(target.len(), 32);
+        let mut lit = 0;
+        for (device, positions) in &target {
+            let wanted = positions[&Slot(0)].0;
+            assert_eq!(u32::from(modules.path(device.as_str())), wanted, "{device}");
+            lit += u32::from((1..=8).contains(&wanted));
+        }
+        assert!(lit > 16, "most modules of a ring face a neighbour: {lit}");
+    });
+}
+
+#[test]
+fn an_agent_without_permission_moves_nothing() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    on_a_runtime(async {
+        let mut small = Small::start(1, "").await;
+        let (result, said) = small.bring("n0/b0", 1).await;
+        assert_ne!(result, TxnResult::Committed);
+        assert!(said.contains("allow_moves: true"), "{said}");
+        assert_eq!(small.modules.path("n0/b0"), 15);
+    });
+}
+
+#[test]
+fn another_module_than_said_hello_is_not_moved() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    on_a_runtime(async {
+        let mut small = Small::start(2, MOVES).await;
+        let (result, said) = small.bring("n0/b0", 1).await;
+        assert_eq!((result, small.modules.path("n0/b0")), (TxnResult::Committed, 1), "{said}");
+        // The place of n0/b0 gets another module, unseen by the agent: one with another serial number.
+        let spare = Modules::serve(
+            &small.folder.path().join("spare"),
+            "seed: 9\ntransceivers:\n- {names: \"x{0..8}/b0\", powered_for: 2s, power_on: external-1}\n",
+        );
+        let link = small.folder.path().join("n0-b0-eeprom");
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(spare.file("x8/b0"), &link).unwrap();
+        let (result, said) = small.bring("n0/b0", 2).await;
+        assert_ne!(result, TxnResult::Committed, "{said}");
+        assert_eq!((small.modules.path("n0/b0"), spare.path("x8/b0")), (1, 1));
+        let log = small.agent.program.said();
+        assert!(log.contains("another module is in this place"), "{log}");
+        assert!(log.contains("E0000008") && log.contains("E0000000"), "both are named: {log}");
+        // And a module that the agent has elsewhere is none that can be here.
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(small.modules.file("n1/b0"), &link).unwrap();
+        small.until("n0/b0", false).await;
+        let until = Instant::now() + WITHIN;
+        while !small.agent.program.said().contains("two modules have one serial number") {
+            assert!(Instant::now() < until, "{}", small.agent.program.said());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(small.bring("n1/b0", 2).await.0, TxnResult::Committed);
+    });
+}
+
+#[test]
+fn a_bus_that_hangs_holds_up_no_other_and_a_dead_agent_leaves_the_light() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    on_a_runtime(async {
+        let mut small = Small::start(2, MOVES).await;
+        small.modules.fault("n0/b0", "late 3s");
+        let began = Instant::now();
+        let (result, said) = small.bring("n1/b0", 1).await;
+        assert_eq!(result, TxnResult::Committed, "{said}");
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert_ne!(small.bring("n0/b0", 1).await.0, TxnResult::Committed);
+        small.modules.fault("n0/b0", "clear");
+        small.until("n0/b0", true).await;
+        small.agent.program.kill();
+        small.until("n1/b0", false).await;
+        assert_eq!(small.modules.path("n1/b0"), 1);
+        assert_ne!(small.bring("n1/b0", 2).await.0, TxnResult::Committed);
+        assert_eq!(small.modules.path("n1/b0"), 1);
+    });
+}
+
+#[test]
+fn an_agent_of_another_cluster_says_nothing_and_hears_nothing() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    on_a_runtime(async {
+        let small = Small::start(1, MOVES).await;
+        let path = small.folder.path();
+        Authority::new().sign(path, "stranger");
+        let profile = profile("registers");
+        let places = [("n0-b0".to_owned(), small.modules.file("n0/b0"), profile.as_str())];
+        let stranger = Agent::start(&write_agent(path, "stranger", MOVES, &places));
+        let other = path.join("other");
+        std::fs::create_dir(&other).unwrap();
+        let mut devices = "devices:\n".to_owned();
+        devices += &stranger.device(path, "n0/b0", "n0-b0");
+        let file = format!("state_dir: {}\n{devices}", other.display());
+        let (config, mistakes) = lightloom_daemon::config::load("daemon.yaml", file.as_bytes());
+        let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let daemon = lightloom_daemon::start::start(config, None).unwrap();
+        tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
+        let until = Instant::now() + WITHIN;
+        while !stranger.program.said().contains("is it a daemon of this cluster?") {
+            assert!(Instant::now() < until, "{}", stranger.program.said());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
+#[test]
+fn a_profile_outside_its_pages_is_refused_at_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    Authority::new().sign(path, "host");
+    let good = std::fs::read_to_string(profile("registers")).unwrap();
+    let check = |text: &str| {
+        std::fs::write(path.join("profile.yaml"), text).unwrap();
+        let place = [("a".to_owned(), Path::new("/nowhere").to_owned(), "profile.yaml")];
+        let file = write_agent(path, "host", MOVES, &place);
+        let mut command = Command::new(programs::agent());
+        let output = command.arg("--config").arg(file).arg("--check").output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(check(&good).0, "{}", check(&good).1);
+    for (before, after, said) in [
+        ("\"B0h:136\"", "\"10h:143\"", "10h:143 is on a page that is not left to vendors"),
+        ("\"B0h:136\"", "\"B1h:136\"", "that `pages` does not name"),
+        ("{at: \"64\", bytes", "{at: \"26\", bytes", "bytes 26 to 29 of the lower memory"),
+        ("[B0h]", "[B0h, 11h]", "page 11h is not left to vendors"),
+    ] {
+        let (good, shown) = check(&good.replace(before, after));
+        assert!(!good && shown.contains(said) && shown.contains("profile.yaml:"), "{shown}");
+    }
+}
+
+#[test]
+fn a_reader_of_a_dead_server_gets_an_error_and_the_next_server_its_place() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let list = "transceivers:\n- {names: \"n0/b0\", powered_for: 2s}\n";
+    let mut modules = Modules::serve(folder.path(), list);
+    assert_eq!(modules.path("n0/b0"), 15);
+    // A read that waits, while its server dies.
+    modules.fault("n0/b0", "late 10s");
+    let file = std::fs::File::open(modules.file("n0/b0")).unwrap();
+    let (sender, ended) = std::sync::mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        use std::os::unix::fs::FileExt as _;
+        let _ = sender.send(file.read_at(&mut [0; 4], 0).map_err(|error| error.kind()));
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    modules.program.kill();
+    let read = ended.recv_timeout(Duration::from_secs(5)).expect("the reader is released");
+    assert!(read.is_err(), "{read:?}");
+    reading.join().unwrap();
+    assert!(std::fs::File::open(modules.file("n0/b0")).is_err());
+    // The folder is mounted and dead: the next server takes it.
+    let next = Modules::serve(folder.path(), list);
+    assert_eq!(next.path("n0/b0"), 15);
+}
