@@ -101,44 +101,66 @@ fn a_plan_through_agents_is_where_a_raw_client_reads_it() {
         return println!("skipped: {why}");
     }
     on_a_runtime(async {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        let list = "transceivers:\n- {names: \"n{0..15}/b{0..1}\", powered_for: 2s}\n";
-        let modules = Modules::serve(&path.join("serve"), list);
-        let cluster = Authority::new();
-        cluster.sign(path, "daemon");
-        let mut devices = "devices:\n".to_owned();
-        let mut agents = Vec::new();
-        for host in 0..4 {
-            let name = format!("host{host}");
-            cluster.sign(path, &name);
-            let names: Vec<_> = (4 * host..4 * host + 4)
-                .flat_map(|node| (0..2).map(move |bundle| format!("n{node}/b{bundle}")))
-                .collect();
-            let profile = profile(["registers", "commands"][host % 2]);
-            let file = write_agent(path, &name, MOVES, &places(&modules, &names, &profile));
-            let agent = Agent::start(&file);
-            for name in &names {
-                devices += &agent.device(path, name, &name.replace('/', "-"));
-            }
-            agents.push(agent);
-        }
-        let installed = installed(16);
-        let plan = first_plan(&installed);
-        let mut rig = Rig::of_devices(&devices, path, Some(installed)).await;
-        rig.adopt_all().await;
+        // 64 agents of 8 modules each by night.
+        let (nodes, agents) = lightloom_testkit::cases((16, 4), (256, 64));
+        let mut many = Many::start(nodes, agents).await;
+        let (modules, rig) = (&many.modules, &mut many.rig);
+        let plan = first_plan(&installed(nodes));
         assert!(rig.config.bundles.keys().all(|bundle| modules.path(&bundle.to_string()) == 15));
+        let began = Instant::now();
         rig.apply_plan(&plan).await;
+        let (took, modules_of) = (began.elapsed(), 2 * nodes);
+        println!("a plan for {modules_of} modules by {agents} agents: {took:?}");
         let target = desired::paths(&plan, &rig.config.bundles).unwrap();
-        assert_eq!(target.len(), 32);
+        assert_eq!(target.len(), modules_of as usize);
         let mut lit = 0;
         for (device, positions) in &target {
             let wanted = positions[&Slot(0)].0;
             assert_eq!(u32::from(modules.path(device.as_str())), wanted, "{device}");
             lit += u32::from((1..=8).contains(&wanted));
         }
-        assert!(lit > 16, "most modules of a ring face a neighbour: {lit}");
+        assert!(lit > nodes, "most modules of a ring face a neighbour: {lit}");
     });
+}
+
+/// The cluster of a plan: so many nodes by so many agents, each with its share of the modules, and the daemon.
+struct Many {
+    modules: Modules,
+    _agents: Vec<Agent>,
+    rig: Rig,
+    _folder: tempfile::TempDir,
+}
+
+impl Many {
+    async fn start(nodes: u32, agents: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let names = format!("n{{0..{}}}/b{{0..1}}", nodes - 1);
+        let list = format!("transceivers:\n- {{names: \"{names}\", powered_for: 2s}}\n");
+        let modules = Modules::serve(&path.join("serve"), &list);
+        let cluster = Authority::new();
+        cluster.sign(path, "daemon");
+        let mut devices = "devices:\n".to_owned();
+        let share = nodes / agents;
+        let mut started = Vec::new();
+        for host in 0..agents {
+            let name = format!("host{host}");
+            cluster.sign(path, &name);
+            let names: Vec<_> = (share * host..share * (host + 1))
+                .flat_map(|node| (0..2).map(move |bundle| format!("n{node}/b{bundle}")))
+                .collect();
+            let profile = profile(if host % 2 == 0 { "registers" } else { "commands" });
+            let file = write_agent(path, &name, MOVES, &places(&modules, &names, &profile));
+            let agent = Agent::start(&file);
+            for name in &names {
+                devices += &agent.device(path, name, &name.replace('/', "-"));
+            }
+            started.push(agent);
+        }
+        let mut rig = Rig::of_devices(&devices, path, Some(installed(nodes))).await;
+        rig.adopt_all().await;
+        Self { modules, _agents: started, rig, _folder: folder }
+    }
 }
 
 #[test]

@@ -69,12 +69,31 @@ pub struct ModuleFile {
     /// What daemons call it.
     pub name: String,
     /// Its memory: the `eeprom` file of the `optoe` driver.
-    pub eeprom: PathBuf,
+    #[serde(default)]
+    pub eeprom: Option<PathBuf>,
+    /// Or the bus that it hangs on, without a driver.
+    #[serde(default)]
+    pub i2c: Option<I2cFile>,
     /// How its optical switch is set: a module-profile file.
     pub profile: PathBuf,
     /// The serial number that it must have [default: any].
     #[serde(default)]
     pub serial: Option<String>,
+}
+
+/// A place on an I2C bus.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct I2cFile {
+    /// The bus, such as `/dev/i2c-11`.
+    pub bus: PathBuf,
+    /// The address [default: 80, which is 50h].
+    #[serde(default = "usual_address")]
+    pub address: u16,
+}
+
+fn usual_address() -> u16 {
+    0x50
 }
 
 /// Reads an agent's file, or every mistake in it.
@@ -101,9 +120,11 @@ fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
             let report = check.error(codes::SAME_MODULE, &format!("{path}/name"), message);
             report.help("give each module its own name");
         }
-        if !places.insert(&module.eeprom) {
-            let message = format!("two modules are at {}", module.eeprom.display());
-            let report = check.error(codes::SAME_MODULE, &format!("{path}/eeprom"), message);
+        if module.eeprom.is_some() == module.i2c.is_some() {
+            let report = check.error(codes::BAD_MODULE, &path, "one way to the module is wanted");
+            report.help("write either `eeprom` or `i2c`");
+        } else if !places.insert((&module.eeprom, &module.i2c)) {
+            let report = check.error(codes::SAME_MODULE, &path, "another module is at this place");
             report.help("two names for one module could move it twice: name it once");
         }
     }
@@ -118,15 +139,19 @@ mod tests {
     fn one_module_is_served_under_one_name() {
         let text = "listen: 127.0.0.1:0\ntls: {certificate: a, key: b, client_ca: c}\nstate_dir: s\n\
                     cages:\n- {name: a, eeprom: /e, profile: p}\n- {name: a, eeprom: /e, profile: p}\n\
-                    - {name: \"\", eeprom: /f, profile: p}\n";
+                    - {name: \"\", eeprom: /f, profile: p}\n\
+                    - {name: b, profile: p}\n";
         let (file, mistakes) = load("agent.yaml", text.as_bytes());
         assert!(file.is_none());
         let shown: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
-        assert!(
-            shown[0].contains("agent.yaml:6:10") && shown[0].contains("called `a`"),
-            "{shown:?}"
-        );
-        assert!(shown[1].contains("two modules are at /e"), "{shown:?}");
-        assert!(shown[2].contains("a name of 0 bytes"), "{shown:?}");
+        for (line, said) in [
+            ("6:3: error[LL0711]", "another module is at this place"),
+            ("6:10: error[LL0711]", "two modules are called `a`"),
+            ("7:10: error[LL0712]", "a name of 0 bytes"),
+            ("8:3: error[LL0712]", "one way to the module is wanted"),
+        ] {
+            let found = shown.iter().any(|one| one.contains(line) && one.contains(said));
+            assert!(found, "{line} {said}: {shown:?}");
+        }
     }
 }

@@ -18,6 +18,9 @@
 #[cfg(feature = "edges")]
 pub mod eeprom;
 pub mod file;
+pub mod i2c;
+#[cfg(feature = "edges")]
+mod linux_i2c;
 pub mod memory;
 #[cfg(feature = "edges")]
 pub mod module;

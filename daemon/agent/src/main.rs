@@ -85,7 +85,7 @@ fn read(path: &Path) -> anyhow::Result<AgentFile> {
     }
     for module in &mut file.cages {
         module.profile = folder.join(&module.profile);
-        module.eeprom = folder.join(&module.eeprom);
+        module.eeprom = module.eeprom.take().map(|eeprom| folder.join(eeprom));
     }
     Ok(file)
 }

@@ -19,7 +19,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::eeprom::Eeprom;
-use crate::file::{AgentFile, HostTlsFile};
+use crate::file::{AgentFile, HostTlsFile, I2cFile, ModuleFile};
+use crate::i2c::I2c;
+use crate::linux_i2c::LinuxWire;
+use crate::memory::Memory;
 use crate::module::{Module, Shared};
 use crate::moves::Moves;
 use crate::profile::{self, Profile};
@@ -55,7 +58,7 @@ impl Agent {
         let shared = Arc::new(Shared::new(Moves::open(&file.state_dir)?, file.allow_moves));
         let mut modules = BTreeMap::new();
         for (module, profile) in file.cages.iter().zip(profiles) {
-            let memory = Box::new(Eeprom::new(module.eeprom.clone()));
+            let memory = reach(module)?;
             let (name, serial) = (module.name.clone(), module.serial.clone());
             let served = Module::new(name.clone(), serial, profile, memory, Arc::clone(&shared));
             let worker = Worker::start(served).with_context(|| format!("module {name}"))?;
@@ -194,6 +197,18 @@ fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(Asked)) 
             on(Asked { sequence, command, payload: frame.payload.to_vec() });
         }
     }
+}
+
+/// The memory of a module.
+fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn Memory>> {
+    Ok(match (&module.eeprom, &module.i2c) {
+        (Some(eeprom), _) => Box::new(Eeprom::new(eeprom.clone())),
+        (None, Some(I2cFile { bus, address })) => {
+            let wire = LinuxWire::open(bus, *address);
+            Box::new(I2c::new(wire.with_context(|| format!("cannot open {}", bus.display()))?))
+        }
+        (None, None) => anyhow::bail!("module {}: there is no way to it", module.name),
+    })
 }
 
 /// The profile of each module, each file read once.

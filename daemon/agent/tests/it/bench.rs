@@ -4,9 +4,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lightloom_agent::i2c::{Wire, WireError};
 use lightloom_agent::memory::{BusError, Memory};
 use lightloom_agent::profile::{self, Profile};
-use lightloom_devices::optoe::{Access, Done, Optoe};
+use lightloom_devices::optoe::{Access, Bus as _, Done, Optoe};
 use lightloom_devices::{Faulty, Transceiver, TransceiverSpec};
 use lightloom_firmware_api::cmis::RegisterAddress;
 use lightloom_firmware_api::module::{Profile as Kind, padded};
@@ -83,6 +84,31 @@ impl Memory for Held {
 
     fn now(&self) -> Duration {
         Duration::from_nanos(self.0.lock().unwrap().now.0 / 1_000)
+    }
+}
+
+/// The same module on a bare bus, whose transfers take no time of their own.
+pub(crate) struct Bare(pub(crate) Held);
+
+impl Wire for Bare {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+        let mut bench = self.0.0.lock().unwrap();
+        let now = bench.now;
+        bench.module.write(now, bytes[0], &bytes[1..]).map_err(|_| WireError::NotAcknowledged)
+    }
+
+    fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), WireError> {
+        let mut bench = self.0.0.lock().unwrap();
+        let now = bench.now;
+        bench.module.read(now, offset, out).map_err(|_| WireError::NotAcknowledged)
+    }
+
+    fn pause(&mut self, span: Duration) {
+        self.0.pause(span);
+    }
+
+    fn now(&self) -> Duration {
+        Memory::now(&self.0)
     }
 }
 

@@ -5,7 +5,7 @@ use lightloom_agent::memory::Memory as _;
 use lightloom_agent::profile::Order;
 use lightloom_firmware_api::path::{GroupOutcome, Groups, Path};
 
-use crate::bench::{Held, shipped};
+use crate::bench::{Bare, Held, shipped};
 
 fn order(transaction: u32, path: Path) -> Order {
     let mut paths = [Path::DARK; 8];
@@ -30,6 +30,26 @@ fn both_shipped_profiles_take_the_light_along_every_path_and_back() {
             assert_eq!((outcomes[0], active[0]), (GroupOutcome::Success, path), "{name}");
             assert_eq!(memory.path(), Some(path.code()));
             println!("{name}: {path} in {:?} of the module's time", memory.now() - began);
+        }
+    }
+}
+
+#[test]
+fn both_move_a_module_on_a_bare_bus() {
+    use lightloom_agent::i2c::I2c;
+    for name in ["registers", "commands"] {
+        let profile = shipped(name, &[]).unwrap();
+        let held = Held::new("A1");
+        let mut memory = I2c::new(Bare(held.clone()));
+        for (number, path) in
+            [Path::external(1), Path::external(2)].into_iter().flatten().enumerate()
+        {
+            let (order, began) = (order(number as u32 + 1, path), held.now());
+            assert_eq!(profile.arm(&mut memory, &order).unwrap()[0], GroupOutcome::Success);
+            let (outcomes, active) = profile.fire(&mut memory, &order).unwrap();
+            assert_eq!((outcomes[0], active[0]), (GroupOutcome::Success, path), "{name}");
+            assert_eq!(held.path(), Some(path.code()));
+            println!("{name}: {path} in {:?} of the module's time", held.now() - began);
         }
     }
 }

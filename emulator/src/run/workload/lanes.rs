@@ -212,8 +212,10 @@ impl Lanes {
             let lanes: Vec<&[Lane]> = hops.iter().map(|hop| self.between(*hop)).collect();
             let widths: Vec<usize> = lanes.iter().map(|lanes| lanes.len()).collect();
             for Piece { share, lane_of } in pieces(&widths) {
-                let hop = |(at, of): (usize, &(usize, usize, bool))| {
-                    LaneHop { from: of.0, to: of.1, lane: lanes[at][lane_of[at]] }
+                let hop = |(at, of): (usize, &(usize, usize, bool))| LaneHop {
+                    from: of.0,
+                    to: of.1,
+                    lane: lanes[at][lane_of[at]],
                 };
                 let size = (left.own as f64 * route.weight * share) as u64;
                 shares.push((hops.iter().enumerate().map(hop).collect(), size));
