@@ -318,3 +318,20 @@ fn a_reader_of_a_dead_server_gets_an_error_and_the_next_server_its_place() {
     let next = Modules::serve(folder.path(), list);
     assert_eq!(next.path("n0/b0"), 15);
 }
+
+#[test]
+fn a_server_whose_folder_is_unmounted_goes_on_and_does_not_spin() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let list = "transceivers:\n- {names: \"n0/b0\", powered_for: 2s}\n";
+    let modules = Modules::serve(folder.path(), list);
+    let place = modules.file("");
+    assert!(Command::new("umount").arg("--lazy").arg(&place).status().unwrap().success());
+    std::thread::sleep(Duration::from_millis(300));
+    let before = modules.program.ticks();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(modules.program.ticks() - before < 20, "it works though nothing is asked");
+    modules.fault("n0/b0", "clear");
+}

@@ -342,8 +342,10 @@ impl Server {
             Some(Channel::ControlClient { .. }) => self.receive_control(id),
             Some(Channel::Stop(_)) | None => {}
             Some(Channel::Eeproms(_)) => {
-                if let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&id) {
-                    eeproms.take();
+                let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&id) else { return };
+                // Unmounted, or ended by the kernel: the other lines go on.
+                if !eeproms.take() {
+                    self.hang_up(id);
                 }
             }
         }

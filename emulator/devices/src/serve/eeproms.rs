@@ -82,16 +82,17 @@ impl Eeproms {
         self.modules.iter().filter_map(|(_, optoe)| optoe.next_wakeup()).min()
     }
 
-    /// Takes what the kernel asks.
-    pub(super) fn take(&mut self) {
+    /// Takes what the kernel asks; whether the folder is mounted still.
+    pub(super) fn take(&mut self) -> bool {
         for _ in 0..REQUESTS_PER_TURN {
             match rustix::io::read(&self.connection, &mut *self.buffer) {
                 Ok(length) => self.take_one(length),
                 // Interrupted before it was read: the next one may be there.
                 Err(Errno::INTR | Errno::NOENT) => {}
-                Err(_) => return,
+                Err(error) => return error == Errno::AGAIN,
             }
         }
+        true
     }
 
     fn take_one(&mut self, length: usize) {
