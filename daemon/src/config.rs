@@ -31,11 +31,12 @@ use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
+use crate::protocol::agent::{AgentFile, AgentTlsFile};
 use crate::protocol::transceiver::SerialFile;
 use crate::protocol::{DriverFile, Kind};
 pub use file::{
-    Chances, ClientFile, DaemonFile, DeviceFile, HookFile, HooksFile, LeverFile, LimitsFile,
-    ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
+    AgentModulesFile, Chances, ClientFile, DaemonFile, DeviceFile, HookFile, HooksFile, LeverFile,
+    LimitsFile, ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
 };
 
 /// What can be wrong with a daemon file beyond its shape.
@@ -246,12 +247,33 @@ impl Config {
         for node in first..=last {
             for bundle in 0..modules.bundles {
                 let name = BundleId { node: NodeId(node), bundle }.to_string();
-                let serial = modules.serial.replace("{node}", &node.to_string());
-                let driver = DriverFile::Ocstrx(SerialFile {
-                    serial: serial.replace("{bundle}", &bundle.to_string()),
-                    bits_per_second: modules.bits_per_second,
-                    policy: modules.policy,
-                });
+                let named = |text: &str| {
+                    let text = text.replace("{node}", &node.to_string());
+                    text.replace("{bundle}", &bundle.to_string())
+                };
+                let driver = match (&modules.serial, &modules.agent) {
+                    (Some(serial), None) => DriverFile::Ocstrx(SerialFile {
+                        serial: named(serial),
+                        bits_per_second: modules.bits_per_second,
+                        policy: modules.policy,
+                    }),
+                    (None, Some(agent)) => DriverFile::Agent(AgentFile {
+                        tcp: named(&agent.tcp),
+                        module: named(&agent.module),
+                        tls: AgentTlsFile {
+                            name: agent.tls.name.as_deref().map(named),
+                            ..agent.tls.clone()
+                        },
+                        serial: None,
+                        policy: modules.policy,
+                    }),
+                    _ => {
+                        check
+                            .error(codes::BAD_LIMIT, path, "one way to the modules is wanted")
+                            .help("write either `serial` or `agent`");
+                        return;
+                    }
+                };
                 let limits = modules.limits.clone();
                 let file = DeviceFile { name, driver, limits, levers: Vec::new(), chaos: None };
                 self.add(path, file, check);

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::DriverFile;
+use crate::protocol::agent::AgentTlsFile;
 use crate::protocol::transceiver::{self, PathPolicy};
 use lightloom_control::inventory::{OnDrift, Recovery};
 use lightloom_control::management::DomainKind;
@@ -293,6 +294,18 @@ pub struct LimitsFile {
     pub power_samples: Option<u32>,
 }
 
+/// Transceivers that agents reach, by pattern.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentModulesFile {
+    /// The agent, `host:port`.
+    pub tcp: String,
+    /// What the agent's file calls the module.
+    pub module: String,
+    /// Who the agent must be, and who this is.
+    pub tls: AgentTlsFile,
+}
+
 /// Transceivers by pattern.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -302,7 +315,11 @@ pub struct ModulesFile {
     /// Bundles of each node.
     pub bundles: u8,
     /// The line, with `{node}` and `{bundle}` for the numbers.
-    pub serial: String,
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// Or the agent that reaches them, with `{node}` and `{bundle}` in its address, name and module.
+    #[serde(default)]
+    pub agent: Option<AgentModulesFile>,
     /// Its rate [default: 921600].
     #[serde(default = "transceiver::usual_rate")]
     pub bits_per_second: u32,

@@ -89,3 +89,30 @@ mod reach {
         Ok(Address::Tls { address: file.tcp.clone(), name, config: Arc::new(config) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::load;
+    use crate::protocol::DriverFile;
+
+    #[test]
+    fn modules_of_agents_are_written_by_pattern() {
+        let text = "state_dir: s\nmodules:\n- nodes: [0, 3]\n  bundles: 2\n  agent:\n    tcp: \"host{node}:7410\"\n\
+                    \x20   module: n{node}-b{bundle}\n    tls: {ca: a, certificate: b, key: c}\n";
+        let config = load("daemon.yaml", text.as_bytes()).0.unwrap();
+        assert_eq!(config.drivers.len(), 8);
+        let (driver, _) = &config.drivers[&"n3/b1".into()];
+        let DriverFile::Agent(file) = driver else { panic!("{driver:?}") };
+        assert_eq!((file.tcp.as_str(), file.module.as_str()), ("host3:7410", "n3-b1"));
+        assert_eq!(driver.protocol().host(), Some("host3"), "its modules share an agent");
+        let (head, _) = text.split_once("  agent:").unwrap();
+        for both in [text.replace("  agent:", "  serial: x\n  agent:"), head.to_owned()] {
+            let (config, mistakes) = load("daemon.yaml", both.as_bytes());
+            assert!(config.is_none());
+            assert!(
+                mistakes[0].to_string().contains("one way to the modules is wanted"),
+                "{mistakes:?}"
+            );
+        }
+    }
+}
