@@ -31,7 +31,7 @@ use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 
-use crate::protocol::agent::{AgentFile, AgentTlsFile};
+use crate::protocol::agent::{AgentModuleFile, AgentTlsFile};
 use crate::protocol::transceiver::SerialFile;
 use crate::protocol::{DriverFile, Kind};
 pub use file::{
@@ -257,7 +257,7 @@ impl Config {
                         bits_per_second: modules.bits_per_second,
                         policy: modules.policy,
                     }),
-                    (None, Some(agent)) => DriverFile::Agent(AgentFile {
+                    (None, Some(agent)) => DriverFile::Agent(AgentModuleFile {
                         tcp: named(&agent.tcp),
                         module: named(&agent.module),
                         tls: AgentTlsFile {

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use crate::config::linux::LinuxFile;
 #[cfg(feature = "edges")]
 use crate::driver::Endpoint;
-use agent::AgentFile;
+use agent::AgentModuleFile;
 use gnmi::GnmiFile;
 use scpi::ScpiFile;
 use sonic::SonicFile;
@@ -37,7 +37,7 @@ pub enum DriverFile {
     /// A transceiver with a switch inside, over a serial line.
     Ocstrx(SerialFile),
     /// A transceiver with a switch inside, through the agent of its host.
-    Agent(AgentFile),
+    Agent(AgentModuleFile),
     /// An optical switch that speaks SCPI.
     Scpi(ScpiFile),
     /// An optical switch that speaks TL1.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory as an `eeprom` file of the `optoe` driver, at linear offsets.
+//! ModuleMemory as an `eeprom` file of the `optoe` driver, at linear offsets.
 //!
 //! Lower memory is 0 to 127, bytes 128 to 255 of page p are 128 · (p + 1) on (`optoe_translate_offset` in `optoe.c` of
 //! opencomputeproject/oom). Only bank 0: the driver there has no others. The file is opened for each transfer, because a
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use lightloom_firmware_api::cmis::RegisterAddress;
 
-use crate::memory::{BusError, Memory};
+use crate::memory::{BusError, ModuleMemory};
 
 /// A module's file.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ fn linear(at: RegisterAddress) -> io::Result<u64> {
     }
 }
 
-impl Memory for Eeprom {
+impl ModuleMemory for Eeprom {
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError> {
         let mut read = || {
             let file = OpenOptions::new().read(true).open(&self.path)?;

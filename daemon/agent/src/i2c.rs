@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory on a bare I2C bus, by the rules of CMIS 5.x for hosts.
+//! ModuleMemory on a bare I2C bus, by the rules of CMIS 5.x for hosts.
 //!
 //! Bank and page are changed in one two-byte write at 126, which the module carries out when 127 is written, and are
 //! read back before each transfer of the upper half: a module puts the select back to 0 for a page that it does not
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lightloom_firmware_api::cmis::RegisterAddress;
 
-use crate::memory::{BusError, Memory, POLL};
+use crate::memory::{BusError, ModuleMemory, POLL};
 
 /// Bytes of a transfer that any module takes.
 const TRANSFER_BYTES_MAX: usize = 8;
@@ -21,7 +21,7 @@ const HOLD_OFF_MAX: Duration = Duration::from_millis(120);
 
 /// Why a transfer did not take place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WireError {
+pub enum TransferError {
     /// The module did not acknowledge: it is busy, or not there.
     NotAcknowledged,
     /// The bus's own trouble.
@@ -29,18 +29,18 @@ pub enum WireError {
 }
 
 /// Transfers to one module on a bus.
-pub trait Wire: Send {
+pub trait I2cWire: Send {
     /// Writes the bytes, the first of which is an offset in the window.
     ///
     /// # Errors
     /// It did not take place.
-    fn write(&mut self, bytes: &[u8]) -> Result<(), WireError>;
+    fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError>;
 
     /// Writes an offset in the window and reads from there, in one transfer.
     ///
     /// # Errors
     /// It did not take place.
-    fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), WireError>;
+    fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), TransferError>;
 
     /// Waits.
     fn pause(&mut self, span: Duration);
@@ -55,7 +55,7 @@ pub struct I2c<W> {
     wire: W,
 }
 
-impl<W: Wire> I2c<W> {
+impl<W: I2cWire> I2c<W> {
     /// The module at the other end.
     pub const fn new(wire: W) -> Self {
         Self { wire }
@@ -70,18 +70,18 @@ impl<W: Wire> I2c<W> {
     fn patiently(
         &mut self,
         at: RegisterAddress,
-        mut transfer: impl FnMut(&mut W) -> Result<(), WireError>,
+        mut transfer: impl FnMut(&mut W) -> Result<(), TransferError>,
     ) -> Result<(), BusError> {
         let until = self.wire.now() + HOLD_OFF_MAX;
         loop {
             let why = match transfer(&mut self.wire) {
                 Ok(()) => return Ok(()),
-                Err(WireError::NotAcknowledged) if self.wire.now() < until => {
+                Err(TransferError::NotAcknowledged) if self.wire.now() < until => {
                     self.wire.pause(POLL);
                     continue;
                 }
-                Err(WireError::NotAcknowledged) => "it does not acknowledge".to_owned(),
-                Err(WireError::Failed(why)) => why,
+                Err(TransferError::NotAcknowledged) => "it does not acknowledge".to_owned(),
+                Err(TransferError::Failed(why)) => why,
             };
             return Err(BusError(format!("{:02x}h:{}: {why}", at.page, at.offset)));
         }
@@ -111,7 +111,7 @@ impl<W: Wire> I2c<W> {
     }
 }
 
-impl<W: Wire> Memory for I2c<W> {
+impl<W: I2cWire> ModuleMemory for I2c<W> {
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError> {
         self.select(at)?;
         for (index, piece) in out.chunks_mut(TRANSFER_BYTES_MAX).enumerate() {
@@ -146,24 +146,24 @@ mod tests {
 
     /// Transfers as they were recorded, and what they were answered.
     struct Recorded {
-        script: std::vec::IntoIter<(&'static str, Result<&'static [u8], WireError>)>,
+        script: std::vec::IntoIter<(&'static str, Result<&'static [u8], TransferError>)>,
         now: Duration,
     }
 
     impl Recorded {
-        fn next(&mut self, asked: &str) -> Result<&'static [u8], WireError> {
+        fn next(&mut self, asked: &str) -> Result<&'static [u8], TransferError> {
             let (expected, answer) = self.script.next().expect("no more transfers were recorded");
             assert_eq!(asked, expected);
             answer
         }
     }
 
-    impl Wire for Recorded {
-        fn write(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+    impl I2cWire for Recorded {
+        fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
             self.next(&format!("w {bytes:?}")).map(|_| ())
         }
 
-        fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), WireError> {
+        fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), TransferError> {
             let bytes = self.next(&format!("r {offset} {}", out.len()))?;
             out.copy_from_slice(bytes);
             Ok(())
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    type Script = Vec<(&'static str, Result<&'static [u8], WireError>)>;
+    type Script = Vec<(&'static str, Result<&'static [u8], TransferError>)>;
 
     fn i2c(script: Script) -> I2c<Recorded> {
         I2c::new(Recorded { script: script.into_iter(), now: Duration::ZERO })
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(i2c.wire.script.len(), 0, "transfers that did not take place");
     }
 
-    const NAK: Result<&[u8], WireError> = Err(WireError::NotAcknowledged);
+    const NAK: Result<&[u8], TransferError> = Err(TransferError::NotAcknowledged);
 
     #[test]
     fn bank_and_page_are_written_in_one_and_read_back() {
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_bus_that_fails_or_never_acknowledges_ends() {
         let mut naks: Script = vec![("r 3 1", NAK); 121];
-        naks.push(("r 3 1", Err(WireError::Failed("arbitration lost".into()))));
+        naks.push(("r 3 1", Err(TransferError::Failed("arbitration lost".into()))));
         let mut i2c = i2c(naks);
         let error = i2c.read(RegisterAddress::lower(3), &mut [0]).unwrap_err();
         assert_eq!(error.0, "00h:3: it does not acknowledge");

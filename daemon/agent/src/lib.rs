@@ -2,7 +2,7 @@
 //! `lightloom-agent`: one on each host or switch, reaches the modules there and moves their light for the daemon.
 //!
 //! ```text
-//!   lightloomd ──TLS, frames──▶ serve ──▶ worker, a thread a module ──▶ Module ──▶ Profile ──▶ Memory
+//!   lightloomd ──TLS, frames──▶ serve ──▶ worker, a thread a module ──▶ ServedModule ──▶ ModuleProfile ──▶ ModuleMemory
 //!                                                                        │                      eeprom file
 //!                                                                        └──▶ moves: durable before light moves
 //! ```

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use i2cdev::core::{I2CMessage, I2CTransfer};
 use i2cdev::linux::{LinuxI2CBus, LinuxI2CError, LinuxI2CMessage};
 
-use crate::i2c::{Wire, WireError};
+use crate::i2c::{I2cWire, TransferError};
 
 /// What Linux says where nothing acknowledged.
 const NOT_ACKNOWLEDGED: [i32; 2] = [6, 121];
@@ -30,21 +30,21 @@ impl LinuxWire {
     }
 }
 
-fn failed(error: LinuxI2CError) -> WireError {
+fn failed(error: LinuxI2CError) -> TransferError {
     let error = io::Error::from(error);
     match error.raw_os_error() {
-        Some(code) if NOT_ACKNOWLEDGED.contains(&code) => WireError::NotAcknowledged,
-        _ => WireError::Failed(error.to_string()),
+        Some(code) if NOT_ACKNOWLEDGED.contains(&code) => TransferError::NotAcknowledged,
+        _ => TransferError::Failed(error.to_string()),
     }
 }
 
-impl Wire for LinuxWire {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+impl I2cWire for LinuxWire {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         let mut messages = [LinuxI2CMessage::write(bytes).with_address(self.address)];
         self.bus.transfer(&mut messages).map(|_| ()).map_err(failed)
     }
 
-    fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), WireError> {
+    fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), TransferError> {
         let offset = [offset];
         let mut messages = [
             LinuxI2CMessage::write(&offset).with_address(self.address),

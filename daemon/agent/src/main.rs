@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use lightloom_agent::file::{self, AgentFile};
-use lightloom_agent::serve::{self, Agent};
+use lightloom_agent::serve::{self, AgentServer};
 use lightloom_daemon::logging;
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Reaches the modules of this host for lightloomd, and moves their light where that is allowed.
 #[derive(Debug, Parser)]
 #[command(version, after_help = "Example:\n  lightloom-agent --config /etc/lightloom/agent.yaml")]
-struct Arguments {
+struct AgentArguments {
     /// The agent's file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -26,7 +26,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = AgentArguments::parse();
     logging::start();
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+async fn run(arguments: &AgentArguments) -> anyhow::Result<()> {
     let file = read(&arguments.config)?;
     let acceptor = serve::acceptor(&file.tls)?;
     if arguments.check {
@@ -50,7 +50,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         tracing::info!(modules = file.cages.len(), "the file is good");
         return Ok(());
     }
-    let agent = Agent::start(&file)?;
+    let agent = AgentServer::start(&file)?;
     let listener = TcpListener::bind(file.listen)
         .await
         .with_context(|| format!("cannot listen on {}", file.listen))?;

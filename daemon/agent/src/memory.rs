@@ -12,7 +12,7 @@ use lightloom_firmware_api::cmis::{Coded, RegisterAddress, lower};
 pub struct BusError(pub String);
 
 /// Reads and writes registers; each call stays within its half of the window.
-pub trait Memory: Send {
+pub trait ModuleMemory: Send {
     /// Reads bytes.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(1);
 /// # Errors
 /// The bus's; a command that failed, by its status byte; one that does not end within `within`.
 pub fn command(
-    memory: &mut dyn Memory,
+    memory: &mut dyn ModuleMemory,
     id: u16,
     payload: &[u8],
     within: Duration,

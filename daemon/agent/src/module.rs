@@ -13,25 +13,25 @@ use lightloom_firmware_api::message::{
 };
 use lightloom_firmware_api::path::{GroupOutcome, Groups, Outcomes, Path};
 
-use crate::memory::{BusError, Memory};
-use crate::moves::{Begun, Moves};
-use crate::profile::{Order, Profile};
+use crate::memory::{BusError, ModuleMemory};
+use crate::moves::{BegunMove, MoveLog};
+use crate::profile::{ModuleProfile, PathOrder};
 
 /// What the modules of one agent share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct AgentState {
     /// What was begun.
-    pub moves: Moves,
+    pub moves: MoveLog,
     /// Whether light may move.
     pub allow_moves: bool,
     /// Which module was seen with a serial number.
     serials: Mutex<BTreeMap<String, String>>,
 }
 
-impl Shared {
+impl AgentState {
     /// Nothing seen yet.
     #[must_use]
-    pub fn new(moves: Moves, allow_moves: bool) -> Self {
+    pub fn new(moves: MoveLog, allow_moves: bool) -> Self {
         Self { moves, allow_moves, serials: Mutex::default() }
     }
 
@@ -48,16 +48,16 @@ impl Shared {
 }
 
 /// A module of an agent.
-pub struct Module {
+pub struct ServedModule {
     name: String,
     serial: Option<String>,
-    profile: Arc<Profile>,
-    memory: Box<dyn Memory>,
-    shared: Arc<Shared>,
+    profile: Arc<ModuleProfile>,
+    memory: Box<dyn ModuleMemory>,
+    shared: Arc<AgentState>,
     /// Who said hello last.
     identity: Option<Identity>,
-    armed: Option<(Order, Outcomes)>,
-    fired: Option<(Order, Outcomes)>,
+    armed: Option<(PathOrder, Outcomes)>,
+    fired: Option<(PathOrder, Outcomes)>,
     generation: u32,
     boots: u16,
     moved_at: Option<Duration>,
@@ -65,41 +65,41 @@ pub struct Module {
 
 /// Who a module is, by its page 00h.
 #[derive(Clone, Copy)]
-struct Names {
+struct ModuleNames {
     vendor: [u8; 16],
     part: [u8; 16],
     serial: [u8; 16],
 }
 
 /// Why a request is not done.
-enum Trouble {
+enum NotDone {
     Refused(RequestRefusal),
     Bus(BusError),
 }
 
-impl From<BusError> for Trouble {
+impl From<BusError> for NotDone {
     fn from(error: BusError) -> Self {
         Self::Bus(error)
     }
 }
 
-impl From<RequestRefusal> for Trouble {
+impl From<RequestRefusal> for NotDone {
     fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-type Done<T> = Result<T, Trouble>;
+type Performed<T> = Result<T, NotDone>;
 
-impl Module {
+impl ServedModule {
     /// A module that is called `name` and has to have this serial number, where one is given.
     #[must_use]
     pub fn new(
         name: String,
         serial: Option<String>,
-        profile: Arc<Profile>,
-        memory: Box<dyn Memory>,
-        shared: Arc<Shared>,
+        profile: Arc<ModuleProfile>,
+        memory: Box<dyn ModuleMemory>,
+        shared: Arc<AgentState>,
     ) -> Self {
         // What an agent before this one had begun is not begun again.
         let fired = shared.moves.last(&name).map(|begun| (begun.order(), [GroupOutcome::None; 8]));
@@ -132,8 +132,8 @@ impl Module {
     ) -> Reply<'a> {
         let done = self.perform(request, registers);
         done.unwrap_or_else(|trouble| match trouble {
-            Trouble::Refused(refusal) => Reply::Refused(refusal),
-            Trouble::Bus(error) => {
+            NotDone::Refused(refusal) => Reply::Refused(refusal),
+            NotDone::Bus(error) => {
                 tracing::warn!(module = self.name, %error, "the bus failed");
                 Reply::Refused(RequestRefusal::BusFailed)
             }
@@ -144,7 +144,7 @@ impl Module {
         &mut self,
         request: &Request<'_>,
         registers: &'a mut [u8; REGISTER_BYTES_MAX],
-    ) -> Done<Reply<'a>> {
+    ) -> Performed<Reply<'a>> {
         Ok(match *request {
             Request::Hello => Reply::Identity(self.hello()?),
             Request::Status => Reply::Status(self.status()?),
@@ -170,10 +170,10 @@ impl Module {
     }
 
     /// Who is there now, if it is a module that this profile fits and no other one of this agent.
-    fn hello(&mut self) -> Done<Identity> {
+    fn hello(&mut self) -> Performed<Identity> {
         (self.identity, self.armed) = (None, None);
         let names = self.read_names()?;
-        let Names { vendor, part, serial } = names;
+        let ModuleNames { vendor, part, serial } = names;
         let (shown, name) = (text(&serial), self.name.as_str());
         if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != shown) {
             tracing::error!(name, serial = shown, expected, "another module than the file says");
@@ -198,7 +198,7 @@ impl Module {
         Ok(identity)
     }
 
-    fn describe(&self, names: Names, firmware: [u8; 2]) -> Identity {
+    fn describe(&self, names: ModuleNames, firmware: [u8; 2]) -> Identity {
         let file = self.profile.file();
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         let short = |span: Duration| u16::try_from(span.as_micros()).unwrap_or(u16::MAX);
@@ -229,17 +229,17 @@ impl Module {
         }
     }
 
-    fn read_names(&mut self) -> Result<Names, BusError> {
+    fn read_names(&mut self) -> Result<ModuleNames, BusError> {
         let mut page = [0; 54];
         self.memory.read(RegisterAddress::page(0, 128), &mut page)?;
         let at = |offset: usize| std::array::from_fn(|index| page[offset - 128 + index]);
-        Ok(Names { vendor: at(129), part: at(148), serial: at(166) })
+        Ok(ModuleNames { vendor: at(129), part: at(148), serial: at(166) })
     }
 
     /// That the module that said hello is there still, before anything of it is said or changed.
-    fn still_the_one(&mut self) -> Done<()> {
+    fn still_the_one(&mut self) -> Performed<()> {
         let known = self.identity.ok_or(RequestRefusal::OtherModule)?;
-        let Names { serial, .. } = self.read_names()?;
+        let ModuleNames { serial, .. } = self.read_names()?;
         if serial != known.serial {
             let (name, now, before) = (self.name.as_str(), text(&serial), text(&known.serial));
             tracing::error!(name, now, before, "another module is in this place: nothing is moved");
@@ -251,7 +251,7 @@ impl Module {
         Ok(())
     }
 
-    fn arm(&mut self, arm: &Arm) -> Done<ArmReport> {
+    fn arm(&mut self, arm: &Arm) -> Performed<ArmReport> {
         if !self.shared.allow_moves {
             return Err(RequestRefusal::ReadOnly.into());
         }
@@ -259,8 +259,8 @@ impl Module {
         self.prepare(arm, Groups::first(self.profile.file().groups))
     }
 
-    fn prepare(&mut self, arm: &Arm, groups: Groups) -> Done<ArmReport> {
-        let order = Order {
+    fn prepare(&mut self, arm: &Arm, groups: Groups) -> Performed<ArmReport> {
+        let order = PathOrder {
             transaction: arm.transaction.0,
             policy: arm.policy.code(),
             paths: arm.paths,
@@ -272,7 +272,7 @@ impl Module {
         Ok(ArmReport { transaction: arm.transaction, outcomes })
     }
 
-    fn go(&mut self, arm: &Arm, groups: Groups) -> Done<FireReport> {
+    fn go(&mut self, arm: &Arm, groups: Groups) -> Performed<FireReport> {
         if !self.shared.allow_moves {
             return Err(RequestRefusal::ReadOnly.into());
         }
@@ -288,7 +288,7 @@ impl Module {
         self.begin(groups)
     }
 
-    fn fire(&mut self, transaction: TransactionId, groups: Groups) -> Done<FireReport> {
+    fn fire(&mut self, transaction: TransactionId, groups: Groups) -> Performed<FireReport> {
         if !self.shared.allow_moves {
             return Err(RequestRefusal::ReadOnly.into());
         }
@@ -304,7 +304,7 @@ impl Module {
     }
 
     /// How a change that was fired before stands now: it moves nothing again.
-    fn again(&mut self, transaction: TransactionId) -> Done<Option<FireReport>> {
+    fn again(&mut self, transaction: TransactionId) -> Performed<Option<FireReport>> {
         let Some((order, mut outcomes)) =
             self.fired.filter(|(order, _)| order.transaction == transaction.0)
         else {
@@ -321,16 +321,16 @@ impl Module {
         Ok(Some(self.report(transaction, outcomes, active)))
     }
 
-    /// Moves what is armed, after it is durable that it begins.
-    fn begin(&mut self, groups: Groups) -> Done<FireReport> {
+    /// MoveLog what is armed, after it is durable that it begins.
+    fn begin(&mut self, groups: Groups) -> Performed<FireReport> {
         let (order, _) = self.armed.take().ok_or(RequestRefusal::NotArmed)?;
-        let order = Order { groups, ..order };
+        let order = PathOrder { groups, ..order };
         if let Some(moved_at) = self.moved_at {
             let rest = (moved_at + self.profile.dwell()).saturating_sub(self.memory.now());
             self.memory.pause(rest);
         }
         let serial = self.identity.map(|identity| text(&identity.serial)).unwrap_or_default();
-        let begun = Begun::new(&self.name, &serial, &order);
+        let begun = BegunMove::new(&self.name, &serial, &order);
         if let Err(error) = self.shared.moves.begin(begun) {
             let name = self.name.as_str();
             tracing::error!(
@@ -358,7 +358,7 @@ impl Module {
         FireReport { transaction, generation: self.generation, outcomes, active }
     }
 
-    fn status(&mut self) -> Done<StatusReport> {
+    fn status(&mut self) -> Performed<StatusReport> {
         self.still_the_one()?;
         let mut state = [0];
         self.memory.read(RegisterAddress::lower(3), &mut state)?;
@@ -395,7 +395,7 @@ impl Module {
     }
 
     /// Power on each external path; without taps, that of the lanes on the path in use.
-    fn taps(&mut self, active: Path, received: [Power; 8]) -> Done<[Power; 8]> {
+    fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {
             (Some(at), _) => {
@@ -414,7 +414,7 @@ impl Module {
         Ok(taps)
     }
 
-    fn links(&mut self) -> Done<LinksReport> {
+    fn links(&mut self) -> Performed<LinksReport> {
         let links = self.profile.file().links.as_ref().ok_or(RequestRefusal::UnknownCommand)?;
         let (own_at, neighbour_at) = (links.own.0, links.neighbour.0);
         let (mut own, mut seen) = ([0; 4], [0; 5]);
@@ -428,7 +428,7 @@ impl Module {
     }
 
     /// The name that a host gives a module is the one thing that is written besides moves.
-    fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Done<Reply<'a>> {
+    fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Performed<Reply<'a>> {
         let links = self.profile.file().links.as_ref();
         let own = links.filter(|_| address == page_b0::LINK_NAME.at() && bytes.len() == 4);
         let own = own.ok_or(RequestRefusal::NoSuchRegister)?.own.0;

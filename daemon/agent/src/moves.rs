@@ -12,7 +12,7 @@ use lightloom_daemon::file_storage::FileStorage;
 use lightloom_firmware_api::path::{GROUPS_MAX, Groups, Path as LightPath, Paths};
 use serde::{Deserialize, Serialize};
 
-use crate::profile::Order;
+use crate::profile::PathOrder;
 
 /// The file in the agent's folder.
 const FILE: &str = "moves.log";
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// A change that was begun in a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Begun {
+pub struct BegunMove {
     /// The module's name here.
     pub module: String,
     /// Its serial number.
@@ -33,10 +33,10 @@ pub struct Begun {
     paths: [u8; GROUPS_MAX],
 }
 
-impl Begun {
+impl BegunMove {
     /// An order to a module.
     #[must_use]
-    pub fn new(module: &str, serial: &str, order: &Order) -> Self {
+    pub fn new(module: &str, serial: &str, order: &PathOrder) -> Self {
         Self {
             module: module.to_owned(),
             serial: serial.to_owned(),
@@ -48,25 +48,25 @@ impl Begun {
 
     /// What was ordered. The policy is no part of it: it counts before the light moves alone.
     #[must_use]
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> PathOrder {
         let paths: Paths = self.paths.map(|code| LightPath::from_code(code).unwrap_or_default());
-        Order { transaction: self.transaction, policy: 0, paths, groups: Groups(self.groups) }
+        PathOrder { transaction: self.transaction, policy: 0, paths, groups: Groups(self.groups) }
     }
 }
 
 /// The moves of an agent.
 #[derive(Debug)]
-pub struct Moves {
+pub struct MoveLog {
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    journal: Journal<Begun, FileStorage>,
-    last: BTreeMap<String, Begun>,
+    journal: Journal<BegunMove, FileStorage>,
+    last: BTreeMap<String, BegunMove>,
 }
 
-impl Moves {
+impl MoveLog {
     /// Those of an agent's folder.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Moves {
         let path = folder.join(FILE);
         let storage = FileStorage::open(&path)
             .with_context(|| format!("{}: no other agent may hold it", path.display()))?;
-        let (journal, opened) = Journal::<Begun, _>::open(storage)?;
+        let (journal, opened) = Journal::<BegunMove, _>::open(storage)?;
         if let Some(damage) = opened.damage {
             anyhow::bail!("{}: {damage}", path.display());
         }
@@ -87,7 +87,7 @@ impl Moves {
 
     /// The last change that was begun in a module.
     #[must_use]
-    pub fn last(&self, module: &str) -> Option<Begun> {
+    pub fn last(&self, module: &str) -> Option<BegunMove> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.last.get(module).cloned()
     }
@@ -96,7 +96,7 @@ impl Moves {
     ///
     /// # Errors
     /// The disk's: then nothing may move.
-    pub fn begin(&self, begun: Begun) -> anyhow::Result<()> {
+    pub fn begin(&self, begun: BegunMove) -> anyhow::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, last } = &mut *inner;
         journal.append([&begun])?;
@@ -117,15 +117,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut paths = [LightPath::DARK; GROUPS_MAX];
         paths[0] = LightPath::LOOPBACK;
-        let order = Order { transaction: 7, policy: 2, paths, groups: Groups(1) };
-        let moves = Moves::open(folder.path()).unwrap();
-        moves.begin(Begun::new("n0-b0", "E1", &Order { transaction: 6, ..order })).unwrap();
-        moves.begin(Begun::new("n0-b0", "E1", &order)).unwrap();
-        assert!(Moves::open(folder.path()).is_err(), "one agent has the file");
+        let order = PathOrder { transaction: 7, policy: 2, paths, groups: Groups(1) };
+        let moves = MoveLog::open(folder.path()).unwrap();
+        moves.begin(BegunMove::new("n0-b0", "E1", &PathOrder { transaction: 6, ..order })).unwrap();
+        moves.begin(BegunMove::new("n0-b0", "E1", &order)).unwrap();
+        assert!(MoveLog::open(folder.path()).is_err(), "one agent has the file");
         drop(moves);
-        let moves = Moves::open(folder.path()).unwrap();
+        let moves = MoveLog::open(folder.path()).unwrap();
         let last = moves.last("n0-b0").unwrap();
-        assert_eq!(last.order(), Order { policy: 0, ..order });
+        assert_eq!(last.order(), PathOrder { policy: 0, ..order });
         assert_eq!((last.serial.as_str(), moves.last("n0-b1")), ("E1", None));
     }
 }

@@ -11,10 +11,10 @@ mod run;
 
 pub use check::{check, load};
 pub use file::{
-    ItemFile, LimitsFile, LinksFile, MarkFile, MatchFile, Meaning, MeansFile, OutcomeFile,
-    PathsFile, Place, ProfileFile, SourceFile, StepFile, Word,
+    CodeSourceFile, ItemFile, LinkNamesFile, MarkFile, MatchFile, MeansFile, ModuleTimesFile,
+    OutcomeFile, OutcomeMeaning, PathCodesFile, ProfileFile, ProfileStepFile, Register, Word,
 };
-pub use run::{Order, Profile};
+pub use run::{ModuleProfile, PathOrder};
 
 /// What can be wrong with a profile beyond its shape.
 pub mod codes {

@@ -22,11 +22,11 @@ use crate::eeprom::Eeprom;
 use crate::file::{AgentFile, HostTlsFile, I2cFile, ModuleFile};
 use crate::i2c::I2c;
 use crate::linux_i2c::LinuxWire;
-use crate::memory::Memory;
-use crate::module::{Module, Shared};
-use crate::moves::Moves;
-use crate::profile::{self, Profile};
-use crate::worker::{Asked, Open, Said, Worker, encode};
+use crate::memory::ModuleMemory;
+use crate::module::{AgentState, ServedModule};
+use crate::moves::MoveLog;
+use crate::profile::{self, ModuleProfile};
+use crate::worker::{AskedFrame, ConnectionOpen, SaidFrame, Worker, encode};
 
 /// How long a peer may take until it is known.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
@@ -37,32 +37,33 @@ const CONNECTIONS_MAX: usize = 4096;
 
 /// The modules of an agent.
 #[derive(Debug)]
-pub struct Agent {
-    modules: BTreeMap<String, Place>,
+pub struct AgentServer {
+    modules: BTreeMap<String, Cage>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Cage {
     worker: Worker,
     /// Ends the connection that the module has.
     holder: Mutex<Arc<Notify>>,
 }
 
-impl Agent {
+impl AgentServer {
     /// Reads the profiles, opens what was begun before, and starts a thread for each module.
     ///
     /// # Errors
     /// A profile that cannot be read, a folder that another agent holds.
     pub fn start(file: &AgentFile) -> anyhow::Result<Self> {
         let profiles = profiles(file)?;
-        let shared = Arc::new(Shared::new(Moves::open(&file.state_dir)?, file.allow_moves));
+        let shared = Arc::new(AgentState::new(MoveLog::open(&file.state_dir)?, file.allow_moves));
         let mut modules = BTreeMap::new();
         for (module, profile) in file.cages.iter().zip(profiles) {
             let memory = reach(module)?;
             let (name, serial) = (module.name.clone(), module.serial.clone());
-            let served = Module::new(name.clone(), serial, profile, memory, Arc::clone(&shared));
+            let served =
+                ServedModule::new(name.clone(), serial, profile, memory, Arc::clone(&shared));
             let worker = Worker::start(served).with_context(|| format!("module {name}"))?;
-            modules.insert(name, Place { worker, holder: Mutex::default() });
+            modules.insert(name, Cage { worker, holder: Mutex::default() });
         }
         Ok(Self { modules })
     }
@@ -94,7 +95,7 @@ impl Agent {
             .context("no handshake")?
             .context("the handshake failed: is it a daemon of this cluster?")?;
         let (out, outgoing) = unbounded_channel();
-        let mut line = Line { stream, reassembler: Reassembler::new(), outgoing };
+        let mut line = DaemonLine { stream, reassembler: Reassembler::new(), outgoing };
         let named = tokio::time::timeout(NAME_WITHIN, line.asked()).await;
         let Some(first) = named.context("it did not say which module it means")?? else {
             return Ok(());
@@ -108,7 +109,7 @@ impl Agent {
             anyhow::bail!("there is no module `{name}` here");
         };
         line.say(&encode(&first, &Reply::Done)).await?;
-        let (taken, open) = (place.take(), Open::new());
+        let (taken, open) = (place.take(), ConnectionOpen::new());
         let ended = tokio::select! {
             ended = line.serve(place, &open, &out) => ended,
             () = taken.notified() => Ok(()),
@@ -118,7 +119,7 @@ impl Agent {
     }
 }
 
-impl Place {
+impl Cage {
     /// Ends the connection before this one; what ends this one.
     fn take(&self) -> Arc<Notify> {
         let taken = Arc::new(Notify::new());
@@ -129,15 +130,15 @@ impl Place {
 }
 
 /// A connection after its handshake.
-struct Line {
+struct DaemonLine {
     stream: TlsStream<TcpStream>,
     reassembler: Reassembler,
-    outgoing: UnboundedReceiver<Said>,
+    outgoing: UnboundedReceiver<SaidFrame>,
 }
 
-impl Line {
+impl DaemonLine {
     /// The first whole request; nothing after the peer has closed.
-    async fn asked(&mut self) -> anyhow::Result<Option<Asked>> {
+    async fn asked(&mut self) -> anyhow::Result<Option<AskedFrame>> {
         loop {
             let mut byte = [0];
             if self.stream.read(&mut byte).await? == 0 {
@@ -159,9 +160,9 @@ impl Line {
 
     async fn serve(
         &mut self,
-        place: &Place,
-        open: &Open,
-        out: &UnboundedSender<Said>,
+        place: &Cage,
+        open: &ConnectionOpen,
+        out: &UnboundedSender<SaidFrame>,
     ) -> anyhow::Result<()> {
         let mut buffer = [0; 4096];
         loop {
@@ -187,20 +188,20 @@ impl Line {
 }
 
 /// Hands on the requests in `bytes`. What is no request is noise, as on any line.
-fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(Asked)) {
+fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(AskedFrame)) {
     for byte in bytes {
         if let Some(Ok(frame)) = reassembler.push(*byte)
             && frame.kind == FrameKind::Request
             && frame.version == VERSION
         {
             let (sequence, command) = (frame.sequence, frame.command);
-            on(Asked { sequence, command, payload: frame.payload.to_vec() });
+            on(AskedFrame { sequence, command, payload: frame.payload.to_vec() });
         }
     }
 }
 
 /// The memory of a module.
-fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn Memory>> {
+fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
     Ok(match (&module.eeprom, &module.i2c) {
         (Some(eeprom), _) => Box::new(Eeprom::new(eeprom.clone())),
         (None, Some(I2cFile { bus, address })) => {
@@ -215,8 +216,8 @@ fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn Memory>> {
 ///
 /// # Errors
 /// The first that cannot be read, or has mistakes.
-pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<Profile>>> {
-    let mut known: BTreeMap<&std::path::Path, Arc<Profile>> = BTreeMap::new();
+pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
+    let mut known: BTreeMap<&std::path::Path, Arc<ModuleProfile>> = BTreeMap::new();
     let mut found = Vec::new();
     for module in &file.cages {
         let path = module.profile.as_path();

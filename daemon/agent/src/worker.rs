@@ -14,14 +14,14 @@ use lightloom_firmware_api::frame::{
 use lightloom_firmware_api::message::{REGISTER_BYTES_MAX, Reply, Request, RequestRefusal};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::module::Module;
+use crate::module::ServedModule;
 
 /// Requests that wait for a module; more are refused as busy.
 const WAITING_MAX: usize = 8;
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct AskedFrame {
     /// Its number.
     pub sequence: u16,
     /// What is asked.
@@ -32,9 +32,9 @@ pub struct Asked {
 
 /// Whether the connection of a request is open still.
 #[derive(Clone, Debug, Default)]
-pub struct Open(Arc<AtomicBool>);
+pub struct ConnectionOpen(Arc<AtomicBool>);
 
-impl Open {
+impl ConnectionOpen {
     /// It is.
     #[must_use]
     pub fn new() -> Self {
@@ -53,30 +53,30 @@ impl Open {
 
 /// A reply on its way.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct SaidFrame {
     /// As it goes on the line.
     pub bytes: Vec<u8>,
     /// Whether the connection is over then: another module is there, and has to be greeted.
     pub is_last: bool,
 }
 
-impl Said {
-    fn new(asked: &Asked, reply: &Reply<'_>) -> Self {
+impl SaidFrame {
+    fn new(asked: &AskedFrame, reply: &Reply<'_>) -> Self {
         let is_last = matches!(reply, Reply::Refused(RequestRefusal::OtherModule));
         Self { bytes: encode(asked, reply), is_last }
     }
 }
 
-struct Job {
-    asked: Asked,
-    open: Open,
-    out: UnboundedSender<Said>,
+struct ModuleJob {
+    asked: AskedFrame,
+    open: ConnectionOpen,
+    out: UnboundedSender<SaidFrame>,
 }
 
 /// The way to a module.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<ModuleJob>,
 }
 
 impl Worker {
@@ -84,7 +84,7 @@ impl Worker {
     ///
     /// # Errors
     /// The system's.
-    pub fn start(module: Module) -> io::Result<Self> {
+    pub fn start(module: ServedModule) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING_MAX);
         let name = module.name().to_owned();
         std::thread::Builder::new().name(name).spawn(move || work(module, &waiting))?;
@@ -92,18 +92,18 @@ impl Worker {
     }
 
     /// Hands a request on; its reply goes to `out`.
-    pub fn ask(&self, asked: Asked, open: &Open, out: &UnboundedSender<Said>) {
-        let job = Job { asked, open: open.clone(), out: out.clone() };
+    pub fn ask(&self, asked: AskedFrame, open: &ConnectionOpen, out: &UnboundedSender<SaidFrame>) {
+        let job = ModuleJob { asked, open: open.clone(), out: out.clone() };
         if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
             self.jobs.try_send(job)
         {
-            let busy = Said::new(&job.asked, &Reply::Refused(RequestRefusal::Busy));
+            let busy = SaidFrame::new(&job.asked, &Reply::Refused(RequestRefusal::Busy));
             let _whoever_asked_is_gone = job.out.send(busy);
         }
     }
 }
 
-fn work(mut module: Module, waiting: &Receiver<Job>) {
+fn work(mut module: ServedModule, waiting: &Receiver<ModuleJob>) {
     while let Ok(job) = waiting.recv() {
         if !job.open.is_open() {
             continue;
@@ -113,13 +113,13 @@ fn work(mut module: Module, waiting: &Receiver<Job>) {
             Ok(request) => module.answer(&request, &mut registers),
             Err(refusal) => Reply::Refused(refusal),
         };
-        let _whoever_asked_is_gone = job.out.send(Said::new(&job.asked, &reply));
+        let _whoever_asked_is_gone = job.out.send(SaidFrame::new(&job.asked, &reply));
     }
 }
 
 /// A reply as it goes on the line.
 #[must_use]
-pub fn encode(asked: &Asked, reply: &Reply<'_>) -> Vec<u8> {
+pub fn encode(asked: &AskedFrame, reply: &Reply<'_>) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let (status, length) = reply.encode(&mut payload);
     let frame = Frame {

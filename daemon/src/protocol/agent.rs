@@ -13,7 +13,7 @@ use super::{Kind, Protocol, host};
 /// A module of an agent.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AgentFile {
+pub struct AgentModuleFile {
     /// The agent, `host:port`.
     pub tcp: String,
     /// What the agent's file calls the module.
@@ -43,7 +43,7 @@ pub struct AgentTlsFile {
     pub key: PathBuf,
 }
 
-impl Protocol for AgentFile {
+impl Protocol for AgentModuleFile {
     fn kind(&self) -> Kind {
         Kind::Transceiver { bits_per_second: None }
     }
@@ -71,17 +71,17 @@ mod reach {
     use lightloom_drivers::ocstrx::OcsTrx;
 
     use super::super::{Place, tls, transceiver::fresh_sequence};
-    use super::AgentFile;
+    use super::AgentModuleFile;
     use crate::driver::{Endpoint, stream::Address};
 
-    pub(super) fn endpoint(file: &AgentFile, place: &Place<'_>) -> anyhow::Result<Endpoint> {
+    pub(super) fn endpoint(file: &AgentModuleFile, place: &Place<'_>) -> anyhow::Result<Endpoint> {
         let dialect = OcsTrx::new(file.policy.code(), fresh_sequence(place.wall_ms));
         let dialect = dialect.called(place.device).expecting(file.serial.clone());
         let dialect = dialect.at_agent(&file.module).map_err(anyhow::Error::msg)?;
         Ok(Endpoint::speaking(address(file)?, dialect))
     }
 
-    pub(super) fn address(file: &AgentFile) -> anyhow::Result<Address> {
+    pub(super) fn address(file: &AgentModuleFile) -> anyhow::Result<Address> {
         let identity =
             (tls::certificates(&file.tls.certificate)?, tls::private_key(&file.tls.key)?);
         let config = tls::client(tls::authorities(&file.tls.ca)?, Some(identity))?;

@@ -30,7 +30,7 @@ const WAITING_MAX: usize = 64;
 
 /// What a host asks of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum EepromAccess {
     /// So many bytes from here.
     Read {
         /// Where in the file.
@@ -60,7 +60,7 @@ pub enum Failed {
 
 /// How an access ended: what was read, or how many bytes were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum AccessDone {
     /// These bytes; fewer than were asked for at the end of the file.
     Read(Vec<u8>),
     /// So many bytes.
@@ -84,7 +84,7 @@ pub trait Bus {
 
 /// A step of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum AccessStep {
     /// Whether there are pages.
     Pageable,
     /// Select the page of what comes next.
@@ -97,14 +97,14 @@ enum Step {
 
 /// An access under way.
 #[derive(Clone, Debug)]
-struct Running {
+struct RunningAccess {
     number: u64,
-    access: Access,
+    access: EepromAccess,
     /// The end of what may be transferred, from the beginning.
     limit: usize,
     done: usize,
     read: Vec<u8>,
-    step: Step,
+    step: AccessStep,
     failed: Option<Failed>,
     /// When the transfer was tried first, and when it is tried again.
     since: SimTime,
@@ -114,8 +114,8 @@ struct Running {
 /// The driver of one module: one access at a time, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Optoe {
-    waiting: VecDeque<(u64, Access)>,
-    running: Option<Running>,
+    waiting: VecDeque<(u64, EepromAccess)>,
+    running: Option<RunningAccess>,
 }
 
 impl Optoe {
@@ -123,7 +123,7 @@ impl Optoe {
     ///
     /// # Errors
     /// [`Failed::Busy`].
-    pub fn ask(&mut self, number: u64, access: Access) -> Result<(), Failed> {
+    pub fn ask(&mut self, number: u64, access: EepromAccess) -> Result<(), Failed> {
         if self.waiting.len() >= WAITING_MAX {
             return Err(Failed::Busy);
         }
@@ -144,12 +144,12 @@ impl Optoe {
         now: SimTime,
         delay: Picoseconds,
         bus: &mut dyn Bus,
-        mut on: impl FnMut(u64, Result<Done, Failed>),
+        mut on: impl FnMut(u64, Result<AccessDone, Failed>),
     ) {
         loop {
             if self.running.is_none() {
                 let Some((number, access)) = self.waiting.pop_front() else { return };
-                self.running = Some(Running::new(number, access, now, delay));
+                self.running = Some(RunningAccess::new(number, access, now, delay));
             }
             let Some(running) = self.running.as_mut().filter(|running| running.next <= now) else {
                 return;
@@ -163,14 +163,14 @@ impl Optoe {
     }
 }
 
-impl Running {
-    fn new(number: u64, access: Access, now: SimTime, delay: Picoseconds) -> Self {
+impl RunningAccess {
+    fn new(number: u64, access: EepromAccess, now: SimTime, delay: Picoseconds) -> Self {
         let (offset, length) = match &access {
-            Access::Read { offset, length } => (*offset, *length),
-            Access::Write { offset, bytes } => (*offset, bytes.len()),
+            EepromAccess::Read { offset, length } => (*offset, *length),
+            EepromAccess::Write { offset, bytes } => (*offset, bytes.len()),
         };
         let end = offset.saturating_add(length as u64);
-        let step = if end <= 2 * HALF { Step::Select } else { Step::Pageable };
+        let step = if end <= 2 * HALF { AccessStep::Select } else { AccessStep::Pageable };
         Self {
             number,
             access,
@@ -185,7 +185,7 @@ impl Running {
     }
 
     fn offset(&self) -> u64 {
-        let (Access::Read { offset, .. } | Access::Write { offset, .. }) = &self.access;
+        let (EepromAccess::Read { offset, .. } | EepromAccess::Write { offset, .. }) = &self.access;
         *offset + self.done as u64
     }
 
@@ -214,21 +214,21 @@ impl Running {
         now: SimTime,
         delay: Picoseconds,
         bus: &mut dyn Bus,
-    ) -> Option<Result<Done, Failed>> {
+    ) -> Option<Result<AccessDone, Failed>> {
         if self.offset() >= FILE_BYTES {
             self.limit = self.done;
         }
         // Nothing to select, or nothing to transfer: no time passes.
-        if self.step == Step::Select && (self.page().is_none() || self.done >= self.limit) {
-            self.step = Step::Transfer;
+        if self.step == AccessStep::Select && (self.page().is_none() || self.done >= self.limit) {
+            self.step = AccessStep::Transfer;
         }
-        if self.step == Step::Transfer && self.done >= self.limit {
+        if self.step == AccessStep::Transfer && self.done >= self.limit {
             return Some(self.end());
         }
         match self.transfer(now, bus) {
             Ok(()) => {
                 (self.since, self.next) = (now, now + delay);
-                (self.step == Step::Restore && self.failed.is_some()).then(|| self.end())
+                (self.step == AccessStep::Restore && self.failed.is_some()).then(|| self.end())
             }
             // Tried until the timeout was over when a try began, as the driver does.
             Err(NotAcknowledged) if now.0 - self.since.0 < TIMEOUT.get() => {
@@ -240,10 +240,10 @@ impl Running {
     }
 
     /// After the last try: a page that was selected is left by selecting page 0, which is tried as long again.
-    fn give_up(&mut self, now: SimTime, delay: Picoseconds) -> Option<Result<Done, Failed>> {
+    fn give_up(&mut self, now: SimTime, delay: Picoseconds) -> Option<Result<AccessDone, Failed>> {
         self.failed = Some(Failed::TimedOut);
-        if self.step == Step::Transfer && self.page().is_some() {
-            (self.step, self.since, self.next) = (Step::Restore, now, now + delay);
+        if self.step == AccessStep::Transfer && self.page().is_some() {
+            (self.step, self.since, self.next) = (AccessStep::Restore, now, now + delay);
             return None;
         }
         Some(self.end())
@@ -251,53 +251,54 @@ impl Running {
 
     fn transfer(&mut self, now: SimTime, bus: &mut dyn Bus) -> Result<(), NotAcknowledged> {
         match self.step {
-            Step::Pageable => {
+            AccessStep::Pageable => {
                 let mut flat = [0];
                 bus.read(now, FLAT.0, &mut flat)?;
                 self.cut(flat[0] & FLAT.1 == 0);
-                self.step = Step::Select;
+                self.step = AccessStep::Select;
             }
-            Step::Select => {
+            AccessStep::Select => {
                 bus.write(now, PAGE_SELECT, &[self.page().unwrap_or(0)])?;
-                self.step = Step::Transfer;
+                self.step = AccessStep::Transfer;
             }
-            Step::Transfer => {
+            AccessStep::Transfer => {
                 let (at, had_page) = (self.in_window(), self.page().is_some());
                 let left = (self.limit - self.done).min(usize::from(0x80 - (at & 0x7f)));
                 match &self.access {
-                    Access::Read { .. } => {
+                    EepromAccess::Read { .. } => {
                         let mut out = vec![0; left];
                         bus.read(now, at, &mut out)?;
                         self.read.extend(out);
                         self.done += left;
                     }
-                    Access::Write { bytes, .. } => {
+                    EepromAccess::Write { bytes, .. } => {
                         bus.write(now, at, &bytes[self.done..=self.done])?;
                         self.done += 1;
                     }
                 }
                 let half_ended = self.done >= self.limit || self.offset().is_multiple_of(HALF);
                 if half_ended {
-                    self.step = if had_page { Step::Restore } else { Step::Select };
+                    self.step = if had_page { AccessStep::Restore } else { AccessStep::Select };
                 }
             }
-            Step::Restore => {
+            AccessStep::Restore => {
                 bus.write(now, PAGE_SELECT, &[0])?;
-                self.step = if self.failed.is_some() { Step::Restore } else { Step::Select };
+                self.step =
+                    if self.failed.is_some() { AccessStep::Restore } else { AccessStep::Select };
             }
         }
         Ok(())
     }
 
     /// What was transferred counts, whatever came after it.
-    fn end(&mut self) -> Result<Done, Failed> {
+    fn end(&mut self) -> Result<AccessDone, Failed> {
         match (&self.access, self.failed) {
             (_, Some(failed)) if self.done == 0 => Err(failed),
-            (Access::Read { .. }, _) => Ok(Done::Read(std::mem::take(&mut self.read))),
-            (Access::Write { bytes, .. }, _) if self.done == 0 && !bytes.is_empty() => {
+            (EepromAccess::Read { .. }, _) => Ok(AccessDone::Read(std::mem::take(&mut self.read))),
+            (EepromAccess::Write { bytes, .. }, _) if self.done == 0 && !bytes.is_empty() => {
                 Err(Failed::NoSuchOffset)
             }
-            (Access::Write { .. }, _) => Ok(Done::Written(self.done)),
+            (EepromAccess::Write { .. }, _) => Ok(AccessDone::Written(self.done)),
         }
     }
 }
@@ -359,7 +360,11 @@ mod tests {
     }
 
     /// Runs one access to its end.
-    fn run(bus: &mut Plain, from: u64, access: Access) -> (Result<Done, Failed>, SimTime) {
+    fn run(
+        bus: &mut Plain,
+        from: u64,
+        access: EepromAccess,
+    ) -> (Result<AccessDone, Failed>, SimTime) {
         let (mut optoe, mut ended) = (Optoe::default(), None);
         optoe.ask(1, access).unwrap();
         let mut now = millis(from);
@@ -377,8 +382,8 @@ mod tests {
     fn pages_are_selected_and_left_again_and_writes_are_single_bytes() {
         let mut bus = Plain::new();
         let offset = 128 * (0xb0 + 1) + 8;
-        let (done, at) = run(&mut bus, 0, Access::Write { offset, bytes: vec![7, 8] });
-        assert_eq!(done, Ok(Done::Written(2)));
+        let (done, at) = run(&mut bus, 0, EepromAccess::Write { offset, bytes: vec![7, 8] });
+        assert_eq!(done, Ok(AccessDone::Written(2)));
         let order = [('r', 2, 1), ('w', 127, 1), ('w', 136, 1), ('w', 137, 1), ('w', 127, 1)];
         assert_eq!(bus.transfers, order);
         assert_eq!(
@@ -386,25 +391,25 @@ mod tests {
             millis(7),
             "5 ms for the page, 1 ms a byte; the last wait is the next access's"
         );
-        let (done, _) = run(&mut bus, 20, Access::Read { offset, length: 3 });
-        assert_eq!(done, Ok(Done::Read(vec![7, 8, 0xb0])));
+        let (done, _) = run(&mut bus, 20, EepromAccess::Read { offset, length: 3 });
+        assert_eq!(done, Ok(AccessDone::Read(vec![7, 8, 0xb0])));
         assert_eq!(bus.lower[127], 0);
     }
 
     #[test]
     fn a_read_over_several_pages_is_cut_at_the_end_of_the_file() {
         let mut bus = Plain::new();
-        let access = Access::Read { offset: FILE_BYTES - 130, length: 400 };
+        let access = EepromAccess::Read { offset: FILE_BYTES - 130, length: 400 };
         let (done, _) = run(&mut bus, 0, access);
         let expected = [vec![0xfe; 2], vec![0xff; 128]].concat();
-        assert_eq!(done, Ok(Done::Read(expected)));
-        let past = Access::Read { offset: FILE_BYTES, length: 1 };
-        assert_eq!(run(&mut bus, 50, past).0, Ok(Done::Read(Vec::new())));
-        let past = Access::Write { offset: FILE_BYTES, bytes: vec![1] };
+        assert_eq!(done, Ok(AccessDone::Read(expected)));
+        let past = EepromAccess::Read { offset: FILE_BYTES, length: 1 };
+        assert_eq!(run(&mut bus, 50, past).0, Ok(AccessDone::Read(Vec::new())));
+        let past = EepromAccess::Write { offset: FILE_BYTES, bytes: vec![1] };
         assert_eq!(run(&mut bus, 60, past).0, Err(Failed::NoSuchOffset));
         bus.lower[2] = 0x80;
-        let (done, _) = run(&mut bus, 70, Access::Read { offset: 250, length: 100 });
-        assert_eq!(done, Ok(Done::Read(vec![0; 6])), "a flat module ends at 256");
+        let (done, _) = run(&mut bus, 70, EepromAccess::Read { offset: 250, length: 100 });
+        assert_eq!(done, Ok(AccessDone::Read(vec![0; 6])), "a flat module ends at 256");
     }
 
     #[test]
@@ -412,9 +417,9 @@ mod tests {
         let mut bus = Plain::new();
         bus.free_from = SimTime(u64::MAX);
         for access in [
-            Access::Read { offset: 0, length: 1 },
-            Access::Read { offset: 128 * 20, length: 256 },
-            Access::Write { offset: 128 * 20, bytes: vec![0; 4] },
+            EepromAccess::Read { offset: 0, length: 1 },
+            EepromAccess::Read { offset: 128 * 20, length: 256 },
+            EepromAccess::Write { offset: 128 * 20, bytes: vec![0; 4] },
         ] {
             let (done, at) = run(&mut bus, 0, access);
             assert_eq!((done, at), (Err(Failed::TimedOut), millis(25)));
@@ -424,7 +429,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_answered_in_order() {
         let (mut optoe, mut bus, mut order) = (Optoe::default(), Plain::new(), Vec::new());
-        let one = || Access::Read { offset: 1, length: 1 };
+        let one = || EepromAccess::Read { offset: 1, length: 1 };
         let taken = (0..100).filter(|number| optoe.ask(*number, one()).is_ok()).count();
         assert_eq!(taken, WAITING_MAX);
         optoe.advance(millis(1), Picoseconds::ZERO, &mut bus, |number, _| order.push(number));

@@ -13,7 +13,7 @@ use super::fault::DeviceFault;
 use super::gnmi::GnmiSwitch;
 use super::light::LightWatchers;
 use super::line::Faulty;
-use super::optoe::{Done, Failed, Optoe};
+use super::optoe::{AccessDone, Failed, Optoe};
 use super::switch::{OpticalSwitch, PassedLight};
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
@@ -288,7 +288,7 @@ impl Rack {
         slot: RackSlot,
         driver: &mut Optoe,
         out: &mut Vec<Output>,
-        on: impl FnMut(u64, Result<Done, Failed>),
+        on: impl FnMut(u64, Result<AccessDone, Failed>),
     ) {
         let AnyDevice::Transceiver(module) = &mut self.devices[slot.0].1 else { return };
         module.on_time(now, out);

@@ -6,8 +6,11 @@ use lightloom_firmware_api::path::GROUPS_MAX;
 use lightloom_units::{Picoseconds, Text};
 
 use super::codes::{BAD_LIMIT, CANNOT_MOVE, NOT_VENDORS};
-use super::file::{ItemFile, Meaning, OutcomeFile, Place, ProfileFile, SourceFile, StepFile, Word};
-use super::run::Profile;
+use super::file::{
+    CodeSourceFile, ItemFile, OutcomeFile, OutcomeMeaning, ProfileFile, ProfileStepFile, Register,
+    Word,
+};
+use super::run::ModuleProfile;
 
 /// The first page that CMIS leaves to vendors.
 const CUSTOM_PAGES_FROM: u8 = 0xb0;
@@ -22,28 +25,28 @@ const BYTES_MAX: usize = 120;
 
 /// Reads a profile, or every mistake in it.
 #[must_use]
-pub fn load(file: &str, bytes: &[u8]) -> (Option<Profile>, Vec<Diagnostic>) {
+pub fn load(file: &str, bytes: &[u8]) -> (Option<ModuleProfile>, Vec<Diagnostic>) {
     document::load(file, bytes, check)
 }
 
 /// Holds a profile against the rules; `None` after a mistake.
-pub fn check(file: ProfileFile, check: &mut Check<'_>) -> Option<Profile> {
-    let mut rules = Rules { file: &file, check };
+pub fn check(file: ProfileFile, check: &mut Check<'_>) -> Option<ModuleProfile> {
+    let mut rules = ProfileRules { file: &file, check };
     rules.pages();
     rules.paths();
     rules.steps();
     rules.sources();
     rules.limits();
     let good = !rules.check.has_errors();
-    good.then_some(Profile { file })
+    good.then_some(ModuleProfile { file })
 }
 
-struct Rules<'f, 'c, 'd> {
+struct ProfileRules<'f, 'c, 'd> {
     file: &'f ProfileFile,
     check: &'c mut Check<'d>,
 }
 
-impl Rules<'_, '_, '_> {
+impl ProfileRules<'_, '_, '_> {
     fn pages(&mut self) {
         for (index, page) in self.file.pages.iter().enumerate() {
             if page.0 < CUSTOM_PAGES_FROM {
@@ -58,7 +61,7 @@ impl Rules<'_, '_, '_> {
     }
 
     /// That `count` registers from `place` on are the vendor's, and of a page that the profile names.
-    fn place(&mut self, path: &str, place: Place, count: usize) {
+    fn place(&mut self, path: &str, place: Register, count: usize) {
         let (offset, page) = (place.0.offset, place.0.page);
         let last = usize::from(offset) + count.max(1) - 1;
         if offset < 128 {
@@ -114,16 +117,17 @@ impl Rules<'_, '_, '_> {
                 self.step(&format!("/{name}/{index}"), step);
             }
         }
-        let says = |steps: &[StepFile]| {
+        let says = |steps: &[ProfileStepFile]| {
             steps.iter().any(|step| match step {
-                StepFile::Write { bytes, .. } | StepFile::Command { bytes, .. } => {
+                ProfileStepFile::Write { bytes, .. } | ProfileStepFile::Command { bytes, .. } => {
                     bytes.contains(&ItemFile::Word(Word::Paths))
                 }
-                StepFile::Wait { .. } | StepFile::Pause(_) => false,
+                ProfileStepFile::Wait { .. } | ProfileStepFile::Pause(_) => false,
             })
         };
-        let acts =
-            |step: &StepFile| matches!(step, StepFile::Write { .. } | StepFile::Command { .. });
+        let acts = |step: &ProfileStepFile| {
+            matches!(step, ProfileStepFile::Write { .. } | ProfileStepFile::Command { .. })
+        };
         if !says(&file.arm) && !says(&file.moves) {
             let report = self.check.error(CANNOT_MOVE, "/move", "no step says `paths`");
             report.help(
@@ -135,9 +139,9 @@ impl Rules<'_, '_, '_> {
         }
     }
 
-    fn step(&mut self, path: &str, step: &StepFile) {
+    fn step(&mut self, path: &str, step: &ProfileStepFile) {
         match step {
-            StepFile::Write { at, bytes, mask } => {
+            ProfileStepFile::Write { at, bytes, mask } => {
                 let count = self.items(&format!("{path}/write/bytes"), bytes);
                 self.place(&format!("{path}/write/at"), *at, count);
                 if *mask != 0xff && count != 1 {
@@ -146,12 +150,12 @@ impl Rules<'_, '_, '_> {
                     self.check.error(CANNOT_MOVE, &place, message).help("write them one by one");
                 }
             }
-            StepFile::Command { id, bytes, within } => {
+            ProfileStepFile::Command { id, bytes, within } => {
                 self.command(&format!("{path}/command/id"), id.0);
                 self.items(&format!("{path}/command/bytes"), bytes);
                 self.within(&format!("{path}/command/within"), *within);
             }
-            StepFile::Wait { at, is, mask, within } => {
+            ProfileStepFile::Wait { at, is, mask, within } => {
                 self.place(&format!("{path}/wait/at"), *at, 1);
                 if is.is_empty() || is.iter().any(|value| value & !mask != 0) {
                     let place = format!("{path}/wait/is");
@@ -162,7 +166,7 @@ impl Rules<'_, '_, '_> {
                 }
                 self.within(&format!("{path}/wait/within"), *within);
             }
-            StepFile::Pause(span) => self.within(&format!("{path}/pause"), *span),
+            ProfileStepFile::Pause(span) => self.within(&format!("{path}/pause"), *span),
         }
     }
 
@@ -207,7 +211,7 @@ impl Rules<'_, '_, '_> {
         }
     }
 
-    fn source(&mut self, path: &str, source: &SourceFile) {
+    fn source(&mut self, path: &str, source: &CodeSourceFile) {
         if source.bits != 4 && source.bits != 8 {
             let message = format!("{} bits a group", source.bits);
             let place = format!("{path}/bits");
@@ -228,7 +232,7 @@ impl Rules<'_, '_, '_> {
     fn outcome(&mut self, path: &str, outcome: &OutcomeFile) {
         self.source(&format!("{path}/from"), &outcome.from);
         let means = format!("{path}/means");
-        if !outcome.means.iter().any(|one| one.is == Meaning::Success) {
+        if !outcome.means.iter().any(|one| one.is == OutcomeMeaning::Success) {
             let report = self.check.error(CANNOT_MOVE, &means, "no code means success");
             report.help("write `{code: 1, is: success}`");
         }
@@ -271,7 +275,7 @@ impl ItemFile {
     }
 }
 
-impl SourceFile {
+impl CodeSourceFile {
     /// Bytes that hold all groups.
     pub(super) fn bytes(&self, groups: u8) -> usize {
         (usize::from(groups) * usize::from(self.bits)).div_ceil(8)

@@ -21,36 +21,36 @@ pub struct ProfileFile {
     pub fits: MatchFile,
     /// The custom pages that it touches, such as `B0h`: B0h to FFh.
     #[serde(default)]
-    pub pages: Vec<Page>,
+    pub pages: Vec<CustomPage>,
     /// Bytes that a module has to show before anything is written to it.
     #[serde(default)]
     pub marks: Vec<MarkFile>,
     /// Switch groups, 1 to 8: lanes that one switch element moves.
     pub groups: u8,
     /// Where light can go, and the code of each.
-    pub paths: PathsFile,
+    pub paths: PathCodesFile,
     /// The code of the path of each group, as the module senses it.
-    pub active: SourceFile,
+    pub active: CodeSourceFile,
     /// Prepares a change and moves nothing.
     #[serde(default)]
-    pub arm: Vec<StepFile>,
+    pub arm: Vec<ProfileStepFile>,
     /// How that ended, for each group.
     #[serde(default)]
     pub armed: Option<OutcomeFile>,
-    /// Moves the light.
+    /// MoveLog the light.
     #[serde(rename = "move")]
-    pub moves: Vec<StepFile>,
+    pub moves: Vec<ProfileStepFile>,
     /// How that ended, for each group; where nothing is written, the light is awaited at its path.
     #[serde(default)]
     pub moved: Option<OutcomeFile>,
     /// Power on each external path, two bytes each, 0.1 µW [default: that of the lanes, for the path in use].
     #[serde(default)]
-    pub taps: Option<Place>,
+    pub taps: Option<Register>,
     /// The name that the module sends over its light, and the one that arrives.
     #[serde(default)]
-    pub links: Option<LinksFile>,
+    pub links: Option<LinkNamesFile>,
     /// Times.
-    pub limits: LimitsFile,
+    pub limits: ModuleTimesFile,
 }
 
 /// Which modules a profile fits.
@@ -69,7 +69,7 @@ pub struct MatchFile {
 #[serde(deny_unknown_fields)]
 pub struct MarkFile {
     /// Where.
-    pub at: Place,
+    pub at: Register,
     /// What.
     pub bytes: Vec<u8>,
 }
@@ -77,7 +77,7 @@ pub struct MarkFile {
 /// The codes of paths.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PathsFile {
+pub struct PathCodesFile {
     /// No light leaves [default: the module cannot].
     #[serde(default)]
     pub dark: Option<u8>,
@@ -91,10 +91,10 @@ pub struct PathsFile {
 /// Where a code for each group is read.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SourceFile {
+pub struct CodeSourceFile {
     /// The register of group 0, or its byte in the reply of `command`.
     #[serde(default)]
-    pub at: Option<Place>,
+    pub at: Option<Register>,
     /// A CDB command whose reply has it.
     #[serde(default)]
     pub command: Option<CommandId>,
@@ -120,11 +120,11 @@ fn all_bits() -> u8 {
 /// One step; each is written by its one key.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum StepFile {
+pub enum ProfileStepFile {
     /// Writes registers that follow one another.
     Write {
         /// The first.
-        at: Place,
+        at: Register,
         /// Their values.
         bytes: Vec<ItemFile>,
         /// The bits that change, of a single byte [default: all].
@@ -144,7 +144,7 @@ pub enum StepFile {
     /// Reads a register until it has one of these values.
     Wait {
         /// Which.
-        at: Place,
+        at: Register,
         /// The bits that count [default: all].
         #[serde(default = "all_bits")]
         mask: u8,
@@ -190,7 +190,7 @@ pub enum Word {
 #[serde(deny_unknown_fields)]
 pub struct OutcomeFile {
     /// Where they are read.
-    pub from: SourceFile,
+    pub from: CodeSourceFile,
     /// What codes mean; other codes are a hardware fault.
     pub means: Vec<MeansFile>,
 }
@@ -202,13 +202,13 @@ pub struct MeansFile {
     /// The code.
     pub code: u8,
     /// Its meaning.
-    pub is: Meaning,
+    pub is: OutcomeMeaning,
 }
 
 /// What an outcome can mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Meaning {
+pub enum OutcomeMeaning {
     /// Nothing was asked of this group.
     None,
     /// Armed, or at its path.
@@ -229,7 +229,7 @@ pub enum Meaning {
     PowerLow,
 }
 
-impl Meaning {
+impl OutcomeMeaning {
     pub(super) const fn outcome(self) -> GroupOutcome {
         match self {
             Self::None => GroupOutcome::None,
@@ -245,20 +245,20 @@ impl Meaning {
     }
 }
 
-/// Names over the light.
+/// ModuleNames over the light.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LinksFile {
+pub struct LinkNamesFile {
     /// Where the host writes four bytes for the module's own name.
-    pub own: Place,
+    pub own: Register,
     /// Where the name that arrives for group 0 is read: four bytes, and the path of its sender.
-    pub neighbour: Place,
+    pub neighbour: Register,
 }
 
 /// Times of a module.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LimitsFile {
+pub struct ModuleTimesFile {
     /// From the move to an outcome at most.
     pub within: Text<Picoseconds>,
     /// From the outcome until position and power are to be trusted.
@@ -271,9 +271,9 @@ pub struct LimitsFile {
 
 /// A register: `64` of the lower memory, or `B0h:136` of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(pub RegisterAddress);
+pub struct Register(pub RegisterAddress);
 
-impl fmt::Display for Place {
+impl fmt::Display for Register {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.offset {
             offset @ 0..128 => write!(f, "{offset}"),
@@ -282,7 +282,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for Register {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -295,7 +295,7 @@ impl FromStr for Place {
             },
             Some((page, offset)) => match number(offset)? {
                 0..128 => Err(wrong()),
-                offset => Ok(Self(RegisterAddress::page(page.parse::<Page>()?.0, offset))),
+                offset => Ok(Self(RegisterAddress::page(page.parse::<CustomPage>()?.0, offset))),
             },
         }
     }
@@ -303,9 +303,9 @@ impl FromStr for Place {
 
 /// A page, such as `B0h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page(pub u8);
+pub struct CustomPage(pub u8);
 
-impl FromStr for Page {
+impl FromStr for CustomPage {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -348,6 +348,6 @@ macro_rules! spelled {
         }
     };
 }
-spelled!(Place, "Place", "A register: `64` of the lower memory, or `B0h:136` of a page.");
-spelled!(Page, "Page", "A page, such as `B0h`.");
+spelled!(Register, "Register", "A register: `64` of the lower memory, or `B0h:136` of a page.");
+spelled!(CustomPage, "CustomPage", "A page, such as `B0h`.");
 spelled!(CommandId, "CommandId", "A CDB command, such as `8001h`.");

@@ -7,21 +7,21 @@ use lightloom_firmware_api::cmis::RegisterAddress;
 use lightloom_firmware_api::path::{GROUPS_MAX, GroupOutcome, Groups, Outcomes, Path, Paths};
 use lightloom_units::{Picoseconds, Text};
 
-use super::file::{ItemFile, OutcomeFile, ProfileFile, SourceFile, StepFile, Word};
-use crate::memory::{BusError, Memory, POLL, command};
+use super::file::{CodeSourceFile, ItemFile, OutcomeFile, ProfileFile, ProfileStepFile, Word};
+use crate::memory::{BusError, ModuleMemory, POLL, command};
 
 /// How long a command may take whose reply has codes.
 const REPLY_WITHIN: Duration = Duration::from_millis(500);
 
 /// A profile that keeps the rules.
 #[derive(Clone, Debug)]
-pub struct Profile {
+pub struct ModuleProfile {
     pub(super) file: ProfileFile,
 }
 
 /// A change of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct PathOrder {
     /// The number of the change.
     pub transaction: u32,
     /// The code of what must hold of the data paths.
@@ -32,7 +32,7 @@ pub struct Order {
     pub groups: Groups,
 }
 
-impl Profile {
+impl ModuleProfile {
     /// As it was written.
     #[must_use]
     pub const fn file(&self) -> &ProfileFile {
@@ -84,7 +84,7 @@ impl Profile {
     ///
     /// # Errors
     /// The bus's.
-    pub fn is_marked(&self, memory: &mut dyn Memory) -> Result<bool, BusError> {
+    pub fn is_marked(&self, memory: &mut dyn ModuleMemory) -> Result<bool, BusError> {
         for mark in &self.file.marks {
             let mut found = vec![0; mark.bytes.len()];
             memory.read(mark.at.0, &mut found)?;
@@ -99,7 +99,7 @@ impl Profile {
     ///
     /// # Errors
     /// The bus's.
-    pub fn active(&self, memory: &mut dyn Memory) -> Result<Paths, BusError> {
+    pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
             *path = self.path(code);
@@ -111,7 +111,11 @@ impl Profile {
     ///
     /// # Errors
     /// The bus's.
-    pub fn arm(&self, memory: &mut dyn Memory, order: &Order) -> Result<Outcomes, BusError> {
+    pub fn arm(
+        &self,
+        memory: &mut dyn ModuleMemory,
+        order: &PathOrder,
+    ) -> Result<Outcomes, BusError> {
         let exist = |group: usize| match self.code(order.paths[group]) {
             Some(_) => GroupOutcome::Success,
             None => GroupOutcome::Invalid,
@@ -131,14 +135,14 @@ impl Profile {
         }
     }
 
-    /// Moves the light as armed, and reads back where it came to rest: a group is a success only if it is at its path.
+    /// MoveLog the light as armed, and reads back where it came to rest: a group is a success only if it is at its path.
     ///
     /// # Errors
     /// The bus's; then it is not known where the light is.
     pub fn fire(
         &self,
-        memory: &mut dyn Memory,
-        order: &Order,
+        memory: &mut dyn ModuleMemory,
+        order: &PathOrder,
     ) -> Result<(Outcomes, Paths), BusError> {
         self.steps(memory, &self.file.moves, order)?;
         let mut outcomes = match &self.file.moved {
@@ -157,7 +161,11 @@ impl Profile {
     }
 
     /// Waits until the light is where it is wanted.
-    fn arrived(&self, memory: &mut dyn Memory, order: &Order) -> Result<Outcomes, BusError> {
+    fn arrived(
+        &self,
+        memory: &mut dyn ModuleMemory,
+        order: &PathOrder,
+    ) -> Result<Outcomes, BusError> {
         let until = memory.now() + self.within();
         loop {
             let active = self.active(memory)?;
@@ -177,13 +185,13 @@ impl Profile {
 
     fn steps(
         &self,
-        memory: &mut dyn Memory,
-        steps: &[StepFile],
-        order: &Order,
+        memory: &mut dyn ModuleMemory,
+        steps: &[ProfileStepFile],
+        order: &PathOrder,
     ) -> Result<(), BusError> {
         for step in steps {
             match step {
-                StepFile::Write { at, bytes, mask } => {
+                ProfileStepFile::Write { at, bytes, mask } => {
                     let mut values = self.values(bytes, order);
                     if *mask != 0xff {
                         let mut before = [0];
@@ -192,19 +200,19 @@ impl Profile {
                     }
                     memory.write(at.0, &values)?;
                 }
-                StepFile::Command { id, bytes, within } => {
+                ProfileStepFile::Command { id, bytes, within } => {
                     command(memory, id.0, &self.values(bytes, order), span(*within))?;
                 }
-                StepFile::Wait { at, mask, is, within } => {
+                ProfileStepFile::Wait { at, mask, is, within } => {
                     wait(memory, at.0, *mask, is, span(*within))?;
                 }
-                StepFile::Pause(time) => memory.pause(span(*time)),
+                ProfileStepFile::Pause(time) => memory.pause(span(*time)),
             }
         }
         Ok(())
     }
 
-    fn values(&self, items: &[ItemFile], order: &Order) -> Vec<u8> {
+    fn values(&self, items: &[ItemFile], order: &PathOrder) -> Vec<u8> {
         let mut values = Vec::new();
         for item in items {
             match item {
@@ -232,7 +240,7 @@ impl Profile {
     /// The outcomes of groups, once none is in progress; of others none.
     fn outcomes(
         &self,
-        memory: &mut dyn Memory,
+        memory: &mut dyn ModuleMemory,
         outcome: &OutcomeFile,
         groups: Groups,
     ) -> Result<Outcomes, BusError> {
@@ -259,7 +267,11 @@ impl Profile {
     }
 
     /// The code of each group of the module.
-    fn codes(&self, memory: &mut dyn Memory, source: &SourceFile) -> Result<Vec<u8>, BusError> {
+    fn codes(
+        &self,
+        memory: &mut dyn ModuleMemory,
+        source: &CodeSourceFile,
+    ) -> Result<Vec<u8>, BusError> {
         let length = source.bytes(self.file.groups);
         let bytes = match (source.at, source.command) {
             (Some(at), _) => {
@@ -290,7 +302,7 @@ impl Profile {
 }
 
 fn wait(
-    memory: &mut dyn Memory,
+    memory: &mut dyn ModuleMemory,
     at: RegisterAddress,
     mask: u8,
     is: &[u8],

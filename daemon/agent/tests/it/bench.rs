@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lightloom_agent::i2c::{Wire, WireError};
-use lightloom_agent::memory::{BusError, Memory};
-use lightloom_agent::profile::{self, Profile};
-use lightloom_devices::optoe::{Access, Bus as _, Done, Optoe};
+use lightloom_agent::i2c::{I2cWire, TransferError};
+use lightloom_agent::memory::{BusError, ModuleMemory};
+use lightloom_agent::profile::{self, ModuleProfile};
+use lightloom_devices::optoe::{AccessDone, Bus as _, EepromAccess, Optoe};
 use lightloom_devices::{Faulty, Transceiver, TransceiverSpec};
 use lightloom_firmware_api::cmis::RegisterAddress;
 use lightloom_firmware_api::module::{Profile as Kind, padded};
@@ -43,7 +43,7 @@ impl Held {
 }
 
 impl Bench {
-    fn access(&mut self, access: Access) -> Result<Done, BusError> {
+    fn access(&mut self, access: EepromAccess) -> Result<AccessDone, BusError> {
         self.optoe.ask(1, access).map_err(|failed| BusError(format!("{failed:?}")))?;
         let mut ended = None;
         while ended.is_none() {
@@ -62,18 +62,18 @@ fn linear(at: RegisterAddress) -> u64 {
     page + u64::from(at.offset)
 }
 
-impl Memory for Held {
+impl ModuleMemory for Held {
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError> {
-        let access = Access::Read { offset: linear(at), length: out.len() };
+        let access = EepromAccess::Read { offset: linear(at), length: out.len() };
         match self.0.lock().unwrap().access(access)? {
-            Done::Read(bytes) => out.copy_from_slice(&bytes),
-            Done::Written(_) => unreachable!("it was read"),
+            AccessDone::Read(bytes) => out.copy_from_slice(&bytes),
+            AccessDone::Written(_) => unreachable!("it was read"),
         }
         Ok(())
     }
 
     fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError> {
-        let access = Access::Write { offset: linear(at), bytes: bytes.to_vec() };
+        let access = EepromAccess::Write { offset: linear(at), bytes: bytes.to_vec() };
         self.0.lock().unwrap().access(access).map(|_| ())
     }
 
@@ -90,17 +90,17 @@ impl Memory for Held {
 /// The same module on a bare bus, whose transfers take no time of their own.
 pub(crate) struct Bare(pub(crate) Held);
 
-impl Wire for Bare {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+impl I2cWire for Bare {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         let mut bench = self.0.0.lock().unwrap();
         let now = bench.now;
-        bench.module.write(now, bytes[0], &bytes[1..]).map_err(|_| WireError::NotAcknowledged)
+        bench.module.write(now, bytes[0], &bytes[1..]).map_err(|_| TransferError::NotAcknowledged)
     }
 
-    fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), WireError> {
+    fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), TransferError> {
         let mut bench = self.0.0.lock().unwrap();
         let now = bench.now;
-        bench.module.read(now, offset, out).map_err(|_| WireError::NotAcknowledged)
+        bench.module.read(now, offset, out).map_err(|_| TransferError::NotAcknowledged)
     }
 
     fn pause(&mut self, span: Duration) {
@@ -108,12 +108,12 @@ impl Wire for Bare {
     }
 
     fn now(&self) -> Duration {
-        Memory::now(&self.0)
+        ModuleMemory::now(&self.0)
     }
 }
 
 /// A profile that is shipped, after these words of it were written otherwise.
-pub(crate) fn shipped(name: &str, changes: &[(&str, &str)]) -> Result<Profile, Vec<String>> {
+pub(crate) fn shipped(name: &str, changes: &[(&str, &str)]) -> Result<ModuleProfile, Vec<String>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../topologies/modules");
     let mut text = std::fs::read_to_string(format!("{folder}/{name}.yaml")).unwrap();
     for (before, after) in changes {

@@ -5,9 +5,9 @@
 use std::path::Path as Folder;
 use std::sync::Arc;
 
-use lightloom_agent::memory::Memory as _;
-use lightloom_agent::module::{Module, Shared};
-use lightloom_agent::moves::Moves;
+use lightloom_agent::memory::ModuleMemory as _;
+use lightloom_agent::module::{AgentState, ServedModule};
+use lightloom_agent::moves::MoveLog;
 use lightloom_firmware_api::message::{
     Arm, FireReport, Reply, Request, RequestRefusal, StatusReport, TransactionId,
 };
@@ -16,13 +16,13 @@ use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 use crate::bench::{Held, shipped};
 
 /// What the modules of an agent with this folder share.
-fn shared(folder: &Folder, allow_moves: bool) -> Arc<Shared> {
-    Arc::new(Shared::new(Moves::open(folder).unwrap(), allow_moves))
+fn shared(folder: &Folder, allow_moves: bool) -> Arc<AgentState> {
+    Arc::new(AgentState::new(MoveLog::open(folder).unwrap(), allow_moves))
 }
 
-fn module(name: &str, memory: &Held, shared: &Arc<Shared>) -> Module {
+fn module(name: &str, memory: &Held, shared: &Arc<AgentState>) -> ServedModule {
     let profile = Arc::new(shipped("registers", &[]).unwrap());
-    Module::new(name.into(), None, profile, Box::new(memory.clone()), Arc::clone(shared))
+    ServedModule::new(name.into(), None, profile, Box::new(memory.clone()), Arc::clone(shared))
 }
 
 fn go(transaction: u32, number: u8) -> Request<'static> {
@@ -32,7 +32,10 @@ fn go(transaction: u32, number: u8) -> Request<'static> {
     Request::Go { arm: Arm { transaction, policy: DataPathPolicy::Hot, paths }, groups: Groups(1) }
 }
 
-fn ask(module: &mut Module, request: &Request<'_>) -> Result<Option<FireReport>, RequestRefusal> {
+fn ask(
+    module: &mut ServedModule,
+    request: &Request<'_>,
+) -> Result<Option<FireReport>, RequestRefusal> {
     match module.answer(request, &mut [0; 128]) {
         Reply::Refused(refusal) => Err(refusal),
         Reply::Fired(report) => Ok(Some(report)),
@@ -40,7 +43,7 @@ fn ask(module: &mut Module, request: &Request<'_>) -> Result<Option<FireReport>,
     }
 }
 
-fn status(module: &mut Module) -> StatusReport {
+fn status(module: &mut ServedModule) -> StatusReport {
     match module.answer(&Request::Status, &mut [0; 128]) {
         Reply::Status(status) => status,
         reply => panic!("{reply:?}"),
@@ -53,7 +56,7 @@ fn a_change_moves_once_whoever_asks_again() {
     let memory = Held::new("A1");
     let moves = shared(folder.path(), true);
     let mut first = module("m", &memory, &moves);
-    assert_eq!(ask(&mut first, &go(1, 1)), Err(RequestRefusal::OtherModule), "nobody said hello");
+    assert_eq!(ask(&mut first, &go(1, 1)), Err(RequestRefusal::OtherModule), "there was no hello");
     ask(&mut first, &Request::Hello).unwrap();
     let report = ask(&mut first, &go(1, 1)).unwrap().unwrap();
     assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::Success, 1));
@@ -78,7 +81,7 @@ fn one_set_up_costs_the_module_no_more_than_this() {
     let memory = Held::new("A1");
     let mut module = module("m", &memory, &shared(folder.path(), true));
     ask(&mut module, &Request::Hello).unwrap();
-    let took = |module: &mut Module, request: &Request<'_>| {
+    let took = |module: &mut ServedModule, request: &Request<'_>| {
         let began = memory.now();
         ask(module, request).unwrap();
         memory.now() - began

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Profiles: the shipped ones move an emulated module, and what a profile may not say is refused at its place.
 
-use lightloom_agent::memory::Memory as _;
-use lightloom_agent::profile::Order;
+use lightloom_agent::memory::ModuleMemory as _;
+use lightloom_agent::profile::PathOrder;
 use lightloom_firmware_api::path::{GroupOutcome, Groups, Path};
 
 use crate::bench::{Bare, Held, shipped};
 
-fn order(transaction: u32, path: Path) -> Order {
+fn order(transaction: u32, path: Path) -> PathOrder {
     let mut paths = [Path::DARK; 8];
     paths[0] = path;
-    Order { transaction, policy: 2, paths, groups: Groups(1) }
+    PathOrder { transaction, policy: 2, paths, groups: Groups(1) }
 }
 
 #[test]

@@ -15,9 +15,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::fuse::{self, Asked, Folder, REQUEST_BYTES_MAX, errno};
+use super::fuse::{self, EepromFolder, KernelAsks, REQUEST_BYTES_MAX, errno};
 use crate::Output;
-use crate::optoe::{Access, Done, FILE_BYTES, Failed, Optoe};
+use crate::optoe::{AccessDone, EepromAccess, FILE_BYTES, Failed, Optoe};
 use crate::rack::{Rack, RackSlot};
 
 /// Requests that are taken before the devices have their turn again.
@@ -26,7 +26,7 @@ const REQUESTS_PER_TURN: usize = 256;
 /// A mounted folder of modules.
 pub(super) struct Eeproms {
     connection: File,
-    folder: Folder,
+    folder: EepromFolder,
     modules: Vec<(RackSlot, Optoe)>,
     place: PathBuf,
     buffer: Box<[u8]>,
@@ -61,7 +61,7 @@ impl Eeproms {
         let names = modules.iter().map(|(name, _)| name.replace('/', "-")).collect();
         Ok(Self {
             connection,
-            folder: Folder { names, file_bytes: FILE_BYTES },
+            folder: EepromFolder { names, file_bytes: FILE_BYTES },
             modules: modules.into_iter().map(|(_, slot)| (slot, Optoe::default())).collect(),
             place: place.to_owned(),
             buffer: vec![0; REQUEST_BYTES_MAX].into_boxed_slice(),
@@ -97,13 +97,13 @@ impl Eeproms {
 
     fn take_one(&mut self, length: usize) {
         let (unique, file, access) = match self.folder.asked(&self.buffer[..length]) {
-            Asked::Nothing => return,
-            Asked::Reply(reply) => return self.reply(&reply),
-            Asked::Read { unique, file, offset, length } => {
-                (unique, file, Access::Read { offset, length })
+            KernelAsks::Nothing => return,
+            KernelAsks::Reply(reply) => return self.reply(&reply),
+            KernelAsks::Read { unique, file, offset, length } => {
+                (unique, file, EepromAccess::Read { offset, length })
             }
-            Asked::Write { unique, file, offset, bytes } => {
-                (unique, file, Access::Write { offset, bytes })
+            KernelAsks::Write { unique, file, offset, bytes } => {
+                (unique, file, EepromAccess::Write { offset, bytes })
             }
         };
         let (_, optoe) = &mut self.modules[file.0];
@@ -119,8 +119,8 @@ impl Eeproms {
             if optoe.next_wakeup().is_some_and(|at| at <= now) {
                 rack.on_bus(now, *slot, optoe, out, |unique, done| {
                     replies.push(match done {
-                        Ok(Done::Read(bytes)) => fuse::success(unique, &bytes),
-                        Ok(Done::Written(count)) => fuse::written(unique, count),
+                        Ok(AccessDone::Read(bytes)) => fuse::success(unique, &bytes),
+                        Ok(AccessDone::Written(count)) => fuse::written(unique, count),
                         Err(Failed::TimedOut) => fuse::failure(unique, errno::TIMED_OUT),
                         Err(Failed::NoSuchOffset) => fuse::failure(unique, errno::INVALID),
                         Err(Failed::Busy) => fuse::failure(unique, errno::AGAIN),

@@ -24,7 +24,7 @@ const INIT_EXTENDED: u32 = 1 << 30;
 const REQUEST_TIMEOUT: u32 = 1 << 10;
 const MINOR_KNOWN: u32 = 43;
 
-/// Errors that the kernel is told, as it numbers them.
+/// Errors, as the kernel numbers them.
 pub(super) mod errno {
     pub(in crate::serve) const NO_ENTRY: i32 = 2;
     pub(in crate::serve) const AGAIN: i32 = 11;
@@ -39,7 +39,7 @@ pub(super) struct FileIndex(pub(super) usize);
 
 /// What a request asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum KernelAsks {
     /// It is answered already.
     Reply(Vec<u8>),
     /// No answer is expected.
@@ -52,31 +52,31 @@ pub(super) enum Asked {
 
 /// A folder of files that are all equally long.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct EepromFolder {
     pub(super) names: Vec<String>,
     pub(super) file_bytes: u64,
 }
 
-impl Folder {
+impl EepromFolder {
     /// Reads one request and answers it, but for reads and writes.
-    pub(super) fn asked(&self, request: &[u8]) -> Asked {
+    pub(super) fn asked(&self, request: &[u8]) -> KernelAsks {
         let Some((head, body)) = request.split_at_checked(HEADER_BYTES) else {
-            return Asked::Nothing;
+            return KernelAsks::Nothing;
         };
         let mut fields = Fields(head);
         let (_length, operation) = (fields.u32(), fields.u32());
         let (unique, node) = (fields.u64(), fields.u64());
         match operation {
-            FORGET | INTERRUPT | BATCH_FORGET => return Asked::Nothing,
+            FORGET | INTERRUPT | BATCH_FORGET => return KernelAsks::Nothing,
             _ => {}
         }
         self.one(operation, unique, node, body)
-            .unwrap_or_else(|error| Asked::Reply(failure(unique, error)))
+            .unwrap_or_else(|error| KernelAsks::Reply(failure(unique, error)))
     }
 
-    fn one(&self, operation: u32, unique: u64, node: u64, body: &[u8]) -> Result<Asked, i32> {
+    fn one(&self, operation: u32, unique: u64, node: u64, body: &[u8]) -> Result<KernelAsks, i32> {
         let mut fields = Fields(body);
-        let reply = |body: Vec<u8>| Ok(Asked::Reply(success(unique, &body)));
+        let reply = |body: Vec<u8>| Ok(KernelAsks::Reply(success(unique, &body)));
         match operation {
             INIT => reply(init(&mut fields)),
             LOOKUP => reply(self.look_up(node, body)?),
@@ -88,12 +88,17 @@ impl Folder {
             OPEN_FOLDER => reply(Words::new().u64(0).u32(0).u32(0).bytes),
             READ => {
                 let (_handle, offset, length) = (fields.u64(), fields.u64(), fields.u32());
-                Ok(Asked::Read { unique, file: self.file(node)?, offset, length: length as usize })
+                Ok(KernelAsks::Read {
+                    unique,
+                    file: self.file(node)?,
+                    offset,
+                    length: length as usize,
+                })
             }
             WRITE => {
                 let (_handle, offset, length) = (fields.u64(), fields.u64(), fields.u32());
                 let bytes = body.get(40..40 + length as usize).ok_or(errno::INVALID)?.to_vec();
-                Ok(Asked::Write { unique, file: self.file(node)?, offset, bytes })
+                Ok(KernelAsks::Write { unique, file: self.file(node)?, offset, bytes })
             }
             READ_FOLDER => {
                 let (_handle, from, room) = (fields.u64(), fields.u64(), fields.u32());
@@ -249,8 +254,8 @@ impl Words {
 mod tests {
     use super::*;
 
-    fn folder() -> Folder {
-        Folder { names: vec!["n0-b0".into(), "n0-b1".into()], file_bytes: 32_896 }
+    fn folder() -> EepromFolder {
+        EepromFolder { names: vec!["n0-b0".into(), "n0-b1".into()], file_bytes: 32_896 }
     }
 
     fn request(operation: u32, node: u64, body: &[u8]) -> Vec<u8> {
@@ -262,31 +267,34 @@ mod tests {
     fn reads_and_writes_are_handed_on_with_their_offsets() {
         let body = Words::new().u64(0).u64(300).u32(4).u32(0).u64(0).u64(0).bytes;
         let read = folder().asked(&request(READ, 3, &body));
-        assert_eq!(read, Asked::Read { unique: 9, file: FileIndex(1), offset: 300, length: 4 });
+        assert_eq!(
+            read,
+            KernelAsks::Read { unique: 9, file: FileIndex(1), offset: 300, length: 4 }
+        );
         let write = folder().asked(&request(WRITE, 2, &[&body[..], &[1, 2, 3, 4]].concat()));
         let bytes = vec![1, 2, 3, 4];
-        assert_eq!(write, Asked::Write { unique: 9, file: FileIndex(0), offset: 300, bytes });
+        assert_eq!(write, KernelAsks::Write { unique: 9, file: FileIndex(0), offset: 300, bytes });
     }
 
     #[test]
     fn what_is_cut_short_or_not_known_is_refused() {
         let body = Words::new().u64(0).u64(300).u32(400).u32(0).u64(0).u64(0).bytes;
         let refused = |request: Vec<u8>, error| {
-            assert_eq!(folder().asked(&request), Asked::Reply(failure(9, error)));
+            assert_eq!(folder().asked(&request), KernelAsks::Reply(failure(9, error)));
         };
         refused(request(WRITE, 2, &body), errno::INVALID);
         refused(request(READ, 4, &body), errno::NO_ENTRY);
         refused(request(LOOKUP, ROOT, b"n0-b2\0"), errno::NO_ENTRY);
         refused(request(999, ROOT, &[]), errno::NO_SUCH_CALL);
-        assert_eq!(folder().asked(&[1, 2, 3]), Asked::Nothing);
-        assert_eq!(folder().asked(&request(FORGET, 2, &[0; 8])), Asked::Nothing);
+        assert_eq!(folder().asked(&[1, 2, 3]), KernelAsks::Nothing);
+        assert_eq!(folder().asked(&request(FORGET, 2, &[0; 8])), KernelAsks::Nothing);
     }
 
     /// Lengths as in `linux/fuse.h`: entry 128, attributes 104, init 64 bytes after a header of 16.
     #[test]
     fn answers_are_as_long_as_the_kernel_wants_them() {
         let length = |operation, node, body: &[u8]| {
-            let Asked::Reply(reply) = folder().asked(&request(operation, node, body)) else {
+            let KernelAsks::Reply(reply) = folder().asked(&request(operation, node, body)) else {
                 panic!("no answer")
             };
             assert_eq!(reply[..4], (reply.len() as u32).to_ne_bytes());
