@@ -361,6 +361,8 @@ struct Flight {
     names: bool,
     /// It moves light.
     moves: bool,
+    /// So many were asked with it that its time says nothing of the device.
+    in_a_crowd: bool,
 }
 
 /// The controller.
@@ -370,6 +372,7 @@ pub struct Controller {
     ledger: Ledger,
     devices: BTreeMap<DeviceName, Seen>,
     drive: Option<Drive>,
+    crowd: signals::Crowd,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     /// Where to go instead of exactly back, when this transaction is not confirmed.
     around: Option<(Txn, Apply)>,
@@ -395,6 +398,7 @@ impl Controller {
             ledger,
             devices,
             drive: None,
+            crowd: signals::Crowd::default(),
             neighbours: BTreeMap::new(),
             around: None,
             tickets: 0,
@@ -474,8 +478,8 @@ impl Controller {
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let flights = self.devices.iter().filter_map(|(device, seen)| self.due_at(device, seen));
-        let idle = |d: &&Seen| d.up && d.in_flight.is_none();
-        let polls = self.devices.values().filter(idle).map(|d| d.next_poll);
+        let idle = |(device, seen): &(&DeviceName, &Seen)| self.may_be_asked(device, seen);
+        let polls = self.devices.iter().filter(idle).map(|(_, seen)| seen.next_poll);
         let reads = flights.chain(polls);
         if self.only_reads {
             return reads.min();

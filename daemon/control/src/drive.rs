@@ -112,6 +112,8 @@ pub struct Drive {
     /// Arming: the next try or `None` while one is in flight, and when to give up.
     arming: BTreeMap<DeviceName, Arming>,
     seen: BTreeMap<DeviceName, Observation>,
+    /// These are not armed.
+    known: BTreeSet<DeviceName>,
     /// Where each stage leaves the slots it moves, in order.
     stages: Vec<Fabric>,
     waves: Vec<Wave>,
@@ -162,6 +164,7 @@ impl Drive {
             stage: Stage::Arm,
             arming: BTreeMap::new(),
             seen: BTreeMap::new(),
+            known: BTreeSet::new(),
             stages: Vec::new(),
             waves: Vec::new(),
             movers: BTreeMap::new(),
@@ -189,9 +192,17 @@ impl Drive {
         self.late = late;
     }
 
-    /// Arms every device.
+    /// These were read to stand as here, and arm by the request that moves them: they are not armed before. One that
+    /// refuses is found when it is read back.
+    pub fn knows(&mut self, seen: BTreeMap<DeviceName, Observation>) {
+        self.known = seen.keys().cloned().collect();
+        self.seen = seen;
+    }
+
+    /// Arms every device that is not known to stand as planned.
     pub fn begin(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
-        let devices: Vec<DeviceName> = self.target.keys().cloned().collect();
+        let unknown = self.target.keys().filter(|device| !self.known.contains(*device));
+        let devices: Vec<DeviceName> = unknown.cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
             // An answer that is overdue is asked for once more, in case only its line was disturbed.
@@ -210,18 +221,6 @@ impl Drive {
         }
         let at_once = devices.into_iter().filter(|device| !self.wake.contains_key(device));
         at_once.map(|device| self.arm(device)).collect()
-    }
-
-    /// Arms nothing: every device was read to stand as here, and arms by the request that moves it. One that refuses
-    /// is found when it is read back.
-    pub fn begin_known(
-        &mut self,
-        now: Micros,
-        site: &impl Site,
-        seen: BTreeMap<DeviceName, Observation>,
-    ) -> Vec<Command> {
-        self.seen = seen;
-        self.advance(now, site)
     }
 
     /// The devices that were sent something that moves light.
@@ -394,7 +393,10 @@ impl Drive {
 
     fn after_arm(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         if matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty() {
-            let armed = self.seen.keys().filter(|device| self.target.contains_key(*device));
+            let is_armed = |device: &&DeviceName| {
+                self.target.contains_key(*device) && !self.known.contains(*device)
+            };
+            let armed = self.seen.keys().filter(is_armed);
             for device in armed {
                 commands.push(Command::Send(device.clone(), Op::Disarm { txn: self.txn }));
             }

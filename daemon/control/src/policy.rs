@@ -107,6 +107,8 @@ pub struct Control {
     backoff: Backoff,
     /// A module beside a dead one is read first: what is broken is judged again in a moment.
     judges_again: bool,
+    /// Every module is asked since then whether it answers: groups would move.
+    asked_all: Option<Micros>,
     /// Why the last one was not even begun.
     refused: Option<String>,
     /// Which phases jobs asked for.
@@ -133,6 +135,7 @@ impl Control {
             applied: None,
             unreachable: BTreeMap::new(),
             judges_again: false,
+            asked_all: None,
             backoff: Backoff::default(),
             refused: None,
             phases: Phases::default(),

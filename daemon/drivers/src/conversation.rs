@@ -14,6 +14,11 @@ pub trait Conversation: Send {
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
     /// Starts an operation; an outcome at once where nothing has to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
+    /// Starts a read anew, whose answer was waited for till now. An outcome where one answer cannot be told from the
+    /// other: then the connection is of no use any more.
+    fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
+        Some(Outcome::Unknown("an answer to an older question is on its way".into()))
+    }
     /// Starts to read a transceiver's own account of itself.
     ///
     /// # Errors
@@ -61,6 +66,9 @@ impl<D: Dialect + Clone> Conversation for Session<D> {
     }
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         self.start(op, out)
+    }
+    fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
+        self.ask_again(op, out)
     }
     fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         self.look(out)

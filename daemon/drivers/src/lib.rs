@@ -159,6 +159,8 @@ pub struct Session<D> {
     /// Reported and not handed on yet.
     foreign: Vec<Foreign>,
     signals: Vec<Signal>,
+    /// An answer that is not waited for any more may come.
+    was_asked_again: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -186,14 +188,23 @@ impl<D: Dialect> Session<D> {
     pub fn new(dialect: D) -> Self {
         let (input, waiting) = (Input::default(), VecDeque::new());
         let (foreign, signals) = (Vec::new(), Vec::new());
-        Self { dialect, input, waiting, doing: Doing::Closed, greeted: false, foreign, signals }
+        Self {
+            dialect,
+            input,
+            waiting,
+            doing: Doing::Closed,
+            greeted: false,
+            foreign,
+            signals,
+            was_asked_again: false,
+        }
     }
 
     /// A fresh connection: says hello.
     pub fn connected(&mut self, out: &mut Vec<u8>) {
         self.input.bytes.clear();
         self.waiting = self.dialect.hello().into();
-        (self.doing, self.greeted) = (Doing::Hello, false);
+        (self.doing, self.greeted, self.was_asked_again) = (Doing::Hello, false, false);
         self.send(out);
     }
 
@@ -212,6 +223,17 @@ impl<D: Dialect> Session<D> {
                 None
             }
         }
+    }
+
+    /// Starts a read anew, where the language numbers its answers: the one to the read under way says no more than that
+    /// the device is alive.
+    pub fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
+        let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
+        if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
+            return Some(Outcome::Unknown("an answer to an older question is on its way".into()));
+        }
+        (self.doing, self.was_asked_again) = (Doing::Idle, true);
+        self.start(op, out)
     }
 
     /// Starts to read a transceiver's own account of itself.
@@ -233,7 +255,12 @@ impl<D: Dialect> Session<D> {
 
     /// Takes bytes from the device; `out` gets the next request, if one is due.
     pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
+        let noise = self.input.noise;
         let reached = self.take_in(bytes, out);
+        if self.input.noise > noise && self.was_asked_again {
+            self.was_asked_again = false;
+            self.signals.push(Signal::Alive);
+        }
         let reached = match (reached, self.dialect.broken()) {
             (None, Some(why)) => Some(self.lost(why)),
             (reached, _) => reached,
@@ -365,5 +392,83 @@ pub(crate) fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
         if !line.is_empty() {
             return Some(line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_control::state::Neighbours;
+
+    /// A question is a number and is answered with it; without numbers it is 0.
+    #[derive(Clone)]
+    struct Counts {
+        is_numbered: bool,
+        asked: u32,
+    }
+
+    impl Counts {
+        fn ask(&mut self) -> Request {
+            self.asked += u32::from(self.is_numbered);
+            let bytes = vec![self.asked as u8];
+            Request { bytes, awaits: Awaits::Positions, number: self.asked }
+        }
+    }
+
+    impl Dialect for Counts {
+        fn hello(&mut self) -> Vec<Request> {
+            vec![self.ask()]
+        }
+        fn requests(&mut self, _: &Op) -> Result<Vec<Request>, String> {
+            Ok(vec![self.ask()])
+        }
+        fn reply(&mut self, request: &Request, input: &mut Input) -> Progress {
+            match input.bytes.pop() {
+                None => Progress::Wait,
+                Some(number) if u32::from(number) == request.number => Progress::Answered,
+                Some(_) => {
+                    input.noise += 1;
+                    Progress::Wait
+                }
+            }
+        }
+        fn finish(&mut self, _: &Op) -> Outcome {
+            Outcome::Done(None)
+        }
+        fn identity(&self) -> String {
+            String::new()
+        }
+    }
+
+    fn greeted(is_numbered: bool) -> (Session<Counts>, Op) {
+        let mut session = Session::new(Counts { is_numbered, asked: 0 });
+        let mut out = Vec::new();
+        session.connected(&mut out);
+        assert_eq!(session.received(&out, &mut Vec::new()), Some(Reached::Ready(String::new())));
+        (session, Op::Observe { power: Vec::new(), neighbours: Neighbours::Never })
+    }
+
+    /// The answer to the older question is no answer to the newer one, and says that the device is alive.
+    #[test]
+    fn a_read_is_asked_anew_over_the_same_connection() {
+        let (mut session, read) = greeted(true);
+        let (mut older, mut newer) = (Vec::new(), Vec::new());
+        assert_eq!(session.start(&read, &mut older), None);
+        assert_eq!(session.ask_again(&read, &mut newer), None);
+        assert!(!newer.is_empty() && newer != older);
+        assert_eq!(session.received(&older, &mut Vec::new()), None);
+        assert_eq!(session.signals(), [Signal::Alive]);
+        let done = Some(Reached::Ended(Outcome::Done(None)));
+        assert_eq!(session.received(&newer, &mut Vec::new()), done);
+    }
+
+    #[test]
+    fn a_language_without_numbers_is_not_asked_anew() {
+        let (mut session, read) = greeted(false);
+        let mut out = Vec::new();
+        assert_eq!(session.start(&read, &mut out), None);
+        let mut newer = Vec::new();
+        assert!(matches!(session.ask_again(&read, &mut newer), Some(Outcome::Unknown(_))));
+        assert!(newer.is_empty());
     }
 }

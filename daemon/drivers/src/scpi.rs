@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI as Polatis-style optical switches speak it (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
-//! An operation is one line, and so one round trip. Set commands answer nothing, so each is followed
-//! by `*OPC?` as a barrier and by `:syst:err?`; what it did is read back by the mover.
+//! An operation is one line, and so one round trip. Set commands answer nothing, so each is followed by `:syst:err?`,
+//! which a switch answers when it has taken in what stands before, and one that makes circuits by `*OPC?` as a barrier:
+//! what takes circuits away is refused or not at once, and no light has to come to rest for it before others are made.
+//! What it did is read back by the mover.
 //! Answers to the queries of one line come in one line, with `;` between them. `conn:only` drops every other
 //! circuit and is never sent. Ingress ports are 1 to N, egress ports N+1 to N+M.
 
@@ -80,12 +82,20 @@ impl Scpi {
     }
 }
 
-/// Makes these circuits or takes them away, in one line.
-fn change(verb: &str, circuits: &[(u32, u32)]) -> Request {
+/// Takes these circuits away, in one line.
+fn remove(circuits: &[(u32, u32)]) -> Request {
+    ask(format!("*cls;:oxc:swit:conn:sub {};:syst:err?\n", ends(circuits)), Awaits::Errors)
+}
+
+/// Makes these circuits, in one line.
+fn add(circuits: &[(u32, u32)]) -> Request {
+    ask(format!("*cls;:oxc:swit:conn:add {};*OPC?;:syst:err?\n", ends(circuits)), Awaits::Done)
+}
+
+fn ends(circuits: &[(u32, u32)]) -> String {
     let slots = list(circuits.iter().map(|(slot, _)| *slot));
     let ports = list(circuits.iter().map(|(_, port)| *port));
-    let line = format!("*cls;:oxc:swit:conn:{verb} {slots},{ports};*OPC?;:syst:err?\n");
-    ask(line, Awaits::Done)
+    format!("{slots},{ports}")
 }
 
 impl Dialect for Scpi {
@@ -98,8 +108,8 @@ impl Dialect for Scpi {
         Ok(match self.ports.task(op)? {
             Task::Nothing => Vec::new(),
             Task::Look(power) => vec![self.look(power)],
-            Task::Remove(circuits) => vec![change("sub", &circuits)],
-            Task::Add(circuits) => vec![change("add", &circuits)],
+            Task::Remove(circuits) => vec![remove(&circuits)],
+            Task::Add(circuits) => vec![add(&circuits)],
         })
     }
 
@@ -115,7 +125,7 @@ impl Dialect for Scpi {
                 .split_once(',')
                 .and_then(|(ingress, egress)| self.ports.take_size(ingress, egress)),
             Awaits::Positions => self.take_observation(&line),
-            Awaits::Done => match done_or_error(&line) {
+            Awaits::Done | Awaits::Errors => match error(&line, request.awaits) {
                 Some((0, _)) => Some(()),
                 // The parser did not take the line: nothing was done.
                 Some((code @ -199..=-100, text)) => {
@@ -129,7 +139,6 @@ impl Dialect for Scpi {
             },
             Awaits::Power
             | Awaits::Armed
-            | Awaits::Errors
             | Awaits::Neighbours
             | Awaits::Registers
             | Awaits::Events
@@ -184,8 +193,50 @@ pub(super) fn millis(text: &str) -> Option<i32> {
     (!value.is_nan()).then(|| (value * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
 }
 
-/// `1;-113, "Undefined header"`.
-fn done_or_error(line: &str) -> Option<(i32, String)> {
-    let (code, text) = line.trim().strip_prefix("1;")?.split_once(',')?;
+/// `-113, "Undefined header"`, behind `1;` where `*OPC?` was asked.
+fn error(line: &str, awaits: Awaits) -> Option<(i32, String)> {
+    let line = line.trim();
+    let error = if awaits == Awaits::Done { line.strip_prefix("1;")? } else { line };
+    let (code, text) = error.split_once(',')?;
     Some((code.trim().parse().ok()?, text.trim().trim_matches('"').to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lightloom_control::state::{Move, Position, Slot, Txn};
+
+    fn switch(from: u32, to: u32) -> (Scpi, Request) {
+        let mut scpi = Scpi::new(true);
+        let moves = vec![Move { slot: Slot(1), from: Position(from), to: Position(to) }];
+        let mut requests = scpi.requests(&Op::Switch { txn: Txn(1), moves }).unwrap();
+        (scpi, requests.remove(0))
+    }
+
+    fn answer(scpi: &mut Scpi, request: &Request, line: &str) -> Progress {
+        scpi.reply(request, &mut Input { bytes: line.into(), noise: 0 })
+    }
+
+    /// No light has to come to rest for what is taken away; whether it was refused is asked all the same.
+    #[test]
+    fn what_takes_circuits_away_waits_for_no_light() {
+        let (mut scpi, remove) = switch(5, 0);
+        assert_eq!(remove.bytes, b"*cls;:oxc:swit:conn:sub (@1),(@5);:syst:err?\n");
+        assert_eq!(answer(&mut scpi, &remove, "0, \"No error\"\n"), Progress::Answered);
+        let refused = Outcome::Refused("-113 Undefined header".into());
+        let said = answer(&mut scpi, &remove, "-113, \"Undefined header\"\n");
+        assert_eq!(said, Progress::Ended(refused));
+        let failed = Outcome::Failed("-221 Settings conflict".into());
+        let said = answer(&mut scpi, &remove, "-221, \"Settings conflict\"\n");
+        assert_eq!(said, Progress::Ended(failed));
+        assert!(matches!(answer(&mut scpi, &remove, "OK\n"), Progress::Lost(_)));
+    }
+
+    #[test]
+    fn what_makes_circuits_waits_for_its_light() {
+        let (mut scpi, add) = switch(0, 6);
+        assert_eq!(add.bytes, b"*cls;:oxc:swit:conn:add (@1),(@6);*OPC?;:syst:err?\n");
+        assert_eq!(answer(&mut scpi, &add, "1;0, \"No error\"\n"), Progress::Answered);
+        assert!(matches!(answer(&mut scpi, &add, "0, \"No error\"\n"), Progress::Lost(_)));
+    }
 }

@@ -152,11 +152,19 @@ impl Tender {
         }
     }
 
-    /// The controller asks for an operation.
+    /// The controller asks for an operation. A read that is asked for while another is under way takes its place.
     pub fn run(&mut self, now: Micros, ticket: Ticket, op: &Op, out: &mut Vec<Does>) {
         match &mut self.state {
             State::Waiting(_) | State::Greeting(_) => {
                 out.push(self.reply(ticket, Outcome::Unknown("not connected".into())));
+            }
+            State::Busy(_) if !self.moves && matches!(op, Op::Observe { .. }) => {
+                let mut bytes = Vec::new();
+                match self.conversation.ask_again(op, &mut bytes) {
+                    Some(outcome) => self.ended(now, ticket, outcome, out),
+                    None => self.state = State::Busy(ticket),
+                }
+                send(bytes, out);
             }
             State::Busy(_) | State::Resting(..) => {}
             State::Looking(_, next) => *next = Some((ticket, op.clone())),
@@ -271,6 +279,8 @@ impl Tender {
             }
             (Some(Reached::Lost(why)), _) => self.lost(now, why, out),
             (None, State::Idle | State::Resting(..)) => self.report(out),
+            // A read whose answer may be lost holds up no report.
+            (None, State::Busy(_)) if !self.moves => self.report(out),
             (None, _) => {}
         }
     }

@@ -95,7 +95,14 @@ impl Controller {
             [limits.dark_within, limits.settle_within].map(|w| Micros(w.0 / samples));
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.dark.retain(|slot, _| dark.iter().any(|(dark, ..)| dark == slot));
+        let was_read = seen.signalled.was_read();
         for (slot, power_mdbm, far) in dark {
+            let Some(seen) = self.devices.get_mut(device) else { return };
+            if !was_read {
+                let to = seen.observed.as_ref().map_or(Position::DARK, |o| at(&o.positions, slot));
+                seen.signalled.never_saw(slot, seen.read_at);
+                self.suspect(now, device, (slot, to));
+            }
             let Some(seen) = self.devices.get_mut(device) else { return };
             let since = now.mono;
             let first = Dark { reads: 0, since, power_mdbm };

@@ -41,6 +41,7 @@ impl Controller {
         let names = neighbours == Some(Neighbours::Always);
         let is_probe = neighbours == Some(Neighbours::Never);
         let (is_late, unanswered) = (false, None);
+        let in_a_crowd = self.crowd.joined(asked);
         seen.in_flight = Some(Flight {
             ticket,
             asked,
@@ -52,6 +53,7 @@ impl Controller {
             drives,
             names,
             moves,
+            in_a_crowd,
         });
         actions.push(Action::Send(device.clone(), ticket, op));
     }
@@ -66,6 +68,7 @@ impl Controller {
     ) {
         let Some(seen) = self.devices.get_mut(device) else { return };
         let Some(flight) = seen.in_flight.take_if(|flight| flight.ticket == ticket) else {
+            seen.signalled.is_heard(now);
             actions.push(Action::Note(Note::Late(device.clone())));
             return;
         };
@@ -78,8 +81,11 @@ impl Controller {
         match &outcome {
             Outcome::Done(Some(read)) => {
                 seen.signalled.answered(flight.asked);
-                if !flight.moves {
-                    seen.pace.answered(now.mono - flight.asked.max(seen.free_since));
+                let took = now.mono - flight.asked.max(seen.free_since);
+                match flight.in_a_crowd {
+                    _ if flight.moves => {}
+                    true => seen.pace.answered_in_a_crowd(took),
+                    false => seen.pace.answered(took),
                 }
                 if flight.names {
                     seen.named_at = flight.asked;
@@ -147,7 +153,7 @@ impl Controller {
         let reason = trouble.why().to_owned();
         let Some(seen) = self.devices.get_mut(&device) else { return };
         if std::mem::take(&mut seen.up) {
-            seen.down_since = now.mono;
+            seen.down_since = seen.signalled.silent_since.take().unwrap_or(now.mono);
         }
         if seen.observed.is_some() {
             seen.silent_since = now.mono;
@@ -177,10 +183,18 @@ impl Controller {
     }
 
     fn poll(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        let due = |seen: &Seen| seen.up && seen.in_flight.is_none() && seen.next_poll <= now.mono;
-        let due: Vec<DeviceName> =
-            self.devices.iter().filter(|(_, s)| due(s)).map(|(d, _)| d.clone()).collect();
+        let due = |device: &DeviceName, seen: &Seen| {
+            self.may_be_asked(device, seen) && seen.next_poll <= now.mono
+        };
+        let due: Vec<DeviceName> = self
+            .devices
+            .iter()
+            .filter(|(device, seen)| due(device, seen))
+            .map(|(device, _)| device.clone())
+            .collect();
         for device in due {
+            // The answer to what was asked before counts no more.
+            self.devices.get_mut(&device).and_then(|seen| seen.in_flight.take());
             let lit = self.ledger.owned.get(&device).map(|p| p.keys().copied().collect());
             let power = lit.unwrap_or_default();
             let op = Op::Observe { power, neighbours: self.asks_for_neighbours(&device) };

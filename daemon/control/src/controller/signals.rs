@@ -15,18 +15,24 @@
 //!   now. In time is what the module promises of a status, with the time of its line, or twice what its reads took
 //!   lately, whichever is longer: a module that is slow is slow before its light is lost, too.
 //! * Two modules of the node at least have to be silent, or two far ends to report; a module that was out of reach
-//!   before is no witness of its own silence.
+//!   before is no witness of its own silence. One alone is dead after three questions, each of which the far end and
+//!   the others of its node answer promptly, and if nothing at all is heard of it: where its fibre is cut it reports
+//!   that, too.
 //! * A host or a bus that is busy delays all answers. So the near end is asked again after the node is late: that it
 //!   answers promptly shows that the others could have.
+//!
+//! What was asked for before light was lost says nothing of now and is not waited for: a module that promises to report
+//! lost light is asked for its status at once, over the same line. Pace is not taken from reads that so many were asked
+//! together with that their answers wait for the daemon.
 //!
 //! All else is found by a hello on a fresh connection. A module of the node that sends light to nobody has only lost
 //! one answer: it is gone around and only suspected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Controller, Seen};
+use super::{Action, Controller, Seen};
 use crate::drive::Site;
-use crate::state::{DeviceName, FibreEnd, Micros, Now, Position, Slot, at};
+use crate::state::{DeviceName, FibreEnd, Micros, Neighbours, Now, Op, Position, Slot, at};
 
 /// What a device reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +43,23 @@ pub enum Signal {
     LightBack(Slot),
     /// It stands elsewhere than it was brought to, or has restarted.
     Changed,
+    /// It says something, if only the answer to a question that is not waited for any more.
+    Alive,
 }
+
+/// What is known of a device whose status is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missed {
+    /// It may be busy, as others are.
+    Unclear,
+    /// It alone does not answer: one answer may be lost.
+    AskAgain,
+    /// It is dead, alone or with its node.
+    Dead,
+}
+
+/// So many statuses in a row are missed of a module that is dead while others of its node answer.
+const ASKED_ALONE: u32 = 3;
 
 /// So many reports of a device are heard at once,
 const SIGNALS_BURST: u64 = 16;
@@ -51,6 +73,12 @@ pub(super) struct Signalled {
     lost: BTreeMap<Slot, Micros>,
     /// A far end lost the light of its node then, and it has not answered since.
     suspected: Option<Micros>,
+    /// So many statuses in a row were missed since.
+    missed: u32,
+    /// Since when its status is missing, where it was given up for that.
+    pub(super) silent_since: Option<Micros>,
+    /// When it last said something that was not an answer that counts.
+    heard_at: Micros,
     /// It is to be read at once: a read that was asked for before says nothing.
     wanted_at: Micros,
     /// It was given up with all of its node: its light is gone, too.
@@ -58,6 +86,8 @@ pub(super) struct Signalled {
     /// The same, and nobody is there who would miss its light.
     pub(super) is_silent_beside: bool,
     paid_until: Micros,
+    /// It was read since it can be talked to.
+    is_read: bool,
 }
 
 /// So many reads say how fast a device answers.
@@ -68,12 +98,38 @@ const PACE_READS: usize = 8;
 pub(super) struct Pace {
     took: [Micros; PACE_READS],
     next: usize,
+    last: Micros,
+}
+
+/// So many reads are asked for within [`CROWD_WITHIN`] where their answers wait for the daemon, and not for devices.
+const CROWD: usize = 16;
+const CROWD_WITHIN: Micros = Micros::from_millis(1);
+
+/// When devices were asked last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Crowd {
+    asked: [Option<Micros>; CROWD],
+    next: usize,
+}
+
+impl Crowd {
+    /// Whether what is asked now is one of so many.
+    pub(super) fn joined(&mut self, now: Micros) -> bool {
+        let oldest = self.asked[self.next].replace(now);
+        self.next = (self.next + 1) % CROWD;
+        oldest.is_some_and(|oldest| oldest + CROWD_WITHIN >= now)
+    }
 }
 
 impl Pace {
     pub(super) fn answered(&mut self, took: Micros) {
         self.took[self.next % PACE_READS] = took;
         self.next = self.next.wrapping_add(1);
+        self.last = took;
+    }
+
+    pub(super) fn answered_in_a_crowd(&mut self, took: Micros) {
+        self.last = took;
     }
 
     /// The slowest of them but one: one that was slow alone met a busy host.
@@ -81,10 +137,6 @@ impl Pace {
         let mut took = self.took;
         took.sort_unstable();
         took[PACE_READS - 2]
-    }
-
-    fn last(&self) -> Micros {
-        self.took[self.next.wrapping_sub(1) % PACE_READS]
     }
 }
 
@@ -97,7 +149,13 @@ impl Signalled {
     /// It can be talked to again, or a read of it was answered that was asked for at this time.
     pub(super) fn answered(&mut self, asked: Micros) {
         self.suspected.take_if(|suspected| *suspected <= asked);
+        self.missed = 0;
         (self.is_found_dead, self.is_silent_beside) = (false, false);
+    }
+
+    /// It says something.
+    pub(super) fn is_heard(&mut self, now: &Now) {
+        (self.heard_at, self.missed) = (now.mono, 0);
     }
 
     /// A read that was asked for at this time sees light at this slot.
@@ -105,6 +163,16 @@ impl Signalled {
         if self.lost.get(&slot).is_some_and(|lost| *lost <= asked) {
             self.lost.remove(&slot);
         }
+    }
+
+    /// It was read. Whether it was before, since it can be talked to: light that was lost before is never reported.
+    pub(super) fn was_read(&mut self) -> bool {
+        std::mem::replace(&mut self.is_read, true)
+    }
+
+    /// A first reading sees no light at this slot: that is a report.
+    pub(super) fn never_saw(&mut self, slot: Slot, asked: Micros) {
+        self.lost.insert(slot, asked);
     }
 
     /// Whether it is to be read anew after a read that was asked for at this time.
@@ -122,6 +190,10 @@ impl Controller {
     pub(super) fn signalled(&mut self, now: &Now, device: &DeviceName, signal: Signal) {
         let Some(seen) = self.devices.get_mut(device).filter(|seen| seen.up) else { return };
         let signalled = &mut seen.signalled;
+        signalled.is_heard(now);
+        if signal == Signal::Alive {
+            return;
+        }
         let burst = Micros(SIGNAL_EVERY.0 * (SIGNALS_BURST - 1));
         if signalled.paid_until > now.mono + burst {
             return;
@@ -130,7 +202,7 @@ impl Controller {
         match signal {
             Signal::LightLost(slot, _) => _ = signalled.lost.insert(slot, now.mono),
             Signal::LightBack(slot) => _ = signalled.lost.remove(&slot),
-            Signal::Changed => {}
+            Signal::Changed | Signal::Alive => {}
         }
         self.read_now(now, device);
         if let Signal::LightLost(slot, to) = signal {
@@ -144,8 +216,15 @@ impl Controller {
         }
     }
 
+    /// Every device in reach is read at once.
+    pub fn ask_all(&mut self, now: &Now) {
+        let in_reach = self.devices.values_mut().filter(|seen| seen.up);
+        in_reach
+            .for_each(|seen| (seen.next_poll, seen.signalled.wanted_at) = (Micros(0), now.mono));
+    }
+
     /// Light is lost that should arrive: the node that should send it may be dead.
-    fn suspect(&mut self, now: &Now, device: &DeviceName, (slot, to): (Slot, Position)) {
+    pub(super) fn suspect(&mut self, now: &Now, device: &DeviceName, (slot, to): (Slot, Position)) {
         let Some(far) = self.inventory.far_end(device, slot, to).cloned() else { return };
         let stands = |device: &DeviceName, slot: Slot, to: Position| {
             self.ledger.owned.get(device).is_some_and(|owned| at(owned, slot) == to)
@@ -166,6 +245,17 @@ impl Controller {
         self.look_around(&far.0);
     }
 
+    /// Whether a device in reach is asked nothing now, or what was asked before the light of its node was lost.
+    pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Seen) -> bool {
+        let promises = || self.inventory.limits(device).probe_within > Micros(0);
+        seen.up
+            && seen.in_flight.as_ref().is_none_or(|flight| {
+                let is_read = !flight.drives && !flight.moves && !seen.occupied;
+                let lost = seen.signalled.suspected;
+                is_read && lost.is_some_and(|lost| flight.asked < lost) && promises()
+            })
+    }
+
     /// How long a status of this device may take before it is missed, where it promises to report lost light.
     fn status_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let limits = &self.inventory.devices.get(device)?.limits;
@@ -181,14 +271,59 @@ impl Controller {
         Some(asked + self.status_within(device, seen)?)
     }
 
-    /// Asks whoever should see light of this node once more: that they answer shows that the node could have.
+    /// Asks whoever should see light of this node once more, and its other modules: that they answer shows that this
+    /// one could have.
     pub(super) fn ask_witnesses(&mut self, now: &Now, device: &DeviceName) {
         let mut node = self.of_same_node(device);
+        let beside = node.clone();
         node.push(device.clone());
         let witnesses: Vec<_> = node.iter().flat_map(|module| self.opposite(module)).collect();
-        for witness in witnesses {
+        for witness in witnesses.into_iter().chain(beside) {
             self.read_now(now, &witness);
         }
+    }
+
+    /// Whether a device alone of its node misses a status: nothing was heard of it since its light is gone, and a far
+    /// end that reported so and the other modules of its node have answered promptly since it was asked.
+    fn is_silent_alone(&self, device: &DeviceName) -> bool {
+        let Some(seen) = self.devices.get(device) else { return false };
+        let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
+        let Signalled { suspected, heard_at, lost, .. } = &seen.signalled;
+        let is_heard = !lost.is_empty() || suspected.is_none_or(|suspected| *heard_at > suspected);
+        let answered = |beside: &DeviceName| {
+            self.devices.get(beside).is_some_and(|seen| {
+                let within = self.status_within(beside, seen);
+                let promptly = within.is_some_and(|within| seen.pace.last <= within);
+                seen.up && promptly && seen.read_at >= since
+            })
+        };
+        let beside = self.of_same_node(device);
+        !is_heard
+            && self.is_light_gone(device) == Some(true)
+            && self.who_reports_lost(device, since).next().is_some()
+            && !beside.is_empty()
+            && beside.iter().all(answered)
+    }
+
+    /// What is known of a device whose status is missed.
+    pub(super) fn missed(&self, device: &DeviceName) -> Missed {
+        let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missed);
+        match (self.is_node_dead(device), self.is_silent_alone(device)) {
+            (true, _) => Missed::Dead,
+            (false, true) if asked + 1 >= ASKED_ALONE => Missed::Dead,
+            (false, true) => Missed::AskAgain,
+            (false, false) => Missed::Unclear,
+        }
+    }
+
+    /// It is asked for its status once more.
+    pub(super) fn ask_again(&mut self, now: &Now, device: &DeviceName, actions: &mut Vec<Action>) {
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        seen.in_flight = None;
+        seen.signalled.missed += 1;
+        let op = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
+        self.send(now, device, op, false, actions);
+        self.ask_witnesses(now, device);
     }
 
     /// Whether the node of this device is found dead: no module of it that was in reach answers a status, whoever
@@ -215,6 +350,8 @@ impl Controller {
         let gone = self.is_light_gone(device) == Some(true);
         if let Some(seen) = self.devices.get_mut(device) {
             (seen.signalled.is_found_dead, seen.signalled.is_silent_beside) = (gone, !gone);
+            let unanswered = seen.in_flight.as_ref().and_then(|flight| flight.unanswered);
+            seen.signalled.silent_since = unanswered;
         }
     }
 
@@ -257,7 +394,7 @@ impl Controller {
             let seen = self.devices.get(near).filter(|seen| seen.up && seen.confirms_lost(*slot));
             seen.is_some_and(|seen| {
                 let within = self.status_within(near, seen);
-                seen.read_at >= since && within.is_some_and(|within| seen.pace.last() <= within)
+                seen.read_at >= since && within.is_some_and(|within| seen.pace.last <= within)
             })
         };
         far.filter(reports).map(|(near, ..)| near)
@@ -269,5 +406,25 @@ impl Seen {
     pub(super) fn confirms_lost(&self, slot: Slot) -> bool {
         let lost = self.signalled.lost.get(&slot);
         lost.is_some_and(|lost| *lost <= self.read_at) && self.dark.contains_key(&slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand devices are read at once: their answers wait for the daemon, and none of them is slow for it.
+    #[test]
+    fn a_reading_in_a_crowd_is_no_pace_of_the_device() {
+        let mut crowd = Crowd::default();
+        let asked = |at: u64, crowd: &mut Crowd| crowd.joined(Micros(at));
+        let at_once = (0..1_000).filter(|_| asked(5_000, &mut crowd)).count();
+        assert_eq!(at_once, 1_000 - CROWD);
+        let apart = (1..1_000).filter(|n| asked(1_000_000 + n * 100, &mut crowd)).count();
+        assert_eq!(apart, 0);
+        let mut pace = Pace::default();
+        (0..PACE_READS).for_each(|_| pace.answered(Micros(400)));
+        (0..PACE_READS).for_each(|_| pace.answered_in_a_crowd(Micros(20_000)));
+        assert_eq!((pace.slow(), pace.last), (Micros(400), Micros(20_000)));
     }
 }

@@ -6,6 +6,7 @@
 //! its node is found silent and without light, the answer is given up, and the device has to answer a hello on a
 //! fresh connection or counts as dead.
 
+use super::signals::Missed;
 use super::{Action, Controller, Seen, Ticket};
 use crate::drive::Site;
 use crate::mover::ANSWER;
@@ -28,7 +29,7 @@ impl Controller {
         };
         let missed = match flight.unanswered {
             None => self.missed_at(device, seen),
-            Some(since) => self.is_node_dead(device).then_some(since),
+            Some(since) => (self.missed(device) != Missed::Unclear).then_some(since),
         };
         Some(missed.map_or(late, |missed| missed.min(late)))
     }
@@ -38,20 +39,25 @@ impl Controller {
         let due = |(device, seen): (&DeviceName, &Seen)| {
             let at = self.due_at(device, seen)?;
             let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
-            let dead = flight.unanswered.is_some() && self.is_node_dead(device);
+            let missed = flight.unanswered.map(|_| self.missed(device));
             let needless = flight.is_late && self.is_needless(device, seen);
-            let over = flight.deadline <= now.mono || needless || dead;
-            Some((device.clone(), flight.ticket, (over, dead)))
+            let over = flight.deadline <= now.mono || needless;
+            Some((device.clone(), flight.ticket, (over, missed)))
         };
-        let due: Vec<(DeviceName, Ticket, (bool, bool))> =
+        let due: Vec<(DeviceName, Ticket, (bool, Option<Missed>))> =
             self.devices.iter().filter_map(due).collect();
-        for (device, ticket, (over, dead)) in due {
-            if !over {
-                self.note_late(now, &device);
-                continue;
-            }
-            if dead {
-                self.found_dead(&device);
+        for (device, ticket, (over, missed)) in due {
+            match (over, missed) {
+                (_, Some(Missed::Dead)) => self.found_dead(&device),
+                (true, _) => {}
+                (false, Some(Missed::AskAgain)) => {
+                    self.ask_again(now, &device, actions);
+                    continue;
+                }
+                (false, _) => {
+                    self.note_late(now, &device);
+                    continue;
+                }
             }
             actions.push(Action::Abandon(device.clone(), ticket));
             let outcome = Outcome::Unknown("no answer in time".into());

@@ -60,24 +60,25 @@ impl Controller {
         }
         let late = self.devices.iter().filter(|(_, seen)| seen.late_until > now.mono);
         drive.wait_for_late(late.map(|(device, seen)| (device.clone(), seen.late_until)).collect());
-        let commands = match known {
-            Some(seen) => drive.begin_known(now.mono, &self.inventory, seen),
-            None => drive.begin(now.mono, &self.inventory),
-        };
+        drive.knows(known);
+        let commands = drive.begin(now.mono, &self.inventory);
         self.drive = Some(drive);
         self.execute(now, commands, actions);
     }
 
-    /// How the devices of a bypass were read lately, if each of them stands as it was planned to and is moved by one
-    /// request: then none has to be armed before.
+    /// How those devices of a bypass were read lately that stand as they were planned to and are moved by one request:
+    /// they do not have to be armed before.
     fn known_to_stand(
         &self,
         now: &Now,
         intent: &Intent,
         start: &Start,
-    ) -> Option<BTreeMap<DeviceName, Observation>> {
-        let Start::AllOrNothing(expected) = start else { return None };
-        let bypass = intent.cause == Cause::Bypass && self.ledger.open.as_ref()?.turned.is_none();
+    ) -> BTreeMap<DeviceName, Observation> {
+        let Start::AllOrNothing(expected) = start else { return BTreeMap::new() };
+        let turned = self.ledger.open.as_ref().is_none_or(|open| open.turned.is_some());
+        if intent.cause != Cause::Bypass || turned {
+            return BTreeMap::new();
+        }
         let known = |device: &DeviceName| {
             let goes = self.inventory.devices.get(device)?.goes;
             let seen = self.devices.get(device).filter(|seen| seen.up && goes)?;
@@ -88,7 +89,7 @@ impl Controller {
             let stands = expected.all(|(slot, to)| at(&read.positions, *slot) == *to);
             (lately && stands && !attended).then(|| (device.clone(), read.clone()))
         };
-        bypass.then(|| intent.after.keys().map(known).collect()).flatten()
+        intent.after.keys().filter_map(known).collect()
     }
 
     /// Where the devices stand that are at the far ends of these.

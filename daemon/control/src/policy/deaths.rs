@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::faults::CROSSED;
+use super::faults::{ASKS_ALL, CROSSED};
 use super::{Control, OWN, OnFault};
 use crate::actor::Policy;
 use crate::bypass;
@@ -13,6 +13,17 @@ use crate::state::{DeviceName, Micros, Now};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::BundleId;
+
+/// How long modules are waited for that were asked because groups would move.
+const ASKED_ALL_WITHIN: Micros = Micros::from_millis(20);
+
+/// Whether a bypass is not begun because all modules are to be asked first.
+fn is_asking(begun: &[Action]) -> bool {
+    begun.iter().any(|action| match action {
+        Action::Answer(OWN, Answer::Refused { reasons }) => *reasons == [ASKS_ALL],
+        _ => false,
+    })
+}
 
 impl Control {
     /// Modules that are dead, by [witnesses](super::witnesses), and fibres without light between modules that are
@@ -150,6 +161,16 @@ impl Control {
         if may_bypass { tries().min() } else { None }
     }
 
+    /// Whether a module that was asked because groups would move may still answer.
+    fn waits_for_all(&self, now: &Now) -> bool {
+        self.asked_all.filter(|asked| now.mono < *asked + ASKED_ALL_WITHIN).is_some_and(|asked| {
+            let mut modules = self.setup.modules.values();
+            let devices = self.controller.devices();
+            modules
+                .any(|name| devices.get(name).is_some_and(|seen| seen.up && seen.read_at < asked))
+        })
+    }
+
     /// Bypasses what is found broken and the plan does not avoid yet, if the policy says so and no wait is on.
     pub(super) fn notice_deaths(&mut self, now: &Now, actions: &mut Vec<Action>) {
         self.judges_again = false;
@@ -167,19 +188,32 @@ impl Control {
         self.judges_again = self.waits_for_hello(now);
         let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
         if broken.is_empty() || now.mono < self.backoff.not_before(&tried) {
+            self.asked_all.take_if(|_| broken.is_empty());
             return;
         }
-        self.backoff.tried(&tried, now.mono);
+        if self.waits_for_all(now) {
+            self.judges_again = true;
+            return;
+        }
         if !self.controller.may_act_alone(now) {
+            self.backoff.tried(&tried, now.mono);
             actions.push(Action::Note(Note::TooMany(broken)));
             return;
         }
         self.keep_diagnoses(now, &broken);
-        let again_in = self.backoff.not_before(&tried) - now.mono;
-        actions.push(Action::Note(Note::Bypassing(broken.clone(), again_in)));
         let request = format!("policy-{}-{}", now.wall_ms, self.controller.ledger().last_txn.0 + 1);
         let asked = own(Policy::Fault, request);
         let mut begun = self.fault(now, asked, &broken, &[], OWN);
+        if is_asking(&begun) {
+            self.asked_all = Some(now.mono);
+            self.controller.ask_all(now);
+            self.judges_again = true;
+            return;
+        }
+        self.asked_all = None;
+        self.backoff.tried(&tried, now.mono);
+        let again_in = self.backoff.not_before(&tried) - now.mono;
+        actions.push(Action::Note(Note::Bypassing(broken.clone(), again_in)));
         let answer = begun.iter().position(|a| matches!(a, Action::Answer(OWN, _)));
         self.refused = match answer.map(|index| begun.remove(index)) {
             Some(Action::Answer(

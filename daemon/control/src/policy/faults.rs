@@ -16,6 +16,10 @@ use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Slot};
 
+/// Why a bypass is not begun yet.
+pub(super) const ASKS_ALL: &str =
+    "groups would move: whether every other module answers is asked first";
+
 /// Cables in each other's place.
 pub(super) const CROSSED: &str = "crossed cables?";
 
@@ -249,7 +253,12 @@ impl Control {
         let first = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
         let first = match first {
             Ok(first) if bounds.cuts_at.is_some() && self.sees_all_but(plan, broken) => {
-                bypass::or_moving_what_stands_still(installed, plan, broken, first)
+                let used = first.metrics.gpus_used;
+                let wider = bypass::or_moving_what_stands_still(installed, plan, broken, first)?;
+                if wider.metrics.gpus_used > used && self.asked_all.is_none() {
+                    return Err(vec![ASKS_ALL.to_owned()]);
+                }
+                Ok(wider)
             }
             first => first,
         };
@@ -275,13 +284,18 @@ impl Control {
         Ok(other.unwrap_or(first))
     }
 
-    /// Whether every module answers but those of nodes that are broken: nothing is acted on that is not seen.
+    /// Whether every module answers but those of nodes that are broken: nothing is acted on that is not seen. Where all
+    /// were asked for that, each has answered since.
     fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
         let is_broken = |bundle: &BundleId| {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
         };
         let mut modules = self.setup.modules.iter();
-        modules.all(|(bundle, device)| self.is_in_reach(device) || is_broken(bundle))
+        let answers = |device: &DeviceName| {
+            let seen = self.controller.devices().get(device).filter(|seen| seen.up);
+            seen.is_some_and(|seen| self.asked_all.is_none_or(|asked| seen.read_at >= asked))
+        };
+        modules.all(|(bundle, device)| answers(device) || is_broken(bundle))
     }
 
     fn is_in_reach(&self, device: &DeviceName) -> bool {

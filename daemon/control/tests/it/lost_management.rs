@@ -11,9 +11,9 @@ use lightloom_control::controller::{Action, Answer, ReplyTo, Request};
 use lightloom_control::record::Asked;
 use lightloom_control::state::Micros;
 use lightloom_fabric::fault::Part;
-use lightloom_units::id::NodeId;
+use lightloom_units::id::{BundleId, NodeId};
 use storm::{Counts, storm};
-use world::{World, module, switch_of};
+use world::{SLOT, World, module, switch_of};
 
 const fn seconds(count: u64) -> Micros {
     Micros::from_secs(count)
@@ -166,6 +166,78 @@ fn a_death_around_a_restart_is_bypassed_as_soon_as_it_can_be_seen() {
         }
     }
     assert!(most <= Micros::from_millis(50), "{most:?}");
+}
+
+/// A node dies while the daemon, which has just started, waits for the answers to its first questions.
+#[test]
+fn a_death_just_after_a_restart_does_not_wait_for_answers_to_what_was_asked_before() {
+    let mut most = Micros(0);
+    for node in [9, 16, 21] {
+        for dies_us in (0..4_000).step_by(200).chain([6_000, 12_000, 40_000]) {
+            let mut world = World::new(64, 192, 16);
+            world.kill();
+            world.run_for(Micros::from_millis(10));
+            world.start();
+            world.run_for(Micros(dies_us));
+            let took = dies(&mut world, node);
+            most = most.max(took);
+            world.run_for(seconds(3));
+            assert!(took <= Micros::from_millis(50), "n{node} {dies_us}: {took:?}");
+            assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+        }
+    }
+    println!("at most {} us", most.0);
+}
+
+/// A module dies alone: what it is asked is not answered, while the far end and the rest of its node answer.
+#[test]
+fn a_module_that_dies_alone_is_bypassed_without_a_hello() {
+    let mut most = Micros(0);
+    for node in 0..32 {
+        let mut world = World::new(32, 96, 16);
+        let device = module(node, 1);
+        if world.lit_with(&device).is_none() {
+            continue;
+        }
+        world.run_for(Micros(u64::from(node) * 37_000));
+        let died = world.now.mono;
+        world.die_alone(device);
+        let bundle = BundleId { node: NodeId(node), bundle: 1 };
+        while !world.control.goes_around(Part::Bundle(bundle)) {
+            world.run_for(Micros(200));
+            assert!(world.now.mono < died + seconds(20), "{bundle} is not bypassed");
+        }
+        most = most.max(world.now.mono - died);
+        world.run_for(seconds(5));
+        assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+        assert_eq!(world.bypassed.len(), 1, "{:?}", world.bypassed);
+    }
+    println!("at most {} us", most.0);
+    assert!(most > Micros(0) && most <= Micros::from_millis(30), "{most:?}");
+}
+
+/// A fibre is cut, and one of the modules at its ends answers nothing for a while after it has said so.
+#[test]
+fn a_module_that_reports_its_cut_fibre_is_not_named_for_some_lost_answers() {
+    for node in 0..32 {
+        let mut world = World::new(32, 96, 16);
+        let device = module(node, 1);
+        let Some(far) = world.lit_with(&device) else { continue };
+        for device in [&device, &far] {
+            let end = (device.clone(), SLOT, world.stands[device]);
+            world.cut.insert(end);
+        }
+        world.light_changed();
+        world.run_for(Micros(700));
+        world.lost.insert(device);
+        world.run_for(Micros::from_millis(20));
+        world.lost.clear();
+        world.run_for(seconds(1));
+        let named = world.bypassed.iter().flat_map(|(_, parts)| parts);
+        let modules = named.filter(|part| matches!(part, Part::Bundle(_))).count();
+        assert_eq!(modules, 0, "{:?}", world.bypassed);
+        assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+    }
 }
 
 /// A second daemon holds half the lines, or their device files are gone: no part is named broken for it, and it is said

@@ -64,7 +64,9 @@ impl Switch {
         };
         if let Some(change) = line.strip_prefix("*cls;:oxc:swit:conn:") {
             let (verb, rest) = change.split_once(' ').unwrap();
-            let (a, b) = rest.strip_suffix(";*OPC?;:syst:err?").unwrap().split_once("),(").unwrap();
+            let rest = rest.strip_suffix(";:syst:err?").unwrap();
+            let (lists, barrier) = rest.split_once(";*OPC?").map_or((rest, ""), |(l, _)| (l, "1;"));
+            let (a, b) = lists.split_once("),(").unwrap();
             thread::sleep(Duration::from_millis(self.switch_millis.load(Ordering::Relaxed)));
             if !self.lies.load(Ordering::Relaxed) {
                 let mut circuits = self.circuits.lock().unwrap();
@@ -77,7 +79,7 @@ impl Switch {
                     }
                 }
             }
-            return "1;0, \"No error\"".into();
+            return format!("{barrier}0, \"No error\"");
         }
         if let Some((first, second)) = line.split_once(';') {
             return format!("{};{}", self.answer(first), self.answer(second));

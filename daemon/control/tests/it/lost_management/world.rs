@@ -70,6 +70,8 @@ pub(super) struct World {
     pub(super) stands: BTreeMap<DeviceName, Position>,
     sees_light: BTreeMap<DeviceName, bool>,
     pub(super) dead: BTreeSet<NodeId>,
+    /// Modules that died alone.
+    dead_modules: BTreeSet<DeviceName>,
     pub(super) cut: BTreeSet<FibreEnd>,
     /// Nodes whose network interfaces have no link, though they live.
     pub(super) unplugged: BTreeSet<NodeId>,
@@ -181,6 +183,7 @@ impl World {
             sequence: 0,
             queue: BTreeMap::new(),
             dead: BTreeSet::new(),
+            dead_modules: BTreeSet::new(),
             cut: BTreeSet::new(),
             unplugged: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -265,6 +268,7 @@ impl World {
 
     fn is_dead(&self, device: &DeviceName) -> bool {
         node_of(device).is_some_and(|node| self.dead.contains(&node))
+            || self.dead_modules.contains(device)
     }
 
     /// Whether light arrives at this end.
@@ -333,6 +337,11 @@ impl World {
 
     pub(super) fn die(&mut self, node: u32) {
         self.dead.insert(NodeId(node));
+        self.light_changed();
+    }
+
+    pub(super) fn die_alone(&mut self, device: DeviceName) {
+        self.dead_modules.insert(device);
         self.light_changed();
     }
 
