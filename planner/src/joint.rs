@@ -116,39 +116,46 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     }
     let layout = khop::plan(fabric, faults, options.method)?;
     let layout = idle::quickest(fabric, faults, layout, options)?;
-    let together = complete(fabric, faults, layout, options)?;
-    if together.metrics.orchestration_gain.is_none_or(|gain| gain >= 0.0) {
-        return Ok(together);
+    let (mut best, mut mappings) = complete(fabric, faults, layout, options)?;
+    let is_compared = options.compare && has_placed_step(fabric);
+    let Some(step) = best.metrics.step_time_ps.filter(|_| is_compared) else { return Ok(best) };
+    let alone = alone(fabric, faults, Options { exact: None, ..options })?;
+    let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
+    if step > step_alone {
+        // Estimates were wrong. What each half plans alone is in hand, and its groups with ranks in their best order.
+        let groups = khop::plan(fabric, faults, Method::Blind)?;
+        let (ranked, mapped) = complete(fabric, faults, groups, options)?;
+        let quicker = |one: &Plan, other: &Plan| {
+            one.metrics.gpus_used >= other.metrics.gpus_used
+                && one.metrics.step_time_ps < other.metrics.step_time_ps
+        };
+        for plan in [ranked, alone] {
+            if quicker(&plan, &best) {
+                best = plan;
+                mappings.clone_from(&mapped);
+            }
+        }
     }
-    // Estimates were wrong, and what each half plans alone is quicker: it is in hand.
-    let alone = khop::plan(fabric, faults, Method::Blind)?;
-    let alone = complete(fabric, faults, alone, options)?;
-    let gain = |plan: &Plan| plan.metrics.orchestration_gain.unwrap_or(f64::NEG_INFINITY);
-    Ok(if gain(&alone) > gain(&together) { alone } else { together })
+    let step = best.metrics.step_time_ps.unwrap_or(step);
+    let least = bound::least_seconds(fabric, faults, &mappings, &best.phases);
+    state_gain(&mut best.metrics, step, step_alone, least);
+    Ok(best)
 }
 
-/// The plan of a fabric whose groups are placed: ranks, traffic and circuits.
+/// The plan of a fabric whose groups are placed: ranks, traffic and circuits; and how its jobs are mapped.
 fn complete(
     fabric: &Fabric,
     faults: &FaultSet,
     mut layout: Layout,
     options: Options,
-) -> Result<Plan, PlanError> {
+) -> Result<(Plan, Vec<Mapping>), PlanError> {
     let mappings = mapping::mappings(fabric, &mut layout)?;
     layout.name_by_place();
     let mut plan = khop::to_document(fabric, faults, options.seed, &layout);
     mapping::rank_in_best_order(fabric, faults, &mut plan.ranks, &layout, &mappings)?;
     let sent = phases(fabric, &plan.ranks)?;
-    let carried = network::carry(fabric, faults, &sent, options)?;
-    let step = carried.step_time_ps;
-    carried.write_into(&mut plan);
-    if let Some(step) = step.filter(|_| options.compare && has_placed_step(fabric)) {
-        let alone = alone(fabric, faults, Options { exact: None, ..options })?;
-        let alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
-        let least = bound::least_seconds(fabric, faults, &mappings, &plan.phases);
-        state_gain(&mut plan.metrics, step, alone, least);
-    }
-    Ok(plan)
+    network::carry(fabric, faults, &sent, options)?.write_into(&mut plan);
+    Ok((plan, mappings))
 }
 
 /// Whether some job's step sends between GPUs that are placed.

@@ -368,3 +368,46 @@ fn a_leaf_spine_is_called_what_its_file_calls_it() {
     assert_eq!(of("leaf_spine: {oversubscription: 2}").dcn.name(), "leaf-spine, 2:1");
     assert_eq!(of("fat_tree: {nodes_per_tor: 4}").dcn.name(), "fat-tree");
 }
+
+/// No gain is below nothing: what each half plans alone is taken where it is quicker.
+#[test]
+fn planning_both_together_is_never_slower_than_each_alone() {
+    for (leaves, below, ports) in [(4, 3, 2), (5, 2, 2), (4, 4, 4), (6, 2, 2), (5, 3, 2)] {
+        let gpus = leaves * below;
+        for (pp, dp) in [(2, 5), (2, 4), (3, 3), (4, 2), (5, 2)] {
+            if pp * dp > gpus {
+                continue;
+            }
+            let text = format!(
+                "
+kind: fabric
+version: 2
+name: alone
+hbd: {{none: {{nodes: {gpus}, gpus_per_node: 1}}}}
+dcn:
+  reconfigurable_fat_tree:
+    leaves: {leaves}
+    gpus_per_leaf: {below}
+    circuit_rate: 400Gbps
+    gpu_rate: 800Gbps
+    electrical: {{rate_per_leaf: 0bps, oversubscription: 1}}
+    banks: [{{name: a, switches: 3, ports_per_switch: 16, ports_per_leaf: {ports}}}]
+    timing: {{control: 1ms, switching: 10ms}}
+jobs:
+  - name: j
+    gpus: {}
+    tp: 1
+    step: {{training: {{model: llama-3.1-8b, pp: {pp}, dp: {dp}, micro_batches: 32, tokens: 4096, gradient_slack: 100ms, micro_batch_slack: 100ms}}}}
+",
+                pp * dp
+            );
+            let fabric = fabric(&text);
+            let Ok(plan) = plan(&fabric, &FaultSet::default(), Options::default()) else {
+                continue;
+            };
+            let gain = plan.metrics.orchestration_gain.expect("a placed step");
+            println!("{leaves} leaves of {below}, {ports} ports, PP {pp}, DP {dp}: {gain}");
+            assert!(gain >= 0.0, "{leaves} leaves of {below}, PP {pp}, DP {dp}: {gain}");
+        }
+    }
+}
