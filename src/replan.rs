@@ -28,7 +28,8 @@ const SCHEMA: &str = "lightloom.replan/v1";
 #[command(group(clap::ArgGroup::new("change").args(["fault", "repair"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:
   lightloom replan plan.json --fabric topologies/ring-2880.yaml --fault n17 -o next.json
-  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17")]
+  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17
+  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17 --fresh")]
 pub struct Arguments {
     /// The plan in force.
     plan: PathBuf,
@@ -41,6 +42,9 @@ pub struct Arguments {
     /// What works again.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     repair: Vec<Part>,
+    /// Also plans from nothing and shows what that would gain. It takes as long as `plan`.
+    #[arg(long)]
+    fresh: bool,
     /// Where to write the next plan.
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
@@ -74,7 +78,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let next = next.sealed(inputs.clone());
     plan::write(arguments.output.as_deref(), &next)?;
     // A job that had to shrink does not fit a plan from nothing.
-    let fresh = lightloom_planner::plan(&fabric, &faults, options).ok();
+    let from_nothing = || lightloom_planner::plan(&fabric, &faults, options).ok();
+    let fresh = arguments.fresh.then(from_nothing).flatten();
     match arguments.format.format {
         Format::Json => {
             let fresh = fresh.map(|fresh| {

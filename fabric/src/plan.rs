@@ -6,9 +6,11 @@
 //! What a fabric does not have is absent: a network without optical switches has phases without
 //! circuits, a fabric without transceivers has no `transceivers`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::canonical;
@@ -63,12 +65,32 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
+/// The schema that a document names. Nothing behind it is read: a plan of a large fabric has megabytes, and says first what
+/// it is.
 fn schema_of(bytes: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Marked {
-        schema: String,
+    struct Look<'a>(&'a mut Option<String>);
+    impl<'de> Visitor<'de> for Look<'_> {
+        type Value = ();
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            to.write_str("a document with a schema")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut keys: A) -> Result<(), A::Error> {
+            while let Some(key) = keys.next_key::<Cow<'de, str>>()? {
+                if key == "schema" {
+                    *self.0 = Some(keys.next_value()?);
+                    break;
+                }
+                keys.next_value::<IgnoredAny>()?;
+            }
+            Ok(())
+        }
     }
-    serde_json::from_slice::<Marked>(bytes).ok().map(|marked| marked.schema)
+    let mut schema = None;
+    // That the rest is still there is an error of the reader's.
+    let _ = serde_json::Deserializer::from_slice(bytes).deserialize_map(Look(&mut schema));
+    schema
 }
 
 /// Why bytes are no plan that can be used.

@@ -80,9 +80,11 @@ fn validate_proves_a_plan_on_its_fabric() {
 }
 
 #[test]
-fn a_fresh_plan_is_set_beside_the_next_one() {
+fn a_fresh_plan_is_set_beside_the_next_one_where_it_is_asked_for() {
     let folder = planned();
-    let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--repair", "n3"];
+    let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--repair", "n3", "--fresh"];
+    let unasked = lightloom(folder.path(), &arguments[..6]);
+    assert!(!text(&unasked.stdout).contains("a fresh plan"), "{unasked:?}");
     let shown = lightloom(folder.path(), &arguments);
     assert!(text(&shown.stdout).contains("a fresh plan would "), "{shown:?}");
     let output = lightloom(folder.path(), &[&arguments[..], &["--format", "json"]].concat());
