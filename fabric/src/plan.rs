@@ -6,11 +6,9 @@
 //! What a fabric does not have is absent: a network without optical switches has phases without
 //! circuits, a fabric without transceivers has no `transceivers`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::canonical;
@@ -21,6 +19,10 @@ use crate::provenance::{self, Inputs, VERSION};
 use lightloom_units::id::{BundleId, GpuId, GroupId, LeafId, NodeId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Dollars, Picoseconds, Watts};
+
+mod read;
+
+pub use read::{ReadError, is_plan, read};
 
 /// The version of the document this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v2";
@@ -57,64 +59,6 @@ pub fn is_called(plan: &impl Serialize, name: &str) -> bool {
         provenance::sha256(&canonical::bytes(plan, &without).unwrap_or_default())
     };
     digest(plan) == name || earlier() == name
-}
-
-/// Whether these are the bytes of a plan of any version.
-#[must_use]
-pub fn is_plan(bytes: &[u8]) -> bool {
-    schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
-}
-
-/// The schema that a document names. Nothing behind it is read: a plan of a large fabric has megabytes, and says first what
-/// it is.
-fn schema_of(bytes: &[u8]) -> Option<String> {
-    struct Look<'a>(&'a mut Option<String>);
-    impl<'de> Visitor<'de> for Look<'_> {
-        type Value = ();
-
-        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-            to.write_str("a document with a schema")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut keys: A) -> Result<(), A::Error> {
-            while let Some(key) = keys.next_key::<Cow<'de, str>>()? {
-                if key == "schema" {
-                    *self.0 = Some(keys.next_value()?);
-                    break;
-                }
-                keys.next_value::<IgnoredAny>()?;
-            }
-            Ok(())
-        }
-    }
-    let mut schema = None;
-    // That the rest is still there is an error of the reader's.
-    let _ = serde_json::Deserializer::from_slice(bytes).deserialize_map(Look(&mut schema));
-    schema
-}
-
-/// Why bytes are no plan that can be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A plan of version 1.
-    #[error(
-        "a plan of version 1: `lightloom convert PLAN --fabric FABRIC -o NEW` writes it as version 2"
-    )]
-    Earlier,
-    /// Another kind of file, or a plan with mistakes.
-    #[error("not a plan: {0}")]
-    Other(#[from] serde_json::Error),
-}
-
-/// Reads a plan of this version; whether it is right for a fabric is not looked at.
-///
-/// # Errors
-/// A plan of version 1, or no plan.
-pub fn read(bytes: &[u8]) -> Result<Plan, ReadError> {
-    if schema_of(bytes).is_some_and(|schema| schema == EARLIER_SCHEMA) {
-        return Err(ReadError::Earlier);
-    }
-    Ok(serde_json::from_slice(bytes)?)
 }
 
 /// A plan, as `lightloom plan` writes it.

@@ -354,7 +354,9 @@ fn slurmctld_lays_jobs_on_whole_rings() {
 }
 
 /// What Open MPI asks to start its daemon on a host: a script that starts it here, under the name of the host.
-const START_HERE: &str = "#!/bin/sh\nexport ON_HOST=$1; shift\nexec sh -c \"$*\"\n";
+/// Each host has temporary files of its own: those of one session would be made by several at once.
+const START_HERE: &str =
+    "#!/bin/sh\nexport ON_HOST=$1 TMPDIR=$PWD/$1; shift\nmkdir -p $TMPDIR\nexec sh -c \"$*\"\n";
 
 /// Open MPI starts all ranks of the plan, after a bypass, each where the plan has it and on the slot of its GPU.
 #[test]

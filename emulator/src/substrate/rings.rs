@@ -68,9 +68,7 @@ impl Substrate {
         (circuits, faults): (&[CrossConnect], &FaultSet),
     ) -> Result<Self, NetworkError> {
         let mut builder = NetworkBuilder::new();
-        let has_gpus = fabric.hbd.grouping() != Grouping::Anywhere
-            || fabric.dcn.packet_tree().is_some()
-            || fabric.dcn.direct().is_some();
+        let has_gpus = fabric.circuits_alone().is_none();
         let mut rings = has_gpus.then(|| RingCables::new(fabric, &mut builder));
         if let Some(rings) = &mut rings {
             if fabric.hbd.ring().is_some() {

@@ -299,6 +299,34 @@ fn every_phase_takes_in_packets_what_its_plan_states() {
     assert!(worst <= 0.05, "{worst}");
 }
 
+/// GPUs that no domain joins send over their own interfaces, not as one host a leaf with the rate of all.
+#[test]
+fn gpus_without_a_domain_send_over_their_own_interfaces() {
+    for (leaves, below, ports, core, broken) in
+        [(4, 3, 2, 0, ""), (4, 3, 4, 400, "n1"), (3, 4, 2, 800, ""), (6, 2, 2, 0, "ocs0/p1")]
+    {
+        let nodes = leaves * below;
+        let fabric = format!(
+            "kind: fabric\nversion: 2\nname: x\nhbd: {{none: {{nodes: {nodes}, gpus_per_node: 1}}}}\n\
+             dcn: {{reconfigurable_fat_tree: {{leaves: {leaves}, gpus_per_leaf: {below}, circuit_rate: 400Gbps, \
+             gpu_rate: 200Gbps, electrical: {{rate_per_leaf: {core}Gbps, oversubscription: 2}}, banks: [{{name: b, \
+             switches: 2, ports_per_switch: {}, ports_per_leaf: {ports}}}], timing: {{switching: 100us}}}}}}\n\
+             jobs: [{{name: j, gpus: 10, tp: 1, step: {{training: {{model: small.yaml, pp: 2, dp: 5, tokens: 4096, \
+             micro_batches: 8, micro_batch_slack: 1ms, gradient_slack: 1ms}}}}}}]\n",
+            leaves * ports
+        );
+        let model = Job { pp: 2, dp: 5, flow: 16 * MIB, layers: 8 }.model();
+        let name = format!("{leaves} leaves of {below} GPUs, core {core}, broken {broken:?}");
+        let broken = broken.split_terminator(',').map(str::to_owned).collect();
+        let phases = times(&Case { name: name.clone(), fabric, model, broken }).expect("a plan");
+        assert!(!phases.is_empty(), "{name}");
+        for (phase, [planned, packets], _) in phases {
+            println!("{name}: {phase}: plan {planned:.6} s, packets {packets:.6} s");
+            assert!((planned / packets - 1.0).abs() <= 0.05, "{name}: {phase}");
+        }
+    }
+}
+
 /// Gradients of a job on 16 GPUs, by share of a link that its file says: seconds in the plan, of the phase, and of the step.
 fn of_share(share: &str, accelerator: &str) -> [f64; 3] {
     let fabric = format!(

@@ -83,3 +83,16 @@ fn the_plan_of_a_fat_tree_has_the_same_identity_with_and_without_its_sensitivity
     let canonical = r#"{"metrics":{"gpus_total":8},"phases":[],"schema":"lightloom.plan/v2"}"#;
     assert_eq!(of(""), provenance::sha256(canonical.as_bytes()));
 }
+
+/// What a document is stands in its first key: a plan that was cut off is a bad plan, and no file of another kind.
+#[test]
+fn nothing_behind_the_schema_is_read_to_know_a_plan() {
+    assert!(is_plan(b"{\"schema\": \"lightloom.plan/v2\", \"version\": "));
+    assert!(is_plan(b"{\"name\": {\"schema\": 1}, \"schema\": \"lightloom.plan/v1\"}"));
+    assert!(!is_plan(b"{\"name\": {\"schema\": \"lightloom.plan/v2\"}}"));
+    assert!(
+        !is_plan(b"kind: fabric\n") && !is_plan(b"[\"schema\"]") && !is_plan(b"{\"schema\": 2}")
+    );
+    let earlier = read(b"{\"schema\": \"lightloom.plan/v1\", \"no\": 1}");
+    assert!(matches!(earlier, Err(ReadError::Earlier)), "{earlier:?}");
+}
