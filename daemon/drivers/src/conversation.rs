@@ -14,8 +14,8 @@ pub trait Conversation: Send {
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
     /// Starts an operation; an outcome at once where nothing has to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
-    /// Starts a read anew, whose answer was waited for until now. An outcome where one answer cannot be told from the
-    /// other: then the connection is of no use any more.
+    /// Starts a read anew, whose answer was waited for until now. An outcome where the two answers look alike: then the
+    /// connection is of no use any more.
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
         Some(Outcome::Unknown("an answer to an older question is on its way".into()))
     }
