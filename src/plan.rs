@@ -139,6 +139,14 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     }
     let read = |path: &PathBuf| replan::read_plan(path, &mut Inputs::new());
     let other = arguments.against.as_ref().map(read).transpose()?;
+    if let Some((path, _)) = arguments
+        .against
+        .as_ref()
+        .zip(other.as_ref())
+        .filter(|(_, other)| other.fabric_sha256 != fabric.sha256)
+    {
+        output::note(&format!("{} was made for another fabric file", path.display()));
+    }
     let plan = plan.sealed(inputs);
     let against = arguments.against.as_deref().zip(other.as_ref());
     let against = against.map(|(path, other)| Against::new(files::name(path), other, &plan));

@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let start = Instant::now();
     let is_repair = !arguments.repair.is_empty();
     let options = Options { compare: false, ..Options::default() };
-    let Replanned { plan: next, change, circuits_made, circuits_removed } =
+    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed } =
         joint::replan(&fabric, &before, &faults, is_repair, options)?;
     let planned = start.elapsed();
     let verdict = plan::prove(&fabric, &faults, &next)?;
@@ -97,6 +97,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
                 "inputs": inputs,
                 "plan": next,
                 "change": document(&before, &change),
+                "ranks_changed": ranks_changed.as_ref().map_or(0, |changed| changed.groups),
                 "circuits": {"made": circuits_made, "removed": circuits_removed},
                 "plan_before": {
                     "gpus_used": before.metrics.gpus_used,
@@ -113,6 +114,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
                 let moved =
                     format!("{circuits_made} cross-connects are made, {circuits_removed} go\n");
                 output::print(&moved)?;
+            }
+            if let Some(changed) = &ranks_changed {
+                output::print(&format!(
+                    "{} groups take other ranks: with those that they had a step would communicate for {}\n",
+                    changed.groups, changed.step_time_kept_ps
+                ))?;
             }
             output::print(&given_up(&before, &next))?;
             output::print(&plan::describe(&fabric, &next, &verdict, took))?;

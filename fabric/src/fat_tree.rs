@@ -378,6 +378,24 @@ impl ReconfigurableFatTree {
         self.reaches.permits(reach, pair)
     }
 
+    /// Loss of the path between the pair over the bank that loses least, in dB. `None` if the pair is forbidden.
+    #[must_use]
+    pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
+        let banks = self.spec.banks.iter().map(|bank| bank.insertion_loss_db);
+        let common = banks.fold(f64::INFINITY, f64::min) + self.spec.loss.path_db;
+        self.reaches.extra_db(pair).map(|extra| common + extra)
+    }
+
+    /// Loss of the path over one bank that loses least, in dB. `None` if every pair is forbidden.
+    #[must_use]
+    pub fn least_loss_over(&self, bank: usize) -> Option<f64> {
+        let common = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
+        let all = (0..self.spec.leaves).map(LeafId);
+        let pairs = all.clone().flat_map(|a| all.clone().filter_map(move |b| LeafPair::new(a, b)));
+        let extra = pairs.filter_map(|pair| self.reaches.extra_db(pair));
+        extra.reduce(f64::min).map(|extra| common + extra)
+    }
+
     /// Banks over which no two leaves can be joined, by index: every path loses more than the budget.
     #[must_use]
     pub fn banks_without_circuits(&self) -> Vec<usize> {
@@ -499,6 +517,8 @@ mod tests {
         far.loss.extra_db = vec![(LeafId(3), 1.6)];
         let fabric = ReconfigurableFatTree::new(far).unwrap();
         assert_eq!(fabric.leaves_without_circuits(), [LeafId(3)]);
+        let best = fabric.least_loss_db(LeafPair::new(LeafId(3), LeafId(5)).unwrap());
+        assert!((best.unwrap() - (1.5 + 1.0 + 1.6)).abs() < 1e-9, "{best:?}");
         assert_eq!(ReconfigurableFatTree::new(spec()).unwrap().leaves_without_circuits(), []);
     }
 
@@ -512,6 +532,11 @@ mod tests {
         let pair = |a, b| LeafPair::new(LeafId(a), LeafId(b)).unwrap();
         assert!(!fabric.permits(pair(0, 1)));
         assert!(fabric.permits(pair(0, 2)));
+        // Both leaves lose more on every path that a bank has.
+        let mut two = spec();
+        (two.leaves, two.loss.extra_db) = (2, vec![(LeafId(0), 0.7), (LeafId(1), 0.7)]);
+        let two = ReconfigurableFatTree::new(two).unwrap();
+        assert!((two.least_loss_over(0).unwrap() - 3.9).abs() < 1e-9);
     }
 
     #[test]

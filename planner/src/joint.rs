@@ -37,7 +37,7 @@ use crate::rfabric::step::Mistake;
 pub use crate::rfabric::step::{load, load_any_version, load_with};
 
 pub use mapping::{Dimension, Mapping, MappingError};
-pub use replan::{Bounds, ReplanError, Replanned, replan, replan_within};
+pub use replan::{Bounds, RanksChanged, ReplanError, Replanned, replan, replan_within};
 pub use traffic::{phases, phases_between_gpus};
 
 /// How to plan.
@@ -116,30 +116,74 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     }
     let layout = khop::plan(fabric, faults, options.method)?;
     let layout = idle::quickest(fabric, faults, layout, options)?;
-    let (mut best, mut mappings) = complete(fabric, faults, layout, options)?;
+    let (best, mappings) = complete(fabric, faults, layout, options)?;
     let is_compared = options.compare && has_placed_step(fabric);
     let Some(step) = best.metrics.step_time_ps.filter(|_| is_compared) else { return Ok(best) };
+    let mut best = Quickest { plan: best, mappings };
     let alone = alone(fabric, faults, Options { exact: None, ..options })?;
     let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
     if step > step_alone {
         // Estimates were wrong. What each half plans alone is in hand, and its groups with ranks in their best order.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
         let (ranked, mapped) = complete(fabric, faults, groups, options)?;
-        let quicker = |one: &Plan, other: &Plan| {
-            one.metrics.gpus_used >= other.metrics.gpus_used
-                && one.metrics.step_time_ps < other.metrics.step_time_ps
-        };
-        for plan in [ranked, alone] {
-            if quicker(&plan, &best) {
-                best = plan;
-                mappings.clone_from(&mapped);
-            }
-        }
+        best.offer(ranked, &mapped);
+        best.offer(alone, &mapped);
     }
+    if options.method != Method::Scan {
+        // Exact groups leave leaves least often. Groups placed for the step can have a shorter one.
+        let scanned = Options { method: Method::Scan, compare: false, ..options };
+        let mut scanned = plan(fabric, faults, scanned)?;
+        for (scanned, exact) in scanned.jobs.iter_mut().zip(&best.plan.jobs) {
+            scanned.most_rings = exact.most_rings;
+        }
+        let mapped = best.mappings.clone();
+        best.offer(scanned, &mapped);
+    }
+    if let Some(mended) = mended(fabric, faults, &best, options) {
+        let mapped = best.mappings.clone();
+        best.offer(mended, &mapped);
+    }
+    let Quickest { plan: mut best, mappings } = best;
     let step = best.metrics.step_time_ps.unwrap_or(step);
     let least = bound::least_seconds(fabric, faults, &mappings, &best.phases);
     state_gain(&mut best.metrics, step, step_alone, least);
     Ok(best)
+}
+
+/// The plan with the shortest step so far, and how its jobs are mapped.
+struct Quickest {
+    plan: Plan,
+    mappings: Vec<Mapping>,
+}
+
+impl Quickest {
+    /// Takes `plan` if it is quicker and uses no fewer GPUs.
+    fn offer(&mut self, plan: Plan, mappings: &[Mapping]) {
+        let (offered, own) = (&plan.metrics, &self.plan.metrics);
+        if offered.gpus_used >= own.gpus_used && offered.step_time_ps < own.step_time_ps {
+            self.plan = plan;
+            self.mappings = mappings.to_vec();
+        }
+    }
+}
+
+/// Nodes up to which a plan around faults is also made from the plan without them.
+const MOST_NODES_MENDED: u32 = 256;
+
+/// The plan without faults, mended: where its step is shorter than the best so far, its groups may be better placed.
+fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options) -> Option<Plan> {
+    // Where leaves are joined leaf to leaf, every idle node has been tried already.
+    let is_tried = fabric.dcn.direct().is_some();
+    if faults.is_empty() || is_tried || fabric.hbd.nodes() > MOST_NODES_MENDED {
+        return None;
+    }
+    let options = Options { compare: false, ..options };
+    let whole = plan(fabric, &FaultSet::none(), options).ok()?;
+    if whole.metrics.step_time_ps >= best.plan.metrics.step_time_ps {
+        return None;
+    }
+    let mended = replan(fabric, &whole, faults, false, options).ok()?.plan;
+    mended.given_up.is_empty().then_some(mended)
 }
 
 /// The plan of a fabric whose groups are placed: ranks, traffic and circuits; and how its jobs are mapped.

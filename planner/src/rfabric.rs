@@ -35,6 +35,7 @@ pub mod templates;
 pub mod testing;
 pub mod topology;
 pub mod transition;
+mod unserved;
 pub mod workload;
 
 pub use plan::{CarriedStep, Options, plan};

@@ -521,7 +521,8 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
             let report = match key {
                 "/on" => report,
                 "/on/plan" => report.help(
-                    "take a plan that was made for this fabric around what is broken: `lightloom plan FABRIC --fault PARTS -o FILE`",
+                    "mend it with `lightloom replan PLAN --fabric FABRIC --fault PARTS -o FILE`, or plan anew with `lightloom plan FABRIC \
+                     --fault PARTS -o FILE`",
                 ),
                 _ => report.help(
                     "say how many GPUs a host stands for, `gpus_per_host: 8`, or take a larger trace",

@@ -134,6 +134,14 @@ fn time_depends_on_the_scale_by_round_trips_alone() {
 
 const BOARD: &str = "{part: ocs0/p0..p7, phase: experts, at: 12ms}";
 
+/// Where the file says nothing, the time of the plan says when a step is late: its slack alone can be longer than 10 s.
+#[test]
+fn the_limit_of_a_run_leaves_room_for_the_slack_of_its_steps() {
+    let short = load(&fabric("5ms", "1ms"), "scale: 10", "").time_limit;
+    let long = load(&fabric("30s", "1ms"), "scale: 10, steps: 2", "").time_limit;
+    assert!(long.0 > 2 * 30 * 1_000_000_000_000 && short < long, "{short:?} {long:?}");
+}
+
 #[test]
 fn a_run_does_not_depend_on_the_number_of_threads() {
     let scenario = load(&fabric("5ms", "1ms"), "scale: 40", BOARD);

@@ -75,8 +75,13 @@ impl Reaches {
     }
 
     fn admits(&self, reach: &Reach, pair: LeafPair) -> bool {
+        self.extra_db(pair).is_some_and(|extra| reach.common_db + extra <= reach.budget_db)
+    }
+
+    /// What a path between the pair loses in its two leaves. `None` if the pair is forbidden.
+    pub(super) fn extra_db(&self, pair: LeafPair) -> Option<f64> {
         let extra = self.extra_db[pair.a.index()] + self.extra_db[pair.b.index()];
-        reach.common_db + extra <= reach.budget_db && !self.forbidden.contains(&pair)
+        (!self.forbidden.contains(&pair)).then_some(extra)
     }
 
     pub(super) fn count(&self) -> usize {

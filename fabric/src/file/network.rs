@@ -9,8 +9,8 @@ use super::lower::warn_of_slow;
 use super::step::{at_once, one};
 use crate::document::{Check, codes};
 use crate::fat_tree::{
-    CrossConnect, ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree,
-    SwitchTiming,
+    CrossConnect, ElectricalCore, FatTreeSpec, LeafPair, LossBudget, OcsBank,
+    ReconfigurableFatTree, SwitchTiming,
 };
 use lightloom_units::id::{LeafId, OcsId};
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
@@ -220,7 +220,7 @@ fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     let spec = fabric.spec();
     for index in fabric.banks_without_circuits() {
         let bank = &spec.banks[index];
-        let least_db = bank.insertion_loss_db + spec.loss.path_db;
+        let Some(least_db) = fabric.least_loss_over(index) else { continue };
         let place = format!("{FAT_TREE}/banks/{index}/insertion_loss_db");
         let message = format!(
             "no circuit can go over bank `{}`: its paths lose {least_db:.1} dB and more, and {:.1} dB are allowed",
@@ -243,9 +243,18 @@ fn warn_of_lonely_leaves(
         let place = lossy.map_or(format!("{FAT_TREE}/forbidden"), |index| {
             format!("{FAT_TREE}/loss/extra_db/{index}")
         });
+        let others =
+            (0..fabric.spec().leaves).filter_map(|other| LeafPair::new(leaf, LeafId(other)));
+        let least_db = others.filter_map(|pair| fabric.least_loss_db(pair)).reduce(f64::min);
         let message = format!(
-            "no circuit can join {leaf} to any other leaf: every path loses more than {:.1} dB or is forbidden",
-            fabric.spec().loss.budget_db
+            "no circuit can join {leaf} to any other leaf: {}",
+            match least_db {
+                Some(least) => format!(
+                    "the best of its paths loses {least:.1} dB, and {:.1} dB are allowed",
+                    fabric.spec().loss.budget_db
+                ),
+                None => "every pair is forbidden".to_owned(),
+            }
         );
         check.warning(codes::BAD_VALUE, &place, message).help(
             "its traffic goes over the packet core alone; allow more loss or use a better path",

@@ -5,9 +5,9 @@
 //! together. A mapping counts through its dimensions in some order; whichever changes fastest is the one
 //! whose ranks share leaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, StepFile};
 use lightloom_fabric::plan::Rank;
@@ -158,6 +158,22 @@ pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mappi
     Ok(mappings)
 }
 
+/// The mapping of every one of `jobs` that trains with as many replicas as its groups are, in the first order.
+pub(super) fn mappings_of_groups(
+    fabric: &Fabric,
+    layout: &Layout,
+    jobs: &BTreeSet<u32>,
+) -> Vec<Mapping> {
+    let of_job = |(job, installed): (u32, &Job)| match &installed.step {
+        Some(StepFile::Training(raw)) if jobs.contains(&job) => {
+            let raw = MappingFile { dp: None, ..raw.clone() };
+            Some(mapping(job, &raw, layout.groups_of(job).count() as u64))
+        }
+        _ => None,
+    };
+    (0..).zip(&fabric.jobs).filter_map(of_job).collect()
+}
+
 fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
     let MappingFile { pp, cp, ep, dp, .. } = *raw;
     let most = u32::try_from(groups / (u64::from(pp) * u64::from(cp))).unwrap_or(u32::MAX);
@@ -222,11 +238,15 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     orders
 }
 
-/// Writes every mapped group's coordinates into its ranks.
+/// Writes every mapped group's coordinates into its ranks. Those of a job that trains stay where `mappings` has none for it.
 pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
     let mut coordinates = BTreeMap::new();
     for job in (0..).take(layout.jobs.len()) {
         let mapping = mappings.iter().find(|mapping| mapping.job == job);
+        let trains = matches!(fabric.jobs[job as usize].step, Some(StepFile::Training(_)));
+        if trains && mapping.is_none() {
+            continue;
+        }
         let mut groups: Vec<&RingGroup> = layout.groups_of(job).collect();
         if mapping.is_some_and(|mapping| mapping.count == Count::LeafByLeaf) {
             groups.sort_by_key(|group| leaf_of(fabric, group));

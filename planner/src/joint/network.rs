@@ -35,7 +35,7 @@ pub(super) fn carry(
         }
         (None, Some(network)) => {
             let planned = routes::plan(network, faults, &sending, |phase| silent(fabric, phase))
-                .map_err(crate::rfabric::plan::PlanError::Unservable)?;
+                .map_err(|(phase, why)| rfabric::plan::PlanError::Unservable { phase, why })?;
             CarriedStep::of(planned)
         }
         (None, None) => over_packets(fabric, faults, &sending)?,
@@ -94,7 +94,7 @@ pub(super) fn carry_on(
 
 /// How much longer a step may take than before the fault, than its bound allows, or than with new circuits, before circuits
 /// move that lost no port, as a fraction.
-const WORTH_A_CHANGE: f64 = 0.05;
+pub(super) const WORTH_A_CHANGE: f64 = 0.05;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {
     phases.iter().filter(|phase| phase.demand.total() > Bytes::ZERO).cloned().collect()
@@ -220,8 +220,14 @@ fn over_packets(
         })
         .collect();
     if let Some(stuck) = planned.iter().find(|phase| phase.lambda <= 0.0) {
-        let phase = stuck.name.clone();
-        return Err(crate::rfabric::plan::PlanError::Unservable(phase).into());
+        let own = phases.iter().filter(|phase| phase.name == stuck.name);
+        let mut ends = own.flat_map(|phase| phase.demand.flows());
+        let cut_off = ends.find_map(|(from, to, bytes)| {
+            let end = [from, to].into_iter().find(|leaf| rates[leaf.index()] <= 0.0)?;
+            Some(format!("{from} sends {bytes} to {to}, and {end} has no uplink that works"))
+        });
+        let why = cut_off.unwrap_or_else(|| "an aggregation domain has no uplinks".to_owned());
+        return Err(rfabric::plan::PlanError::Unservable { phase: stuck.name.clone(), why }.into());
     }
     Ok(CarriedStep::of(planned))
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The next plan of a whole fabric, with the least change in both halves.
 //!
-//! Groups that no fault touches stay, and so do their names and ranks. A group rebuilt keeps both. Where a job lost
+//! Groups that no fault touches stay, and so do their names and ranks. A group rebuilt keeps both. Where the step then takes
+//! longer than before, ranks are counted anew if that helps: no group moves for it. Where a job lost
 //! groups, it goes on with fewer data-parallel replicas: groups of the last ones take the ranks that are vacant. Circuits stay where they are: one that lost a port is made again on another
 //! switch. Only where a step takes longer for that than with new circuits are circuits planned anew.
 
@@ -12,12 +13,13 @@ use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{RlFile, StepFile};
 use lightloom_fabric::plan::{GivenUp, Plan, Rank};
+use lightloom_units::Picoseconds;
 use lightloom_units::id::{GroupId, NodeId};
 
 use super::mapping::Coordinates;
 use super::traffic::generating_gpus;
-use super::{Options, PlanError, network, phases};
-use crate::khop::{self, Change, DocumentError, Layout, Survey};
+use super::{Options, PlanError, mapping, network, phases};
+use crate::khop::{self, Change, DocumentError, Layout, RingGroup, Survey};
 
 /// Why there is no next plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -37,10 +39,21 @@ pub struct Replanned {
     pub plan: Plan,
     /// Transceivers and groups that change.
     pub change: Change,
+    /// What ranks it was worth to change. `None` if all groups keep theirs.
+    pub ranks_changed: Option<RanksChanged>,
     /// Cross-connects that are made, over all phases.
     pub circuits_made: usize,
     /// Cross-connects that go, over all phases.
     pub circuits_removed: usize,
+}
+
+/// Ranks counted anew because the step would take longer with those that groups had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RanksChanged {
+    /// Groups that take another rank.
+    pub groups: usize,
+    /// Communication time of the step with the ranks that they had.
+    pub step_time_kept_ps: Picoseconds,
 }
 
 /// Plans `fabric` around `faults`, changing as little as possible of `before`. After repairs (`is_repair`) idle nodes
@@ -94,12 +107,73 @@ pub fn replan_within(
     for rank in &mut plan.ranks {
         write(rank, ranked.get(&rank.group), fabric);
     }
-    let sent = phases(fabric, &plan.ranks).map_err(ReplanError::from)?;
-    let carried = network::carry_on(fabric, faults, &sent, &before.phases, options)?;
     plan.given_up = before.given_up.iter().cloned().chain(given_up).collect();
-    carried.write_into(&mut plan);
+    let network = Network { fabric, faults, before, options };
+    network.carry(&mut plan)?;
+    let quicker = network.ranked_anew(&plan, &layout)?;
+    let ranks_changed = quicker.as_ref().map(|quicker| RanksChanged {
+        groups: groups_ranked_anew(&plan.ranks, &quicker.ranks),
+        step_time_kept_ps: plan.metrics.step_time_ps.unwrap_or_default(),
+    });
+    let plan = quicker.unwrap_or(plan);
     let (circuits_made, circuits_removed) = changed(before, &plan);
-    Ok(Replanned { plan, change, circuits_made, circuits_removed })
+    Ok(Replanned { plan, change, ranks_changed, circuits_made, circuits_removed })
+}
+
+/// How the network carries on from a plan in force.
+struct Network<'a> {
+    fabric: &'a Fabric,
+    faults: &'a FaultSet,
+    before: &'a Plan,
+    options: Options,
+}
+
+impl Network<'_> {
+    /// Writes into `plan` how the network carries what its ranks send.
+    fn carry(&self, plan: &mut Plan) -> Result<(), PlanError> {
+        let sent = phases(self.fabric, &plan.ranks)?;
+        let Self { fabric, faults, before, options } = *self;
+        network::carry_on(fabric, faults, &sent, &before.phases, options)?.write_into(plan);
+        Ok(())
+    }
+
+    /// The plan with ranks counted anew in the jobs that have other nodes now, if the step of `plan` takes longer than it
+    /// did and this one does not. No group moves for it.
+    fn ranked_anew(&self, plan: &Plan, layout: &Layout) -> Result<Option<Plan>, PlanError> {
+        let Self { fabric, faults, before, .. } = *self;
+        let worth = 1.0 + network::WORTH_A_CHANGE;
+        let seconds =
+            |plan: &Plan| plan.metrics.step_time_ps.map_or(0.0, |time| time.as_secs_f64());
+        if seconds(plan) <= worth * seconds(before) {
+            return Ok(None);
+        }
+        let mut anew = plan.clone();
+        let jobs = jobs_with_other_nodes(before, layout);
+        let mappings = mapping::mappings_of_groups(fabric, layout, &jobs);
+        mapping::rank_in_best_order(fabric, faults, &mut anew.ranks, layout, &mappings)?;
+        let estimated = |plan: &Plan| -> Result<f64, PlanError> {
+            Ok(network::estimate(fabric, faults, &phases(fabric, &plan.ranks)?).seconds)
+        };
+        if estimated(plan)? <= worth * estimated(&anew)? {
+            return Ok(None);
+        }
+        self.carry(&mut anew)?;
+        Ok((seconds(plan) > worth * seconds(&anew)).then_some(anew))
+    }
+}
+
+fn jobs_with_other_nodes(before: &Plan, layout: &Layout) -> BTreeSet<u32> {
+    let nodes: BTreeMap<GroupId, &[NodeId]> =
+        before.groups.iter().map(|group| (group.id, group.nodes.as_slice())).collect();
+    let is_same = |group: &RingGroup| nodes.get(&group.id) == Some(&group.nodes.as_slice());
+    let others = layout.groups.iter().filter(|group| !is_same(group));
+    others.filter_map(|group| group.job).collect()
+}
+
+/// Groups of jobs whose rank differs between two plans with the same groups.
+fn groups_ranked_anew(kept: &[Rank], ranks: &[Rank]) -> usize {
+    let differ = kept.iter().zip(ranks).filter(|(kept, rank)| kept != rank);
+    differ.map(|(_, rank)| rank.group).collect::<BTreeSet<GroupId>>().len()
 }
 
 /// The coordinates of every group of a job.

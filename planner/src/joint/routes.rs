@@ -27,17 +27,17 @@ struct Graph<'a> {
     neighbours: Vec<Vec<LeafId>>,
 }
 
-/// The phases over routes of `network`; the name of the first whose leaves are cut off, as an error.
+/// The phases over routes of `network`; as an error the first whose leaves are cut off, and which.
 pub(super) fn plan(
     network: &DirectNetwork,
     faults: &FaultSet,
     phases: &[Phase],
     silent: impl Fn(&Phase) -> PhasePlan,
-) -> Result<Vec<PhasePlan>, String> {
+) -> Result<Vec<PhasePlan>, (String, String)> {
     let graph = Graph::new(network, faults);
     let routed = |phase: &Phase| {
         let Routed { routes, seconds, least_seconds, .. } =
-            graph.route(&phase.demand).ok_or_else(|| phase.name.clone())?;
+            graph.route(&phase.demand).map_err(|cut_off| (phase.name.clone(), cut_off))?;
         let (lambda, bound) = (1.0 / seconds, 1.0 / least_seconds);
         Ok(PhasePlan {
             topology: "shortest paths".to_owned(),
@@ -57,8 +57,8 @@ pub(super) fn plan(
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
     let estimate = |demand: &Demand| match graph.route(demand) {
-        Some(Routed { seconds, between, .. }) => Estimate { seconds, between },
-        None => Estimate { seconds: f64::INFINITY, between: f64::INFINITY },
+        Ok(Routed { seconds, between, .. }) => Estimate { seconds, between },
+        Err(_) => Estimate { seconds: f64::INFINITY, between: f64::INFINITY },
     };
     phases.iter().map(|phase| estimate(&phase.demand)).sum()
 }
@@ -122,7 +122,8 @@ impl<'a> Graph<'a> {
         path
     }
 
-    fn route(&self, demand: &Demand) -> Option<Routed> {
+    /// The routes of a demand; as an error which leaves have no way to each other.
+    fn route(&self, demand: &Demand) -> Result<Routed, String> {
         let mut by_target: BTreeMap<LeafId, Vec<(LeafId, f64)>> = BTreeMap::new();
         for (from, to, bytes) in demand.flows() {
             by_target.entry(to).or_default().push((from, demand.bits(bytes)));
@@ -134,7 +135,8 @@ impl<'a> Graph<'a> {
         for (to, flows) in by_target {
             let distances = self.distances(to);
             for (from, bits) in flows {
-                let distance = distances[from.index()]?;
+                let cut_off = || format!("no working cables lead from {from} to {to}");
+                let distance = distances[from.index()].ok_or_else(cut_off)?;
                 cable_bits += bits * f64::from(distance);
                 ends[from.index()].0 += bits;
                 ends[to.index()].1 += bits;
@@ -164,7 +166,7 @@ impl<'a> Graph<'a> {
         let spread = cable_bits / (all * self.network.link_rate.0 as f64);
         let own = self.most(&ends, |leaf| self.rate_of(leaf));
         let seconds = between.max(interfaces);
-        Some(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
+        Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
 
     /// Rate of the cables between two leaves, one direction, in bit/s.

@@ -16,7 +16,7 @@ use super::exact::{self, Limits, SOLVER};
 use super::one_hop::Effort;
 use super::patch;
 use super::phases::{self, Candidate, CandidateRates, Phase};
-use super::realise;
+use super::{realise, unserved};
 use on_switches::Planner;
 
 /// What a planner may be told.
@@ -74,18 +74,20 @@ pub enum PlanError {
     /// A phase that sends nothing.
     #[error("phase `{0}` sends nothing; remove it and add its time to the slack of the next")]
     Silent(String),
-    /// A phase whose traffic neither circuits nor the core can carry.
-    #[error(
-        "phase `{0}` cannot be served: some of its traffic has neither circuit nor electrical core; \
-             add electrical uplinks, ports, or permit the pair"
-    )]
-    Unservable(String),
+    /// A phase whose traffic the network cannot carry.
+    #[error("phase `{phase}` cannot be served: {why}")]
+    Unservable {
+        /// The phase.
+        phase: String,
+        /// Which leaf lacks what, and what would help.
+        why: String,
+    },
     /// Phases that no one set of circuits serves, where circuits may not change.
     #[error(
         "no circuits serve the steps of all jobs, and nothing keeps jobs in step, so circuits cannot follow one of \
-         them: add electrical uplinks or ports, or give a step to one job"
+         them: {0}, or give a step to one job"
     )]
-    NoneForAll,
+    NoneForAll(String),
     /// Circuits of other jobs leave no way to place one of ours.
     #[error("phase `{phase}`: {} circuits find no switch beside those that other jobs hold, the first \
              between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
@@ -95,6 +97,12 @@ pub enum PlanError {
         /// What found no switch.
         unplaced: Vec<LeafPair>,
     },
+}
+
+impl PlanError {
+    fn unservable(fabric: &ReconfigurableFatTree, phase: &Phase) -> Self {
+        Self::Unservable { phase: phase.name.clone(), why: unserved::why(fabric, &[phase]) }
+    }
 }
 
 /// Plans a step of `phases` on `fabric`, changing as little as possible of `existing`.
@@ -110,14 +118,36 @@ pub fn plan(
     refuse_bad_phases(fabric, phases)?;
     // Of what is there, only what works can stay.
     let existing = &realise::repaired(fabric, existing);
-    let mut candidates = phases::candidates(fabric, phases, options.effort);
-    let solved = solve(fabric, phases, options.exact, &mut candidates);
+    let candidates = phases::candidates(fabric, phases, options.effort);
+    let Some(limits) = options.exact else {
+        return best_of(fabric, phases, existing, candidates, None, options);
+    };
+    // Topologies that a solver found are better phase by phase. The step is not always: the quicker plan is taken.
+    let (solved, reports) = solve(fabric, phases, limits);
+    let with_solved = candidates.iter().cloned().chain(solved).collect();
+    let searched = best_of(fabric, phases, existing, candidates, Some(reports.clone()), options);
+    let solved = best_of(fabric, phases, existing, with_solved, Some(reports), options);
+    match (searched, solved) {
+        (Ok(searched), Ok(solved)) if searched.step_time_ps <= solved.step_time_ps => Ok(searched),
+        (searched, solved) => solved.or(searched),
+    }
+}
+
+/// The plan with the shortest step that these candidates lead to.
+fn best_of(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    existing: &[CrossConnect],
+    mut candidates: Vec<Candidate>,
+    solved: Option<Vec<SolverReport>>,
+    options: Options,
+) -> Result<CarriedStep, PlanError> {
     let mut rates = CandidateRates::new(fabric, phases, &candidates);
     rates.search(fabric, phases, &mut candidates);
     let fixed = phases::best_static_at(&rates);
     let moving = phases::schedule_at(fabric, phases, &candidates, &rates);
     if !moving.seconds.is_finite() {
-        return Err(unservable(phases, &rates));
+        return Err(unservable(fabric, phases, &rates));
     }
     let bounds = rates.bounds;
     let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
@@ -125,7 +155,7 @@ pub fn plan(
     let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
         // Circuits that broken ports leave without a switch can be those without which a phase is not served.
-        Err(PlanError::Unservable(_)) => Ok(None),
+        Err(PlanError::Unservable { .. }) => Ok(None),
         Err(error) => Err(error),
     };
     let is_possible = fixed.seconds.is_finite();
@@ -133,13 +163,14 @@ pub fn plan(
     let fixed = fixed.flatten();
     let static_step_time_ps = fixed.as_ref().and_then(|fixed| fixed.step_time_ps);
     if !options.may_change {
-        let fixed = fixed.ok_or(PlanError::NoneForAll)?;
+        let all = || unserved::why(fabric, &phases.iter().collect::<Vec<_>>());
+        let fixed = fixed.ok_or_else(|| PlanError::NoneForAll(all()))?;
         return Ok(CarriedStep { static_step_time_ps, ..fixed });
     }
     // The schedule was chosen on logical circuits; what the switches keep decides.
     let best = match (fixed, planner.realise(&moving, existing)) {
         (Some(fixed), Ok(moving)) if fixed.step_time_ps <= moving.step_time_ps => fixed,
-        (Some(fixed), Err(PlanError::Unservable(_))) => fixed,
+        (Some(fixed), Err(PlanError::Unservable { .. })) => fixed,
         (_, moving) => moving?,
     };
     Ok(CarriedStep { static_step_time_ps, ..best })
@@ -233,14 +264,13 @@ fn best_of_one(
     best.is_finite().then(|| Picoseconds((best * 1e12).round() as u64))
 }
 
-/// Solves every phase and offers what comes out as candidates.
+/// Solves every phase: the topologies that come out, and what is proven of each phase.
 fn solve(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
-    limits: Option<Limits>,
-    candidates: &mut Vec<Candidate>,
-) -> Option<Vec<SolverReport>> {
-    let limits = limits?;
+    limits: Limits,
+) -> (Vec<Candidate>, Vec<SolverReport>) {
+    let mut candidates = Vec::new();
     let solve_one = |phase: &Phase| match exact::plan(fabric, &phase.demand, SOLVER, limits) {
         Ok(exact) => {
             let name = format!("solved for {}", phase.name);
@@ -261,7 +291,8 @@ fn solve(
             lambda_multi_hop: None,
         },
     };
-    Some(phases.iter().map(solve_one).collect())
+    let reports = phases.iter().map(solve_one).collect();
+    (candidates, reports)
 }
 
 fn refuse_bad_phases(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Result<(), PlanError> {
@@ -283,11 +314,14 @@ fn refuse_bad_phases(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Result
     Ok(())
 }
 
-fn unservable(phases: &[Phase], rates: &CandidateRates) -> PlanError {
+fn unservable(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    rates: &CandidateRates,
+) -> PlanError {
     let is_stuck = |(_, rates): &(&Phase, &Vec<f64>)| rates.iter().all(|rate| *rate <= 0.0);
     let stuck = phases.iter().zip(&rates.of).find(is_stuck).map(|(phase, _)| phase);
-    let stuck = stuck.or(phases.first());
-    PlanError::Unservable(stuck.map_or_else(String::new, |phase| phase.name.clone()))
+    PlanError::unservable(fabric, stuck.unwrap_or(&phases[0]))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod common;
 mod crossing_judge;
 mod damaged_plans;
 mod direct_networks;
+mod exact_step;
 mod flow_judge;
 mod idle_nodes;
 mod interfaces;

@@ -138,3 +138,97 @@ fn no_group_is_lost_that_a_plan_from_nothing_places() {
     println!("{compared} compared, groups that no fault touched moved in {moved}");
     assert!(compared > 150, "{compared}");
 }
+
+/// A job between leaves that optical switches join, with more nodes than it needs.
+fn over_switches(nodes: u32, gpus_per_leaf: u32, jobs: &str) -> Fabric {
+    let leaves = nodes * 4 / gpus_per_leaf;
+    fabric(&format!(
+        "
+kind: fabric
+version: 2
+name: over-switches
+hbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2, shape: ring}}}}
+dcn:
+  reconfigurable_fat_tree:
+    leaves: {leaves}
+    gpus_per_leaf: {gpus_per_leaf}
+    circuit_rate: 400Gbps
+    electrical: {{rate_per_leaf: 800Gbps, oversubscription: 4}}
+    banks: [{{name: b, switches: 2, ports_per_switch: {}, ports_per_leaf: 2}}]
+    timing: {{control: 1ms, switching: 10ms}}
+jobs:
+{jobs}",
+        2 * leaves
+    ))
+}
+
+/// Nodes of two leaves die in turn, and what is left of both lies far apart in the order of the ranks.
+#[test]
+fn ranks_are_counted_anew_where_the_step_would_take_longer() {
+    let job = "  - {name: j, gpus: 36, tp: 4, step: {training: {model: llama-3.1-8b, dp: 9, micro_batches: 4, tokens: 4096}}}";
+    let fabric = over_switches(12, 8, job);
+    let first = plan(&fabric, &FaultSet::none(), options()).expect("a plan");
+    let broken = faults(&fabric, &["n3", "n2"]);
+    let Replanned { plan: next, ranks_changed, .. } = next(&fabric, &first, &broken);
+    let cold = plan(&fabric, &broken, options()).expect("a plan");
+    assert_eq!(next.metrics.step_time_ps, cold.metrics.step_time_ps);
+    let changed = ranks_changed.expect("other ranks");
+    assert!(changed.groups > 0 && Some(changed.step_time_kept_ps) > next.metrics.step_time_ps);
+}
+
+/// What the fault does not touch keeps its ranks, though another job counts its own anew.
+#[test]
+fn a_job_that_lost_no_node_keeps_its_ranks() {
+    let step = |dp| {
+        format!(
+            "step: {{training: {{model: llama-3.1-8b, dp: {dp}, micro_batches: 4, tokens: 4096}}}}"
+        )
+    };
+    let jobs = format!(
+        "  - {{name: a, gpus: 36, tp: 4, {}}}\n  - {{name: b, gpus: 16, tp: 4, {}}}",
+        step(9),
+        step(4)
+    );
+    let fabric = over_switches(24, 8, &jobs);
+    let first = plan(&fabric, &FaultSet::none(), options()).expect("a plan");
+    let of_b = |plan: &Plan| -> Vec<_> {
+        let own = plan.ranks.iter().filter(|rank| rank.job == Some(1)).cloned();
+        own.collect()
+    };
+    let nodes_of_b: BTreeSet<NodeId> = (first.groups.iter())
+        .filter(|group| group.job == Some(1))
+        .flat_map(|group| group.nodes.iter().copied())
+        .collect();
+    let others = (0..24).map(NodeId).filter(|node| !nodes_of_b.contains(node));
+    for node in others {
+        let broken = faults(&fabric, &[&node.to_string()]);
+        let Replanned { plan: next, .. } = next(&fabric, &first, &broken);
+        assert_eq!(of_b(&next), of_b(&first), "{node}");
+    }
+}
+
+/// The plan around a fault is not slower than the plan before it, mended.
+#[test]
+fn a_plan_around_faults_is_as_quick_as_a_mended_one() {
+    let step = |dp| {
+        format!(
+            "step: {{training: {{model: llama-3.1-8b, dp: {dp}, micro_batches: 4, tokens: 4096}}}}"
+        )
+    };
+    let jobs = format!(
+        "  - {{name: a, gpus: 24, tp: 12, {}}}\n  - {{name: b, gpus: 40, tp: 8, {}}}",
+        step(2),
+        step(5)
+    );
+    let fabric = over_switches(24, 16, &jobs);
+    let options = Options::default();
+    let first = plan(&fabric, &FaultSet::none(), options).expect("a plan");
+    for pair in [["n2", "n7"], ["n5", "n11"], ["n0", "n23"]] {
+        let broken = faults(&fabric, &pair);
+        let Replanned { plan: mended, .. } = next(&fabric, &first, &broken);
+        let Ok(cold) = plan(&fabric, &broken, options) else { panic!("{pair:?}") };
+        check(&fabric, &broken, &cold).expect("a sound plan");
+        let is_whole = mended.metrics.gpus_used >= cold.metrics.gpus_used;
+        assert!(!is_whole || cold.metrics.step_time_ps <= mended.metrics.step_time_ps, "{pair:?}");
+    }
+}

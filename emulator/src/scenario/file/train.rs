@@ -140,7 +140,8 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// When a run of jobs is stopped, where the file does not say: a hundred times what their steps take undisturbed.
+/// When a run of jobs or phases is stopped, where the file does not say: a hundred times what their steps take undisturbed,
+/// slack included.
 pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
     let On::Fabric(fabric) = &scenario.on else { return scenario.time_limit };
     if scenario.ends_at_limit {
@@ -151,6 +152,12 @@ pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
         let step = TrainStep::of(train, fabric, plan).ok()?;
         Some(step.closed_form().step_seconds * f64::from(train.steps))
     };
-    let longest = scenario.train.iter().filter_map(seconds).fold(0.0, f64::max);
+    let phases = scenario.phases.zip(start.circuits.as_ref()).map(|(run, circuits)| {
+        let durations = circuits.plan.phases.iter().map(|phase| phase.duration_ps);
+        let slack = circuits.phases.iter().map(|phase| phase.slack);
+        let step: Picoseconds = durations.chain(slack).sum();
+        step.as_secs_f64() * f64::from(run.steps)
+    });
+    let longest = scenario.train.iter().filter_map(seconds).chain(phases).fold(0.0, f64::max);
     scenario.time_limit.max(SimTime((longest * 1e14) as u64))
 }

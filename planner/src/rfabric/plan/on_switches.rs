@@ -36,7 +36,7 @@ impl Planner<'_> {
         let circuits = self.place(schedule, existing)?;
         let rates = self.rates(&circuits);
         if let Some(stuck) = rates.iter().position(|rate| rate.lambda <= 0.0) {
-            return Err(PlanError::Unservable(self.phases[stuck].name.clone()));
+            return Err(PlanError::unservable(self.fabric, &self.phases[stuck]));
         }
         let names = schedule.choice.iter().map(|choice| self.candidates[*choice].name.clone());
         Ok(self.assemble(&circuits, rates, names.collect()))

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why no circuits and no uplinks serve what leaves exchange: which leaf, what it lacks, and what would help.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
+use lightloom_units::id::LeafId;
+
+use super::phases::Phase;
+
+/// Why `phases`, all on one set of circuits, cannot be served.
+pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
+    let flows = || phases.iter().flat_map(|phase| phase.demand.flows());
+    let has_core = |leaf: LeafId| fabric.electrical_rate_of(leaf) > 0.0;
+    // What passes the core at both ends is served, however slowly.
+    let needs_circuits = |(from, to, _): &(LeafId, LeafId, _)| !(has_core(*from) && has_core(*to));
+    let mut peers = vec![BTreeSet::new(); fabric.leaves()];
+    for (from, to, bytes) in flows().filter(needs_circuits) {
+        let lacks = if has_core(from) { to } else { from };
+        if let Some(reason) = LeafPair::new(from, to).and_then(|pair| closed(fabric, pair)) {
+            return format!(
+                "{from} sends {bytes} to {to}, {reason}, and {lacks} has no uplink into an electrical core; allow more \
+                 loss, permit the pair or add electrical uplinks"
+            );
+        }
+        peers[from.index()].insert(to);
+        peers[to.index()].insert(from);
+    }
+    let short = (0..fabric.leaves()).map(LeafId::from_index).find(|leaf| {
+        !has_core(*leaf) && peers[leaf.index()].len() > fabric.free_ports(*leaf) as usize
+    });
+    match short {
+        Some(leaf) => format!(
+            "{leaf} exchanges traffic with {} leaves over {} working ports, and has no uplink into an electrical core; add \
+             ports or electrical uplinks",
+            peers[leaf.index()].len(),
+            fabric.free_ports(leaf)
+        ),
+        None => "every leaf has ports enough, and no choice of circuits on these switches joins all that exchange \
+                 traffic; add ports, switches or electrical uplinks"
+            .to_owned(),
+    }
+}
+
+/// Why no circuit may join a pair. `None` if one may.
+fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
+    if fabric.permits(pair) {
+        return None;
+    }
+    let budget = fabric.spec().loss.budget_db;
+    Some(match fabric.least_loss_db(pair) {
+        Some(loss) => format!("the best path loses {loss:.1} dB of {budget:.1}"),
+        None => "no circuit may join them".to_owned(),
+    })
+}
