@@ -12,14 +12,16 @@ use lightloom_fabric::preset::{Preset, Size};
 use crate::files;
 use crate::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 
+mod daemon_file;
 mod own_data;
 
-/// Writes a commented fabric file, or files from own logs.
+/// Writes a commented fabric file, the daemon's file for a fabric, or files from own logs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom init
   lightloom init --preset khop --gpus 131072 -o fabric.yaml
   lightloom init --preset pod --gpus 2048 --tp 32 | lightloom plan -
+  lightloom init --daemon fabric.yaml -o daemon.yaml
   lightloom init --from logs/ -o mine/")]
 pub struct Arguments {
     /// What is described [default: asked for, on a terminal].
@@ -31,6 +33,9 @@ pub struct Arguments {
     /// GPUs of a tensor-parallel group [default: 32 on rings, 8 in switch domains and below 128 GPUs].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
+    /// The fabric whose transceivers and optical switches the daemon drives: its file is written.
+    #[arg(long, value_name = "FABRIC", conflicts_with_all = ["preset", "gpus", "tp", "from"])]
+    daemon: Option<PathBuf>,
     /// A folder with own logs: jobs, faults, topology, profiles. Each file is recognised by its content.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["preset", "gpus", "tp"], requires = "output")]
     from: Option<PathBuf>,
@@ -76,6 +81,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if arguments.format.format == Format::Json {
         return Err(WrongUsage("`--format json` lists guesses: it goes with --from".into()).into());
     }
+    if let Some(path) = &arguments.daemon {
+        let fabric = crate::fabric::read(path)?;
+        // The daemon reads it from where its own file stands.
+        let folder = arguments.output.as_deref().and_then(Path::parent);
+        let named = match path.file_name() {
+            Some(name) if folder == path.parent() => PathBuf::from(name),
+            _ => std::path::absolute(path)?,
+        };
+        let text = daemon_file::text(&fabric, &named.display().to_string())?;
+        let next = "check it with `lightloomd --check --config";
+        return write_new(arguments.output.as_deref(), &text, next);
+    }
     let preset = match arguments.preset {
         Some(Named(preset)) => preset,
         None => ask_for_preset()?,
@@ -89,13 +106,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let text = preset
         .file(Size { gpus, tp: arguments.tp })
         .map_err(|misfit| WrongUsage(misfit.to_string()))?;
-    match &arguments.output {
-        None => output::print(&text)?,
+    write_new(arguments.output.as_deref(), &text, "plan it with `lightloom plan")
+}
+
+/// Writes a file that is not there yet, or prints it; `next` is the command that takes it.
+fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<VerbOutcome> {
+    match path {
+        None => output::print(text)?,
         Some(path) => {
             is_new(path)?;
             files::write(path, text.as_bytes())?;
             let shown = path.display();
-            output::note(&format!("wrote {shown}: plan it with `lightloom plan {shown}`"));
+            output::note(&format!("wrote {shown}: {next} {shown}`"));
         }
     }
     Ok(VerbOutcome::Good)

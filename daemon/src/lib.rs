@@ -33,8 +33,6 @@ pub mod file_storage;
 #[cfg(feature = "edges")]
 pub mod hooks;
 #[cfg(feature = "edges")]
-pub mod logging;
-#[cfg(feature = "edges")]
 pub mod metrics;
 pub mod protocol;
 pub mod rate;
@@ -42,6 +40,8 @@ pub mod rate;
 pub mod runtime;
 #[cfg(feature = "edges")]
 pub mod serve;
+#[cfg(feature = "edges")]
+pub mod service;
 #[cfg(feature = "edges")]
 pub mod start;
 #[cfg(feature = "edges")]

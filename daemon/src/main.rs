@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use lightloom_daemon::config::Config;
-use lightloom_daemon::{api, audit, check, logging, serve, start};
+use lightloom_daemon::service::{self, notify};
+use lightloom_daemon::{api, audit, check, serve, start};
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,19 +31,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::start();
-    let result = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")
-        .and_then(|runtime| runtime.block_on(run(&arguments)));
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::from(1)
-        }
-    }
+    service::main(run(&arguments))
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -59,8 +48,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let tls = config.file.tls.clone();
     let path = start::socket_path(&config);
     // First the journal's lock, then the socket: a second daemon must not take it from the first.
+    let devices = config.inventory.devices.len();
     let daemon = start::start(config, installed)?;
     let socket = unix_listener(&path)?;
+    tracing::info!(devices, socket = %path.display(), "serving");
     let router = api::router(daemon.shared);
     tokio::spawn(serve::unix(socket, router.clone()));
     if let Some(tls) = tls {
@@ -86,13 +77,6 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Nothing is undone on the way out: what is lit stays lit.
     notify(&[NotifyState::Stopping]);
     Ok(())
-}
-
-/// Says it to systemd, where that started this program.
-fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("systemd cannot be notified: {error}");
-    }
 }
 
 fn check_all(config: &Config) -> anyhow::Result<()> {

@@ -17,6 +17,7 @@ mod convert;
 mod ctl;
 mod daemon_and_devices;
 mod daemon_by_hand;
+mod daemon_file;
 mod daemon_lines;
 mod daemon_rig;
 mod daemon_speed;

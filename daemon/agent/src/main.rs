@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use lightloom_agent::file::{self, AgentFile};
 use lightloom_agent::serve::{self, AgentServer};
-use lightloom_daemon::logging;
+use lightloom_daemon::service::{self, notify};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,19 +27,7 @@ struct AgentArguments {
 
 fn main() -> ExitCode {
     let arguments = AgentArguments::parse();
-    logging::start();
-    let result = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")
-        .and_then(|runtime| runtime.block_on(run(&arguments)));
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::from(1)
-        }
-    }
+    service::main(run(&arguments))
 }
 
 async fn run(arguments: &AgentArguments) -> anyhow::Result<()> {
@@ -56,7 +44,7 @@ async fn run(arguments: &AgentArguments) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen on {}", file.listen))?;
     let (at, modules) = (listener.local_addr()?, file.cages.len());
     tracing::info!(%at, modules, allow_moves = file.allow_moves, "serving");
-    notify(NotifyState::Ready);
+    notify(&[NotifyState::Ready]);
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         ended = agent.serve(listener, acceptor) => ended?,
@@ -64,7 +52,7 @@ async fn run(arguments: &AgentArguments) -> anyhow::Result<()> {
         _ = tokio::signal::ctrl_c() => {}
     }
     // Nothing is undone on the way out: what is lit stays lit.
-    notify(NotifyState::Stopping);
+    notify(&[NotifyState::Stopping]);
     Ok(())
 }
 
@@ -88,11 +76,4 @@ fn read(path: &Path) -> anyhow::Result<AgentFile> {
         module.eeprom = module.eeprom.take().map(|eeprom| folder.join(eeprom));
     }
     Ok(file)
-}
-
-/// Says it to systemd, where that started this program.
-fn notify(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::warn!("systemd cannot be notified: {error}");
-    }
 }

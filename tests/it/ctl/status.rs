@@ -3,6 +3,17 @@
 
 use super::*;
 
+/// A daemon that drives nothing is not well: its file names no device yet.
+#[test]
+fn a_daemon_without_devices_is_not_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let idle = status(json!({"devices": [], "circuits": []}));
+    let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, idle)]);
+    let (code, shown, _) = run(&daemon, &["status", "--check"]);
+    let starts = "NO DEVICES: this daemon drives nothing\n  name its transceivers";
+    assert!(code == 1 && shown.starts_with(starts) && !shown.contains("ALL IS WELL"), "{shown}");
+}
+
 #[test]
 fn a_status_says_what_is_wrong_first_and_what_to_type() {
     let folder = tempfile::tempdir().unwrap();

@@ -87,6 +87,11 @@ fn alarms(status: &Status) -> String {
     if let Some(why) = &status.audit_failure {
         alarm("AUDIT LOG CANNOT BE WRITTEN, changes are refused", why.clone(), FREE_SPACE.into());
     }
+    if status.devices.is_empty() {
+        let next = "name its transceivers and switches in the daemon's file (`lightloom init --daemon FABRIC` writes one) and \
+                    start it again";
+        alarm("NO DEVICES", "this daemon drives nothing".to_owned(), next.to_owned());
+    }
     for lost in &status.lost {
         alarm("LOST", format!("{}: {}", lost.what, lost.why), lost.next.clone());
     }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon's file before anybody wrote one: what the package installs, and what `lightloom init --daemon` writes.
+
+use std::path::Path;
+
+use lightloom_daemon::start::read_files;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn the_packaged_file_is_read_and_names_no_device() {
+    let (config, _) = read_files(&root().join("packaging/etc/daemon.yaml")).expect("it is read");
+    assert!(config.inventory.devices.is_empty());
+    let unit = std::fs::read_to_string(root().join("systemd/lightloomd.service")).unwrap();
+    let build = std::fs::read_to_string(root().join("packaging/build")).unwrap();
+    assert!(unit.contains("--config /etc/lightloom/daemon.yaml"));
+    assert!(build.contains("\"$root/etc/lightloom\" packaging/etc/daemon.yaml"));
+}
+
+/// Every device that plans set is in the file: k bundles a node, and every optical switch.
+#[test]
+fn a_daemons_file_is_written_for_a_fabric() {
+    let folder = tempfile::tempdir().unwrap();
+    for (fabric, devices) in
+        [("ring-32.yaml", 32 * 2), ("pod-64.yaml", 16 * 2 + 2), ("rfabric-slow-links.yaml", 16)]
+    {
+        let written = folder.path().join(format!("daemon-{fabric}"));
+        let from = root().join("topologies").join(fabric);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_lightloom"))
+            .args(["init", "--daemon"])
+            .arg(&from)
+            .arg("-o")
+            .arg(&written)
+            .output()
+            .unwrap();
+        let says = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && says.contains("--check --config"), "{says}");
+        let (config, _) =
+            read_files(&written).unwrap_or_else(|error| panic!("{fabric}: {error:#}"));
+        assert_eq!(config.inventory.devices.len(), devices, "{fabric}");
+    }
+}
+
+#[test]
+fn a_fabric_without_devices_has_no_daemons_file() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_lightloom"))
+        .args(["init", "--daemon"])
+        .arg(root().join("topologies/dragonfly-72.yaml"))
+        .output()
+        .unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && says.contains("set no device"), "{says}");
+}
