@@ -9,7 +9,10 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use lightloom_fabric::document::{self, Diagnostic, Style};
+use lightloom_fabric::provenance::Inputs;
 use serde::Serialize;
+
+use crate::result::ResultDocument;
 
 /// What a verb found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,14 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// If standard output cannot be written.
 pub fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
     print(&json(result)?)
+}
+
+/// Prints a result as one JSON document under its schema.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print_document(schema: &'static str, result: &impl Serialize) -> anyhow::Result<()> {
+    print_json(&ResultDocument::new(schema, Inputs::new(), result))
 }
 
 /// A result as one JSON document.

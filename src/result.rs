@@ -8,6 +8,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use lightloom_fabric::provenance::{Inputs, VERSION};
+
 use crate::files;
 use crate::output;
 
@@ -35,6 +37,27 @@ pub enum ResultFormat {
     /// The rows alone as a Markdown table, for pages and issues.
     Markdown,
 }
+
+/// A result under its schema, as every JSON document is.
+#[derive(Debug, Serialize)]
+pub struct ResultDocument<T> {
+    schema: &'static str,
+    version: &'static str,
+    #[serde(skip_serializing_if = "Inputs::is_empty")]
+    inputs: Inputs,
+    #[serde(flatten)]
+    result: T,
+}
+
+impl<T> ResultDocument<T> {
+    /// The result of a verb with this schema, from these files.
+    pub fn new(schema: &'static str, inputs: Inputs, result: T) -> Self {
+        Self { schema, version: VERSION, inputs, result }
+    }
+}
+
+/// Fields of a document that are no part of its result.
+const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {
     /// Shows `result` and keeps it; `rows` is the name of its main table.
@@ -73,7 +96,7 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
     let rows = match document.field(rows) {
         Some(Tree::List(rows)) => rows.iter().map(Row::of).collect(),
-        _ => vec![Row::of(&document)],
+        _ => vec![Row::of(&document.without(&ABOUT))],
     };
     let mut columns: Vec<&str> = Vec::new();
     let mut tables: Vec<&str> = Vec::new();
@@ -123,6 +146,16 @@ enum Tree {
 }
 
 impl Tree {
+    fn without(self, names: &[&str]) -> Self {
+        match self {
+            Self::Fields(mut fields) => {
+                fields.retain(|name, _| !names.contains(&name.as_str()));
+                Self::Fields(fields)
+            }
+            other => other,
+        }
+    }
+
     fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else { return None };
         fields.get(name)

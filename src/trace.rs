@@ -16,7 +16,7 @@ use lightloom_units::seed::Seed;
 
 use crate::files;
 use crate::output::{self, VerbOutcome};
-use crate::result::ResultArguments;
+use crate::result::{ResultArguments, ResultDocument};
 use crate::table::TextTable;
 
 /// Looks at fault traces, makes and converts them.
@@ -160,9 +160,11 @@ impl From<ObservationArguments> for Observation {
 }
 
 fn info(arguments: &InfoArguments) -> anyhow::Result<()> {
-    let statistics =
-        read(&arguments.file, arguments.observation.into(), &mut Inputs::new())?.statistics();
-    arguments.result.show(&statistics, "", || describe(&statistics))
+    let mut inputs = Inputs::new();
+    let trace = read(&arguments.file, arguments.observation.into(), &mut inputs)?;
+    let statistics = trace.statistics();
+    let document = ResultDocument::new("lightloom.trace/v1", inputs, &statistics);
+    arguments.result.show(&document, "", || describe(&statistics))
 }
 
 fn synth(arguments: &Synth) -> anyhow::Result<()> {

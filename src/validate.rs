@@ -199,7 +199,7 @@ fn show_json(findings: &[FileFindings]) -> anyhow::Result<()> {
             })
         })
         .collect();
-    output::print_json(&json!({ "files": files }))
+    output::print_document("lightloom.validate/v1", &json!({ "files": files }))
 }
 
 fn show_sarif(findings: &[FileFindings], readers: &[Reader]) -> anyhow::Result<()> {

@@ -153,7 +153,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
 
 fn show(addresses: &[ServedAddress], format: Format) -> anyhow::Result<()> {
     match format {
-        Format::Json => output::print_json(&json!({ "devices": addresses })),
+        Format::Json => {
+            output::print_document("lightloom.devices/v1", &json!({ "devices": addresses }))
+        }
         Format::Text => {
             let rows = addresses.iter().map(|a| [a.name.as_str(), a.kind, a.speaks, a.at.as_str()]);
             let rows: Vec<_> =
@@ -184,7 +186,8 @@ fn fault(arguments: &InjectArguments) -> anyhow::Result<VerbOutcome> {
     match answer.trim_end() {
         "ok" => {
             if let Format::Json = arguments.format.format {
-                output::print_json(&json!({ "device": device, "fault": fault }))?;
+                let injected = json!({ "device": device, "fault": fault });
+                output::print_document("lightloom.device-fault/v1", &injected)?;
             }
             Ok(VerbOutcome::Good)
         }

@@ -219,7 +219,7 @@ fn list(format: Format) -> anyhow::Result<()> {
                 })
             })
             .collect();
-        return output::print_json(&json!({ "formats": formats }));
+        return output::print_document("lightloom.formats/v1", &json!({ "formats": formats }));
     }
     let mut table = TextTable::new(["format", "k-hop ring", "fat-tree", "what it is"]);
     let sign = |can: bool| if can { "yes" } else { "no" }.to_owned();

@@ -176,7 +176,7 @@ fn bring_up(arguments: &Up) -> anyhow::Result<VerbOutcome> {
     let folder = arguments.dir.folder()?;
     let report = up::up(&folder, &wanted, &up::Programs::find()?)?;
     if arguments.format.format == Format::Json {
-        output::print_json(&report)?;
+        output::print_document("lightloom.twin-up/v1", &report)?;
         return Ok(VerbOutcome::Good);
     }
     let rate = report.bytes_per_second.map_or_else(
@@ -229,7 +229,7 @@ fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<VerbOutcome> {
     let ended = enter::everywhere(folder, &up::Programs::find()?.own, &programs)?;
     let good = ended.iter().filter(|of| of.is_good()).count();
     if arguments.format.format == Format::Json {
-        output::print_json(&json!({ "programs": ended }))?;
+        output::print_document("lightloom.twin-exec/v1", &json!({ "programs": ended }))?;
     } else {
         let longest = ended.iter().map(|of| of.ran_ms).fold(0.0, f64::max);
         let bad: String = ended.iter().filter(|of| !of.is_good()).map(line).collect();
@@ -266,7 +266,7 @@ fn status(arguments: &Show) -> anyhow::Result<VerbOutcome> {
             "state": state, "fabric": record.fabric, "nodes": record.nodes, "process": process,
             "generation": generation,
         });
-        output::print_json(&document)?;
+        output::print_document("lightloom.twin-status/v1", &document)?;
     } else {
         output::print(&format!(
             "{}: {state}, {} nodes, ranks of generation {generation}\n",
@@ -281,7 +281,7 @@ fn fault(arguments: &CutArguments) -> anyhow::Result<VerbOutcome> {
     let fault = arguments.fault.join(" ");
     let entry = lightloom_live::fault::inject(&arguments.dir.folder()?, &arguments.part, &fault)?;
     if arguments.format.format == Format::Json {
-        output::print_json(&entry)?;
+        output::print_document("lightloom.twin-fault/v1", &entry)?;
     } else if entry.killed > 0 {
         output::note(&format!("{} programs of {} were killed", entry.killed, entry.part));
     }
@@ -291,7 +291,7 @@ fn fault(arguments: &CutArguments) -> anyhow::Result<VerbOutcome> {
 fn down(arguments: &Show) -> anyhow::Result<VerbOutcome> {
     hold::down(&arguments.dir.folder()?)?;
     if arguments.format.format == Format::Json {
-        output::print_json(&json!({ "down": true }))?;
+        output::print_document("lightloom.twin-down/v1", &json!({ "down": true }))?;
     }
     Ok(VerbOutcome::Good)
 }

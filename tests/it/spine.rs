@@ -179,7 +179,8 @@ fn results_name_their_schema_their_version_and_their_inputs() {
     let (ring, trace) = (shipped("ring-32.yaml"), shipped("traces/synthetic.json"));
     let scenario = shipped("scenarios/node-fault.yaml");
     lightloom(folder.path(), &["plan", &ring, "-o", "plan.json"]);
-    let cases: [(&[&str], &str, &[&str]); 8] = [
+    let cases: [(&[&str], &str, &[&str]); 9] = [
+        (&["trace", "info", &trace], "lightloom.trace/v1", &["trace"]),
         (&["plan", &ring], "lightloom.plan/v2", &["fabric"]),
         (
             &["replan", "plan.json", "--fabric", &ring, "--fault", "n3"],
@@ -205,6 +206,15 @@ fn results_name_their_schema_their_version_and_their_inputs() {
             &["fabric", "scenario", "trace"],
         ),
     ];
+    let without_inputs: [(&[&str], &str); 2] = [
+        (&["validate", &ring], "lightloom.validate/v1"),
+        (&["export", "--list"], "lightloom.formats/v1"),
+    ];
+    for (arguments, schema) in without_inputs {
+        let result = json(&lightloom(folder.path(), &[arguments, &["--format", "json"]].concat()));
+        assert_eq!(result["schema"], schema);
+        assert_eq!(result["version"], env!("CARGO_PKG_VERSION"), "{schema}");
+    }
     for (arguments, schema, roles) in cases {
         let result = json(&lightloom(folder.path(), &[arguments, &["--format", "json"]].concat()));
         assert_eq!(result["schema"], schema);

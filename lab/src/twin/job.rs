@@ -86,7 +86,7 @@ pub(crate) fn report(arguments: &JobReport) -> anyhow::Result<VerbOutcome> {
     let folder = arguments.dir.folder()?;
     let report = report::of(&folder, &arguments.name, &up::Programs::find()?)?;
     match arguments.format.format {
-        Format::Json => output::print_json(&report)?,
+        Format::Json => output::print_document("lightloom.twin-job/v1", &report)?,
         Format::Text => output::print(&report.text())?,
     }
     let Some(within) = arguments.within else { return Ok(VerbOutcome::Good) };
