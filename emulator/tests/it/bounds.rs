@@ -247,11 +247,7 @@ fn no_run_beats_its_bound_where_packets_take_several_paths() {
     let cubes = "{tpu_cubes: {cubes: [1, 1, 2]}}";
     let pairs = "{leaf_spine: {leaves: 4, spines: 2, hosts_per_leaf: 4, nics: 2}}";
     for (on, transport, run) in [
-        (
-            cubes,
-            "balance: {avoid_marked: {paths: 8}}",
-            "permutation, bytes: 16KiB, hosts: [h11..h14]",
-        ),
+        (cubes, "balance: {entropy: {values: 8}}", "permutation, bytes: 16KiB, hosts: [h11..h14]"),
         (cubes, "balance: adaptive", "{incast: h3}, bytes: 16KiB, hosts: [h3..h6]"),
         (
             "{switched_domain: {gpus: 8, switches: 4}}",

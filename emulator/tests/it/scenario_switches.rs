@@ -111,12 +111,7 @@ fn congestion_control_and_spraying_are_chosen_in_the_file() {
         assert_ne!(other.head.packet_hops, 0);
         assert_ne!(other.head.simulated, fixed.head.simulated, "{congestion} changes nothing");
     }
-    for balance in [
-        "{spray: {paths: 8}}",
-        "{flowlet: {paths: 8, gap: 2us}}",
-        "{avoid_marked: {paths: 8}}",
-        "adaptive",
-    ] {
+    for balance in ["{spray: {paths: 8}}", "{entropy: {}}", "adaptive"] {
         let other = run(&format!("transport: {{balance: {balance}}}\n"));
         assert!(other.workloads.iter().all(|collective| collective.end.is_some()), "{balance}");
     }
@@ -149,18 +144,19 @@ fn what_says_nothing_is_refused_with_its_place() {
 /// Four values for sixteen paths took 2.3 times the bound, and nothing said so.
 #[test]
 fn fewer_entropy_values_than_paths_are_warned_of() {
-    let said = |on: &str, entropy: &str| {
+    let drawn = |on: &str, balance: &str| {
         let text = format!(
-            "name: x\non: {on}\ntransport: {{balance: {{entropy: {entropy}}}}}\n\
+            "name: x\non: {on}\ntransport: {{balance: {{{balance}}}}}\n\
              traffic: [{{name: all, run: permutation, bytes: 64KiB}}]\n"
         );
         let (scenario, said) = load(&text);
         assert!(scenario.is_some(), "{said:?}");
         said.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>()
     };
+    let said = |on: &str, entropy: &str| drawn(on, &format!("entropy: {entropy}"));
     let tree = "{fat_tree: {radix: 8}}";
     let [few] = &said(tree, "{values: 4}")[..] else { panic!("one warning") };
-    for words in ["LL0325", "4 entropy values for 16 paths", "write 16, or leave it out"] {
+    for words in ["LL0325", "4 entropy values for 16 paths", "write 16"] {
         assert!(few.contains(words), "{words}: {few}");
     }
     assert!(said(tree, "{values: 16}").is_empty());
@@ -169,6 +165,10 @@ fn fewer_entropy_values_than_paths_are_warned_of() {
     let [few] = &said(planes, "{values: 128}")[..] else { panic!("one warning") };
     assert!(few.contains("128 entropy values for 256 paths"), "{few}");
     assert!(said("{ring: {hosts: 8}}", "{values: 4}").is_empty(), "one path or two");
+    let [few] = &drawn(tree, "spray: {paths: 4}")[..] else { panic!("one warning") };
+    assert!(few.contains("4 paths drawn for 16 paths"), "{few}");
+    assert!(drawn(tree, "spray: {paths: 16}").is_empty());
+    assert!(drawn("{fat_tree: {radix: 32}}", "spray: {paths: 64}").is_empty(), "64 of 256");
 }
 
 /// What pauses instead of dropping grows beyond the usual queue of 1 MiB, and may mark there.

@@ -18,7 +18,6 @@ pub(crate) struct SenderLane {
     pub(crate) enlisted: bool,
     /// The path whose turn it is.
     pub(crate) turn: u16,
-    pub(crate) last_sent: u64,
     /// When the next retired path is to be probed; `u64::MAX`: none is retired.
     pub(crate) probe_due: u64,
     /// Paths that are retired.
@@ -34,7 +33,6 @@ impl SenderLane {
             end: paths.end,
             enlisted: false,
             turn: paths.start,
-            last_sent: 0,
             probe_due: u64::MAX,
             retired: 0,
         }

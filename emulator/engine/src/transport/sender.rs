@@ -11,6 +11,7 @@
 
 mod again;
 mod credit;
+mod dark;
 mod seen;
 mod tail;
 
@@ -267,7 +268,7 @@ impl Sender {
         }
         self.tail.sent(now);
         let cursor = match &mut self.balancer {
-            Some(balancer) => balancer.next(now, sequence, lane),
+            Some(balancer) => balancer.next(sequence, lane),
             None => self.cursor,
         };
         Outgoing { sequence, wire_bytes, resent, cursor, probe: false }
@@ -332,13 +333,6 @@ impl Sender {
         self.send_again((now, lane), sequence)
     }
 
-    /// The path of a packet that is sent again is one on which packets are lost.
-    fn count_lost(&mut self, now: u64, sequence: u32) {
-        if let Some(balancer) = &mut self.balancer {
-            balancer.lost(now, sequence);
-        }
-    }
-
     fn send_again(&mut self, at: (u64, usize), sequence: u32) -> Outgoing {
         self.resent += 1;
         let last = (sequence + 1).is_multiple_of(self.per_message);
@@ -368,8 +362,12 @@ impl Sender {
     }
 
     fn is_held(&self, sequence: u32) -> bool {
+        self.keeps() && self.held.contains(sequence)
+    }
+
+    /// Whether what comes out of order is kept.
+    const fn keeps(&self) -> bool {
         matches!(self.recovery, LossRecovery::SelectiveRepeat { .. })
-            && self.held.contains(sequence)
     }
 
     /// Takes an acknowledgement that arrives at `now`.
@@ -383,6 +381,9 @@ impl Sender {
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.tail.heard(now);
+        if let Some(balancer) = self.balancer.as_mut().filter(|balancer| balancer.retired() > 0) {
+            balancer.answered_by(packet.cursor(), packet.answered());
+        }
         let in_window = packet.answered() >= self.acked;
         let newly = packet.sequence().saturating_sub(self.acked);
         if newly > 0 {
@@ -480,9 +481,7 @@ impl Sender {
                 self.repair_end =
                     self.repair_end.max((arrived + 1).saturating_sub(self.reordering));
                 self.skip_held();
-                // Who retires paths for losses takes them for failures: congestion shows in marks, delays and trims.
-                let retires = self.balancer.as_ref().is_some_and(|balancer| balancer.retires());
-                if self.repair < self.repair_end && !retires {
+                if self.repair < self.repair_end && !self.blames_path(self.repair) {
                     self.count_loss(now);
                 }
             }
@@ -530,21 +529,6 @@ impl Sender {
         }
         self.fit_window();
         self.deadline = now + self.backoff(self.timeouts);
-    }
-
-    /// Takes the paths of everything in flight out of use, where losses do that. Returns whether that was any: then the
-    /// timeout says nothing of congestion.
-    fn retire_unheard(&mut self, now: u64) -> bool {
-        let Some(balancer) = self.balancer.as_mut().filter(|balancer| balancer.retires()) else {
-            return false;
-        };
-        let before = balancer.retired();
-        for sequence in self.acked..self.next {
-            if !self.held.contains(sequence) {
-                balancer.lost(now, sequence);
-            }
-        }
-        balancer.retired() > before
     }
 
     /// How long it waits for an acknowledgement after so many timeouts in a row: doubled each time, up to 64-fold,

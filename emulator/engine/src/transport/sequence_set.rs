@@ -5,13 +5,14 @@
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceSet {
     words: Box<[u64]>,
+    len: u32,
 }
 
 impl SequenceSet {
     /// A set for numbers less than `window` apart.
     pub(crate) fn new(window: u32) -> Self {
         let words = (window.max(64).next_power_of_two() / 64) as usize;
-        Self { words: vec![0; words].into_boxed_slice() }
+        Self { words: vec![0; words].into_boxed_slice(), len: 0 }
     }
     fn place(&self, number: u32) -> (usize, u64) {
         ((number / 64) as usize & (self.words.len() - 1), 1 << (number % 64))
@@ -20,8 +21,11 @@ impl SequenceSet {
     pub(crate) fn span(&self) -> u32 {
         self.words.len() as u32 * 64
     }
-    pub(crate) fn is_empty(&self) -> bool {
-        self.words.iter().all(|word| *word == 0)
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    pub(crate) const fn len(&self) -> u32 {
+        self.len
     }
     pub(crate) fn contains(&self, number: u32) -> bool {
         let (word, bit) = self.place(number);
@@ -29,6 +33,7 @@ impl SequenceSet {
     }
     pub(crate) fn insert(&mut self, number: u32) {
         let (word, bit) = self.place(number);
+        self.len += u32::from(self.words[word] & bit == 0);
         self.words[word] |= bit;
     }
     /// Removes `number` and says whether it was there.
@@ -36,6 +41,7 @@ impl SequenceSet {
         let (word, bit) = self.place(number);
         let was_there = self.words[word] & bit != 0;
         self.words[word] &= !bit;
+        self.len -= u32::from(was_there);
         was_there
     }
 }
@@ -60,6 +66,7 @@ mod tests {
                     base += 1;
                 }
                 prop_assert_eq!(set.contains(base + 7), model.contains(&(base + 7)));
+                prop_assert_eq!(set.len() as usize, model.len());
             }
         }
     }

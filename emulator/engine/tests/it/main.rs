@@ -13,6 +13,7 @@ mod capture;
 mod collectives;
 mod conformance;
 mod credit_and_choice;
+mod dark_path;
 mod engine_validation;
 mod planes;
 mod queueing;

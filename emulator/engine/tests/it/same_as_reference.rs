@@ -303,13 +303,8 @@ fn case() -> impl Strategy<Value = Case> {
     ];
     let balance = prop_oneof![
         2 => Just(Balance::PerFlow),
-        1 => (2u16..5).prop_map(|paths| Balance::Spray { paths }),
-        1 => (2u16..5).prop_map(|paths| Balance::AvoidMarked { paths }),
+        2 => (2u16..5).prop_map(|paths| Balance::Spray { paths }),
         2 => Just(Balance::Adaptive),
-        1 => (2u16..5, 100u64..3_000).prop_map(|(paths, gap)| Balance::Flowlet {
-            paths,
-            gap: Picoseconds::from_nanos(gap),
-        }),
     ];
     (
         (2usize..6, 1usize..4),

@@ -45,7 +45,7 @@ fn storm(threads: usize, seed: u64, transport: Transport) -> (Vec<FlowRecord>, V
 fn the_number_of_threads_changes_nothing() {
     let plain = Transport { timeout: Picoseconds::from_micros(100), ..Transport::default() };
     let spread = Transport {
-        balance: Balance::AvoidMarked { paths: 8 },
+        balance: Balance::Spray { paths: 8 },
         recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
         congestion: CongestionControl::Dctcp(Dctcp::default()),
         window: Window::BandwidthDelay { percent: 200 },

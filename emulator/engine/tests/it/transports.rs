@@ -316,7 +316,7 @@ fn a_flow_whose_switches_choose_uses_every_core() {
     assert!(loads.iter().all(|packets| (65..=140).contains(packets)), "{loads:?}");
 }
 
-/// A sprayed flow over eight paths of which one goes dark for good: the sender learns which by its losses, so that the
+/// A flow over eight entropy values of which one goes dark for good: the sender learns which by its losses, so that the
 /// flow takes little longer than the seven eighths that are left allow.
 #[test]
 fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
@@ -329,7 +329,7 @@ fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
         let mut builder = NetworkBuilder::new();
         let hosts = shape.build_into(&mut builder);
         let transport = Transport {
-            balance: Balance::AvoidMarked { paths: 8 },
+            balance: Balance::Entropy { values: 8, probe: Picoseconds::from_micros(50) },
             recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(128) },
             window: Window::Packets(1_024),
             ..Transport::default()
@@ -383,9 +383,10 @@ fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
     let selective = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
     let (per_flow, _) = four_over_four(Balance::PerFlow, LossRecovery::GoBackN);
     let (spray, dropped) = four_over_four(Balance::Spray { paths: 64 }, selective);
-    let (avoid, _) = four_over_four(Balance::AvoidMarked { paths: 64 }, selective);
+    let entropy = Balance::Entropy { values: 64, probe: Picoseconds::from_micros(50) };
+    let (entropy, _) = four_over_four(entropy, selective);
     assert!(per_flow > 1.9, "the seed makes two flows share a spine: {per_flow}");
-    assert!(spray < 1.4 && avoid < 1.3, "{spray} {avoid}");
+    assert!(spray < 1.4 && entropy < 1.3, "{spray} {entropy}");
     assert_eq!(dropped, 0);
 }
 

@@ -41,7 +41,7 @@ lightloom_fabric::document::codes! {
     /// Large packets lose far more to wrong bits than real frames do.
     HEAVY_LOSS = "LL0324", "wrong bits lose far more packets of this size than real frames";
     /// Flows leave some of their paths unused and meet on the others.
-    FEW_VALUES = "LL0325", "fewer entropy values than paths";
+    FEW_VALUES = "LL0325", "fewer paths drawn than there are";
     /// A row of a table of flows.
     BAD_FLOW = "LL0323", "a row of a table of flows that says no flow";
 }

@@ -97,12 +97,9 @@ pub enum BalanceFile {
     /// One path for the whole flow, by a seeded hash.
     #[default]
     PerFlow,
-    /// Packets take turns over paths.
+    /// Each packet goes by a path drawn for it; one that lost a packet, and answered none sent later, is left alone until
+    /// a probe is answered.
     Spray(PathsFile),
-    /// The path changes after a pause.
-    Flowlet(FlowletFile),
-    /// Packets take turns over paths, but a path that marked one misses its next turn.
-    AvoidMarked(PathsFile),
     /// Packets take turns over entropy values; one that lost a packet is retired until a probe is answered.
     Entropy(EntropyFile),
     /// Switches send each packet by the port with the least before it, among those on shortest paths that are up.
@@ -136,6 +133,8 @@ pub struct EntropyFile {
 /// The most entropy values, and those where the number of paths is not known.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
+/// Of so many paths drawn of more, each packet draws one: flows meet little.
+const MANY_PATHS: u64 = 64;
 
 fn fifty_microseconds() -> Text<Picoseconds> {
     Text(Picoseconds::from_micros(50))
@@ -148,17 +147,6 @@ pub struct PathsFile {
     /// Paths that are drawn; those drawn twice count twice.
     #[schemars(range(min = 2, max = 1024))]
     pub paths: u16,
-}
-
-/// When and over how many paths.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FlowletFile {
-    /// Paths that are drawn.
-    #[schemars(range(min = 2, max = 1024))]
-    pub paths: u16,
-    /// The pause after which the path changes.
-    pub gap: Text<Picoseconds>,
 }
 
 /// How lost packets are sent again.
@@ -308,20 +296,26 @@ fn warn_of_few_values(
     interfaces: FlowInterfaces,
     check: &mut Check<'_>,
 ) {
-    let BalanceFile::Entropy(EntropyFile { values: Some(values), .. }) = raw.balance else {
-        return;
+    let (values, what, key, most) = match raw.balance {
+        BalanceFile::Entropy(EntropyFile { values: Some(values), .. }) => {
+            (values, "entropy values", "entropy/values", MOST_VALUES)
+        }
+        BalanceFile::Spray(PathsFile { paths }) => {
+            (paths, "paths drawn", "spray/paths", MANY_PATHS)
+        }
+        _ => return,
     };
     let each = ports.paths.zip(ports.count.filter(|count| *count > 0));
     let Some((all, count)) = each else { return };
     let paths = if interfaces == FlowInterfaces::All { all } else { all / u64::from(count) };
-    let enough = paths.min(MOST_VALUES);
+    let enough = paths.min(most);
     if u64::from(values) < enough {
         let message = format!(
-            "{values} entropy values for {paths} paths: each flow leaves paths unused, and flows meet on the others"
+            "{values} {what} for {paths} paths: each flow leaves paths unused, and flows meet on the others"
         );
         check
-            .warning(codes::FEW_VALUES, "/transport/balance/entropy/values", message)
-            .help(format!("write {enough}, or leave it out"));
+            .warning(codes::FEW_VALUES, &format!("/transport/balance/{key}"), message)
+            .help(format!("write {enough}"));
     }
 }
 
@@ -360,8 +354,6 @@ fn balance(raw: BalanceFile, ports: HostPorts) -> Balance {
     match raw {
         BalanceFile::PerFlow => Balance::PerFlow,
         BalanceFile::Spray(PathsFile { paths }) => Balance::Spray { paths },
-        BalanceFile::Flowlet(FlowletFile { paths, gap }) => Balance::Flowlet { paths, gap: gap.0 },
-        BalanceFile::AvoidMarked(PathsFile { paths }) => Balance::AvoidMarked { paths },
         BalanceFile::Entropy(EntropyFile { values, probe }) => {
             let enough = ports.paths.map_or(USUAL_VALUES, |paths| paths.clamp(2, MOST_VALUES));
             let values = values.unwrap_or(u16::try_from(enough).unwrap_or(u16::MAX));

@@ -7,7 +7,7 @@
 //! the pace of its interfaces, its flows in turn. What was trimmed goes again first. A credit whose packet was lost
 //! goes to the packet that repairs it; a timeout begins anew with a full window. What is in flight and the credits in hand
 //! make a full window, but for credits that wait at the receiver and that are on their way. Acknowledgements say when none
-//! waits: if a window stays short all the same, for two round trips, what is missing was lost and is replaced.
+//! waits: if a window stays short all the same, for half a round trip, what is missing was lost and is replaced.
 //!
 //! Left out: the sender does not state its demand (the receiver knows the length of the flow from the first packet);
 //! the pace is that of the links as built, whatever becomes of them.
@@ -26,7 +26,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(path: IdlePath) -> Self {
-        let (initial, patience) = (path.window, 2 * path.round_trip);
+        let (initial, patience) = (path.window, path.round_trip / 2);
         Self { credits: initial, initial, patience, short: None }
     }
 

@@ -60,8 +60,9 @@ impl Sender {
         if packet.has(flag::CREDIT) {
             self.bring_credit();
         }
-        // Of what lies before `acked`, an answer that has not come was lost.
-        let in_flight = self.in_flight.min(self.next - self.acked);
+        // An answer that has not come, to what is known to have come in, was lost, and the credit with it.
+        let known = self.held.len() + self.trimmed.len() as u32;
+        let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(known));
         let left = self.released.saturating_sub(self.next) + self.trimmed.len() as u32;
         if let Some(controller) = &mut self.controller {
             controller.settle(now, packet.has(flag::SETTLED), (in_flight, left));

@@ -3,10 +3,14 @@
 
 use std::collections::VecDeque;
 
+use lightloom_engine::LinkId;
 use lightloom_engine::transport::{Balance, LossRecovery};
-use lightloom_units::SimTime;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::{Flow, Packet, Reason, Reference, What};
+
+/// How long after its loss a sprayed path is probed, and how often then.
+const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
 impl Reference<'_> {
     pub(super) fn take_in(&mut self, packet: &Packet) {
@@ -19,6 +23,9 @@ impl Reference<'_> {
     }
 
     pub(super) fn data(&mut self, packet: &Packet) {
+        if packet.probe {
+            return self.acknowledge(packet, None, false);
+        }
         if packet.trimmed {
             return self.answer_trimmed(packet);
         }
@@ -58,7 +65,7 @@ impl Reference<'_> {
         let acknowledgement = Packet {
             flow: packet.flow,
             acknowledgement: true,
-            sequence: flow.expected,
+            sequence: if packet.probe { packet.sequence } else { flow.expected },
             beyond_gap,
             echo: (packet.marked || trimmed).then_some(packet.sequence),
             answers: packet.sequence,
@@ -68,7 +75,8 @@ impl Reference<'_> {
             trimmed,
             frame: None,
             wrong: false,
-            path: 0,
+            path: packet.path,
+            probe: packet.probe,
             way,
         };
         self.totals.sent += 1;
@@ -81,18 +89,19 @@ impl Reference<'_> {
         if flow.acked == flow.total() {
             return;
         }
+        if packet.probe {
+            flow.retired.remove(&packet.path);
+            return self.send(packet.flow);
+        }
         flow.in_flight = flow.in_flight.saturating_sub(1);
         flow.asked = None;
         self.listen(packet.flow);
         let flow = &mut self.flows[packet.flow];
-        if packet.answers >= flow.acked
-            && let Some(path) = flow.taken.get(&packet.answers)
-        {
-            flow.rests.remove(path);
-            if packet.echo.is_some() {
-                flow.congested.insert(*path);
-            }
+        if flow.retired.get(&packet.path).is_some_and(|(lost, _)| *lost <= packet.answers) {
+            flow.retired.remove(&packet.path);
+            flow.heard.insert(packet.path, packet.answers);
         }
+        let feeds_back = packet.answers >= flow.acked;
         if packet.sequence > flow.acked {
             flow.acked = packet.sequence;
             flow.next = flow.next.max(flow.acked);
@@ -139,7 +148,12 @@ impl Reference<'_> {
                 }
             }
         }
-        self.flows[packet.flow].pass_over();
+        let flow = &mut self.flows[packet.flow];
+        if let Some(path) = flow.taken.get(&packet.answers).filter(|_| feeds_back) {
+            let heard = flow.heard.entry(*path).or_default();
+            *heard = (*heard).max(packet.answers);
+        }
+        flow.pass_over();
         if self.flows[packet.flow].acked < self.flows[packet.flow].total() {
             self.send(packet.flow);
         }
@@ -231,7 +245,9 @@ impl Reference<'_> {
         }
         while let Some(number) = self.next_waiting(link) {
             if let Some((sequence, choice)) = self.choose(number) {
-                self.send_now(number, sequence, choice);
+                if !self.probe(number) {
+                    self.send_now(number, sequence, choice);
+                }
                 if self.choose(number).is_some() {
                     self.ports[link].waiting.push_back(number);
                 }
@@ -262,6 +278,7 @@ impl Reference<'_> {
     }
 
     pub(super) fn send_now(&mut self, number: usize, sequence: u32, choice: Reason) {
+        let probe_at = self.now + SPRAY_PROBE.0;
         let flow = &mut self.flows[number];
         // What is sent for a lost packet takes its place in flight.
         flow.in_flight += u32::from(!matches!(choice, Reason::Repair | Reason::Tail));
@@ -272,14 +289,14 @@ impl Reference<'_> {
             while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
             flow.resent += 1;
         } else if choice == Reason::Repair {
-            flow.lose(sequence);
+            flow.lose(sequence, probe_at);
             flow.to_repair.retain(|other| *other > sequence);
             flow.pass_over();
             flow.resent += 1;
         } else {
             if sequence < flow.sent {
                 flow.resent += 1;
-                flow.lose(sequence);
+                flow.lose(sequence, probe_at);
             }
             flow.next = sequence + 1;
             flow.sent = flow.sent.max(flow.next);
@@ -293,44 +310,46 @@ impl Reference<'_> {
 
     /// The place of the path for the next packet.
     pub(super) fn choose_path(&mut self, number: usize, sequence: u32) -> usize {
-        let now = self.now;
         let flow = &mut self.flows[number];
         let count = flow.paths.len();
         match self.transport.balance {
             Balance::PerFlow | Balance::Adaptive => {}
             Balance::Spray { .. } => {
-                flow.drawn += 1;
-                let draw = super::splitmix(flow.salt.wrapping_add(flow.drawn));
-                flow.turn = ((u128::from(draw) * count as u128) >> 64) as usize;
-            }
-            Balance::Flowlet { gap, .. } => {
-                if now > flow.last_sent + gap.0 {
-                    flow.turn = (flow.turn + 1) % count;
-                }
-                flow.last_sent = now;
-            }
-            Balance::Entropy { .. } => unreachable!("entropy values are judged by bounds"),
-            Balance::AvoidMarked { .. } => {
-                flow.turn = (flow.turn + 1) % count;
-                let mut skipped = 0;
-                while skipped < count {
-                    let rests = match flow.rests.get_mut(&flow.turn) {
-                        Some((turns, _)) if *turns > 0 => {
-                            *turns -= 1;
-                            true
-                        }
-                        _ => false,
-                    };
-                    if !flow.congested.remove(&flow.turn) && !rests {
+                loop {
+                    flow.drawn += 1;
+                    let draw = super::splitmix(flow.salt.wrapping_add(flow.drawn));
+                    flow.turn = ((u128::from(draw) * count as u128) >> 64) as usize;
+                    if !flow.retired.contains_key(&flow.turn) {
                         break;
                     }
-                    flow.turn = (flow.turn + 1) % count;
-                    skipped += 1;
                 }
                 flow.taken.insert(sequence, flow.turn);
             }
+            Balance::Entropy { .. } => unreachable!("entropy values are judged by bounds"),
         }
         flow.turn
+    }
+
+    /// Sends a header by a path of the flow that is out of use, if one is to be probed.
+    fn probe(&mut self, number: usize) -> bool {
+        let now = self.now;
+        let flow = &mut self.flows[number];
+        let Some((&path, (_, at))) = flow.retired.iter_mut().find(|(_, (_, at))| *at <= now) else {
+            return false;
+        };
+        *at = now + SPRAY_PROBE.0;
+        let mut way: VecDeque<_> = flow.paths[path].iter().copied().collect();
+        let first = way.pop_front().expect("a path has links");
+        let header = self.transport.header.0;
+        let packet = Packet {
+            probe: true,
+            trimmed: true,
+            priority: 7,
+            ..data(number, path as u32, (header, path), way)
+        };
+        self.totals.sent += 1;
+        self.enqueue(first, packet, None);
+        true
     }
 
     pub(super) fn send_packet(&mut self, number: usize, sequence: u32) {
@@ -348,22 +367,36 @@ impl Reference<'_> {
         let mut way: VecDeque<_> = flow.paths[path].iter().copied().take(known).collect();
         let first = way.pop_front().expect("a path has links");
         let packet = Packet {
-            flow: number,
-            acknowledgement: false,
-            sequence,
-            beyond_gap: None,
-            echo: None,
-            answers: 0,
-            wire_bytes,
-            marked: false,
             priority: flow.spec.priority,
-            trimmed: false,
-            frame: None,
-            wrong: false,
-            path,
-            way,
+            ..data(number, sequence, (wire_bytes, path), way)
         };
         self.totals.sent += 1;
         self.enqueue(first, packet, None);
+    }
+}
+
+/// A packet of data, of priority 0.
+fn data(
+    flow: usize,
+    sequence: u32,
+    (wire_bytes, path): (u64, usize),
+    way: VecDeque<LinkId>,
+) -> Packet {
+    Packet {
+        flow,
+        acknowledgement: false,
+        sequence,
+        beyond_gap: None,
+        echo: None,
+        answers: 0,
+        wire_bytes,
+        marked: false,
+        priority: 0,
+        trimmed: false,
+        frame: None,
+        wrong: false,
+        path,
+        probe: false,
+        way,
     }
 }

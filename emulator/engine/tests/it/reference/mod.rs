@@ -38,8 +38,10 @@ struct Packet {
     priority: u8,
     /// Cut to its header, or the acknowledgement of such a packet.
     trimmed: bool,
-    /// Data: the place of its path among those of its flow.
+    /// The place of its path among those of its flow; of an acknowledgement, that of the packet it answers.
     path: usize,
+    /// A header that asks whether its path carries packets, or the answer to it.
+    probe: bool,
     /// A pause frame: whether it pauses or resumes its priority.
     frame: Option<bool>,
     /// A bit of it is wrong: it is lost at the end of the link.
@@ -145,10 +147,10 @@ struct Flow {
     turn: usize,
     salt: u64,
     drawn: u64,
-    last_sent: u64,
-    congested: BTreeSet<usize>,
-    /// By path: turns that it misses yet, and packets lost on it in a row.
-    rests: BTreeMap<usize, (u32, u32)>,
+    /// By path that is out of use: the packet it lost, and when it is probed.
+    retired: BTreeMap<usize, (u32, u64)>,
+    /// By path: the highest number that was answered of what took it.
+    heard: BTreeMap<usize, u32>,
     taken: BTreeMap<u32, usize>,
     // receiving end
     arrived: BTreeSet<u32>,
@@ -173,12 +175,13 @@ impl Flow {
             self.to_repair.pop_first();
         }
     }
-    /// A packet is sent again: its path is avoided, longer with each loss in a row.
-    fn lose(&mut self, sequence: u32) {
-        if let Some(path) = self.taken.get(&sequence) {
-            let (_, in_a_row) = self.rests.get(path).copied().unwrap_or_default();
-            let in_a_row = (in_a_row + 1).min(10);
-            self.rests.insert(*path, (2_u32.pow(in_a_row), in_a_row));
+    /// A packet is sent again: its path is dark if nothing was answered that took it later.
+    fn lose(&mut self, sequence: u32, probe_at: u64) {
+        let Some(path) = self.taken.get(&sequence) else { return };
+        let answered_later = self.heard.get(path).is_some_and(|heard| *heard >= sequence);
+        let is_last = self.retired.len() + 1 == self.paths.len();
+        if !answered_later && !is_last && !self.retired.contains_key(path) {
+            self.retired.insert(*path, (sequence, probe_at));
         }
     }
 }
@@ -296,9 +299,8 @@ impl<'a> Reference<'a> {
             turn: 0,
             salt,
             drawn: 0,
-            last_sent: 0,
-            congested: BTreeSet::new(),
-            rests: BTreeMap::new(),
+            retired: BTreeMap::new(),
+            heard: BTreeMap::new(),
             taken: BTreeMap::new(),
             arrived: BTreeSet::new(),
             expected: 0,

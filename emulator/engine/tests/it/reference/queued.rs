@@ -150,6 +150,7 @@ impl Reference<'_> {
             frame: Some(pauses),
             wrong: false,
             path: 0,
+            probe: false,
             way: VecDeque::new(),
         };
         self.queues[link.index()].frames.push_back(frame);
