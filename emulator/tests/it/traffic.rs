@@ -417,6 +417,11 @@ traffic: [{{name: i, run: {{incast: h0}}, bytes: 1MiB}}]
                 "byte_counter: 50KB",
                 "timer: 5us, additive: 4Gbps",
                 "timer: 5us, byte_counter: 5KB, hyper: 20Gbps",
+                "decrease_interval: 4us",
+                "decrease_interval: 4us, window_follows_rate: true",
+                "preset: nvidia",
+                "preset: simai",
+                "preset: htsim, timer: 5us",
             ],
         ),
         (

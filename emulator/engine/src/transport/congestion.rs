@@ -14,7 +14,7 @@ mod swift;
 
 use lightloom_units::BitsPerSecond;
 
-pub use dcqcn::Dcqcn;
+pub use dcqcn::{Dcqcn, RateStep};
 pub use dctcp::Dctcp;
 pub use nscc::Nscc;
 pub use swift::Swift;
@@ -157,7 +157,8 @@ impl CongestionController {
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
             SchemeState::Dctcp(state) => state.window,
-            SchemeState::Dcqcn(_) | SchemeState::Credit(_) => return self.largest_window,
+            SchemeState::Credit(_) => return self.largest_window,
+            SchemeState::Dcqcn(state) => f64::from(self.largest_window) * state.window_share(),
             SchemeState::Swift(state) => state.window,
             SchemeState::Nscc(state) => state.window,
         };

@@ -2,8 +2,8 @@
 //! What the sources of congestion control and load balancing promise, shown on a shared link.
 use lightloom_engine::topology::{FatTree, LeafSpine};
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Dcqcn, Dctcp, LossRecovery, Nscc, Reordering, Swift, Transport,
-    Window,
+    Balance, CongestionControl, Dcqcn, Dctcp, LossRecovery, Nscc, RateStep, Reordering, Swift,
+    Transport, Window,
 };
 use lightloom_engine::{
     Engine, EngineSettings, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing,
@@ -149,7 +149,7 @@ fn the_nscc_style_settles_where_switches_trim() {
 #[test]
 fn dcqcn_converges_to_fair_rates() {
     let control = CongestionControl::Dcqcn(Dcqcn {
-        additive: Some(BitsPerSecond(400_000_000)),
+        additive: RateStep::Rate(BitsPerSecond(400_000_000)),
         ..Dcqcn::default()
     });
     let queue = standing_queue_packets(control);

@@ -8,7 +8,7 @@
 //!   dcqcn: {timer: 300us, additive: 400Mbps}
 //! ```
 
-use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, Swift};
+use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, RateStep, Swift};
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -52,44 +52,62 @@ impl Default for DctcpFile {
     }
 }
 
-/// DCQCN's figures; the defaults are the paper's (Zhu et al., SIGCOMM 2015), whose rate steps, meant for 40 Gb/s, grow
-/// with the rate of the interface.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+/// DCQCN's figures; those not written are the preset's.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DcqcnFile {
+    /// Whose figures those not written are.
+    pub preset: DcqcnPreset,
     /// `1/g` of the average that says how much to cut.
     #[schemars(range(min = 1, max = 65536))]
-    pub inverse_gain: u32,
+    pub inverse_gain: Option<u32>,
     /// A flow is notified at most once in this time.
-    pub notification_interval: Text<Picoseconds>,
+    pub notification_interval: Option<Text<Picoseconds>>,
     /// Without notifications the rate is raised every so often.
-    pub timer: Text<Picoseconds>,
-    /// Without notifications the average decays every so often; as `timer` if not written.
+    pub timer: Option<Text<Picoseconds>>,
+    /// The average moves every so often; as `timer` in the paper.
     pub alpha_timer: Option<Text<Picoseconds>>,
     /// So many raises go halfway back to the rate before the cut; later ones raise that rate.
     #[schemars(range(min = 1, max = 1000))]
-    pub fast_steps: u32,
+    pub fast_steps: Option<u32>,
     /// The rate is raised as well after so many bytes.
-    pub byte_counter: Text<Bytes>,
-    /// By how much the target rate is raised at first. A thousandth of the interface's rate if not written.
+    pub byte_counter: Option<Text<Bytes>>,
+    /// By how much the target rate is raised at first: in the paper a thousandth of the interface's rate.
     pub additive: Option<Text<BitsPerSecond>>,
-    /// By how much it is raised later. A two-hundredth if not written.
+    /// By how much it is raised later: in the paper a two-hundredth.
     pub hyper: Option<Text<BitsPerSecond>>,
+    /// As adapters do it: the first notification cuts nothing, later ones cut once in this time. In the paper each cuts.
+    pub decrease_interval: Option<Text<Picoseconds>>,
+    /// With `decrease_interval`: every cut takes the target down to the rate before it, not only the first after a raise.
+    pub clamp_target: Option<bool>,
+    /// The rate is never less.
+    pub least_rate: Option<Text<BitsPerSecond>>,
+    /// The window shrinks with the rate.
+    pub window_follows_rate: Option<bool>,
 }
 
-impl Default for DcqcnFile {
-    fn default() -> Self {
-        let Dcqcn { inverse_gain, notification_interval, timer, fast_steps, byte_counter, .. } =
-            Dcqcn::default();
-        Self {
-            inverse_gain,
-            notification_interval: Text(notification_interval),
-            timer: Text(timer),
-            alpha_timer: None,
-            fast_steps,
-            byte_counter: Text(byte_counter),
-            additive: None,
-            hyper: None,
+/// Figures of DCQCN as others publish them.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DcqcnPreset {
+    /// The paper's (Zhu et al., SIGCOMM 2015), whose rate steps, meant for 40 Gb/s, grow with the rate of the interface.
+    #[default]
+    Paper,
+    /// Defaults of NVIDIA's adapters.
+    Nvidia,
+    /// `SimAI.conf` for its ns-3.
+    Simai,
+    /// `dcqcn.cpp` of csg-htsim.
+    Htsim,
+}
+
+impl DcqcnPreset {
+    fn figures(self) -> Dcqcn {
+        match self {
+            Self::Paper => Dcqcn::default(),
+            Self::Nvidia => Dcqcn::NVIDIA,
+            Self::Simai => Dcqcn::SIMAI,
+            Self::Htsim => Dcqcn::htsim(),
         }
     }
 }
@@ -222,41 +240,72 @@ fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_
 const SLOWEST_RETURN: Picoseconds = Picoseconds::from_millis(1_000);
 
 fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) -> Dcqcn {
-    let (interval, timer) = (raw.notification_interval.0, raw.timer.0);
-    let zero = Picoseconds::ZERO;
-    require_some(interval == zero, "dcqcn/notification_interval", "50us", check);
-    require_some(timer == zero, "dcqcn/timer", "55us", check);
-    require_some(raw.byte_counter.0 == Bytes::ZERO, "dcqcn/byte_counter", "10MB", check);
-    let none = |rate: Option<Text<BitsPerSecond>>| rate.is_some_and(|rate| rate.0.get() == 0);
-    require_some(none(raw.additive), "dcqcn/additive", "400Mbps", check);
-    require_some(none(raw.hyper), "dcqcn/hyper", "2Gbps", check);
-    let no_decay = raw.alpha_timer.is_some_and(|timer| timer.0 == zero);
-    require_some(no_decay, "dcqcn/alpha_timer", "55us", check);
-    if let (Some(rate), Some(additive)) = (rate, raw.additive.filter(|step| step.0.get() > 0)) {
-        let steps = rate.get() / 2 / additive.0.get();
-        let takes = Picoseconds(steps.saturating_mul(timer.get()));
-        if takes > SLOWEST_RETURN {
-            let message = format!(
-                "at {rate} half of the rate takes {takes} to come back by raises of {} every {timer}",
-                additive.0
-            );
-            let scaled = BitsPerSecond(rate.get() / 1_000);
-            // Published figures for slower links are like this, and are run as they are.
-            check
-                .warning(codes::BAD_CONGESTION, "/transport/dcqcn/additive", message)
-                .help(format!("write `{scaled}`, or leave it out"));
-        }
+    let is_zero =
+        |time: Option<Text<Picoseconds>>| time.is_some_and(|at| at.0 == Picoseconds::ZERO);
+    let is_none = |step: Option<Text<BitsPerSecond>>| step.is_some_and(|step| step.0.get() == 0);
+    for (is_nothing, key, example) in [
+        (is_zero(raw.notification_interval), "notification_interval", "50us"),
+        (is_zero(raw.timer), "timer", "55us"),
+        (is_zero(raw.alpha_timer), "alpha_timer", "55us"),
+        (is_zero(raw.decrease_interval), "decrease_interval", "4us"),
+        (raw.byte_counter.is_some_and(|bytes| bytes.0 == Bytes::ZERO), "byte_counter", "10MB"),
+        (is_none(raw.additive), "additive", "400Mbps"),
+        (is_none(raw.hyper), "hyper", "2Gbps"),
+        (is_none(raw.least_rate), "least_rate", "100Mbps"),
+    ] {
+        require_some(is_nothing, &format!("dcqcn/{key}"), example, check);
     }
-    Dcqcn {
-        inverse_gain: raw.inverse_gain,
-        notification_interval: interval,
-        timer,
-        alpha_timer: raw.alpha_timer.map(|timer| timer.0),
-        fast_steps: raw.fast_steps,
-        byte_counter: raw.byte_counter.0,
-        additive: raw.additive.map(|rate| rate.0),
-        hyper: raw.hyper.map(|rate| rate.0),
+    let preset = raw.preset.figures();
+    let step = |written: Option<Text<BitsPerSecond>>, usual| {
+        written.map_or(usual, |rate| RateStep::Rate(rate.0))
+    };
+    let figures = Dcqcn {
+        inverse_gain: raw.inverse_gain.unwrap_or(preset.inverse_gain),
+        notification_interval: raw
+            .notification_interval
+            .map_or(preset.notification_interval, |time| time.0),
+        timer: raw.timer.map_or(preset.timer, |time| time.0),
+        alpha_timer: raw.alpha_timer.map(|time| time.0).or(preset.alpha_timer),
+        fast_steps: raw.fast_steps.unwrap_or(preset.fast_steps),
+        byte_counter: raw.byte_counter.map(|bytes| bytes.0).or(preset.byte_counter),
+        additive: step(raw.additive, preset.additive),
+        hyper: step(raw.hyper, preset.hyper),
+        decrease_interval: raw.decrease_interval.map(|time| time.0).or(preset.decrease_interval),
+        clamp_target: raw.clamp_target.unwrap_or(preset.clamp_target),
+        least_rate: raw.least_rate.map_or(preset.least_rate, |rate| rate.0),
+        window_follows_rate: raw.window_follows_rate.unwrap_or(preset.window_follows_rate),
+    };
+    if raw.clamp_target.is_some() && figures.decrease_interval.is_none() {
+        let message = "where each notification cuts, each takes the target down";
+        check
+            .error(codes::NO_EFFECT, "/transport/dcqcn/clamp_target", message)
+            .help("write `decrease_interval: 4us` as well, or leave it out");
     }
+    warn_of_slow_return(&figures, rate, raw.additive.is_some(), check);
+    figures
+}
+
+/// Published figures for slower links are like this, and are run as they are.
+fn warn_of_slow_return(
+    figures: &Dcqcn,
+    rate: Option<BitsPerSecond>,
+    is_written: bool,
+    check: &mut Check<'_>,
+) {
+    let (Some(rate), RateStep::Rate(additive)) = (rate, figures.additive) else { return };
+    let steps = rate.get() / 2 / additive.get().max(1);
+    let timer = figures.timer;
+    let takes = Picoseconds(steps.saturating_mul(timer.get()));
+    if !is_written || takes <= SLOWEST_RETURN {
+        return;
+    }
+    let message = format!(
+        "at {rate} half of the rate takes {takes} to come back by raises of {additive} every {timer}"
+    );
+    let scaled = BitsPerSecond(rate.get() / 1_000);
+    check
+        .warning(codes::BAD_CONGESTION, "/transport/dcqcn/additive", message)
+        .help(format!("write `{scaled}`, or leave it out"));
 }
 
 fn swift(raw: &SwiftFile, check: &mut Check<'_>) -> Swift {

@@ -7,15 +7,35 @@
 //! the last cut: the first `fast_steps` of either go halfway to the target, later ones raise the target by
 //! `additive` and, once both are past them, by `hyper`. Notifications are taken from acknowledgements
 //! of marked packets, at most one every `notification_interval` a flow, instead of packets of their own.
+//!
+//! Adapters, and simulators after them (`decrease_interval`), cut otherwise: the first notification cuts nothing and
+//! starts the timers; then the rate is cut every `decrease_interval` in which one came, `α` moves every `alpha_timer`, up
+//! if one came and down if not, and the target follows a cut only if the rate was raised since the last one.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::{Feedback, IdlePath};
 
-const LEAST_RATE: f64 = 10e6;
-/// The paper's 40 and 200 Mb/s are these parts of its 40 Gb/s.
-const ADDITIVE_SHARE: f64 = 1_000.0;
-const HYPER_SHARE: f64 = 200.0;
+/// A rate that is less from that of the interface, in bits per second, is that.
+const NEARLY: f64 = 10e6;
+
+/// A step of the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateStep {
+    /// So much.
+    Rate(BitsPerSecond),
+    /// The rate of the flow's interface, over this.
+    LineOver(u32),
+}
+
+impl RateStep {
+    fn at(self, line: f64) -> f64 {
+        match self {
+            Self::Rate(rate) => rate.get() as f64,
+            Self::LineOver(parts) => line / f64::from(parts),
+        }
+    }
+}
 
 /// DCQCN's settings; the defaults are the paper's (section 5, table 1 there), whose steps of 40 and 200 Mb/s are meant for
 /// 40 Gb/s and grow here with the rate of the flow's interface.
@@ -27,16 +47,24 @@ pub struct Dcqcn {
     pub notification_interval: Picoseconds,
     /// Of rate increase.
     pub timer: Picoseconds,
-    /// Of the decay of `α`. `None`: `timer`, as in the paper.
+    /// Of `α`. `None`: `timer`, as in the paper.
     pub alpha_timer: Option<Picoseconds>,
     /// Steps that go halfway to the target before it is raised.
     pub fast_steps: u32,
-    /// Of the byte counter.
-    pub byte_counter: Bytes,
-    /// Additive increase of the target. `None`: a thousandth of the rate of the flow's interface.
-    pub additive: Option<BitsPerSecond>,
-    /// Hyper increase of the target. `None`: a two-hundredth of it.
-    pub hyper: Option<BitsPerSecond>,
+    /// Of the byte counter. `None`: the rate is raised by the timer alone.
+    pub byte_counter: Option<Bytes>,
+    /// Additive increase of the target.
+    pub additive: RateStep,
+    /// Hyper increase of the target.
+    pub hyper: RateStep,
+    /// The rate is cut at most every so often, as adapters do it. `None`: by each notification.
+    pub decrease_interval: Option<Picoseconds>,
+    /// Whether every cut takes the target down to the rate before it. With `decrease_interval` only.
+    pub clamp_target: bool,
+    /// The rate is never less.
+    pub least_rate: BitsPerSecond,
+    /// The window is this share of the largest: the rate over that of the interface.
+    pub window_follows_rate: bool,
 }
 
 impl Default for Dcqcn {
@@ -47,10 +75,56 @@ impl Default for Dcqcn {
             timer: Picoseconds::from_micros(55),
             alpha_timer: None,
             fast_steps: 5,
-            byte_counter: Bytes(10_000_000),
-            additive: None,
-            hyper: None,
+            byte_counter: Some(Bytes(10_000_000)),
+            additive: RateStep::LineOver(1_000),
+            hyper: RateStep::LineOver(200),
+            decrease_interval: None,
+            clamp_target: false,
+            least_rate: BitsPerSecond(10_000_000),
+            window_follows_rate: false,
         }
+    }
+}
+
+impl Dcqcn {
+    /// As SimAI publishes it for its ns-3 (`SimAI.conf`, 08f3d53): the steps are those of its file for every rate.
+    pub const SIMAI: Self = Self {
+        inverse_gain: 256,
+        notification_interval: Picoseconds(1),
+        timer: Picoseconds::from_micros(900),
+        alpha_timer: Some(Picoseconds::from_micros(1)),
+        fast_steps: 1,
+        byte_counter: None,
+        additive: RateStep::Rate(BitsPerSecond(50_000_000)),
+        hyper: RateStep::Rate(BitsPerSecond(100_000_000)),
+        decrease_interval: Some(Picoseconds::from_micros(4)),
+        clamp_target: false,
+        least_rate: BitsPerSecond(100_000_000),
+        window_follows_rate: true,
+    };
+
+    /// As adapters of NVIDIA come (defaults of `mlxconfig`: `DCE_TCP_G` 1019, `RPG_TIME_RESET` 300, `RPG_BYTE_RESET` 32767,
+    /// `RPG_THRESHOLD` 1, `RPG_AI_RATE` 5, `RPG_HAI_RATE` 50, `RPG_MIN_RATE` 1), whatever the rate.
+    pub const NVIDIA: Self = Self {
+        inverse_gain: 205,
+        notification_interval: Picoseconds::from_micros(4),
+        timer: Picoseconds::from_micros(300),
+        alpha_timer: Some(Picoseconds::from_micros(1)),
+        fast_steps: 1,
+        byte_counter: Some(Bytes(32_767)),
+        additive: RateStep::Rate(BitsPerSecond(5_000_000)),
+        hyper: RateStep::Rate(BitsPerSecond(50_000_000)),
+        decrease_interval: Some(Picoseconds::from_micros(4)),
+        clamp_target: false,
+        least_rate: BitsPerSecond(1_000_000),
+        window_follows_rate: false,
+    };
+
+    /// As csg-htsim has it (`dcqcn.cpp`): the paper's, with steps of a twentieth and a tenth of the line.
+    #[must_use]
+    pub fn htsim() -> Self {
+        let (additive, hyper) = (RateStep::LineOver(20), RateStep::LineOver(10));
+        Self { additive, hyper, ..Self::default() }
     }
 }
 
@@ -65,9 +139,13 @@ pub(super) struct State {
     hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
-    alpha_timer: u64,
-    rate_timer: u64,
-    /// Before this neither timer runs out; [`u64::MAX`]: there was no notification yet.
+    /// When `α` moves next, when a cut is due, and when the rate is raised; [`u64::MAX`]: not before another notification.
+    alpha_due: u64,
+    cut_due: u64,
+    raise_due: u64,
+    /// Whether a notification came since `α` moved, and since the rate could last be cut.
+    came: [bool; 2],
+    /// Before this no timer runs out.
     timers_due: u64,
     timer_steps: u32,
     byte_steps: u32,
@@ -83,12 +161,14 @@ impl State {
             current: line,
             target: line,
             line,
-            additive: settings.additive.map_or(line / ADDITIVE_SHARE, |rate| rate.get() as f64),
-            hyper: settings.hyper.map_or(line / HYPER_SHARE, |rate| rate.get() as f64),
+            additive: settings.additive.at(line),
+            hyper: settings.hyper.at(line),
             alpha: 1.0,
             last_notification: None,
-            alpha_timer: 0,
-            rate_timer: 0,
+            alpha_due: u64::MAX,
+            cut_due: u64::MAX,
+            raise_due: u64::MAX,
+            came: [false; 2],
             timers_due: u64::MAX,
             timer_steps: 0,
             byte_steps: 0,
@@ -102,6 +182,11 @@ impl State {
         self.current as u64
     }
 
+    /// The share of the largest window that may be used.
+    pub(super) fn window_share(&self) -> f64 {
+        if self.settings.window_follows_rate { self.current / self.line } else { 1.0 }
+    }
+
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
         self.run_timers(feedback.now);
         let interval = self.settings.notification_interval.get();
@@ -112,21 +197,43 @@ impl State {
     }
 
     fn notified(&mut self, now: u64) {
+        let is_first = self.last_notification.is_none();
         self.last_notification = Some(now);
-        self.target = self.current;
-        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(LEAST_RATE);
-        let gain = self.gain();
-        self.alpha = (1.0 - gain) * self.alpha + gain;
-        (self.alpha_timer, self.rate_timer) = (now, now);
+        match self.settings.decrease_interval {
+            Some(interval) if is_first => {
+                (self.alpha_due, self.cut_due) = (now + self.alpha_period(), now + interval.get());
+                self.came = [false, true];
+                self.set_timers_due();
+            }
+            Some(_) => self.came = [true; 2],
+            None => {
+                self.target = self.current;
+                self.cut(now);
+                self.move_alpha(true);
+                self.alpha_due = now + self.alpha_period();
+                self.set_timers_due();
+            }
+        }
+    }
+
+    /// Cuts the rate, and begins anew to raise it.
+    fn cut(&mut self, now: u64) {
+        let least = self.settings.least_rate.get() as f64;
+        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(least);
         (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
-        self.set_timers_due();
+        self.raise_due = now + self.settings.timer.get();
+    }
+
+    fn move_alpha(&mut self, came: bool) {
+        let gain = 1.0 / f64::from(self.settings.inverse_gain);
+        self.alpha = (1.0 - gain) * self.alpha + if came { gain } else { 0.0 };
     }
 
     pub(super) fn sent(&mut self, now: u64, wire_bytes: u16) {
         self.run_timers(now);
         if self.last_notification.is_some() {
             self.bytes += u64::from(wire_bytes);
-            if self.bytes >= self.settings.byte_counter.get() {
+            if self.settings.byte_counter.is_some_and(|count| self.bytes >= count.get()) {
                 self.bytes = 0;
                 self.byte_steps += 1;
                 self.raise();
@@ -147,46 +254,107 @@ impl State {
     }
 
     fn run_due_timers(&mut self, now: u64) {
-        let decays = now.saturating_sub(self.alpha_timer) / self.alpha_period();
-        self.alpha_timer += decays * self.alpha_period();
-        let gain = self.gain();
-        for _ in 0..decays {
-            self.alpha *= 1.0 - gain;
+        while now >= self.timers_due {
+            let at = self.timers_due;
+            if self.alpha_due == at {
+                self.alpha_due = at + self.alpha_period();
+                let came = std::mem::take(&mut self.came[0]);
+                self.move_alpha(came);
+            } else if self.cut_due == at {
+                self.cut_due = at + self.settings.decrease_interval.map_or(0, Picoseconds::get);
+                if std::mem::take(&mut self.came[1]) {
+                    if self.settings.clamp_target || self.timer_steps.max(self.byte_steps) > 0 {
+                        self.target = self.current;
+                    }
+                    self.cut(at);
+                }
+            } else {
+                self.raise_due = at + self.settings.timer.get();
+                self.timer_steps += 1;
+                self.raise();
+            }
+            self.set_timers_due();
         }
-        let period = self.settings.timer.get();
-        while now >= self.rate_timer + period {
-            self.rate_timer += period;
-            self.timer_steps += 1;
-            self.raise();
-        }
-        self.set_timers_due();
     }
 
     fn set_timers_due(&mut self) {
-        let alpha_due = self.alpha_timer + self.alpha_period();
-        self.timers_due = alpha_due.min(self.rate_timer + self.settings.timer.get());
+        self.timers_due = self.alpha_due.min(self.cut_due).min(self.raise_due);
     }
 
     fn alpha_period(&self) -> u64 {
         self.settings.alpha_timer.unwrap_or(self.settings.timer).get()
     }
 
-    fn gain(&self) -> f64 {
-        1.0 / f64::from(self.settings.inverse_gain)
-    }
-
     fn raise(&mut self) {
-        let (most, least) =
-            (self.timer_steps.max(self.byte_steps), self.timer_steps.min(self.byte_steps));
-        if least > self.settings.fast_steps {
+        let (timer, fast) = (self.timer_steps, self.settings.fast_steps);
+        // Without a byte counter there is one additive step, as in adapters.
+        let bytes = self.settings.byte_counter.map_or(timer.saturating_sub(1), |_| self.byte_steps);
+        if timer.min(bytes) > fast {
             self.target += self.hyper;
-        } else if most > self.settings.fast_steps {
+        } else if timer.max(bytes) > fast {
             self.target += self.additive;
         }
         self.target = self.target.min(self.line);
         self.current = (self.current + self.target) / 2.0;
-        if self.line - self.current < LEAST_RATE {
+        if self.line - self.current < NEARLY {
             self.current = self.line;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICROSECOND: u64 = 1_000_000;
+
+    fn state(settings: Dcqcn) -> State {
+        let rate = BitsPerSecond::from_gbps(400);
+        State::new(settings, IdlePath { round_trip: 8 * MICROSECOND, hops: 4, rate, window: 100 })
+    }
+
+    fn answer(state: &mut State, now: u64, marked: bool) {
+        let feedback = Feedback { now, acked: 1, marked, trimmed: false, round_trip: 8 };
+        state.acknowledged(feedback);
+    }
+
+    /// The rates that ns-3's model of adapters has at these times, by hand: no cut at the first notification, a half
+    /// after 4 us, nothing more without a notification, and halfway back to the first rate after the timer.
+    #[test]
+    fn an_adapter_cuts_once_an_interval_and_keeps_its_target() {
+        let mut adapter = state(Dcqcn::SIMAI);
+        let at = |micros: u64| 10 * MICROSECOND + micros * MICROSECOND;
+        answer(&mut adapter, at(0), true);
+        assert_eq!(adapter.pace(), 400_000_000_000, "the first notification cuts nothing");
+        answer(&mut adapter, at(4), false);
+        // α began with 1 and was moved down four times before the cut.
+        let alpha = (255.0_f64 / 256.0).powi(4);
+        let once = 400e9 * (1.0 - alpha / 2.0);
+        assert!((adapter.current - once).abs() < 1.0, "{} {once}", adapter.current);
+        answer(&mut adapter, at(100), false);
+        assert!((adapter.current - once).abs() < 1.0, "no notification, no cut");
+        answer(&mut adapter, at(4 + 900), false);
+        let back = once.midpoint(400e9);
+        assert!((adapter.current - back).abs() < 1.0, "{} {back}", adapter.current);
+    }
+
+    #[test]
+    fn an_adapter_that_clamps_forgets_the_rate_before_two_cuts() {
+        let after_two = |clamp_target| {
+            let mut adapter = state(Dcqcn { clamp_target, ..Dcqcn::SIMAI });
+            (0..2).for_each(|cut| answer(&mut adapter, (1 + cut * 5) * MICROSECOND, true));
+            answer(&mut adapter, 20 * MICROSECOND, false);
+            adapter.target
+        };
+        assert_eq!(after_two(false), 400e9);
+        assert!(after_two(true) < 250e9, "{}", after_two(true));
+    }
+
+    #[test]
+    fn a_rate_is_never_less_than_the_least() {
+        let mut adapter = state(Dcqcn::SIMAI);
+        (0..400).for_each(|at| answer(&mut adapter, at * MICROSECOND, true));
+        assert_eq!(adapter.pace(), 100_000_000);
+        assert!(adapter.window_share() < 0.001);
     }
 }
