@@ -28,6 +28,11 @@ SPRAY = "balance: {spray: {paths: 64}}"
 TRANSPORTS = {
     "dctcp": ("DCTCP, per flow", "congestion: dctcp", QUEUE),
     "dcqcn": ("DCQCN, per flow, pauses", "congestion: dcqcn", "mark_from: 128KiB, pause: {priorities: [0], above: 400KiB}"),
+    "dcqcn-simai": (
+        "DCQCN as SimAI.conf has it, per flow, pauses",
+        "congestion: dcqcn, dcqcn: {preset: simai}",
+        "mark_from: 800KB, mark_ramp: {all_from: 3200KB, percent: 20}, pause: {priorities: [0], above: 2MiB}",
+    ),
     "swift": ("Swift, per flow", "congestion: swift", QUEUE),
     "nscc": ("NSCC style, sprayed, trims", f"congestion: nscc, {SPRAY}, window_percent: 150", f"{QUEUE}, trim: true"),
     "entropy": (
@@ -45,10 +50,12 @@ def hosts_of(radix):
     return radix**3 // 4
 
 
-def permutation(hosts):
-    """Each host sends to one that is far from it and receives from one other."""
-    step = 37 if hosts > 37 else 5
-    return [(at, (at * step + hosts // 2 - 3) % hosts) for at in range(hosts)]
+def permutation(hosts, seed=1):
+    """A drawn cycle through all hosts: each sends to one other and receives from one. Maps like `37 a + b` spread flows
+    over paths as no job does."""
+    order = list(range(hosts))
+    random.Random(seed).shuffle(order)
+    return [(order[at], order[(at + 1) % hosts]) for at in range(hosts)]
 
 
 class Item:
@@ -66,7 +73,8 @@ def items():
         "permutation-1024": Item(16, MIB, permutation(1024), promised=1.25),
         "permutation-8192": Item(32, 256 << 10, permutation(8192)),
         "incast-32": Item(8, 8 * MIB, [(127 - 3 * at, 0) for at in range(32)], promised=1.02, again=7_000),
-        "all-to-all-64": Item(8, MIB, run="{all_to_all: at_once}, hosts: [h0..h63]"),
+        # Bytes of a host: 1 MiB for each of the 64.
+        "all-to-all-64": Item(8, 64 * MIB, run="{all_to_all: at_once}, hosts: [h0..h63]"),
         "ring-128": Item(8, 16 * MIB, run="{all_reduce: ring}, directions: one"),
     }
 
