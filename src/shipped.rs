@@ -7,6 +7,10 @@ pub const PRICES: &str = include_str!("../topologies/prices.yaml");
 pub const RING_2880: &str = include_str!("../topologies/ring-2880.yaml");
 /// A node of these dies: `topologies/scenarios/node-fault.yaml`.
 pub const NODE_FAULT: &str = include_str!("../topologies/scenarios/node-fault.yaml");
+/// A job with two spare nodes over circuits: `topologies/job-64-circuits.yaml`.
+pub const JOB_64_CIRCUITS: &str = include_str!("../topologies/job-64-circuits.yaml");
+/// What failures cost it: `topologies/scenarios/first-bill.yaml`.
+pub const FIRST_BILL: &str = include_str!("../topologies/scenarios/first-bill.yaml");
 /// A synthetic fault trace: `topologies/traces/synthetic.json`.
 pub const SYNTHETIC_TRACE: &str = include_str!("../topologies/traces/synthetic.json");
 /// A reconfigurable fat-tree of 2,048 GPUs: `topologies/rfabric-2048.yaml`.

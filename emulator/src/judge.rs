@@ -21,13 +21,15 @@ use std::sync::Arc;
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{FlowRecord, LinkId, VertexId};
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::Metrics as PlanMetrics;
 use lightloom_planner::khop::to_document;
 use lightloom_units::{Picoseconds, SimTime};
 
 use crate::outcome::{
-    EndpointKind, FaultResult, FlowFigures, FlowRow, Outcome, OutcomeHead, Percentiles, PlanResult,
-    RunIdentity, Steps, TrafficImpact,
+    EndpointKind, FaultResult, FlowFigures, FlowRow, NotRestored, Outcome, OutcomeHead,
+    Percentiles, PlanResult, RunIdentity, Steps, TrafficImpact,
 };
 use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
@@ -245,6 +247,7 @@ fn faults(
             detected: moment(log.detected),
             replanned: moment(log.replanned),
             restored: moment(log.restored),
+            not_restored: not_restored(ran, (event, log), delay),
             repaired: moment(log.repaired),
             timeline: crate::outcome::Stage::bars(log.mattered.unwrap_or_default(), &log.timeline),
             bundles_switched: log.bundles,
@@ -265,6 +268,30 @@ fn faults(
         });
     }
     results
+}
+
+/// Why groups still wait for what follows a fault. `None` if none does.
+fn not_restored(
+    ran: &JudgedRun<'_>,
+    (event, log): (&FaultEvent, &FaultLog),
+    delay: Option<Picoseconds>,
+) -> Option<NotRestored> {
+    let waits = log.at.is_some() && log.restored.is_none() && delay.is_none();
+    if !waits || log.groups.is_empty() {
+        return None;
+    }
+    let layout = ran.log.layout.as_ref().map(|(layout, _)| layout);
+    let is_looped = |part: Part| match part {
+        Part::Bundle(bundle) => layout.is_some_and(|of| of.path(bundle) == Path::Loopback),
+        _ => false,
+    };
+    Some(match log.detected {
+        Some(_) => NotRestored::NoNodes,
+        None if event.planned().into_iter().any(is_looped) && ran.log.daemon.is_some() => {
+            NotRestored::InLoopback
+        }
+        None => NotRestored::NotDetected,
+    })
 }
 
 /// The faults that flows may be affected by: those that mattered and are news.

@@ -15,6 +15,7 @@
 mod emulate;
 mod judge;
 pub mod months;
+mod nearest_rank;
 pub mod outcome;
 pub mod run;
 pub mod scenario;

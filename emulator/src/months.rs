@@ -20,8 +20,12 @@ mod bill;
 mod cases;
 mod cause;
 mod failures;
+mod known;
 mod month;
+mod policy;
+mod seats;
 mod table;
+mod training;
 
 pub use alternatives::{Alternative, Change};
 pub use bill::{
@@ -31,5 +35,7 @@ pub use bill::{
 pub use cases::{Case, CaseRun, Prepared};
 pub use cause::Cause;
 pub use failures::{PartChange, changes};
-pub use month::{Month, Policy, TrainedJob, month};
+pub use known::LossesFrom;
+pub use month::{Month, TrainedJob, month};
+pub use policy::{Answer, Policy, Replicas};
 pub use table::{JobLossSample, LossSample, LossTable};

@@ -15,13 +15,14 @@ use lightloom_units::id::GroupId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
-pub use faults::{EndpointKind, FaultResult, PhaseImpact, TrafficImpact};
+pub use faults::{EndpointKind, FaultResult, NotRestored, PhaseImpact, TrafficImpact};
 pub(crate) use head::RunIdentity;
 pub use head::{OutcomeHead, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
 pub use losses::JobLoss;
 pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
 
+use crate::nearest_rank::percentile;
 pub use crate::run::log::Stop;
 pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;
@@ -262,8 +263,8 @@ impl Percentiles {
     /// Those of `times`. `None` of nothing.
     pub(crate) fn of(mut times: Vec<Picoseconds>) -> Option<Self> {
         times.sort_unstable();
-        let at = |per_cent: usize| times[(times.len() * per_cent).div_ceil(100).max(1) - 1];
-        (!times.is_empty()).then(|| Self { p50: at(50), p99: at(99), max: at(100) })
+        let at = |per_cent| percentile(&times, per_cent);
+        Some(Self { p50: at(50)?, p99: at(99)?, max: at(100)? })
     }
 }
 

@@ -8,7 +8,9 @@ mod fault;
 pub mod file;
 mod flow_sizes;
 mod flow_table;
+mod losses;
 mod replay;
+mod restart;
 mod span;
 mod start;
 mod traffic;
@@ -31,11 +33,13 @@ pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureU
 pub use fault::{Effect, PartName, ScenarioFault};
 pub use flow_sizes::{FlowSizes, SizeRow};
 pub use flow_table::{FlowDependency, ListedFlow, read_flows};
+pub use losses::{KnownJob, KnownLosses, KnownRun, LossPart, RunLoss};
 pub use replay::{Replay, TraceDay};
+pub use restart::{Checkpoints, MemoryCopies, Restart};
 pub use span::{FailureRate, FailureSource, Span};
 pub use start::{CircuitPlan, RunStart, StartError, plan};
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
-pub use train::{LinkShare, Restart, Train, TrainError, TrainStep};
+pub use train::{LinkShare, Train, TrainError, TrainStep};
 
 use crate::substrate::{PacketSwitches, Substrate};
 

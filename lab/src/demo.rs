@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo`: a first plan, a first fault and a first page, by the commands that a user would type.
+//! `lightloom demo`: a first plan, a first fault, a first bill and a first page, by the commands that a user would type.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -13,7 +13,7 @@ use crate::cli;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::shipped;
 
-/// Plans 2,880 GPUs, lets a node die, and opens the report of it.
+/// Plans 2,880 GPUs, lets a node die, bills 90 days of failures, and opens the report of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom demo
@@ -30,17 +30,20 @@ pub(crate) struct Arguments {
 }
 
 /// The files that the demonstration starts from: name in the folder, contents.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
     ("topologies/ring-2880.yaml", shipped::RING_2880),
     ("topologies/scenarios/node-fault.yaml", shipped::NODE_FAULT),
     ("topologies/traces/synthetic.json", shipped::SYNTHETIC_TRACE),
+    ("topologies/job-64-circuits.yaml", shipped::JOB_64_CIRCUITS),
+    ("topologies/scenarios/first-bill.yaml", shipped::FIRST_BILL),
 ];
 
 /// What is typed.
-const COMMANDS: [&str; 3] = [
+const COMMANDS: [&str; 4] = [
     "lightloom plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
     "lightloom emulate topologies/scenarios/node-fault.yaml -o run.json",
-    "lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json -o report.html",
+    "lightloom emulate topologies/scenarios/first-bill.yaml --seed 0..19 -o bill.json",
+    "lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json bill.json -o report.html",
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {

@@ -2,6 +2,7 @@
 //! `lightloom mfu`: how fast a model trains on a fabric, and which cut of it is fastest.
 
 mod limits;
+mod measured;
 mod operation;
 pub(crate) mod packets;
 pub(crate) mod study;
@@ -44,14 +45,23 @@ use lightloom::table::TextTable;
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic
   lightloom mfu --model llama-3.1-405b --gpus 16384 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
   lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml
-  lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2")]
+  lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
+  lightloom mfu --runs mine/runs.csv")]
 pub(crate) struct Arguments {
     /// A model that comes with lightloom, or a YAML file with its dimensions.
-    #[arg(long, value_name = "NAME|FILE")]
-    model: String,
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "runs")]
+    model: Option<String>,
     /// GPUs of the job; several for a sweep.
-    #[arg(long, value_delimiter = ',', required = true, value_name = "N")]
+    #[arg(long, value_delimiter = ',', required_unless_present = "runs", value_name = "N")]
     gpus: Vec<u64>,
+    /// Measured steps instead, as `lightloom init --from` and `lightloom calibrate` have them: each beside what is
+    /// computed for it.
+    #[arg(
+        long,
+        value_name = "RUNS.csv",
+        conflicts_with_all = ["model", "gpus", "arch", "fabric", "packets", "faults"]
+    )]
+    runs: Option<PathBuf>,
     /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the domain the accelerator is sold with].
     #[arg(long, value_delimiter = ',', value_name = "ARCH")]
     arch: Vec<String>,
@@ -123,9 +133,12 @@ enum ConventionArgument {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    if let Some(runs) = &arguments.runs {
+        return measured::run(arguments, runs);
+    }
     let mut inputs = Inputs::new();
-    let mut model =
-        card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
+    let model = arguments.model.as_deref().unwrap_or_default();
+    let mut model = card(("model", model), cards::model, cards::read_model, &mut inputs)?;
     model.prediction_depths = arguments.prediction_depths.unwrap_or(model.prediction_depths);
     let accelerator = ("accelerator", &*arguments.accelerator);
     let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;

@@ -108,6 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let inputs = Inputs::read(&arguments.inputs)?;
     let page = match inputs.circuits_alone() {
         Some(network) => circuits_page(arguments, &inputs, network, form)?,
+        None if inputs.has_bills_alone() => render(&common(arguments, &inputs), form),
         None => rings_page(arguments, &inputs, form)?,
     };
     match &arguments.output {
@@ -190,6 +191,7 @@ fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
         cost: None,
         runs: inputs.runs.clone(),
         sweeps: inputs.sweeps.clone(),
+        bills: inputs.bills.clone(),
         training: inputs.training.clone(),
         claims: Vec::new(),
         sources: inputs.sources.clone(),
@@ -253,6 +255,10 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     lacks(
         inputs.runs.is_empty(),
         "A run (`lightloom emulate SCENARIO --format json`) would add collectives, and which groups a fault affected.",
+    );
+    lacks(
+        inputs.bills.is_empty(),
+        "Months (`lightloom emulate SCENARIO --format json`, of a scenario with `span`) would add what failures cost.",
     );
     lacks(
         inputs.training.is_empty(),

@@ -25,9 +25,10 @@ mod results;
 mod sections;
 
 pub use results::{
-    Bought, Comparison, Cost, EmulatedCollective, EmulatedExpectation, EmulatedFault,
-    EmulatedPackets, EmulatedRun, History, Lost, Results, SourceFile, Subject, Swept, SweptRun,
-    SweptSubject, TrainingResult, TrainingRow,
+    Billed, BilledCause, BilledChange, BilledFailure, BilledLoss, BilledPart, BilledRun,
+    BilledSeeds, Bought, Comparison, Cost, EmulatedCollective, EmulatedExpectation, EmulatedFault,
+    EmulatedPackets, EmulatedRun, History, Lost, MonthFigure, Results, SourceFile, Subject, Swept,
+    SweptRun, SweptSubject, TrainingResult, TrainingRow,
 };
 
 /// The forms of the page.

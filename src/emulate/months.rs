@@ -3,7 +3,9 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::months::{Alternative, CaseRun, Figure, MonthsResult, Prepared, months};
+use lightloom_emulator::months::{
+    Alternative, CaseRun, Figure, JobRow, LossesFrom, MonthsResult, Prepared, months,
+};
 use lightloom_emulator::shipped::MakeControl;
 use lightloom_emulator::sweep::SeedRange;
 use rayon::prelude::*;
@@ -63,12 +65,12 @@ fn describe(result: &MonthsResult) -> String {
     for job in &result.jobs {
         let _ = writeln!(
             text,
-            "job {}: {}, a step of {:.3} s at {:.1} % MFU, begins again at the last of every {}",
+            "job {}: {}, a step of {:.3} s at {:.1} % MFU, {}",
             job.job,
             count(job.gpus, "GPU"),
             job.step_seconds,
             100.0 * job.mfu,
-            count(job.saved_every_steps.into(), "step"),
+            policy(job)
         );
     }
     for row in &result.failures {
@@ -76,6 +78,9 @@ fn describe(result: &MonthsResult) -> String {
             format!(" fails every {mtbf:.0} h and is repaired in {repair:.1} h, in the mean")
         });
         let _ = writeln!(text, "{}{}: {}", row.part, rates.unwrap_or_default(), row.source);
+    }
+    if let Some(from) = &result.losses_from {
+        let _ = writeln!(text, "{}", losses_from(from));
     }
     let _ = writeln!(text, "{}\n", spares(result));
     text.push_str(&bill(result));
@@ -91,6 +96,37 @@ fn describe(result: &MonthsResult) -> String {
     text.push_str(&changes(result));
     text.push_str(&table(result));
     text
+}
+
+/// What a job does that has lost a node.
+fn policy(job: &JobRow) -> String {
+    let checkpoint = format!("the last of every {}", count(job.saved_every_steps.into(), "step"));
+    match (job.answer, job.step_with_fewer_seconds) {
+        ("restart", _) => format!("begins again at {checkpoint}"),
+        ("in_memory", _) => format!("begins again at a copy in memory, else at {checkpoint}"),
+        ("migrate", _) => format!("moves to a spare node, else begins again at {checkpoint}"),
+        (_, step) => format!(
+            "goes on with fewer than {}, a step of {:.3} s, else begins again at {checkpoint}",
+            count(job.replicas.into(), "replica"),
+            step.unwrap_or_default()
+        ),
+    }
+}
+
+/// Where losses are from, if not from runs of this scenario.
+fn losses_from(from: &LossesFrom) -> String {
+    let LossesFrom { file, control, gpus, stretched, stand_in } = from;
+    if !stand_in {
+        return format!("losses: those of {file}, control {control}");
+    }
+    let jobs = gpus.iter().zip(stretched);
+    let jobs: Vec<String> = jobs
+        .map(|(gpus, stretch)| format!("{}, steps × {stretch:.3}", count(*gpus, "GPU")))
+        .collect();
+    format!(
+        "losses: assumed to be those of another fabric, {file}, control {control}: jobs of {}, as their closed forms are",
+        jobs.join("; ")
+    )
 }
 
 fn spares(result: &MonthsResult) -> String {

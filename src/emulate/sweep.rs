@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many seeds of one scenario: run in parallel, shown in one table, the worst first.
 
+use std::fmt::Write as _;
+
 use lightloom_emulator::sweep::{SeedRange, SeedRun, Sweep, SweepSubject};
 use lightloom_fabric::provenance::Inputs;
 use lightloom_units::Picoseconds;
@@ -88,7 +90,13 @@ fn recoveries(sweep: &Sweep) -> String {
             row.worst_seed.map_or("-".to_owned(), |seed| seed.0.to_string()),
         ]);
     }
-    format!("\n{table}")
+    let mut text = format!("\n{table}");
+    for row in &sweep.recoveries {
+        for (why, faults) in &row.never_because {
+            let _ = writeln!(text, "never, {faults} of {}: {why}", row.kind);
+        }
+    }
+    text
 }
 
 /// What the steps of jobs lose, a line a figure; nothing where no job trains.

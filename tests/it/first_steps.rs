@@ -90,7 +90,10 @@ fn the_demonstration_shows_each_command_and_leaves_a_page() {
     }
     assert!(text(&shown.stdout).contains("passed: groups_affected <= 1"), "the run is shown");
     let page = folder.path().join("lightloom-demo/report.html");
-    assert!(std::fs::read_to_string(page).expect("the page").contains("<svg"));
+    let page = std::fs::read_to_string(page).expect("the page");
+    for drawn in ["<svg", "id=\"bill-bars\"", "GPU-hours are lost"] {
+        assert!(page.contains(drawn), "{drawn} is not on the page");
+    }
     let twice = lightloom(folder.path(), &["demo"]);
     assert!(text(&twice.stderr).contains("give --folder another name"), "{}", text(&twice.stderr));
 }

@@ -26,6 +26,7 @@ mod dead_node;
 mod designs;
 mod device;
 mod documentation;
+mod drill_kinds;
 mod exports;
 mod failing_disk;
 mod first_steps;

@@ -110,6 +110,36 @@ fn a_folder_of_logs_becomes_a_bill_in_three_commands() {
 }
 
 #[test]
+fn a_measured_step_is_held_against_ours_and_calibrate_is_asked_for_beyond_a_tenth() {
+    let folder = tempfile::tempdir().unwrap();
+    logs(folder.path());
+    good(folder.path(), &["init", "--from", "logs", "-o", "mine"]);
+    let mfu = ["mfu", "--runs", "mine/runs.csv"];
+    let unfilled = lightloom(folder.path(), &mfu);
+    assert_eq!(unfilled.status.code(), Some(1));
+    assert!(text(&unfilled.stderr).contains("row own"), "{}", text(&unfilled.stderr));
+    let runs = folder.path().join("mine/runs.csv");
+    let row = |seconds: &str| {
+        format!(
+            "id,accelerator,num_accel,model,precision,seq,gbs_seqs,software,tp,step_time_s\n\
+             own,h100,16,llama-3.1-8b,bf16,8192,128,nemo-25.02,1,{seconds}\n"
+        )
+    };
+    let ours = |seconds: &str| {
+        std::fs::write(&runs, row(seconds)).unwrap();
+        good(folder.path(), &mfu)
+    };
+    let first = ours("1.0");
+    let (_, after) = first.split_once("measured 1.000 s, ours ").expect("our time");
+    let (seconds, _) = after.split_once(' ').unwrap();
+    let near = ours(seconds);
+    assert!(near.contains(&format!("measured {seconds} s, ours {seconds} s")), "{near}");
+    assert!(!near.contains("calibrate"), "{near}");
+    let far = ours(&format!("{:.3}", seconds.parse::<f64>().unwrap() * 0.8));
+    assert!(far.contains("lightloom calibrate mine/runs.csv"), "{far}");
+}
+
+#[test]
 fn guesses_and_problems_are_in_json_and_what_exists_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     logs(folder.path());

@@ -261,6 +261,17 @@ fn runs_and_training_steps_are_shown() {
     let results = [
         ("run.json", &["emulate", "topologies/scenarios/node-fault.yaml", "--format", "json"][..]),
         ("mfu.json", &["mfu", "--model", "llama-3.1-8b", "--gpus", "64", "--format", "json"]),
+        (
+            "bill.json",
+            &[
+                "emulate",
+                "topologies/scenarios/first-bill.yaml",
+                "--seed",
+                "0..9",
+                "--format",
+                "json",
+            ],
+        ),
     ];
     for (name, arguments) in results {
         let program = crate::programs::lightloom();
@@ -281,7 +292,7 @@ fn runs_and_training_steps_are_shown() {
         fastest.iter().zip(&bound).all(|(fastest, bound)| fastest >= bound),
         "no design beats the bound"
     );
-    let html = page(&[RING, TRACE, &file("run.json"), &file("mfu.json")]);
+    let html = page(&[RING, TRACE, &file("run.json"), &file("mfu.json"), &file("bill.json")]);
     let required = [
         "training-step",
         "run",
@@ -290,8 +301,18 @@ fn runs_and_training_steps_are_shown() {
         "table-faults",
         "training",
         "table-training",
+        "bill",
+        "bill-bars",
+        "worst-fault",
+        "table-bill",
+        "table-changes",
     ];
     assert_good(&html, &required, "run");
+    // Months alone are a page of their own, with the answer first.
+    let alone = page(&[&file("bill.json")]);
+    assert!(alone.contains("What failures cost") && alone.contains("saves most:"), "{alone:.2000}");
+    assert!(!alone.contains("table-waste"), "no designs are compared");
+    assert_good(&alone, &["bill-bars", "worst-fault", "table-bill"], "bill");
 }
 
 /// A fabric without rings is not described as a line of no hops, and nothing is priced that it does not have.

@@ -7,6 +7,7 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::flows::Compared;
 use super::{JudgedRun, groups};
+use crate::nearest_rank::nearest_rank;
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::run::FaultLog;
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
@@ -285,6 +286,6 @@ pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
 fn least(took: impl Iterator<Item = Picoseconds>, open: usize, per_cent: usize) -> f64 {
     let mut took: Vec<Picoseconds> = took.collect();
     took.sort_unstable();
-    let rank = ((took.len() + open) * per_cent).div_ceil(100).max(1);
-    took.get(rank - 1).map_or(f64::INFINITY, |took| took.0 as f64)
+    let place = nearest_rank(took.len() + open, per_cent);
+    took.get(place).map_or(f64::INFINITY, |took| took.0 as f64)
 }

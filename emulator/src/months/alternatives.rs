@@ -4,7 +4,7 @@
 use lightloom_units::{Milliseconds, Picoseconds};
 use serde::Serialize;
 
-use super::{LossTable, Month, Prepared};
+use super::{Answer, LossTable, Month, Prepared, TrainedJob};
 use crate::scenario::{ControlDelays, DaemonSetup, FailureSource, Scenario};
 
 /// A single change.
@@ -24,6 +24,8 @@ pub enum Change {
     CheckpointTwiceAsOften,
     /// Checkpoints are read in half the time.
     LoadHalved,
+    /// Copies in memory are read, nodes are replaced and replicas are left out and taken up in half the time.
+    AnswerHalved,
     /// Parts are repaired in half the time.
     RepairHalved,
 }
@@ -76,23 +78,45 @@ pub(super) fn of_table(
         halved.jobs.iter_mut().for_each(|job| job.policy.load /= 2);
         all.push((Change::LoadHalved, "checkpoints read in half the time".to_owned(), halved));
     }
+    let mut words: Vec<&str> = table
+        .jobs
+        .iter()
+        .filter_map(|job| job.policy.answer.halved())
+        .map(|(_, words)| words)
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    if !words.is_empty() {
+        let mut halved = table.clone();
+        for job in &mut halved.jobs {
+            if let Some((answer, _)) = job.policy.answer.halved() {
+                job.policy.answer = answer;
+            }
+        }
+        let words = format!("{} in half the time", words.join(", "));
+        all.push((Change::AnswerHalved, words, halved));
+    }
     all
 }
 
 fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
     let spare = table.spare_nodes();
-    // Without a spare no run shows how a job goes on with one.
-    if spare == 0 {
+    // Without a spare no run shows how a job goes on with one; of elastic jobs that is computed.
+    let is_elastic = |job: &TrainedJob| matches!(job.policy.answer, Answer::Elastic { .. });
+    if spare == 0 && !table.jobs.iter().all(is_elastic) {
         return Vec::new();
     }
     let (mut more, mut fewer) = (table.clone(), table.clone());
     more.gpus += table.gpus_per_node;
-    fewer.gpus -= table.gpus_per_node;
-    let words = |spare: usize| format!("{spare} spare node{}", if spare == 1 { "" } else { "s" });
-    vec![
-        (Change::OneSpareMore, words(spare + 1), more),
-        (Change::OneSpareFewer, words(spare - 1), fewer),
-    ]
+    let words = |now: usize| {
+        format!("{now} spare node{} instead of {spare}", if now == 1 { "" } else { "s" })
+    };
+    let mut all = vec![(Change::OneSpareMore, words(spare + 1), more)];
+    if spare > 0 {
+        fewer.gpus -= table.gpus_per_node;
+        all.push((Change::OneSpareFewer, words(spare - 1), fewer));
+    }
+    all
 }
 
 fn checkpoints(
@@ -105,7 +129,9 @@ fn checkpoints(
     let between = time / hits.max(1) as f64;
     let (mut other, mut words) = (table.clone(), Vec::new());
     let mut writes = false;
-    for job in &mut other.jobs {
+    // Other jobs read a checkpoint when nothing else is left.
+    let restarts = |job: &&mut TrainedJob| job.policy.answer == Answer::Restart;
+    for job in other.jobs.iter_mut().filter(restarts) {
         let policy = &mut job.policy;
         let every = match policy.write {
             0 => policy.every / 2,

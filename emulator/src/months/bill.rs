@@ -9,8 +9,11 @@ use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use super::alternatives::{self, Alternative, Change};
-use super::{CaseRun, Cause, LossSample, LossTable, Month, Prepared, TrainedJob, month};
+use super::{
+    Answer, CaseRun, Cause, LossSample, LossTable, LossesFrom, Month, Prepared, TrainedJob, month,
+};
 use crate::EmulateError;
+use crate::nearest_rank::percentile;
 use crate::scenario::{ControlDelays, FailureRate, FailureSource, StartError};
 use crate::shipped::MakeControl;
 use crate::stages::StageName;
@@ -38,7 +41,7 @@ impl Figure {
     /// Of these, at least one.
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        let at = |per_cent: usize| values[(values.len() * per_cent).div_ceil(100).max(1) - 1];
+        let at = |per_cent| percentile(&values, per_cent).unwrap_or_default();
         Self { mean: values.iter().sum::<f64>() / values.len() as f64, p50: at(50), p99: at(99) }
     }
 }
@@ -94,10 +97,24 @@ pub struct JobRow {
     pub gpus: u64,
     /// A step without failures, in seconds.
     pub step_seconds: f64,
+    /// The same in picoseconds.
+    pub step_ps: i64,
+    /// The closed form of a step.
+    pub closed_form_seconds: f64,
     /// Utilisation in such a step.
     pub mfu: f64,
-    /// Steps between two places to begin again from.
+    /// Steps between two checkpoints.
     pub saved_every_steps: u32,
+    /// What it does that has lost a node, before it reads a checkpoint: `restart` if it reads one at once.
+    pub answer: &'static str,
+    /// Data-parallel replicas.
+    pub replicas: u32,
+    /// A step with a replica fewer, of an elastic job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_with_fewer_seconds: Option<f64>,
+    /// The same in picoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_with_fewer_ps: Option<i64>,
 }
 
 /// What fails, and where that is known from.
@@ -220,6 +237,9 @@ pub struct MonthsResult {
     pub alternatives: Vec<Alternative>,
     /// The one that saves most. `None` if none saves anything.
     pub saves_most: Option<Change>,
+    /// Where losses are from. `None` if from runs of this scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub losses_from: Option<LossesFrom>,
     /// What the runs said.
     pub table: Vec<TableRow>,
     /// The runs, each to be made again by itself.
@@ -256,7 +276,9 @@ pub fn months(
         let words = "parts repaired in half the time".to_owned();
         add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
     }
-    if let Some((control, words)) = alternatives::faster(&prepared.scenario().control) {
+    // Half the delay is known from runs alone.
+    let faster = alternatives::faster(&prepared.scenario().control);
+    if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;
         let (table, _) = filled(&faster, run_cases)?;
         add(Change::DetectionHalved, words, &run_all(&faster, &table, &all)?);
@@ -269,7 +291,10 @@ fn filled(
     prepared: &Prepared,
     run_cases: &RunCases<'_>,
 ) -> Result<(LossTable, Vec<CaseRun>), EmulateError> {
-    let runs = run_cases(prepared)?;
+    let runs = match prepared.known_runs() {
+        Some(runs) => runs,
+        None => run_cases(prepared)?,
+    };
     let mut table = prepared.table();
     runs.iter().for_each(|run| table.add(&run.case, run.place, run.sample.clone()));
     Ok((table, runs))
@@ -346,6 +371,7 @@ fn result(
         goodput: Goodput::of(months),
         saves_most: best.map(|best| best.change),
         alternatives,
+        losses_from: prepared.losses_from().cloned(),
         table: TableRow::of(table),
         runs,
         months: all.iter().zip(months).map(row).collect(),
@@ -374,12 +400,20 @@ fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
 }
 
 fn job_row(job: &TrainedJob) -> JobRow {
+    let with_fewer =
+        matches!(job.policy.answer, Answer::Elastic { .. }).then_some(job.replicas.step_with_fewer);
     JobRow {
         job: job.name.clone(),
+        step_ps: job.step as i64,
+        closed_form_seconds: job.closed_form,
         gpus: job.gpus,
         step_seconds: job.step as f64 / 1e12,
         mfu: job.mfu,
         saved_every_steps: job.policy.every,
+        answer: job.policy.answer.name(),
+        replicas: job.replicas.count,
+        step_with_fewer_seconds: with_fewer.map(|step| step as f64 / 1e12),
+        step_with_fewer_ps: with_fewer.map(|step| step as i64),
     }
 }
 

@@ -2,6 +2,10 @@
 //! Runs that the table of losses is made of: some steps, a part that fails at a drawn instant of the second, and nodes that
 //! failed at the start.
 
+use std::sync::Arc;
+
+use lightloom_fabric::fabric::JobSize;
+use lightloom_fabric::file::StepFile;
 use lightloom_fabric::trace::NodesError;
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
@@ -10,15 +14,17 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::Serialize;
 
-use super::month::{Policy, TrainedJob};
-use super::{Cause, JobLossSample, LossSample, LossTable, PartChange, changes};
+use super::{
+    Answer, Cause, JobLossSample, LossSample, LossTable, LossesFrom, PartChange, Policy, Replicas,
+    TrainedJob, changes, known,
+};
 use crate::EmulateError;
 use crate::emulate::run_alone;
 use crate::run::workload::{TrainLog, TrainStepLog};
 use crate::run::{FaultLog, RunLog};
 use crate::scenario::{
-    ControlDelays, Effect, FailureSource, FaultEvent, On, Restart, RunStart, Scenario, Span, Train,
-    When, plan,
+    Checkpoints, ControlDelays, Effect, FailureSource, FaultEvent, KnownLosses, On, Restart,
+    RunLoss, RunStart, Scenario, Span, TrainStep, When, plan,
 };
 use crate::shipped::MakeControl;
 use crate::stages::StageName;
@@ -60,12 +66,13 @@ pub struct CaseRun {
     /// The part that fails.
     pub fails: String,
     /// Its place among those of its kind.
-    #[serde(skip)]
     pub place: usize,
     /// When.
     #[serde(rename = "at_ps")]
     pub at: SimTime,
-    /// What it cost.
+    /// What it cost each job that went on.
+    pub losses: Vec<RunLoss>,
+    /// The same by job.
     #[serde(skip)]
     pub sample: LossSample,
 }
@@ -83,6 +90,7 @@ pub struct Prepared {
     jobs: Vec<TrainedJob>,
     gpus: u64,
     gpus_per_node: u64,
+    losses_from: Option<LossesFrom>,
 }
 
 impl Prepared {
@@ -91,37 +99,105 @@ impl Prepared {
     /// # Errors
     /// If it cannot be planned or run.
     pub fn of(scenario: &Scenario, maker: &dyn MakeControl) -> Result<Option<Self>, EmulateError> {
-        let (Some(_), On::Fabric(fabric)) = (&scenario.span, &scenario.on) else {
+        let (Some(span), On::Fabric(_)) = (&scenario.span, &scenario.on) else {
             return Ok(None);
         };
         let mut short = scenario.clone();
         for train in &mut short.train {
             train.steps = STEPS;
-            if let Restart::Checkpoint { every, load, .. } = &mut train.restart {
-                (*every, *load) = (1, Picoseconds::ZERO);
-            }
+            let (every, load, write) = (1, Picoseconds::ZERO, Picoseconds::ZERO);
+            let is_whole = train.restart.rolls_back_to().is_some();
+            let at_once = Restart::Checkpoint(Checkpoints { every, load, write });
+            train.restart = if is_whole { at_once } else { Restart::Barrier };
         }
         let start = plan(&short)?;
+        if let Some(known) = &span.losses {
+            return Self::of_known(scenario, (short, start), known).map(Some);
+        }
         let calm = run_alone((&short, &start), &[], maker)?.trained;
-        let job = |(log, train): (&TrainLog, &Train)| {
-            let took = took(log.steps.last()?)?;
-            Some(TrainedJob {
+        let mut jobs = Vec::new();
+        for (log, train) in calm.iter().zip(&scenario.train) {
+            let took = log.steps.last().and_then(took).ok_or(EmulateError::NeverEnds)?;
+            let policy = Policy::from(train.restart);
+            let replicas = replicas(&log.step, &start, took);
+            let replicas = match policy.answer {
+                Answer::Elastic { .. } => with_fewer(&short, (log, replicas), maker)?,
+                _ => replicas,
+            };
+            jobs.push(TrainedJob {
                 name: log.name.clone(),
                 gpus: log.step.bare.mapping.gpus(),
+                closed_form: log.closed_form.step_seconds,
                 step: took.0.into(),
                 mfu: log.step.mfu(took),
-                policy: Policy::from(train.restart),
-            })
-        };
-        let jobs: Option<Vec<TrainedJob>> = calm.iter().zip(&scenario.train).map(job).collect();
-        let Some(jobs) = jobs else { return Err(EmulateError::NeverEnds) };
+                policy,
+                replicas,
+            });
+        }
         let trained: Vec<u32> = calm.iter().map(|log| log.step.job).collect();
-        let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
-        let others = ranks.filter(|rank| rank.job.is_some_and(|job| !trained.contains(&job)));
-        let gpus = fabric.hbd.gpus() - others.count() as u64;
-        let gpus_per_node = u64::from(fabric.hbd.gpus_per_node());
-        let scenario = scenario.clone();
-        Ok(Some(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node }))
+        let (gpus, gpus_per_node) = gpus_of_bill(scenario, &start, &trained);
+        let (scenario, losses_from) = (scenario.clone(), None);
+        Ok(Some(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node, losses_from }))
+    }
+
+    /// The same with losses that are known: nothing is run.
+    fn of_known(
+        scenario: &Scenario,
+        (short, start): (Scenario, RunStart),
+        known: &KnownLosses,
+    ) -> Result<Self, EmulateError> {
+        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan) else {
+            return Err(EmulateError::NeverEnds);
+        };
+        let is_own = known.fabric_sha256 == scenario.sha256;
+        let (mut jobs, mut trained) = (Vec::new(), Vec::new());
+        let (mut gpus_then, mut stretched) = (Vec::new(), Vec::new());
+        for train in &scenario.train {
+            let step = TrainStep::of(train, fabric, plan).ok();
+            let (Some(step), Some(then)) = (step, known.job(&train.job)) else {
+                return Err(EmulateError::NeverEnds);
+            };
+            let closed_form = step.closed_form().step_seconds;
+            let stretch = if is_own { 1.0 } else { closed_form / then.closed_form_seconds };
+            let of_step = |then: i64| Picoseconds((then as f64 * stretch) as u64);
+            let (took, fewer) = (of_step(then.step_ps), then.step_with_fewer_ps.map(of_step));
+            let replicas = replicas(&step, &start, took);
+            let step_with_fewer = fewer.unwrap_or(took).0.into();
+            trained.push(step.job);
+            gpus_then.push(then.gpus);
+            stretched.push(stretch);
+            jobs.push(TrainedJob {
+                name: train.job.clone(),
+                gpus: step.bare.mapping.gpus(),
+                step: took.0.into(),
+                closed_form,
+                mfu: step.mfu(took),
+                policy: Policy::from(train.restart),
+                replicas: Replicas { step_with_fewer, ..replicas },
+            });
+        }
+        let (gpus, gpus_per_node) = gpus_of_bill(scenario, &start, &trained);
+        let losses_from = Some(LossesFrom {
+            file: known.file.clone(),
+            control: known.control.clone(),
+            gpus: gpus_then,
+            stretched,
+            stand_in: !is_own,
+        });
+        let (scenario, calm) = (scenario.clone(), Vec::new());
+        Ok(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node, losses_from })
+    }
+
+    /// Where losses are from. `None` if from runs of this scenario.
+    #[must_use]
+    pub fn losses_from(&self) -> Option<&LossesFrom> {
+        self.losses_from.as_ref()
+    }
+
+    /// The runs whose losses are known already. `None` if they are to be made.
+    pub(super) fn known_runs(&self) -> Option<Vec<CaseRun>> {
+        let (known, from) = (self.span().losses.as_ref()?, self.losses_from.as_ref()?);
+        Some(known::runs(known, &self.jobs, from))
     }
 
     /// The same with another control plane.
@@ -175,7 +251,8 @@ impl Prepared {
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
     }
 
-    /// Every run that the table is made of. Where no node is to spare, a node that fails needs none: a job waits.
+    /// Every run that the table is made of. Where no node is to spare, a node that fails needs none: a job waits, unless it is
+    /// elastic.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
@@ -183,8 +260,9 @@ impl Prepared {
             FailureSource::Rates(rates) => rates.iter().map(|rate| rate.part).collect(),
         };
         let spare = self.table().spare_nodes();
+        let elastic = usize::from(self.jobs.iter().any(is_elastic));
         let most = |part| match part {
-            AnyPart::Node => spare.min(OUT_MAX + 1),
+            AnyPart::Node => spare.min(OUT_MAX + 1).max(elastic),
             _ => 1,
         };
         let samples = self.span().samples;
@@ -242,9 +320,12 @@ impl Prepared {
         let at = begins + Picoseconds((takes.0 as f64 * share) as u64);
         events.extend(self.failure(case.part, place, at));
         let log = run_alone((&self.short, &self.start), &events, maker)?;
-        let sample = sample(&log, &before, &self.calm);
+        let sample = self.sample((case.part, place), &log, &before);
         let name = |node: &usize| NodeId::from_index(*node).to_string();
+        let losses = self.jobs.iter().zip(&sample.jobs);
+        let losses = losses.filter_map(|(job, loss)| Some(known::written(job, loss.as_ref()?)));
         Ok(CaseRun {
+            losses: losses.collect(),
             case: *case,
             failed_at_start: out.iter().map(name).collect(),
             place,
@@ -252,6 +333,28 @@ impl Prepared {
             at,
             sample,
         })
+    }
+
+    /// What the last fault of a run cost its jobs, against the run without it, and what steps then take longer than in the run
+    /// without any.
+    fn sample(
+        &self,
+        (part, place): (AnyPart, usize),
+        log: &RunLog,
+        before: &[TrainLog],
+    ) -> LossSample {
+        let fault = log.faults.last();
+        let jobs = log.trained.iter().zip(before).zip(&self.calm).zip(&self.jobs);
+        let of =
+            |(((log, before), calm), job): (((&TrainLog, &TrainLog), &TrainLog), &TrainedJob)| {
+                let fault = fault?;
+                if part == AnyPart::Node && is_elastic(job) {
+                    let is_hit = !job.replicas.of_node[place].is_empty();
+                    return loss_of_elastic(log, (before, calm), fault, is_hit);
+                }
+                loss(log, (before, calm), fault)
+            };
+        LossSample { jobs: jobs.map(of).collect() }
     }
 
     fn failure(&self, part: AnyPart, place: usize, at: SimTime) -> Option<FaultEvent> {
@@ -265,14 +368,83 @@ fn took(step: &TrainStepLog) -> Option<Picoseconds> {
     step.end.map(|end| end.since(step.start))
 }
 
-/// What the last fault of a run cost its jobs, against the run without it, and what steps then take longer than in the run
-/// without any.
-fn sample(log: &RunLog, before: &[TrainLog], calm: &[TrainLog]) -> LossSample {
-    let fault = log.faults.last();
-    let jobs = log.trained.iter().zip(before).zip(calm);
-    LossSample {
-        jobs: jobs.map(|((log, before), calm)| loss(log, (before, calm), fault?)).collect(),
+/// GPUs of these jobs and of none; and those of a node.
+fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64, u64) {
+    let On::Fabric(fabric) = &scenario.on else { return (0, 1) };
+    let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
+    let others = ranks.filter(|rank| rank.job.is_some_and(|job| !trained.contains(&job)));
+    let gpus = fabric.hbd.gpus() - others.count() as u64;
+    (gpus, u64::from(fabric.hbd.gpus_per_node()))
+}
+
+/// Where the replicas of a job are at the start.
+fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replicas {
+    let mut of_node = vec![Vec::new(); start.substrate.count(AnyPart::Node)];
+    let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
+    for rank in ranks.filter(|rank| rank.job == Some(trained.job)) {
+        let replicas: &mut Vec<u32> = &mut of_node[rank.gpu.node.index()];
+        if !replicas.contains(&rank.dp) {
+            replicas.push(rank.dp);
+        }
     }
+    let count = trained.bare.mapping.data;
+    Replicas { count, step_with_fewer: step.0.into(), of_node }
+}
+
+/// The same with what a step of the job takes with a replica fewer: in a run of it with so many GPUs fewer.
+fn with_fewer(
+    short: &Scenario,
+    (log, replicas): (&TrainLog, Replicas),
+    maker: &dyn MakeControl,
+) -> Result<Replicas, EmulateError> {
+    let mut fewer = short.clone();
+    let On::Fabric(fabric) = &mut fewer.on else { return Ok(replicas) };
+    let job = &mut Arc::make_mut(fabric).jobs[log.step.job as usize];
+    let gpus = log.step.bare.mapping.gpus();
+    job.size = JobSize::Gpus(gpus - gpus / u64::from(replicas.count.max(1)));
+    if let Some(StepFile::Training(mapping)) = &mut job.step {
+        mapping.dp = Some(replicas.count.saturating_sub(1));
+    }
+    fewer.plan = None;
+    let start = plan(&fewer)?;
+    let trained = run_alone((&fewer, &start), &[], maker)?.trained;
+    let own = trained.iter().find(|one| one.name == log.name);
+    let step = own.and_then(|log| took(log.steps.last()?)).ok_or(EmulateError::NeverEnds)?;
+    Ok(Replicas { step_with_fewer: step.0.into(), ..replicas })
+}
+
+fn is_elastic(job: &TrainedJob) -> bool {
+    matches!(job.policy.answer, Answer::Elastic { .. })
+}
+
+/// What the death of a node costs an elastic job, which goes on without the node's replicas as soon as it is known to be dead:
+/// the time until then, and the step under way. Nothing if the node is not of the job.
+fn loss_of_elastic(
+    log: &TrainLog,
+    (before, calm): (&TrainLog, &TrainLog),
+    fault: &FaultLog,
+    is_hit: bool,
+) -> Option<JobLossSample> {
+    // On other nodes its steps can take longer.
+    let slower = loss(log, (before, calm), fault).map_or(0, |loss| loss.slower);
+    if !is_hit {
+        return Some(JobLossSample { once: Vec::new(), slower });
+    }
+    let at = fault.at?;
+    let under_way = before.steps.iter().rfind(|step| step.start <= at)?;
+    let known = fault.timeline.iter().filter(|(stage, _)| *stage <= StageName::Detected);
+    let known: Vec<(StageName, SimTime)> = known.copied().collect();
+    let detected = fault.detected.map(|end| (StageName::Detected, end));
+    let ends = if known.is_empty() { detected.into_iter().collect() } else { known };
+    let mut once = Vec::new();
+    let mut last = at;
+    for (stage, end) in ends {
+        once.push((Cause::Stage(stage), i128::from(end.max(last).since(last).0)));
+        last = end.max(last);
+    }
+    once.push((Cause::DoneAgain, i128::from(at.since(under_way.start).0)));
+    once.retain(|(_, time)| *time != 0);
+    Some(JobLossSample { once, slower })
 }
 
 /// The same for one job. `None` if it has steps left.

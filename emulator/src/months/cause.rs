@@ -18,10 +18,22 @@ pub enum Cause {
     CheckpointLoad,
     /// Writing checkpoints.
     CheckpointWrite,
+    /// Reading copies in the memory of other nodes.
+    MemoryLoad,
+    /// Taking these copies.
+    MemoryWrite,
+    /// Moving to a spare node.
+    Migration,
+    /// Going on without a replica.
+    Reform,
+    /// Going on with a replica that was left out.
+    Rejoin,
     /// What exchange and circuits took longer in the step of the failure; less than nothing where they took less.
     Disturbed,
     /// Steps that take longer while something is out.
     SlowerSteps,
+    /// Nodes that work, of replicas that their job goes on without.
+    LeftOut,
     /// A job that has too few nodes to go on.
     WaitingForNodes,
     /// Nodes under repair.
@@ -39,11 +51,29 @@ impl Cause {
             Self::DoneAgain => "done_again",
             Self::CheckpointLoad => "checkpoint_load",
             Self::CheckpointWrite => "checkpoint_write",
+            Self::MemoryLoad => "memory_load",
+            Self::MemoryWrite => "memory_write",
+            Self::Migration => "migration",
+            Self::Reform => "reform",
+            Self::Rejoin => "rejoin",
+            Self::LeftOut => "replicas_left_out",
             Self::Disturbed => "disturbed_step",
             Self::SlowerSteps => "slower_steps",
             Self::WaitingForNodes => "waiting_for_nodes",
             Self::UnderRepair => "under_repair",
             Self::IdleSpares => "idle_spares",
+        }
+    }
+
+    /// The cause of this key, of those that a run has.
+    #[must_use]
+    pub fn of_run(key: &str, stage: Option<StageName>) -> Option<Self> {
+        match (key, stage) {
+            ("outage", Some(stage)) => Some(Self::Stage(stage)),
+            ("outage", None) => Some(Self::Outage),
+            ("done_again", _) => Some(Self::DoneAgain),
+            ("disturbed_step", _) => Some(Self::Disturbed),
+            _ => None,
         }
     }
 
@@ -65,6 +95,12 @@ impl fmt::Display for Cause {
             Self::DoneAgain => "work done again",
             Self::CheckpointLoad => "checkpoints read",
             Self::CheckpointWrite => "checkpoints written",
+            Self::MemoryLoad => "copies in memory read",
+            Self::MemoryWrite => "copies in memory taken",
+            Self::Migration => "moving to a spare node",
+            Self::Reform => "going on with fewer replicas",
+            Self::Rejoin => "taking up replicas again",
+            Self::LeftOut => "replicas left out",
             Self::Disturbed => "the step of the failure",
             Self::SlowerSteps => "slower steps until the repair",
             Self::WaitingForNodes => "waiting for nodes",

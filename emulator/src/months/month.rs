@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One month: jobs train over failures and repairs, and every GPU-hour has a cause.
 //!
-//! A job is useful work in progress, or it works off what a failure cost it, or it waits. Work is counted in the time that it
-//! takes without a failure, as a fluid: a part of a step counts.
+//! Work is counted in the time that it takes without a failure, as a fluid: a part of a step counts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use lightloom_units::Milliseconds;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
 use super::failures::PartChange;
+use super::policy::{Answer, Policy, Replicas};
+use super::seats::Seats;
+use super::training::Training;
 use super::{Cause, LossSample, LossTable};
-use crate::scenario::Restart;
 use crate::substrate::AnyPart;
 
 /// Picoseconds of a millisecond.
@@ -27,32 +28,14 @@ pub struct TrainedJob {
     pub gpus: u64,
     /// What a step takes without a failure, in picoseconds.
     pub step: i128,
+    /// The closed form of such a step, in seconds.
+    pub closed_form: f64,
     /// Utilisation of its GPUs in such a step.
     pub mfu: f64,
-    /// Where it begins again.
+    /// What it does that has lost a node.
     pub policy: Policy,
-}
-
-/// Where a job begins again, in picoseconds and steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Steps between two places to begin again from: 1 where the end of every step is one.
-    pub every: u32,
-    /// What reading such a place takes.
-    pub load: i128,
-    /// What writing it takes.
-    pub write: i128,
-}
-
-impl From<Restart> for Policy {
-    fn from(restart: Restart) -> Self {
-        match restart {
-            Restart::Barrier => Self { every: 1, load: 0, write: 0 },
-            Restart::Checkpoint { every, load, write } => {
-                Self { every: every.max(1), load: load.0.into(), write: write.0.into() }
-            }
-        }
-    }
+    /// Its replicas.
+    pub replicas: Replicas,
 }
 
 /// What a month came to. Times are picoseconds of one GPU.
@@ -111,108 +94,6 @@ fn ratio(part: i128, whole: i128) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A job under way.
-struct Training<'a> {
-    job: &'a TrainedJob,
-    /// What a step takes longer now.
-    slower: i128,
-    /// Useful work done.
-    progress: i128,
-    /// What is to be worked off before it goes on.
-    pending: VecDeque<(Cause, i128)>,
-    /// It waits until no more nodes than this are out.
-    waits: Option<usize>,
-    lost: BTreeMap<Cause, i128>,
-}
-
-impl<'a> Training<'a> {
-    fn of(job: &'a TrainedJob) -> Self {
-        Self {
-            job,
-            slower: 0,
-            progress: 0,
-            pending: VecDeque::new(),
-            waits: None,
-            lost: BTreeMap::new(),
-        }
-    }
-
-    /// What a step takes now.
-    fn step(&self) -> i128 {
-        (self.job.step + self.slower).max(1)
-    }
-
-    /// Useful work since the last place to begin again from.
-    fn since_saved(&self) -> i128 {
-        self.progress % (self.job.step * i128::from(self.job.policy.every)).max(1)
-    }
-
-    fn lose(&mut self, cause: Cause, time: i128) {
-        *self.lost.entry(cause).or_default() += time;
-    }
-
-    /// Time goes on.
-    fn advance(&mut self, mut time: i128) {
-        while let Some((cause, left)) = self.pending.front_mut() {
-            let (cause, worked) = (*cause, (*left).min(time));
-            *left -= worked;
-            time -= worked;
-            let is_over = *left == 0;
-            self.lose(cause, worked);
-            if !is_over {
-                return;
-            }
-            self.pending.pop_front();
-        }
-        let Policy { every, write, .. } = self.job.policy;
-        let (step, every) = (self.step(), i128::from(every));
-        let period = step * every + write;
-        let useful = time * self.job.step * every / period;
-        let written = time * write / period;
-        self.progress += useful;
-        if written != 0 {
-            self.lose(Cause::CheckpointWrite, written);
-        }
-        let slower = time - useful - written;
-        if slower != 0 {
-            self.lose(Cause::SlowerSteps, slower);
-        }
-    }
-
-    /// A failure hits it. Whether it cost anything.
-    fn hit(&mut self, once: &[(Cause, i128)]) -> bool {
-        // What was late for one cause and early for another cost nothing.
-        if once.iter().map(|(_, time)| time).sum::<i128>() == 0 {
-            return false;
-        }
-        // What was to be done again before still is; nothing has been done since.
-        let is_down = !self.pending.is_empty();
-        let again = |(cause, _): &&(Cause, i128)| !(is_down && *cause == Cause::DoneAgain);
-        self.pending.extend(once.iter().filter(again));
-        if once.iter().any(|(cause, time)| *cause == Cause::DoneAgain && *time != 0) {
-            self.pending.push_back((Cause::CheckpointLoad, self.job.policy.load));
-            let whole = self.since_saved() / self.job.step.max(1);
-            if !is_down && whole > 0 {
-                self.pending.push_back((Cause::DoneAgain, whole * self.step()));
-            }
-        }
-        true
-    }
-
-    fn stop(&mut self, until: usize) {
-        self.waits = Some(until);
-        self.pending.clear();
-    }
-
-    /// It has its nodes again, and begins again: no run covers that, so it is computed.
-    fn resume(&mut self) {
-        self.waits = None;
-        self.pending.push_back((Cause::CheckpointLoad, self.job.policy.load));
-        let again = self.since_saved() * self.step() / self.job.step.max(1);
-        self.pending.push_back((Cause::DoneAgain, again));
-    }
-}
-
 /// A part that is out.
 struct Out {
     part: AnyPart,
@@ -225,6 +106,9 @@ struct Out {
 struct Cluster<'a> {
     table: &'a LossTable,
     jobs: Vec<Training<'a>>,
+    seats: Seats,
+    /// Picoseconds since the span began.
+    now: i128,
     open: Vec<Out>,
     /// By job: what every step takes longer with the nodes that are out, where those are several.
     together: Vec<i128>,
@@ -236,9 +120,18 @@ impl Cluster<'_> {
         self.open.iter().filter(|out| out.part == AnyPart::Node).count()
     }
 
-    fn gpus_of(&self, is_waiting: bool) -> i128 {
-        let jobs = self.jobs.iter().filter(|one| one.waits.is_some() == is_waiting);
-        jobs.map(|one| i128::from(one.job.gpus)).sum()
+    /// GPUs that running jobs work with.
+    fn held(&self) -> i128 {
+        self.jobs.iter().filter(|one| one.waits.is_none()).map(Training::held).sum()
+    }
+
+    /// GPUs that work and belong to a replica which its job goes on without.
+    fn left_out(&self) -> i128 {
+        let of = |(at, one): (usize, &Training<'_>)| {
+            let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
+            (i128::from(one.job.gpus) - one.held() - vacant).max(0)
+        };
+        self.jobs.iter().enumerate().filter(|(_, one)| one.waits.is_none()).map(of).sum()
     }
 
     fn gpus_out(&self) -> i128 {
@@ -248,32 +141,52 @@ impl Cluster<'_> {
 
     /// GPUs that work and that no running job has.
     fn free(&self) -> i128 {
-        i128::from(self.table.gpus) - self.gpus_out() - self.gpus_of(false)
+        i128::from(self.table.gpus) - self.gpus_out() - self.held() - self.left_out()
+    }
+
+    /// Time passes; replicas that are ready meanwhile are taken up when they are.
+    fn advance_to(&mut self, until: i128) {
+        while let Some(ready) = self.seats.next_ready().filter(|ready| *ready < until) {
+            self.advance(ready.max(self.now) - self.now);
+            for at in self.seats.take_up(self.now) {
+                let one = &mut self.jobs[at];
+                one.left_out = self.seats.left_out(at).0;
+                if let (Answer::Elastic { rejoin, .. }, None) = (one.job.policy.answer, one.waits) {
+                    one.takes_up(rejoin);
+                }
+            }
+        }
+        self.advance(until - self.now);
     }
 
     fn advance(&mut self, time: i128) {
-        let (out, free) = (self.gpus_out(), self.free());
-        let waiting = self.gpus_of(true).min(free);
+        let (out, free, left_out) = (self.gpus_out(), self.free(), self.left_out());
+        let waiting = self.jobs.iter().filter(|one| one.waits.is_some());
+        let waiting = waiting.map(|one| i128::from(one.job.gpus)).sum::<i128>().min(free);
         let mut lose = |cause, gpus: i128| {
             if gpus != 0 {
                 *self.month.lost.entry(cause).or_default() += gpus * time;
             }
         };
         lose(Cause::UnderRepair, out);
+        lose(Cause::LeftOut, left_out);
         lose(Cause::WaitingForNodes, waiting);
         lose(Cause::IdleSpares, free - waiting);
-        self.month.allocated += self.gpus_of(false) * time;
+        self.month.allocated += self.held() * time;
         self.jobs.iter_mut().filter(|one| one.waits.is_none()).for_each(|one| one.advance(time));
+        self.now += time;
     }
 
     fn fails(&mut self, change: &PartChange, seed: Seed) {
         self.month.failures += 1;
         let mut random = seed.stream("losses of a month", self.month.failures);
-        let (choice, victim): (f64, f64) = (random.random(), random.random());
+        let (choice, victim, whose): (f64, f64, f64) =
+            (random.random(), random.random(), random.random());
         let before = self.nodes_out();
         let of = (change.part, change.place);
+        let table = self.table;
         let draw = |out| {
-            let samples = self.table.samples(of, out);
+            let samples = table.samples(of, out);
             samples.get((samples.len() as f64 * choice) as usize).copied()
         };
         let (sample, alone) = (draw(before), self.slower(draw(0)));
@@ -283,10 +196,21 @@ impl Cluster<'_> {
         self.open.push(Out { part: change.part, place: change.place, alone });
         // What is done again is done in steps as they are from now on.
         self.set_steps();
-        let mut cost = false;
-        for (at, one) in self.jobs.iter_mut().enumerate().filter(|(_, one)| one.waits.is_none()) {
+        let is_node = change.part == AnyPart::Node;
+        let mut cost = is_node && self.leave_out(change.place, choice);
+        let all = self.table.gpus as f64;
+        for (at, one) in self.jobs.iter_mut().enumerate() {
+            if is_node && one.is_elastic() {
+                continue;
+            }
+            if one.waits.is_some() {
+                if is_node && whose < one.job.gpus as f64 / all {
+                    one.loses_a_node();
+                }
+                continue;
+            }
             match sample.map(|sample| &sample.jobs[at]) {
-                Some(Some(loss)) => cost |= one.hit(&loss.once),
+                Some(Some(loss)) => cost |= one.hit(&loss.once, u32::from(is_node)),
                 Some(None) => {
                     one.stop(before);
                     self.month.waits += 1;
@@ -302,6 +226,54 @@ impl Cluster<'_> {
         self.month.hits += u64::from(cost);
     }
 
+    /// A node of an elastic job dies: the job goes on without its replicas, or waits. Whether it cost anything.
+    fn leave_out(&mut self, node: usize, choice: f64) -> bool {
+        let Some((at, is_news)) = self.seats.fails(node) else { return false };
+        self.jobs[at].left_out = self.seats.left_out(at).0;
+        self.fill_seats();
+        let one = &mut self.jobs[at];
+        if one.waits.is_some() || !is_news {
+            return false;
+        }
+        if one.has_too_few() {
+            one.stop(usize::MAX);
+            self.month.waits += 1;
+            self.try_again(at);
+            return true;
+        }
+        let losses = self.table.losses_of_elastic(at);
+        let loss = losses.get((losses.len() as f64 * choice) as usize);
+        loss.is_some_and(|loss| one.hit(&loss.once, 1))
+    }
+
+    fn fill_seats(&mut self) {
+        let idle = self.idle().max(0) / i128::from(self.table.gpus_per_node.max(1));
+        self.seats.fill(idle as usize, self.now);
+    }
+
+    /// GPUs that work, and that no job has that runs or keeps its nodes while it waits.
+    fn idle(&self) -> i128 {
+        let kept = |(at, one): (usize, &Training<'_>)| {
+            let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
+            (i128::from(one.job.gpus) - vacant).max(0)
+        };
+        let keeps = |(_, one): &(usize, &Training<'_>)| one.waits.is_some() && one.is_elastic();
+        self.free() - self.jobs.iter().enumerate().filter(keeps).map(kept).sum::<i128>()
+    }
+
+    /// An elastic job that waits begins again if enough replicas have their nodes.
+    fn try_again(&mut self, at: usize) {
+        let without = self.seats.left_out(at).1;
+        let one = &mut self.jobs[at];
+        let before = std::mem::replace(&mut one.left_out, without);
+        if one.has_too_few() {
+            one.left_out = before;
+            return;
+        }
+        self.seats.begins_again(at);
+        one.resume();
+    }
+
     /// By job: what every step takes longer after a run.
     fn slower(&self, sample: Option<&LossSample>) -> Vec<i128> {
         let of = |at: usize| {
@@ -315,18 +287,22 @@ impl Cluster<'_> {
     fn set_steps(&mut self) {
         let nodes = self.nodes_out();
         for (at, one) in self.jobs.iter_mut().enumerate() {
-            let counts = |out: &&Out| out.part != AnyPart::Node || nodes == 1;
-            let parts: i128 = self.open.iter().filter(counts).map(|out| out.alone[at]).sum();
-            one.slower = parts + if nodes > 1 { self.together[at] } else { 0 };
+            let of = |is_node: bool| {
+                let open =
+                    self.open.iter().filter(move |out| (out.part == AnyPart::Node) == is_node);
+                open.map(|out| out.alone[at]).sum::<i128>()
+            };
+            one.slower = of(false);
+            one.slower_elsewhere = if nodes > 1 { self.together[at] } else { of(true) };
         }
     }
 
     /// There are too few nodes for all jobs: one of them waits, the likelier the more GPUs it has.
     fn stop_one(&mut self, choice: f64) {
-        let mut left = (self.gpus_of(false) as f64 * choice) as i128;
+        let mut left = (self.held() as f64 * choice) as i128;
         let running = self.jobs.iter_mut().filter(|one| one.waits.is_none());
         for one in running {
-            left -= i128::from(one.job.gpus);
+            left -= one.held();
             if left < 0 {
                 one.stop(usize::MAX);
                 self.month.waits += 1;
@@ -341,11 +317,18 @@ impl Cluster<'_> {
         let Some(at) = self.open.iter().position(is_it) else { return };
         self.open.remove(at);
         self.set_steps();
+        if change.part == AnyPart::Node {
+            self.seats.works_again(change.place);
+            self.fill_seats();
+        }
         let out = self.nodes_out();
         for at in 0..self.jobs.len() {
-            let gpus = i128::from(self.jobs[at].job.gpus);
-            if self.jobs[at].waits.is_some_and(|until| out <= until) && gpus <= self.free() {
-                self.jobs[at].resume();
+            let one = &self.jobs[at];
+            let gpus = i128::from(one.job.gpus);
+            match one.waits {
+                Some(_) if one.is_elastic() => self.try_again(at),
+                Some(until) if out <= until && gpus <= self.idle() => self.jobs[at].resume(),
+                _ => {}
             }
         }
     }
@@ -354,30 +337,32 @@ impl Cluster<'_> {
 /// Jobs train for `length` over these changes; the seed draws what each failure costs from the table.
 #[must_use]
 pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, seed: Seed) -> Month {
-    let jobs = table.jobs.iter().map(Training::of).collect();
-    let mut cluster = {
-        let together = vec![0; table.jobs.len()];
-        Cluster { table, jobs, open: Vec::new(), together, month: Month::default() }
+    let mut cluster = Cluster {
+        table,
+        jobs: table.jobs.iter().map(Training::of).collect(),
+        seats: Seats::of(table),
+        now: 0,
+        open: Vec::new(),
+        together: vec![0; table.jobs.len()],
+        month: Month::default(),
     };
-    let mut now = Milliseconds::ZERO;
+    let instant = |at: Milliseconds| i128::from(at.get()) * MILLISECOND;
     for change in changes.iter().filter(|change| change.at < length) {
-        cluster.advance(i128::from(change.at.get() - now.get()) * MILLISECOND);
-        now = change.at;
+        cluster.advance_to(instant(change.at));
         if change.fails {
             cluster.fails(change, seed);
         } else {
             cluster.works_again(change);
         }
     }
-    cluster.advance(i128::from(length.get() - now.get()) * MILLISECOND);
+    cluster.advance_to(instant(length));
     let Cluster { jobs, mut month, .. } = cluster;
-    month.capacity = i128::from(table.gpus) * i128::from(length.get()) * MILLISECOND;
+    month.capacity = i128::from(table.gpus) * instant(length);
     for one in &jobs {
-        let gpus = i128::from(one.job.gpus);
-        month.useful += one.progress * gpus;
-        month.utilised += (one.progress * gpus) as f64 * one.job.mfu;
+        month.useful += one.useful;
+        month.utilised += one.useful as f64 * one.job.mfu;
         for (cause, time) in &one.lost {
-            *month.lost.entry(*cause).or_default() += time * gpus;
+            *month.lost.entry(*cause).or_default() += time;
         }
     }
     assert_eq!(month.lost.values().sum::<i128>(), month.lost_time(), "every GPU-hour has a cause");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table that months draw from: what each kind of failure cost, in runs.
 
-use super::month::TrainedJob;
-use super::{Case, Cause};
+use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;
 
 /// What a failure cost a job in a run, in picoseconds.
@@ -15,7 +14,7 @@ pub struct JobLossSample {
 }
 
 /// What a failure cost in a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossSample {
     /// By job. `None` for one that could not go on.
     pub jobs: Vec<Option<JobLossSample>>,
@@ -67,6 +66,15 @@ impl LossTable {
         let own = row.runs.iter().filter(|(at, _)| *at == place).map(|(_, sample)| sample);
         let own: Vec<&LossSample> = own.collect();
         if own.is_empty() { row.runs.iter().map(|(_, sample)| sample).collect() } else { own }
+    }
+
+    /// What the death of a node cost an elastic job in runs in which it hit the job.
+    #[must_use]
+    pub fn losses_of_elastic(&self, job: usize) -> Vec<&JobLossSample> {
+        let runs =
+            self.rows.iter().filter(|row| row.part == AnyPart::Node).flat_map(|row| &row.runs);
+        let losses = runs.filter_map(|(_, sample)| sample.jobs[job].as_ref());
+        losses.filter(|loss| !loss.once.is_empty()).collect()
     }
 
     /// Every kind of part with the nodes out and the runs of that.

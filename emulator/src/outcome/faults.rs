@@ -28,6 +28,9 @@ pub struct FaultResult {
     /// When the last transceiver was lit again and the last group went on; nothing if one never did.
     #[serde(rename = "restored_ps")]
     pub restored: Option<SimTime>,
+    /// Why that never came, where groups still wait for it. `None` if it came, or none waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_restored: Option<NotRestored>,
     /// When the part worked again. `None` if it never did.
     #[serde(rename = "repaired_ps")]
     pub repaired: Option<SimTime>,
@@ -68,6 +71,31 @@ pub struct FaultResult {
     /// What it did to the phases of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhaseImpact>,
+}
+
+/// Why groups still wait for what follows a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotRestored {
+    /// A bundle in loopback fell silent. Its light reaches no neighbour that could miss it, and for the daemon silence alone
+    /// is no death: the same is seen of a module that works behind a cut management line.
+    InLoopback,
+    /// It was detected, and too few nodes are left to form its groups again.
+    NoNodes,
+    /// It was not detected before the run ended.
+    NotDetected,
+}
+
+impl fmt::Display for NotRestored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::InLoopback => {
+                "a silent bundle in loopback, which no neighbour can tell from a cut line"
+            }
+            Self::NoNodes => "detected, and too few nodes are left",
+            Self::NotDetected => "not detected",
+        })
+    }
 }
 
 /// What stands at the ends of a network.
@@ -186,10 +214,11 @@ impl fmt::Display for FaultResult {
             write!(f, "; {} out of service", self.counted.of(self.gpus_lost))?;
         }
         match self.delay {
-            Some(Picoseconds(0)) => f.write_str("; nothing ended later"),
-            Some(delay) => write!(f, "; {delay} late at most"),
-            None => f.write_str("; work left undone"),
+            Some(Picoseconds(0)) => f.write_str("; nothing ended later")?,
+            Some(delay) => write!(f, "; {delay} late at most")?,
+            None => f.write_str("; work left undone")?,
         }
+        self.not_restored.map_or(Ok(()), |why| write!(f, ": {why}"))
     }
 }
 

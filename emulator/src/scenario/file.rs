@@ -18,6 +18,7 @@ mod network;
 mod phases;
 mod place;
 mod replay;
+mod restart;
 mod span;
 mod switches;
 mod traffic;
@@ -48,10 +49,11 @@ pub use network::OnFile;
 pub use phases::{Acknowledgements, PhasesFile};
 pub use place::PlaceFile;
 pub use replay::{ReplayFile, TraceDayFile};
+pub use restart::{CheckpointFile, ElasticFile, InMemoryFile, MigrateFile, RestartFile};
 pub use span::{FailuresFile, GpuHourFile, RateFile};
 pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
-pub use train::{CheckpointFile, RestartFile, TrainFile};
+pub use train::TrainFile;
 pub use transport::TransportFile;
 
 use super::{
@@ -122,6 +124,9 @@ pub struct ScenarioFile {
     #[serde(default)]
     #[schemars(range(min = 2, max = 1000))]
     pub samples: Option<u32>,
+    /// A result of months of the same jobs, relative to this file, whose losses are taken instead of runs. Beside `span`.
+    #[serde(default)]
+    pub losses: Option<String>,
     /// What a GPU-hour costs, such as `2.5 USD`; without it the bill has no dollars. Beside `span`.
     #[serde(default)]
     pub gpu_hour: Option<GpuHourFile>,
@@ -309,6 +314,7 @@ fn lower(
     });
     if let Some((scenario, start)) = scenario.as_mut().zip(start.as_ref()) {
         train::require(&raw, scenario, start, check);
+        restart::require(&raw, scenario, start, check);
         span::require(scenario, start, check);
         scenario.time_limit = train::time_limit(scenario, start);
     }

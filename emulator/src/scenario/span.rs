@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lightloom_fabric::trace::FaultTrace;
 use lightloom_units::{Dollars, Milliseconds};
 
+use super::KnownLosses;
 use crate::substrate::AnyPart;
 
 /// The jobs of a scenario train for so long.
@@ -17,6 +18,8 @@ pub struct Span {
     pub failures: FailureSource,
     /// Runs from which the loss of each kind of failure is taken.
     pub samples: u32,
+    /// Losses of an earlier result. `None` where runs are made.
+    pub losses: Option<Arc<KnownLosses>>,
     /// What a GPU-hour costs, where that is said.
     pub gpu_hour: Option<Dollars>,
 }

@@ -19,6 +19,8 @@ use lightloom_training::schedule::Schedule;
 use lightloom_training::step::{BareStep, Job, StepTime};
 use lightloom_units::{Bytes, Picoseconds};
 
+use super::Restart;
+
 /// A job of the fabric that trains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Train {
@@ -34,23 +36,6 @@ pub struct Train {
     pub sequence: Option<u32>,
     /// Where groups that lost their state begin again.
     pub restart: Restart,
-}
-
-/// Where groups that lost their state begin again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// At the last barrier, which is the end of the step before, with all groups that exchange anything but gradients
-    /// with them. The state comes from their replicas and takes no time.
-    Barrier,
-    /// The whole job at its last checkpoint.
-    Checkpoint {
-        /// After so many steps one is taken; the first is there at the start.
-        every: u32,
-        /// What reading it takes.
-        load: Picoseconds,
-        /// What writing one takes of the job's time; counted over a span alone.
-        write: Picoseconds,
-    },
 }
 
 /// Why a job cannot be trained here.

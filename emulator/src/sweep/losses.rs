@@ -6,6 +6,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
 use super::SeedRun;
+use crate::nearest_rank::percentile;
 use crate::outcome::{JobStep, Outcome};
 
 /// What the jobs of one run lost.
@@ -187,9 +188,9 @@ pub(super) fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
         let mut values: Vec<(f64, Seed)> = runs.iter().filter_map(value).collect();
         // Of equal seeds the first is the worst.
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
-        let at = |per_cent: usize| {
-            let place = (values.len() * per_cent).div_ceil(100).max(1) - 1;
-            Some(values[place].0).filter(|value| value.is_finite())
+        let at = |per_cent| {
+            let value = percentile(&values, per_cent).map(|(value, _)| value);
+            value.filter(|value| value.is_finite())
         };
         let worst_seed = values.last()?.1;
         let (p50, p90, p99, max) = (at(50), at(90), at(99), at(100));

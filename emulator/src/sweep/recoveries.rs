@@ -9,7 +9,8 @@ use lightloom_units::seed::Seed;
 use serde::{Deserialize, Serialize};
 
 use super::SeedRun;
-use crate::outcome::FaultResult;
+use crate::nearest_rank::percentile;
+use crate::outcome::{FaultResult, NotRestored};
 
 /// How long it takes from a fault of one kind until everything that it hit goes on, by nearest rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Recoveries {
     pub recovered: u64,
     /// Those that nothing recovered from, and that groups or flows waited for.
     pub never: u64,
+    /// Why these wait, and how many for each reason.
+    #[serde(default)]
+    pub never_because: BTreeMap<NotRestored, u64>,
     /// Half of the recoveries take no longer.
     #[serde(rename = "p50_ps")]
     pub p50: Option<Picoseconds>,
@@ -70,39 +74,51 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
     })
 }
 
+/// How a fault ended.
+struct Ended {
+    took: Option<u64>,
+    /// Something waits for a recovery that did not come.
+    waits: bool,
+    why: Option<NotRestored>,
+    seed: Seed,
+}
+
 /// Each kind of fault of these runs, in order of its name.
 pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
-    let mut kinds: BTreeMap<String, Vec<(Option<u64>, bool, Seed)>> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, Vec<Ended>> = BTreeMap::new();
     for run in runs {
         for fault in &run.faults {
             let Some(kind) = kind(fault, &run.faults) else { continue };
             let took = fault.restored.zip(fault.at).map(|(restored, at)| restored.since(at).0);
             let waits = took.is_none() && fault.delay.is_none();
-            kinds.entry(kind).or_default().push((took, waits, run.seed));
+            let (why, seed) = (fault.not_restored, run.seed);
+            kinds.entry(kind).or_default().push(Ended { took, waits, why, seed });
         }
     }
     kinds.into_iter().map(|(kind, faults)| recoveries(kind, &faults)).collect()
 }
 
-fn recoveries(kind: String, faults: &[(Option<u64>, bool, Seed)]) -> Recoveries {
+fn recoveries(kind: String, faults: &[Ended]) -> Recoveries {
     let mut took: Vec<(u64, Seed)> =
-        faults.iter().filter_map(|(took, _, seed)| Some(((*took)?, *seed))).collect();
+        faults.iter().filter_map(|fault| Some((fault.took?, fault.seed))).collect();
     // Of equal ones the first seed is the worst.
     took.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
-    let at = |per_cent: usize| {
-        let place = (took.len() * per_cent).div_ceil(100).max(1) - 1;
-        took.get(place).map(|(time, _)| Picoseconds(*time))
-    };
-    let never = faults.iter().find(|(_, waits, _)| *waits).map(|(_, _, seed)| *seed);
+    let at = |per_cent| percentile(&took, per_cent).map(|(time, _)| Picoseconds(time));
+    let never: Vec<&Ended> = faults.iter().filter(|fault| fault.waits).collect();
+    let mut never_because = BTreeMap::new();
+    for why in never.iter().filter_map(|fault| fault.why) {
+        *never_because.entry(why).or_default() += 1;
+    }
     Recoveries {
         faults: faults.len() as u64,
         recovered: took.len() as u64,
-        never: faults.iter().filter(|(_, waits, _)| *waits).count() as u64,
+        never: never.len() as u64,
+        never_because,
         p50: at(50),
         p90: at(90),
         p99: at(99),
         max: at(100),
-        worst_seed: never.or_else(|| took.last().map(|(_, seed)| *seed)),
+        worst_seed: never.first().map(|fault| fault.seed).or(took.last().map(|(_, seed)| *seed)),
         kind,
     }
 }

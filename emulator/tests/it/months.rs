@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Months: what fails over a span, where every GPU-hour goes, and what was published of the same.
 
+mod known;
+mod policies;
+
+use std::collections::BTreeMap;
+
 use lightloom_emulator::months::{
-    Case, Cause, Change, JobLossSample, LossSample, LossTable, Month, PartChange, Policy, Prepared,
-    TrainedJob, changes, month, months,
+    Answer, Case, Cause, Change, JobLossSample, LossSample, LossTable, Month, PartChange, Policy,
+    Prepared, Replicas, TrainedJob, changes, month, months,
 };
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -24,7 +29,7 @@ fn span(mtbf: u64, repair: u64) -> Span {
         source: None,
     };
     let failures = FailureSource::Rates(vec![rate]);
-    Span { length: Milliseconds(1_000_000), failures, samples: 2, gpu_hour: None }
+    Span { length: Milliseconds(1_000_000), failures, samples: 2, losses: None, gpu_hour: None }
 }
 
 #[test]
@@ -49,7 +54,19 @@ fn a_part_more_leaves_the_failures_of_the_others_as_they_were() {
 }
 
 fn job(name: &str, gpus: u64, policy: Policy) -> TrainedJob {
-    TrainedJob { name: name.to_owned(), gpus, step: 8 * SECOND, mfu: 0.4, policy }
+    // Two replicas on nodes of four GPUs, side by side.
+    let nodes = (gpus / 4) as u32;
+    let of_node = (0..nodes).map(|node| vec![node * 2 / nodes]).collect();
+    let replicas = Replicas { count: 2, step_with_fewer: 7 * SECOND, of_node };
+    TrainedJob {
+        name: name.to_owned(),
+        gpus,
+        step: 8 * SECOND,
+        closed_form: 8.0,
+        mfu: 0.4,
+        policy,
+        replicas,
+    }
 }
 
 fn node(at: u64, place: usize, fails: bool) -> PartChange {
@@ -73,7 +90,7 @@ fn lost(month: &Month, cause: Cause) -> f64 {
 
 #[test]
 fn one_failure_costs_what_its_run_cost_and_whole_steps_since_the_checkpoint() {
-    let policy = Policy { every: 10, load: 30 * SECOND, write: 0 };
+    let policy = Policy::restart(10, 30 * SECOND, 0);
     let once = [(Cause::Outage, 2 * SECOND), (Cause::DoneAgain, 3 * SECOND)];
     let table = table(vec![job("a", 8, policy)], 16, &once, SECOND);
     // 25 steps and a half are done: five whole ones since the checkpoint, at 9 s each until the repair.
@@ -92,7 +109,7 @@ fn one_failure_costs_what_its_run_cost_and_whole_steps_since_the_checkpoint() {
 
 #[test]
 fn a_job_without_nodes_waits_for_the_repair_and_then_reads_its_checkpoint() {
-    let policy = Policy { every: 10, load: 30 * SECOND, write: 0 };
+    let policy = Policy::restart(10, 30 * SECOND, 0);
     let table = table(vec![job("a", 8, policy)], 8, &[], 0);
     let drawn = [node(100_000, 0, true), node(500_000, 0, false)];
     let month = month(&table, &drawn, Milliseconds(1_000_000), Seed(1));
@@ -105,15 +122,26 @@ fn a_job_without_nodes_waits_for_the_repair_and_then_reads_its_checkpoint() {
 
 #[test]
 fn causes_add_up_to_the_lost_gpu_hours_exactly_and_goodput_to_what_is_left() {
-    let policy = Policy { every: 7, load: 11 * SECOND + 1, write: SECOND / 3 };
+    let policy = Policy::restart(7, 11 * SECOND + 1, SECOND / 3);
     let once = [
         (Cause::Outage, SECOND / 7),
         (Cause::DoneAgain, 3 * SECOND + 5),
         (Cause::Disturbed, -SECOND / 9),
     ];
-    let jobs = vec![job("a", 32, policy), job("b", 16, Policy { every: 1, load: 0, write: 0 })];
-    for (spare, slower) in [(0, 17), (4, SECOND / 13), (12, -SECOND / 17)] {
-        let table = table(jobs.clone(), 48 + spare, &once, slower);
+    let jobs = vec![job("a", 32, policy), job("b", 16, Policy::restart(1, 0, 0))];
+    let answers = [
+        Answer::Restart,
+        Answer::InMemory { every: 3, load: 5 * SECOND, write: SECOND / 11, copies: 2 },
+        Answer::Migrate { takes: 7 * SECOND },
+        Answer::Elastic { reform: SECOND, start: 9999 * SECOND, rejoin: 3 * SECOND, least: 1 },
+    ];
+    let spares = [(0, 17), (4, SECOND / 13), (12, -SECOND / 17)];
+    for (answer, (spare, slower)) in
+        answers.into_iter().flat_map(|answer| spares.map(|spare| (answer, spare)))
+    {
+        let mut jobs = jobs.clone();
+        jobs[0].policy.answer = answer;
+        let table = table(jobs, 48 + spare, &once, slower);
         let mut waits = 0;
         for seed in 0..50 {
             let nodes = (48 + spare as usize) / 4;
@@ -131,7 +159,7 @@ fn causes_add_up_to_the_lost_gpu_hours_exactly_and_goodput_to_what_is_left() {
             assert!((product - share).abs() < 1e-12, "{product} and {share}");
             waits += month.waits;
         }
-        assert!(waits > 0, "with {spare} GPUs to spare some job waits under some seed");
+        assert!(waits > 0, "{answer:?}, {spare} GPUs to spare: some job waits under some seed");
     }
 }
 
@@ -172,16 +200,21 @@ fn a_restart_fitted_on_818_minutes_is_as_long_as_others_publish_and_migration_ta
     while high - low > 0.1 {
         let minutes = f64::midpoint(low, high);
         let load = (minutes * 60.0 * SECOND as f64) as i128;
-        let took = mean(Policy { every: 100, load, write: 0 }, &again);
+        let took = mean(Policy::restart(100, load, 0), &again);
         if took < 818.0 { low = minutes } else { high = minutes }
     }
     println!("a restart of {high:.1} min fits 818 min");
     // The range that AWS publishes for restarts from checkpoints, which was not fitted on.
     assert!((15.0..30.0).contains(&high), "{high} min");
-    // What migrates keeps all but the step under way.
-    let migrated = mean(Policy { every: 1, load: 0, write: 0 }, &again);
-    println!("migration: {migrated:.1} min, published 405");
-    assert!((migrated / 405.0 - 1.0).abs() < 0.1, "{migrated} min");
+    // What migrates keeps all but the step under way. How long it moves is not fitted: another vendor publishes less than two
+    // minutes for recoveries without a checkpoint (AWS), which is taken as the longest.
+    let load = (high * 60.0 * SECOND as f64) as i128;
+    for takes in [0, 120 * SECOND] {
+        let policy = Policy { answer: Answer::Migrate { takes }, ..Policy::restart(100, load, 0) };
+        let migrated = mean(policy, &again);
+        println!("moving in {} s: {migrated:.1} min, published 405", takes / SECOND);
+        assert!((migrated / 405.0 - 1.0).abs() < 0.1, "{migrated} min");
+    }
 }
 
 fn load(fabric: &str, text: &str) -> Scenario {
@@ -207,31 +240,47 @@ fn length(outcome: &Outcome, step: usize) -> f64 {
     outcome.steps.of_jobs()[step].took().unwrap().as_secs_f64()
 }
 
+/// Runs of a job in which some nodes are out all the time, each made once.
+struct OutRuns<'a> {
+    fabric: &'a str,
+    made: BTreeMap<Vec<usize>, Outcome>,
+}
+
+impl OutRuns<'_> {
+    fn of(&mut self, out: &[usize]) -> &Outcome {
+        let mut key = out.to_vec();
+        key.sort_unstable();
+        let faults: Vec<(usize, u64)> = key.iter().map(|node| (*node, 0)).collect();
+        self.made.entry(key).or_insert_with(|| whole(self.fabric, &faults))
+    }
+}
+
 /// Seconds that `changes` cost the job of `fabric`, every failure run whole: its own node, with the nodes out that are out,
-/// at an instant of its own. What a step takes longer counts until the repair. Also how many failures there were.
+/// at an instant of its own. What a step takes longer counts until the repair. Also how many failures there were, and how
+/// many of them with another node out.
 fn cost_of_whole_runs(
-    fabric: &str,
+    runs: &mut OutRuns<'_>,
     drawn: &[PartChange],
-    (span, most_out): (Milliseconds, usize),
-) -> (f64, usize) {
-    let (mut out, mut cost, mut failures) = (Vec::<usize>::new(), 0.0, 0);
+    span: Milliseconds,
+) -> (f64, usize, usize) {
+    let (mut out, mut cost, mut failures, mut pairs) = (Vec::<usize>::new(), 0.0, 0, 0);
     let mut instants = Seed(77).stream("instants", drawn.len() as u64);
-    let calm = length(&whole(fabric, &[]), 3);
+    let calm = length(runs.of(&[]), 3);
     for (at, change) in drawn.iter().enumerate() {
-        let mut faults: Vec<(usize, u64)> = out.iter().map(|node| (*node, 0)).collect();
         if change.fails {
-            assert!(out.len() <= most_out, "{} nodes are out", out.len());
             failures += 1;
-            let before = whole(fabric, &faults);
-            let step = &before.steps.of_jobs()[1];
+            pairs += usize::from(!out.is_empty());
+            let before = runs.of(&out);
+            let (step, before) = (&before.steps.of_jobs()[1], length(before, 3));
             let share: f64 = instants.random();
             let instant = step.start.0 + (step.took().unwrap().0 as f64 * share) as u64;
+            let mut faults: Vec<(usize, u64)> = out.iter().map(|node| (*node, 0)).collect();
             faults.push((change.place, instant));
-            let with = whole(fabric, &faults);
+            let with = whole(runs.fabric, &faults);
             assert!(!with.never_ended, "{faults:?}");
             let losses = &with.faults.last().unwrap().losses;
             let late = losses.first().map_or(0.0, |loss| loss.late as f64 / 1e12);
-            let slower = length(&with, 3) - length(&before, 3);
+            let slower = length(&with, 3) - before;
             // The steps after the one that begins again are as long as the last one.
             let is_spilled = with.steps.of_jobs()[2].restarts > 0;
             cost += late - slower * if is_spilled { 1.0 } else { 2.0 };
@@ -241,22 +290,20 @@ fn cost_of_whole_runs(
         }
         let until = drawn.get(at + 1).map_or(span, |next| next.at);
         let lasts = (until.get() - change.at.get()) as f64 / 1e3;
-        let all: Vec<(usize, u64)> = out.iter().map(|node| (*node, 0)).collect();
-        let step = length(&whole(fabric, &all), 3);
+        let step = length(runs.of(&out), 3);
         cost += lasts * (step - calm) / step;
-        println!("{out:?} out for {lasts:.0} s: a step of {step:.6} s");
     }
-    (cost, failures)
+    (cost, failures, pairs)
 }
 
 /// Months of one job drawn from the table of losses against the same months, every failure run whole.
-/// `most_out` nodes at most are out when another one fails.
+/// The table has runs with up to `most_out` nodes out. Returns failures with another node out.
 fn agree(
     fabric: &str,
     samples: u32,
     (seeds, most_out): (std::ops::Range<u64>, usize),
     rates: &str,
-) {
+) -> usize {
     let text = format!(
         "name: months\non: {{fabric: f.yaml}}\nspan: 30d\nsamples: {samples}\nfailures: {{node: {rates}}}\n\
          train: [{{job: job}}]\n"
@@ -268,7 +315,8 @@ fn agree(
         table.add(&case, run.place, run.sample);
     }
     let (span, gpus) = (prepared.span().length, table.gpus_of_jobs() as f64);
-    let (mut drawn, mut run, mut failures) = (0.0, 0.0, 0);
+    let (mut drawn, mut run, mut failures, mut pairs) = (0.0, 0.0, 0, 0);
+    let mut runs = OutRuns { fabric, made: BTreeMap::new() };
     for seed in seeds {
         let changes = prepared.changes(Seed(seed)).unwrap();
         let month = month(&table, &changes, span, Seed(seed));
@@ -276,17 +324,19 @@ fn agree(
         let of_runs = |cause: &Cause| !matches!(cause, Cause::UnderRepair | Cause::IdleSpares);
         let sum: i128 = month.lost.iter().filter(|(cause, _)| of_runs(cause)).map(|(_, t)| t).sum();
         drawn += sum as f64 / 1e12 / gpus;
-        let (cost, count) = cost_of_whole_runs(fabric, &changes, (span, most_out));
+        let (cost, count, beside) = cost_of_whole_runs(&mut runs, &changes, span);
         run += cost;
         failures += count;
+        pairs += beside;
     }
     let off = drawn / run - 1.0;
     println!(
-        "{failures} failures: {drawn:.3} s by the table, {run:.3} s run whole, {:+.2} %",
+        "{failures} failures, {pairs} with another node out: {drawn:.3} s by the table, {run:.3} s run whole, {:+.2} %",
         off * 100.0
     );
     assert!(failures > 10 && run != 0.0);
     assert!(off.abs() < 0.03, "{drawn} s by the table, {run} s run whole");
+    pairs
 }
 
 /// Two racks, so that a group that moves takes other ways than before.
@@ -384,7 +434,7 @@ fn the_bill_adds_up_and_names_the_change_that_saves_most_of_those_that_were_run(
 
 #[test]
 fn months_drawn_from_the_table_agree_with_every_failure_run_whole() {
-    agree(SMALL, 16, (0..6, 0), "{mtbf: 1000h, repair: 6h}");
+    agree(SMALL, 16, (0..6, 1), "{mtbf: 1000h, repair: 6h}");
 }
 
 #[test]
@@ -393,4 +443,15 @@ fn twenty_months_of_64_gpus_agree_with_every_failure_run_whole() {
     let fabric = include_str!("../../../topologies/job-64-circuits.yaml");
     let fabric = fabric.replace("name: pretrain", "name: job");
     agree(&fabric, 36, (0..20, 1), "{mtbf: 10000h, repair: 24h}");
+}
+
+#[test]
+#[ignore = "runs 250 failures of 64 nodes whole: nightly"]
+fn fifty_months_of_64_nodes_agree_with_every_failure_run_whole() {
+    let fabric =
+        SMALL.replace("nodes: 8", "nodes: 68").replace("nodes_per_tor: 4", "nodes_per_tor: 17");
+    let fabric = fabric.replace("gpus: 16, tp: 8", "gpus: 256, tp: 16");
+    let fabric = fabric.replace("dp: 2", "pp: 2, dp: 8, micro_batches: 2");
+    let pairs = agree(&fabric, 68, (0..50, 1), "{mtbf: 10000h, repair: 24h}");
+    assert!(pairs > 20, "{pairs} failures with another node out");
 }

@@ -382,9 +382,10 @@ fn shipped(name: &str) -> Outcome {
     emulate(&at_home(&path, &std::fs::read(&path).unwrap()), 1, &mut ()).unwrap()
 }
 
-/// Those that take long, the one over a span, and those that need the daemon, are run by others (the last by the tests of
+/// Those that take long, those over a span, and those that need the daemon, are run by others (the last by the tests of
 /// `twin`).
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 9] = [
+    "first-bill.yaml",
     "all-rings.yaml",
     "all-rings-fault.yaml",
     "months.yaml",

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use lightloom_emulator::months::MONTHS_SCHEMA;
 use lightloom_emulator::sweep::SWEEP_SCHEMA;
 use lightloom_fabric::document;
 use lightloom_fabric::fabric::Fabric;
@@ -13,7 +14,7 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::provenance;
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
-use lightloom_report::page::{EmulatedRun, SourceFile, Swept, TrainingResult};
+use lightloom_report::page::{Billed, EmulatedRun, SourceFile, Swept, TrainingResult};
 use lightloom_study::buy::{Question, load_buy};
 use lightloom_study::cost::{PriceList, read_prices};
 use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
@@ -37,6 +38,7 @@ pub(super) struct Inputs {
     pub(super) buy: Option<(PathBuf, Question)>,
     pub(super) runs: Vec<EmulatedRun>,
     pub(super) sweeps: Vec<Swept>,
+    pub(super) bills: Vec<Billed>,
     pub(super) training: Vec<TrainingResult>,
     pub(super) sources: Vec<SourceFile>,
 }
@@ -60,6 +62,7 @@ enum InputKind {
     Buy,
     Run,
     Sweep,
+    Months,
     Training,
 }
 
@@ -73,6 +76,7 @@ impl InputKind {
             Self::Buy => "buy file",
             Self::Run => "result of `emulate`",
             Self::Sweep => "result of `emulate` under many seeds",
+            Self::Months => "result of `emulate` over months",
             Self::Training => "result of `mfu`",
         }
     }
@@ -99,6 +103,12 @@ impl Inputs {
     pub(super) fn circuits_alone(&self) -> Option<(&Fabric, &ReconfigurableFatTree)> {
         let (_, fabric) = self.fabric.as_ref()?;
         fabric.circuits_alone().map(|network| (fabric, network))
+    }
+
+    /// Whether months are all that the page is about.
+    pub(super) fn has_bills_alone(&self) -> bool {
+        let is_else = self.fabric.is_some() || self.plan.is_some() || self.trace.is_some();
+        !self.bills.is_empty() && !is_else && self.prices.is_none() && self.buy.is_none()
     }
 
     fn add(&mut self, path: &Path) -> anyhow::Result<()> {
@@ -131,6 +141,7 @@ impl Inputs {
             }
             InputKind::Run => self.runs.push(json(&name, &bytes, kind)?),
             InputKind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),
+            InputKind::Months => self.bills.push(json(&name, &bytes, kind)?),
             InputKind::Training => self.training.push(json(&name, &bytes, kind)?),
         }
         let plan = match kind {
@@ -179,6 +190,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
                     )
                 }
                 Some(SWEEP_SCHEMA) => return Ok(InputKind::Sweep),
+                Some(MONTHS_SCHEMA) => return Ok(InputKind::Months),
                 _ if marks.packet_hops.is_some() => return Ok(InputKind::Run),
                 _ if marks.mappings_tried.is_some() => return Ok(InputKind::Training),
                 _ if marks.events.is_some() => return Ok(InputKind::Trace),

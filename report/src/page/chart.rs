@@ -248,6 +248,9 @@ pub(super) fn steps(values: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) ink: u8,
+    /// Where it begins: 0 unless it is part of a timeline.
+    pub(super) start: f64,
+    /// Where it ends.
     pub(super) value: f64,
     /// Low and high ends, drawn as a whisker.
     pub(super) spread: Option<(f64, f64)>,
@@ -306,7 +309,7 @@ impl Bars {
                 .build_cartesian_2d(0.0..most, 0.0..count)?;
             for (index, bar) in self.bars.iter().enumerate() {
                 let middle = count - index as f64 - 0.5;
-                let corners = [(0.0, middle + 0.32), (bar.value, middle - 0.32)];
+                let corners = [(bar.start, middle + 0.32), (bar.value, middle - 0.32)];
                 chart.draw_series([Rectangle::new(corners, ink(bar.ink).filled())])?;
                 if let Some((low, high)) = bar.spread {
                     let line = |points: Vec<(f64, f64)>| {

@@ -5,7 +5,7 @@ use super::definitions;
 use super::document::{Cell, FigureTable, Headline, PageBlock, PageDocument, PageSection};
 use super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::results::{Results, Subject};
-use super::sections::{buy, cost, fabric, published, run, sweep, training, waste};
+use super::sections::{bill, buy, cost, fabric, published, run, sweep, training, waste};
 
 /// Definitions that the page refers to, each with how our figure came about.
 pub(super) type Used = Vec<(&'static str, String)>;
@@ -18,6 +18,12 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
     if let Some(bought) = &results.bought {
         report.answer = bought.answer.verdict.sentence.clone();
         buy::add(&mut report, &mut used, bought);
+    }
+    if let Some(billed) = results.bills.first().filter(|_| report.answer.is_empty()) {
+        report.answer = bill::answer(billed);
+    }
+    for (index, billed) in results.bills.iter().enumerate() {
+        bill::add(&mut report, billed, index);
     }
     fabric::add(&mut report, &mut used, &results.subject);
     if let Some(comparison) = &results.comparison {
@@ -47,6 +53,7 @@ fn title(results: &Results<'_>) -> String {
         Subject::Fabric { fabric, .. } => fabric.name.clone(),
         Subject::PlanAlone { .. } => "Plan".to_owned(),
         Subject::None if results.bought.is_some() => "What to buy".to_owned(),
+        Subject::None if results.is_bill_alone() => "What failures cost".to_owned(),
         Subject::None => "Designs compared".to_owned(),
     }
 }
@@ -62,6 +69,10 @@ fn lead(results: &Results<'_>) -> String {
         }
         Subject::None if results.bought.is_some() => {
             "Designs side by side, for the size of the buy file.".to_owned()
+        }
+        Subject::None if results.is_bill_alone() => {
+            "GPU-hours that failures cost, by cause; each loss from runs, packet by packet."
+                .to_owned()
         }
         Subject::None => "No fabric was given: the designs stand side by side.".to_owned(),
     }

@@ -2,6 +2,8 @@
 //! What a page is made from: results of the planner as they are, results of the emulator and of the
 //! training model as their JSON says them.
 
+mod billed;
+
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Statistics, TraceTime};
@@ -12,6 +14,11 @@ use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
 use lightloom_study::cost::{Aggregate, CostRow, Sensitivity};
 use lightloom_study::reproduce::Claim;
 use serde::Deserialize;
+
+pub use billed::{
+    Billed, BilledCause, BilledChange, BilledFailure, BilledLoss, BilledPart, BilledRun,
+    BilledSeeds, MonthFigure,
+};
 
 /// Everything that is known. What is missing is left out of the page, and named in it.
 #[derive(Debug)]
@@ -28,6 +35,8 @@ pub struct Results<'a> {
     pub runs: Vec<EmulatedRun>,
     /// Runs of the emulator under many seeds.
     pub sweeps: Vec<Swept>,
+    /// Bills of months.
+    pub bills: Vec<Billed>,
     /// Results of the training model.
     pub training: Vec<TrainingResult>,
     /// Published figures beside ours.
@@ -42,6 +51,13 @@ pub struct Results<'a> {
     pub version: &'static str,
     /// The command that makes the page again.
     pub command: String,
+}
+
+impl Results<'_> {
+    /// Whether the page is about bills, and compares no designs.
+    pub(super) fn is_bill_alone(&self) -> bool {
+        !self.bills.is_empty() && self.comparison.is_none()
+    }
 }
 
 /// What the page is about.

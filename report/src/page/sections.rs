@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One file a section of the page.
 
+pub(super) mod bill;
 pub(super) mod buy;
 pub(super) mod cost;
 pub(super) mod fabric;

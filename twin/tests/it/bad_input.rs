@@ -34,8 +34,9 @@ fn what_cannot_run_with_the_daemon_is_refused_with_a_reason() {
         let faults = format!("{{part: {part}, effect: {effect}, at: 0us}}");
         assert!(read(&ring(32, 96), &scene(1, 1, "lightloomd", &faults)).is_err());
     }
-    let broken = scene(1, 1, "lightloomd", "").replace("seed: 1", "broken: [n3]\nseed: 1");
-    refused(&broken, "begins with everything working");
+    let days = "replay: {trace: t.json, from_day: 0, to_day: 1, day_takes: 1ms}\nseed: 1";
+    let replay = scene(1, 1, "lightloomd", "").replace("seed: 1", days);
+    refused(&replay, "leave `lightloomd` no time to answer");
 }
 
 #[test]

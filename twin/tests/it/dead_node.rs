@@ -3,8 +3,47 @@
 
 use crate::scenes;
 use cpu_time::ProcessTime;
-use lightloom_emulator::outcome::StageName;
-use scenes::{ring, run, scene};
+use lightloom_emulator::outcome::{NotRestored, StageName};
+use lightloom_fabric::khop::Path;
+use lightloom_units::id::BundleId;
+use scenes::{read, ring, run, run_read, scene};
+
+#[test]
+fn what_is_broken_from_the_start_is_left_alone_and_the_next_death_is_bypassed() {
+    let text = scene(1, 40, "lightloomd", "{part: n9, at: 20ms}");
+    let text = text.replace("seed: 1", "broken: [n3, n20/b0]\nseed: 1");
+    let outcome = run(&ring(64, 240), &text, 1);
+    let daemon = outcome.lightloomd.as_ref().unwrap();
+    assert!(daemon.violations.is_empty(), "{:?}", daemon.violations);
+    assert_eq!((daemon.bypasses, daemon.false_bypasses, daemon.not_committed), (1, 0, 0));
+    let own: Vec<_> = outcome.faults.iter().filter(|fault| fault.parts == ["n9"]).collect();
+    assert!(own[0].restored.is_some(), "{own:?}");
+    assert!(outcome.groups.iter().all(|group| group.end.is_some() && !group.lost));
+}
+
+/// No neighbour misses the light of a bundle in loopback, and silence alone is no death: the run says so, and the other one of
+/// the node, whose neighbour sees its light go, is bypassed.
+#[test]
+fn a_bundle_in_loopback_that_falls_silent_is_not_taken_for_dead_and_the_result_says_why() {
+    let at = |bundle: &str| scene(1, 40, "lightloomd", &format!("{{part: {bundle}, at: 100us}}"));
+    let (start, _) = run_read(&read(&ring(64, 240), &at("n0/b0")).unwrap(), 1);
+    let (plan, _) = start.plan.as_ref().unwrap();
+    let is_used = |bundle: BundleId| plan.ranks.iter().any(|rank| rank.gpu.node == bundle.node);
+    let first = |is_looped: bool| {
+        let found = plan
+            .transceivers
+            .iter()
+            .find(|one| is_used(one.bundle) && (one.path == Path::Loopback) == is_looped);
+        found.unwrap().bundle.to_string()
+    };
+    let looped = run(&ring(64, 240), &at(&first(true)), 1);
+    let fault = &looped.faults[0];
+    assert_eq!(fault.not_restored, Some(NotRestored::InLoopback), "{fault:?}");
+    assert_eq!(looped.lightloomd.as_ref().unwrap().bypasses, 0);
+    let between = run(&ring(64, 240), &at(&first(false)), 1);
+    let fault = &between.faults[0];
+    assert!(fault.restored.is_some() && fault.not_restored.is_none(), "{fault:?}");
+}
 
 #[test]
 fn a_node_that_dies_is_bypassed_and_its_ring_goes_on() {

@@ -307,8 +307,12 @@ impl ControlPlane for Shipped<'_> {
         if let Some(circuits) = &mut self.circuits {
             circuits.begin(context);
         }
-        self.sleep(context);
-        Ok(())
+        // The plan that is on the devices goes around what is broken from the start: now it breaks there, too.
+        let mut out = Vec::new();
+        for event in context.events.iter().filter(|event| event.from_start) {
+            self.side.fault(SimTime::START, event, true, &mut out);
+        }
+        self.take(context, out)
     }
 
     fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {

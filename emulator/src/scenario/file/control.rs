@@ -219,10 +219,10 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
             "write `control: {assumed: …}`, or run on a fabric with `hbd: {khop: …}` or `dcn: {reconfigurable_fat_tree: …}`",
         );
     }
-    if !raw.broken.is_empty() || raw.broken_by.is_some() || raw.replay.is_some() {
+    if raw.replay.is_some() {
         no(
-            "with `lightloomd` the run begins with everything working",
-            "write `faults: [{part: n3, at: 0us}]` instead of `broken`, `broken_by` and `replay`",
+            "days in compressed time leave `lightloomd` no time to answer: its lines and flushes are not compressed",
+            "write `span: 90d` and `failures: {trace: FILE}` for months under this daemon, or `broken_by` for one day of the trace",
         );
     }
     let slower =

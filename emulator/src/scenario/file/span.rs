@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::trace::TraceTime;
@@ -11,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
 use super::neighbours::NamedFiles;
-use super::{RestartFile, ScenarioFile, codes};
-use crate::scenario::{FailureRate, FailureSource, On, RunStart, Scenario, Span};
+use super::{ScenarioFile, codes, restart};
+use crate::scenario::{FailureRate, FailureSource, KnownLosses, On, RunStart, Scenario, Span};
 use crate::substrate::AnyPart;
 
 /// What fails over a span: a fault trace, or rates of kinds of parts.
@@ -149,7 +150,11 @@ pub(super) fn lower(
     let source = lower_failures(failures, length, check, neighbours)?;
     let samples = raw.samples.unwrap_or(SAMPLES).clamp(2, 1000);
     let gpu_hour = raw.gpu_hour.map(|GpuHourFile(price)| price);
-    Some(Span { length, failures: source, samples, gpu_hour })
+    let losses = match &raw.losses {
+        Some(file) => Some(lower_losses(file, raw.samples.is_some(), check, neighbours)?),
+        None => None,
+    };
+    Some(Span { length, failures: source, samples, losses, gpu_hour })
 }
 
 /// What means something over a span alone.
@@ -157,19 +162,18 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = [
         ("/failures".to_owned(), raw.failures.is_some()),
         ("/samples".to_owned(), raw.samples.is_some()),
+        ("/losses".to_owned(), raw.losses.is_some()),
         ("/gpu_hour".to_owned(), raw.gpu_hour.is_some()),
     ];
-    let writes = raw.train.iter().enumerate().map(|(at, train)| {
-        let is_written = match train.restart {
-            RestartFile::Checkpoint(checkpoint) => checkpoint.write.is_some(),
-            RestartFile::Barrier => false,
-        };
-        (format!("/train/{at}/restart/checkpoint/write"), is_written)
-    });
-    for (key, _) in keys.into_iter().chain(writes).filter(|(_, written)| *written) {
+    let keys = keys.into_iter().filter(|(_, written)| *written);
+    let help = "write `span: 90d`, or leave it out";
+    let keys = keys.map(|(key, _)| (key, help));
+    let restarts = raw.train.iter().enumerate();
+    let restarts = restarts.filter_map(|(at, train)| restart::of_span(at, train.restart));
+    for (key, help) in keys.chain(restarts) {
         check
             .error(codes::NO_EFFECT, &key, "this is counted over a span, and there is none")
-            .help("write `span: 90d`, or leave it out")
+            .help(help)
             .depends_on("/span");
     }
 }
@@ -231,6 +235,60 @@ fn lower_failures(
     Some(FailureSource::Trace { trace, file: file.clone(), from_day })
 }
 
+/// Losses of an earlier result.
+fn lower_losses(
+    file: &str,
+    has_samples: bool,
+    check: &mut Check<'_>,
+    neighbours: &mut NamedFiles<'_, '_>,
+) -> Option<Arc<KnownLosses>> {
+    if has_samples {
+        let message = "no run is made where losses are read";
+        check
+            .error(codes::NO_EFFECT, "/samples", message)
+            .also("/losses", "they are read here")
+            .help("leave one of the two out");
+    }
+    let read = neighbours.read(file, "/losses", check)?;
+    match serde_json::from_slice::<KnownLosses>(&read.bytes) {
+        Ok(known) => Some(Arc::new(KnownLosses { file: file.to_owned(), ..known })),
+        Err(error) => {
+            let message = format!("{} has no losses: {error}", read.name);
+            check.error(codes::BAD_NEIGHBOUR, "/losses", message).help(
+                "write the result of `lightloom emulate SCENARIO -o FILE.json`, of a scenario with `span`",
+            );
+            None
+        }
+    }
+}
+
+/// Refuses losses that say nothing of a job, or of what fails.
+fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
+    let Some(known) = &span.losses else { return };
+    for train in &scenario.train {
+        let is_there = known.job(&train.job).map(|job| job.fits(train.restart));
+        let message = match is_there {
+            Some(true) => continue,
+            Some(false) => format!(
+                "{} has runs of job `{}` under another policy: an elastic job loses something else",
+                known.file, train.job
+            ),
+            None => format!("{} has no job `{}`", known.file, train.job),
+        };
+        check
+            .error(codes::NO_SUCH_THING, "/losses", message)
+            .help("leave `losses` out: the runs are made then");
+    }
+    let FailureSource::Rates(rates) = &span.failures else { return };
+    let has = |part: AnyPart| known.runs.iter().any(|run| run.part == part);
+    for rate in rates.iter().filter(|rate| !has(rate.part)) {
+        let message = format!("{} has no run in which {} fails", known.file, rate.part.name());
+        check
+            .error(codes::NO_SUCH_THING, "/losses", message)
+            .help("leave `losses` out, or this rate");
+    }
+}
+
 fn lower_rates(
     written: &[(&'static str, AnyPart, &RateFile)],
     check: &mut Check<'_>,
@@ -261,6 +319,9 @@ fn lower_rates(
 
 /// Refuses failures of parts that the fabric does not have.
 pub(super) fn require(scenario: &Scenario, start: &RunStart, check: &mut Check<'_>) {
+    if let Some(span) = &scenario.span {
+        require_losses(scenario, span, check);
+    }
     match scenario.span.as_ref().map(|span| &span.failures) {
         Some(FailureSource::Rates(rates)) => {
             for rate in rates.iter().filter(|rate| start.substrate.count(rate.part) == 0) {

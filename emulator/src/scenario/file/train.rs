@@ -3,12 +3,12 @@
 
 use lightloom_fabric::document::Check;
 use lightloom_training::cards;
-use lightloom_units::{Picoseconds, SimTime, Text};
+use lightloom_units::{Picoseconds, SimTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ScenarioFile, codes};
-use crate::scenario::{On, Restart, RunStart, Scenario, Train, TrainStep};
+use super::{RestartFile, ScenarioFile, codes};
+use crate::scenario::{On, RunStart, Scenario, Train, TrainStep};
 
 /// A job of the fabric that trains.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -31,34 +31,9 @@ pub struct TrainFile {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub sequence: Option<u32>,
-    /// Where groups that lost a node begin again.
+    /// What it does that has lost a node.
     #[serde(default)]
     pub restart: RestartFile,
-}
-
-/// Where groups that lost a node begin again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum RestartFile {
-    /// At the beginning of the step, with the groups that exchange more than gradients with them; other replicas go on.
-    #[default]
-    Barrier,
-    /// The whole job at its last checkpoint.
-    Checkpoint(CheckpointFile),
-}
-
-/// Checkpoints of a job; one is there at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CheckpointFile {
-    /// One is taken after so many steps. Writing it takes no time of a step.
-    #[schemars(range(min = 1, max = 1000))]
-    pub every: u32,
-    /// What reading it takes.
-    pub load: Text<Picoseconds>,
-    /// What writing one takes of the job's time; beside `span` alone, 0 if not written.
-    #[serde(default)]
-    pub write: Option<Text<Picoseconds>>,
 }
 
 fn once() -> u32 {
@@ -94,13 +69,7 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
             accelerator,
             constants: file.constants.clone(),
             sequence: file.sequence,
-            restart: match file.restart {
-                RestartFile::Barrier => Restart::Barrier,
-                RestartFile::Checkpoint(CheckpointFile { every, load, write }) => {
-                    let write = write.map_or(Picoseconds::ZERO, |write| write.0);
-                    Restart::Checkpoint { every, load: load.0, write }
-                }
-            },
+            restart: file.restart.into(),
         });
     }
     refuse_beside(raw, check);

@@ -157,7 +157,10 @@ pub(super) fn write_runs(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft)
     draft.files.push(DraftFile { name: "runs.csv", text });
     let known = Sourced::stated(
         format!("{seconds:.6}"),
-        format!("the middle step of {}; fill in model, seq, gbs_seqs and software", profile.place),
+        format!(
+            "the middle step of {}; fill in model, seq, gbs_seqs and software, then: lightloom mfu --runs runs.csv",
+            profile.place
+        ),
     );
     let Sourced { value, confidence, why } = known;
     draft.guesses.push(Guess { file: "runs.csv", key: "step_time_s", value, confidence, why });

@@ -65,6 +65,7 @@ fn bars(rows: &[Row]) -> PageBlock {
         Some(Bar {
             name: row.design.clone(),
             ink: if place == 0 { 1 } else { 3 },
+            start: 0.0,
             value: usd,
             spread: Some((row.cost_low_usd / useful, row.cost_high_usd / useful)),
             label: format!("${}", fixed(usd, 0)),

@@ -91,6 +91,7 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> PageBlock {
             .map(|(arch, figures)| Bar {
                 name: arch.to_owned(),
                 ink: ink_of(arch, own, names),
+                start: 0.0,
                 value: figures.cost_per_gbytes_per_s_usd,
                 spread: Some((
                     figures.cost_per_gpu_low_usd / figures.gbytes_per_s_per_gpu,
@@ -108,6 +109,7 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> PageBlock {
                 Some(Bar {
                     name: arch.to_owned(),
                     ink: ink_of(arch, own, names),
+                    start: 0.0,
                     value: watts,
                     spread: None,
                     label: format!("{}\u{a0}W", fixed(watts, 3)),

@@ -106,6 +106,7 @@ fn against_bound(run: &EmulatedRun) -> PageBlock {
             bars.push(Bar {
                 name: what.to_owned(),
                 ink,
+                start: 0.0,
                 value: seconds,
                 spread: None,
                 label: ShownQuantity::new(seconds, ShownUnit::Seconds).show(),

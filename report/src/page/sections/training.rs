@@ -54,6 +54,7 @@ fn step(best: &TrainingRow, index: usize) -> PageBlock {
     let bar = |(name, ink, seconds): (&str, u8, f64)| Bar {
         name: name.to_owned(),
         ink,
+        start: 0.0,
         value: seconds,
         spread: None,
         label: ShownQuantity::new(seconds, ShownUnit::Seconds).show(),

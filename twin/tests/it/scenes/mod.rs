@@ -26,8 +26,11 @@ pub(crate) fn scene(seed: u64, repeat: u32, control: &str, faults: &str) -> Stri
 }
 
 pub(crate) fn read(fabric: &str, text: &str) -> Result<Scenario, String> {
-    let mut neighbour = |_: &str| -> Result<NamedFile, String> {
-        Ok(NamedFile { name: "ring.yaml".into(), bytes: fabric.as_bytes().to_vec() })
+    let trace = include_bytes!("../../../../topologies/traces/synthetic.json");
+    let mut neighbour = |name: &str| -> Result<NamedFile, String> {
+        let bytes =
+            if name.ends_with(".json") { trace.to_vec() } else { fabric.as_bytes().to_vec() };
+        Ok(NamedFile { name: name.to_owned(), bytes })
     };
     let (scenario, mistakes) = load("twin.yaml", text.as_bytes(), &mut neighbour);
     scenario.ok_or_else(|| mistakes.iter().map(|one| format!("{one:?}\n")).collect())

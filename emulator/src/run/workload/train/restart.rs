@@ -12,7 +12,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::super::super::RunError;
 use super::super::super::context::{Context, GroupMove};
 use super::{TrainTimer, TrainingJob, Trainings, tasks};
-use crate::scenario::{Effect, Restart};
+use crate::scenario::{Checkpoints, Effect};
 
 impl TrainingJob<'_> {
     /// Holds the tasks under way of a group: all of them, or what goes round its ring.
@@ -59,9 +59,9 @@ impl TrainingJob<'_> {
 
     /// Undoes what groups that lost their state have to do again.
     fn undo(&mut self, context: &mut Context<'_>, rings: &[usize]) {
-        let tied = match self.order.train.restart {
-            Restart::Barrier => self.tied_to(rings),
-            Restart::Checkpoint { .. } => (0..self.seats.len() as u32).collect(),
+        let tied = match self.order.train.restart.rolls_back_to() {
+            None => self.tied_to(rings),
+            Some(_) => (0..self.seats.len() as u32).collect(),
         };
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
@@ -80,7 +80,7 @@ impl TrainingJob<'_> {
         let open = self.phases.is_before.iter().enumerate().map(is_open);
         self.phases.open = open.filter(|is_open| *is_open).count();
         self.restarts += 1;
-        if let Restart::Checkpoint { every, .. } = self.order.train.restart {
+        if let Some(Checkpoints { every, .. }) = self.order.train.restart.rolls_back_to() {
             let step = self.steps.len() as u32 - 1;
             self.rounds = step % every + 1;
             self.loads = true;
@@ -247,7 +247,7 @@ impl Trainings<'_> {
     fn go_on(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         if training.loads && training.all_can_work() {
-            if let Restart::Checkpoint { load, .. } = training.order.train.restart {
+            if let Some(Checkpoints { load, .. }) = training.order.train.restart.rolls_back_to() {
                 let turn = training.restarts as u16;
                 if let Some(outage) = training.outages.last_mut() {
                     outage.1 = outage.1.max(context.now() + load);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Losses of an earlier result of months, so that other months of the same jobs need no runs. On another fabric, or with more
+//! GPUs, they stand in: what belongs to steps is stretched as the closed forms of the steps are, and the result says so.
+
+use serde::Serialize;
+
+use super::{Case, CaseRun, Cause, JobLossSample, LossSample, TrainedJob};
+use crate::scenario::{KnownLosses, KnownRun, LossPart, RunLoss};
+
+/// Where losses are from, if not from runs of this scenario.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LossesFrom {
+    /// The file.
+    pub file: String,
+    /// Who commanded in its runs.
+    pub control: String,
+    /// GPUs of its jobs, in the order of the jobs here.
+    pub gpus: Vec<u64>,
+    /// By how much steps are stretched, for each job.
+    pub stretched: Vec<f64>,
+    /// Whether they are of another fabric, and stand in for this one: assumed.
+    pub stand_in: bool,
+}
+
+/// A loss as documents have it.
+pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
+    let part = |(cause, time): &(Cause, i128)| LossPart {
+        cause: cause.key().to_owned(),
+        stage: cause.stage(),
+        time_ps: saturated(*time),
+    };
+    RunLoss {
+        job: job.name.clone(),
+        gpus: job.gpus,
+        once: loss.once.iter().map(part).collect(),
+        slower_ps: saturated(loss.slower),
+    }
+}
+
+/// Picoseconds as documents have them: a hundred days are fewer than fit.
+fn saturated(time: i128) -> i64 {
+    i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// The same for steps that are so many times as long. A part of no known cause is left out.
+fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
+    let stretched = |time: i64| (time as f64 * stretch) as i128;
+    let part = |part: &LossPart| {
+        let cause = Cause::of_run(&part.cause, part.stage)?;
+        let belongs_to_steps = matches!(cause, Cause::DoneAgain | Cause::Disturbed);
+        let exact = i128::from(part.time_ps);
+        Some((cause, if belongs_to_steps { stretched(part.time_ps) } else { exact }))
+    };
+    let once = loss.once.iter().filter_map(part).collect();
+    JobLossSample { once, slower: stretched(loss.slower_ps) }
+}
+
+/// Every run, for these jobs; on another fabric parts have other places.
+pub(super) fn runs(known: &KnownLosses, jobs: &[TrainedJob], from: &LossesFrom) -> Vec<CaseRun> {
+    let run = |run: &KnownRun| {
+        let of = |(job, stretch): (&TrainedJob, &f64)| {
+            let loss = run.losses.iter().find(|loss| loss.job == job.name)?;
+            Some(read(loss, *stretch))
+        };
+        let KnownRun { part, out, number, failed_at_start, fails, place, at_ps, losses } = run;
+        CaseRun {
+            case: Case { part: *part, out: *out, number: *number },
+            failed_at_start: failed_at_start.clone(),
+            fails: fails.clone(),
+            place: if from.stand_in { usize::MAX } else { *place },
+            at: *at_ps,
+            losses: losses.clone(),
+            sample: LossSample { jobs: jobs.iter().zip(&from.stretched).map(of).collect() },
+        }
+    };
+    known.runs.iter().map(run).collect()
+}

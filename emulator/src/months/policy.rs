@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What jobs of a month do that have lost a node, in picoseconds and steps.
+
+use crate::scenario::{Checkpoints, MemoryCopies, Restart};
+
+/// From what a job begins again, and how it answers the loss of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Steps between two checkpoints: 1 where the end of every step is one.
+    pub every: u32,
+    /// What reading a checkpoint takes.
+    pub load: i128,
+    /// What writing it takes.
+    pub write: i128,
+    /// What the job does before it falls back to a checkpoint.
+    pub answer: Answer,
+}
+
+/// What a job does that has lost a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It begins again at its checkpoint.
+    Restart,
+    /// It begins again at a copy in memory.
+    InMemory {
+        /// Steps between two copies.
+        every: u32,
+        /// What reading them takes.
+        load: i128,
+        /// What taking them takes.
+        write: i128,
+        /// With so many nodes dead at once they are gone.
+        copies: u32,
+    },
+    /// It moves to a spare node, and does the step under way again.
+    Migrate {
+        /// What moving takes.
+        takes: i128,
+    },
+    /// It goes on without the replicas of the node until they have one again.
+    Elastic {
+        /// What it takes to go on without them.
+        reform: i128,
+        /// What it takes a replica to be ready, while the others go on.
+        start: i128,
+        /// What it takes to go on together.
+        rejoin: i128,
+        /// With fewer replicas it waits.
+        least: u32,
+    },
+}
+
+impl Answer {
+    /// The same in half the time, and what then takes half the time. `None` if nothing does.
+    #[must_use]
+    pub fn halved(self) -> Option<(Self, &'static str)> {
+        let (halved, words) = match self {
+            Self::Restart => return None,
+            Self::InMemory { every, load, write, copies } => {
+                (Self::InMemory { every, load: load / 2, write, copies }, "copies in memory read")
+            }
+            Self::Migrate { takes } => {
+                (Self::Migrate { takes: takes / 2 }, "moving to spare nodes")
+            }
+            Self::Elastic { reform, start, rejoin, least } => {
+                let [reform, start, rejoin] = [reform, start, rejoin].map(|time| time / 2);
+                (
+                    Self::Elastic { reform, start, rejoin, least },
+                    "leaving replicas out and taking them up",
+                )
+            }
+        };
+        (halved != self).then_some((halved, words))
+    }
+
+    /// How it is written in scenarios and documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::InMemory { .. } => "in_memory",
+            Self::Migrate { .. } => "migrate",
+            Self::Elastic { .. } => "elastic",
+        }
+    }
+}
+
+impl Policy {
+    /// Restarts from checkpoints.
+    #[must_use]
+    pub const fn restart(every: u32, load: i128, write: i128) -> Self {
+        Self { every, load, write, answer: Answer::Restart }
+    }
+
+    fn of(checkpoint: Checkpoints, answer: Answer) -> Self {
+        let Checkpoints { every, load, write } = checkpoint;
+        Self { every: every.max(1), load: load.0.into(), write: write.0.into(), answer }
+    }
+}
+
+impl From<Restart> for Policy {
+    fn from(restart: Restart) -> Self {
+        match restart {
+            Restart::Barrier => Self::restart(1, 0, 0),
+            Restart::Checkpoint(checkpoint) => Self::of(checkpoint, Answer::Restart),
+            Restart::InMemory { memory, checkpoint } => {
+                let MemoryCopies { every, load, write, copies } = memory;
+                let (load, write) = (load.0.into(), write.0.into());
+                let answer = Answer::InMemory { every: every.max(1), load, write, copies };
+                Self::of(checkpoint, answer)
+            }
+            Restart::Migrate { takes, checkpoint } => {
+                Self::of(checkpoint, Answer::Migrate { takes: takes.0.into() })
+            }
+            Restart::Elastic { reform, start, rejoin, least, checkpoint } => {
+                let [reform, start, rejoin] = [reform, start, rejoin].map(|time| time.0.into());
+                Self::of(checkpoint, Answer::Elastic { reform, start, rejoin, least })
+            }
+        }
+    }
+}
+
+/// The data-parallel replicas of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replicas {
+    /// How many.
+    pub count: u32,
+    /// What a step takes with one fewer, in a run of the job with so many GPUs fewer; it stands for all with fewer still.
+    /// The step with all of them, unless the job is elastic.
+    pub step_with_fewer: i128,
+    /// By node at the start: the replicas that have a GPU on it.
+    pub of_node: Vec<Vec<u32>>,
+}

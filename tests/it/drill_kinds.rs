@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table of every kind of fault that a drill draws, on the page of what failures cost, against drills of each kind.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::programs;
+
+const PAGE: &str = include_str!("../../docs/cost-of-failures.md");
+const DRILL: &str = include_str!("../../topologies/scenarios/drill.yaml");
+
+/// A row: its faults as a scenario writes them, the kind, and the figures as they are shown.
+struct Row {
+    faults: String,
+    kind: String,
+    figures: Vec<String>,
+}
+
+fn rows() -> Vec<Row> {
+    let table = PAGE.split("\n### Kinds of faults").nth(1).expect("the section");
+    let rows = table.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        Row {
+            faults: cells[0].trim_matches('`').to_owned(),
+            kind: cells[1].to_owned(),
+            figures: cells[2..].iter().map(|cell| cell.to_string()).collect(),
+        }
+    };
+    rows.map(row).collect()
+}
+
+/// The drill with these faults, under these seeds.
+fn drilled(faults: &str, seeds: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let root = env!("CARGO_MANIFEST_DIR");
+    let head = DRILL.split("\nfaults:").next().unwrap();
+    let head = head.replace("../job-64", &format!("{root}/topologies/job-64"));
+    let file = folder.path().join("drill.yaml");
+    std::fs::write(&file, format!("{head}\nfaults: [{faults}]\ncontrol: lightloomd\n")).unwrap();
+    let mut command = Command::new(programs::lightloom());
+    command.args(["emulate", "--seed", seeds, "--format", "json"]).arg(&file);
+    let output = command.output().unwrap();
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn of_kind<'a>(drill: &'a Value, kind: &str) -> &'a Value {
+    let kinds = drill["recoveries"].as_array().expect("kinds");
+    let found = kinds.iter().find(|one| one["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no `{kind}` in {}", drill["recoveries"]))
+}
+
+/// Faults, recovered, P50, P99 and never, as the table has them.
+fn shown(kind: &Value) -> Vec<String> {
+    let time = |key: &str| {
+        kind[key].as_f64().map_or("–".to_owned(), |time| format!("{:.1} ms", time / 1e9))
+    };
+    let count = |key: &str| kind[key].to_string();
+    vec![count("faults"), count("recovered"), time("p50_ps"), time("p99_ps"), count("never")]
+}
+
+#[test]
+fn a_kind_of_fault_is_counted_with_why_it_never_recovers() {
+    let rows = rows();
+    assert!(rows.len() > 7, "{} rows", rows.len());
+    let bundle = rows.iter().find(|row| row.kind == "bundle down").expect("bundles");
+    let drill = drilled(&bundle.faults, "3..5");
+    let kind = of_kind(&drill, "bundle down");
+    assert_eq!((&kind["faults"], &kind["recovered"]), (&3.into(), &1.into()), "{kind}");
+    assert_eq!(kind["never_because"]["in_loopback"], kind["never"], "{kind}");
+}
+
+#[test]
+#[ignore = "400 drills take minutes: nightly"]
+fn every_kind_of_fault_recovers_as_the_table_says() {
+    for row in rows() {
+        let drill = drilled(&row.faults, "0..39");
+        let found = shown(of_kind(&drill, &row.kind));
+        println!("| `{}` | {} | {} |", row.faults, row.kind, found.join(" | "));
+        assert_eq!(found, row.figures, "{}", row.faults);
+    }
+}
