@@ -36,7 +36,10 @@ const NEAR: f64 = 0.99;
 
 /// Share of the time of one hop that routes over several may take: each loads leaves that it only passes, and a plan that
 /// gains less keeps the circuits of every phase as they are.
-pub(super) const WORTH_ROUTES: f64 = 0.5;
+pub const WORTH_ROUTES: f64 = 0.5;
+
+/// The same where the shortest time is asked for.
+pub(super) const WORTH_ANY: f64 = 0.99;
 
 /// A path with less of what its ends exchange is not worth a rule in a switch.
 const LEAST_WEIGHT: f64 = 1e-3;
@@ -62,6 +65,8 @@ pub struct RateBound {
     pub prices: Option<Prices>,
     /// Whether it leaves so much room above one hop that routes over several are looked for.
     pub has_room: bool,
+    /// Share of the time of one hop that routes over several may take.
+    pub worth: f64,
 }
 
 impl RateBound {
@@ -69,7 +74,7 @@ impl RateBound {
     #[must_use]
     pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
         match self.has_room {
-            true => rate(evaluator, topology, self.lambda),
+            true => rate(evaluator, topology, self.lambda, self.worth),
             false => RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() },
         }
     }
@@ -78,13 +83,13 @@ impl RateBound {
 /// The best rate of a demand on given circuits: over several hops where that is so much faster than one hop that it is worth
 /// it, and `bound` leaves room for it.
 #[must_use]
-pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64) -> RoutedRate {
+pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) -> RoutedRate {
     let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
     if direct.lambda >= NEAR * bound {
         return direct;
     }
-    match route(evaluator, topology, direct.lambda / WORTH_ROUTES) {
-        Some(routed) if routed.lambda * WORTH_ROUTES >= direct.lambda => routed,
+    match route(evaluator, topology, direct.lambda / worth) {
+        Some(routed) if routed.lambda * worth >= direct.lambda => routed,
         _ => direct,
     }
 }
@@ -117,21 +122,30 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
 /// What no circuits and no routes exceed: by the ports and uplinks of one leaf, and where these leave more than `reached`,
 /// by prices of all leaves.
 #[must_use]
-pub fn bound(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, reached: f64) -> RateBound {
-    let mut best = RateBound { lambda: evaluator.host_bound(), prices: None, has_room: false };
+pub fn bound(
+    fabric: &ReconfigurableFatTree,
+    evaluator: &Evaluator,
+    reached: f64,
+    worth: f64,
+) -> RateBound {
+    let mut best =
+        RateBound { lambda: evaluator.host_bound(), prices: None, has_room: false, worth };
     for line in 0..evaluator.lines() {
         let lambda = evaluator.rate_of_line(fabric, line);
         if lambda < best.lambda {
             let prices = Some(one_leaf(fabric, evaluator, line));
-            best = RateBound { lambda, prices, has_room: false };
+            best = RateBound { lambda, prices, has_room: false, worth };
         }
     }
     if reached >= NEAR * best.lambda || fabric.leaves() > LEAVES_MAX {
         return best;
     }
-    let priced = priced(fabric, evaluator).filter(|priced| priced.lambda < best.lambda);
-    let best = priced.unwrap_or(best);
-    RateBound { has_room: reached < WORTH_ROUTES * best.lambda, ..best }
+    if let Some((lambda, prices)) =
+        priced(fabric, evaluator).filter(|(bound, _)| *bound < best.lambda)
+    {
+        best = RateBound { lambda, prices: Some(prices), ..best };
+    }
+    RateBound { has_room: reached < worth * best.lambda, ..best }
 }
 
 /// The bits that count as one.
@@ -191,16 +205,12 @@ fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) ->
 }
 
 /// The bound that the prices of all leaves prove.
-fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<RateBound> {
+fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<(f64, Prices)> {
     let unit = unit(evaluator)?;
     let network = of_ports(fabric, evaluator, unit);
     let Settled { least_seconds, proof, .. } =
         settle(network, flows_of(evaluator, unit), TOLERANCE, f64::INFINITY)?;
-    Some(RateBound {
-        lambda: 1.0 / least_seconds,
-        prices: Some(prices_of(fabric, &proof)),
-        has_room: false,
-    })
+    Some((1.0 / least_seconds, prices_of(fabric, &proof)))
 }
 
 /// The prices of a network of ports, as the plan states them: of one port, and of one uplink at its whole rate.
@@ -348,8 +358,8 @@ mod tests {
         let evaluator = Evaluator::new(&fabric, &demand);
         let mesh = Topology::uniform_mesh(&fabric);
         let reached = evaluator.lambda(&mesh);
-        let bound = bound(&fabric, &evaluator, 0.0).lambda;
-        let rate = rate(&evaluator, &mesh, bound);
+        let bound = bound(&fabric, &evaluator, 0.0, WORTH_ROUTES).lambda;
+        let rate = rate(&evaluator, &mesh, bound, WORTH_ROUTES);
         assert!(rate.lambda >= reached && rate.lambda <= bound * (1.0 + 1e-9));
     }
 
@@ -362,8 +372,8 @@ mod tests {
             let demand = shape(leaves as usize, Seed(2));
             let evaluator = Evaluator::new(&fabric, &demand);
             let one_hop = one_hop::plan(&fabric, &demand, Effort::default());
-            let bound = bound(&fabric, &evaluator, 0.0).lambda;
-            let routed = rate(&evaluator, &one_hop.topology, bound);
+            let bound = bound(&fabric, &evaluator, 0.0, WORTH_ROUTES).lambda;
+            let routed = rate(&evaluator, &one_hop.topology, bound, WORTH_ROUTES);
             assert!(routed.lambda >= one_hop.lambda && routed.lambda <= bound * (1.0 + 1e-9));
         }
     }
@@ -374,7 +384,7 @@ mod tests {
         spec.gpus_per_leaf = 1;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();
         let evaluator = Evaluator::new(&fabric, &shapes::dense(4, Seed(1)));
-        let bound = bound(&fabric, &evaluator, 0.0);
+        let bound = bound(&fabric, &evaluator, 0.0, WORTH_ROUTES);
         assert_eq!((bound.prices, bound.lambda), (None, evaluator.host_bound()));
     }
 
@@ -383,7 +393,7 @@ mod tests {
         let fabric = fabric(80, 4);
         let mut demand = Demand::none(80);
         demand.add(LeafId(7), LeafId(9), Bytes(1_000_000_000));
-        let bound = bound(&fabric, &Evaluator::new(&fabric, &demand), 0.0);
+        let bound = bound(&fabric, &Evaluator::new(&fabric, &demand), 0.0, WORTH_ROUTES);
         assert!((bound.lambda - (4.0 * 400.0 + 160.0) / 8.0).abs() < 1e-6, "{}", bound.lambda);
         assert_eq!(bound.prices.unwrap().ports[0].leaf, LeafId(7));
     }

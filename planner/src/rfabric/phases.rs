@@ -266,12 +266,13 @@ impl CandidateRates {
         fabric: &ReconfigurableFatTree,
         phases: &[Phase],
         candidates: &[Candidate],
+        worth_routes: f64,
     ) -> Self {
         let mut rates = Self::of_one_hop(fabric, phases, candidates);
         for (own, evaluator) in rates.of.iter_mut().zip(evaluators(fabric, phases)) {
             let reached = own.iter().copied().fold(0.0, f64::max);
-            let bound = concurrent::bound(fabric, &evaluator, reached);
-            let worth = reached / concurrent::WORTH_ROUTES;
+            let bound = concurrent::bound(fabric, &evaluator, reached, worth_routes);
+            let worth = reached / worth_routes;
             if bound.has_room && (fabric.leaves() <= LEAVES_ROUTED || reached <= 0.0) {
                 for (rate, candidate) in own.iter_mut().zip(candidates) {
                     *rate = routed(&bound, &evaluator, &candidate.topology, worth);
@@ -301,9 +302,11 @@ impl CandidateRates {
             }
             let from: Vec<&Topology> =
                 best.iter().take(BEGINNINGS).map(|at| &candidates[*at].topology).collect();
-            let found = concurrent::search(fabric, &evaluators[at], &from, bound);
+            let found = concurrent::search(fabric, &evaluators[at], &from, &self.bounds[at]);
             let Some(topology) = found else { break };
-            if concurrent::rate(&evaluators[at], &topology, bound).lambda < self.worth[at] {
+            if concurrent::rate(&evaluators[at], &topology, bound, self.bounds[at].worth).lambda
+                < self.worth[at]
+            {
                 continue;
             }
             let of_phases = self.of.iter_mut().zip(&evaluators).zip(&self.bounds).zip(&self.worth);

@@ -33,6 +33,13 @@ pub struct Options {
     pub may_change: bool,
 }
 
+impl Options {
+    /// Share of the time of one hop that routes over several may take.
+    fn worth_routes(&self) -> f64 {
+        if self.exact.is_some() { concurrent::WORTH_ANY } else { concurrent::WORTH_ROUTES }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self { effort: Effort::default(), floor: 0.75, exact: None, may_change: true }
@@ -142,7 +149,7 @@ fn best_of(
     solved: Option<Vec<SolverReport>>,
     options: Options,
 ) -> Result<CarriedStep, PlanError> {
-    let mut rates = CandidateRates::new(fabric, phases, &candidates);
+    let mut rates = CandidateRates::new(fabric, phases, &candidates, options.worth_routes());
     rates.search(fabric, phases, &mut candidates);
     let fixed = phases::best_static_at(&rates);
     let moving = phases::schedule_at(fabric, phases, &candidates, &rates);
@@ -203,7 +210,7 @@ pub fn repaired(
         .map(|(evaluator, phase)| {
             let kept = realise::repaired(fabric, &phase.circuits);
             let reached = evaluator.lambda(&realise::topology_of(fabric.leaves(), &kept));
-            concurrent::bound(fabric, evaluator, reached)
+            concurrent::bound(fabric, evaluator, reached, options.worth_routes())
         })
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();

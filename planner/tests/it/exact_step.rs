@@ -56,6 +56,37 @@ jobs:
     }
 }
 
+/// A rate that is proven over several hops is the rate of the plan, and not only where it is twice that of one hop.
+#[test]
+fn a_proven_rate_is_planned() {
+    let fabric = fabric(
+        "
+kind: fabric
+version: 2
+name: proven-rate
+dcn:
+  reconfigurable_fat_tree:
+    leaves: 4
+    gpus_per_leaf: 4
+    circuit_rate: 100Gbps
+    electrical: {rate_per_leaf: 0bps, oversubscription: 1}
+    banks: [{name: a, switches: 1, ports_per_leaf: 2, ports_per_switch: 8}]
+    timing: {control: 1ms, switching: 10ms}
+jobs:
+  - name: j
+    step:
+      phases:
+        - name: a
+          demand: {matrix: [[0, 3000000, 0, 0], [0, 0, 3000000, 0], [0, 0, 0, 3000000], [1000000, 0, 1000000, 0]]}
+",
+    );
+    let none = faults(&fabric, &[]);
+    let exact = Options { exact: Some(Limits { gap: 1e-3, seconds: 20.0 }), ..Options::default() };
+    let exact = plan(&fabric, &none, exact).expect("a plan");
+    let proven = exact.phases[0].solver.as_ref().and_then(|solver| solver.lambda).expect("a rate");
+    assert!(exact.phases[0].lambda >= 0.99 * proven, "{} {proven}", exact.phases[0].lambda);
+}
+
 /// What cannot be carried names the leaf, what it lacks, and by how much.
 #[test]
 fn a_step_that_cannot_be_carried_names_the_leaf_and_what_it_lacks() {

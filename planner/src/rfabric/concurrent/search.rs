@@ -9,7 +9,7 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 use super::flows::settle;
-use super::{NEAR, TOLERANCE, flows_of, of_ports, rate, route, unit};
+use super::{NEAR, RateBound, TOLERANCE, flows_of, of_ports, rate, route, unit};
 
 /// With more leaves than this circuits are those of one hop.
 pub const LEAVES_SEARCHED: usize = 8;
@@ -26,7 +26,7 @@ pub fn search(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
     from: &[&Topology],
-    bound: f64,
+    bound: &RateBound,
 ) -> Option<Topology> {
     if fabric.leaves() > LEAVES_SEARCHED {
         return None;
@@ -34,9 +34,15 @@ pub fn search(
     let beginnings = from.iter().map(|topology| (*topology).clone());
     let mut best: Option<CircuitSearch<'_>> = None;
     for topology in rounded(fabric, evaluator).into_iter().chain(beginnings) {
-        let reached = rate(evaluator, &topology, bound).lambda;
-        let mut search =
-            CircuitSearch { fabric, evaluator, bound, topology, reached, tries: TRIES };
+        let reached = rate(evaluator, &topology, bound.lambda, bound.worth).lambda;
+        let mut search = CircuitSearch {
+            fabric,
+            evaluator,
+            bound: bound.lambda,
+            topology,
+            reached,
+            tries: TRIES,
+        };
         search.climb();
         if best.as_ref().is_none_or(|best| search.reached > best.reached) {
             best = Some(search);
