@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon and the agent do around their work: log, runtime, exit status, and what systemd is told.
+//! What the daemon and the agent do around their work: log, runtime, exit status, and messages to systemd.
 
 use std::future::Future;
 use std::io::IsTerminal;
