@@ -15,7 +15,7 @@ use crate::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 mod daemon_file;
 mod own_data;
 
-/// Writes a commented fabric file, the daemon's file for a fabric, or files from own logs.
+/// Writes a fabric file, a daemon's file, or files from own logs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom init

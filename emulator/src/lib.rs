@@ -12,6 +12,7 @@
 //!
 //! Not here: packets (`lightloom-engine`), plans (`lightloom-planner`), the real controller (`lightloom-twin`).
 
+mod daemon_result;
 mod emulate;
 mod judge;
 pub mod months;

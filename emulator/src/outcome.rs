@@ -22,11 +22,12 @@ pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
 pub use losses::JobLoss;
 pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
 
+pub use crate::daemon_result::{CostModel, DaemonResult, PhaseCounts};
 use crate::nearest_rank::percentile;
 pub use crate::run::log::Stop;
 pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;
-pub use crate::stages::{CostModel, DaemonResult, PhaseCounts, Stage, StageName};
+pub use crate::stages::{Stage, StageName};
 
 /// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
 /// seed alone.

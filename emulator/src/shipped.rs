@@ -17,9 +17,9 @@ use lightloom_units::id::{BundleId, OcsId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
+use crate::daemon_result::DaemonResult;
 use crate::scenario::FaultEvent;
 pub use crate::scenario::{DaemonSetup, SwitchLanguage};
-use crate::stages::DaemonResult;
 
 /// Something that the control side did.
 #[derive(Clone, Debug)]

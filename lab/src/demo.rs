@@ -13,7 +13,7 @@ use crate::cli;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::shipped;
 
-/// Plans 2,880 GPUs, lets a node die, bills 90 days of failures, and opens the report of it.
+/// Plans 2,880 GPUs, lets a node die, and opens the report of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom demo

@@ -136,12 +136,10 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
         for (scanned, exact) in scanned.jobs.iter_mut().zip(&best.plan.jobs) {
             scanned.most_rings = exact.most_rings;
         }
-        let mapped = best.mappings.clone();
-        best.offer(scanned, &mapped);
+        best.offer_alike(scanned);
     }
     if let Some(mended) = mended(fabric, faults, &best, options) {
-        let mapped = best.mappings.clone();
-        best.offer(mended, &mapped);
+        best.offer_alike(mended);
     }
     let Quickest { plan: mut best, mappings } = best;
     let step = best.metrics.step_time_ps.unwrap_or(step);
@@ -163,6 +161,14 @@ impl Quickest {
         if offered.gpus_used >= own.gpus_used && offered.step_time_ps < own.step_time_ps {
             self.plan = plan;
             self.mappings = mappings.to_vec();
+        }
+    }
+
+    /// Takes `plan` if it is quicker and its jobs have as many groups, so that they are mapped alike.
+    fn offer_alike(&mut self, plan: Plan) {
+        if plan.metrics.gpus_used == self.plan.metrics.gpus_used {
+            let mappings = self.mappings.clone();
+            self.offer(plan, &mappings);
         }
     }
 }

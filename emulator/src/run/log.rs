@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use super::series::Series;
 use super::waiting::Waiting;
 use super::workload::{GroupLog, Job, RingCounts, StepLog, TrainLog};
+use crate::daemon_result::DaemonResult;
 use crate::scenario::FaultEvent;
-use crate::stages::{DaemonResult, StageName};
+use crate::stages::StageName;
 
 /// What happened in one run.
 pub(crate) struct RunLog {
