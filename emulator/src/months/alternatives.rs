@@ -102,8 +102,7 @@ pub(super) fn of_table(
 fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
     let spare = table.spare_nodes();
     // Without a spare no run shows how a job goes on with one; of elastic jobs that is computed.
-    let is_elastic = |job: &TrainedJob| matches!(job.policy.answer, Answer::Elastic { .. });
-    if spare == 0 && !table.jobs.iter().all(is_elastic) {
+    if spare == 0 && !table.jobs.iter().all(|job| job.policy.answer.is_elastic()) {
         return Vec::new();
     }
     let (mut more, mut fewer) = (table.clone(), table.clone());

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::alternatives::{self, Alternative, Change};
 use super::{
-    Answer, CaseRun, Cause, LossSample, LossTable, LossesFrom, Month, Prepared, TrainedJob, month,
+    CaseRun, Cause, LossSample, LossTable, LossesFrom, Month, Prepared, TrainedJob, month,
 };
 use crate::EmulateError;
 use crate::nearest_rank::percentile;
@@ -400,8 +400,7 @@ fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
 }
 
 fn job_row(job: &TrainedJob) -> JobRow {
-    let with_fewer =
-        matches!(job.policy.answer, Answer::Elastic { .. }).then_some(job.replicas.step_with_fewer);
+    let with_fewer = job.policy.answer.is_elastic().then_some(job.replicas.step_with_fewer);
     JobRow {
         job: job.name.clone(),
         step_ps: job.step as i64,

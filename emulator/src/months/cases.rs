@@ -15,7 +15,7 @@ use rand::seq::SliceRandom;
 use serde::Serialize;
 
 use super::{
-    Answer, Cause, JobLossSample, LossSample, LossTable, LossesFrom, PartChange, Policy, Replicas,
+    Cause, JobLossSample, LossSample, LossTable, LossesFrom, PartChange, Policy, Replicas,
     TrainedJob, changes, known,
 };
 use crate::EmulateError;
@@ -120,9 +120,9 @@ impl Prepared {
             let took = log.steps.last().and_then(took).ok_or(EmulateError::NeverEnds)?;
             let policy = Policy::from(train.restart);
             let replicas = replicas(&log.step, &start, took);
-            let replicas = match policy.answer {
-                Answer::Elastic { .. } => with_fewer(&short, (log, replicas), maker)?,
-                _ => replicas,
+            let replicas = match policy.answer.is_elastic() {
+                true => with_fewer(&short, (log, replicas), maker)?,
+                false => replicas,
             };
             jobs.push(TrainedJob {
                 name: log.name.clone(),
@@ -260,7 +260,7 @@ impl Prepared {
             FailureSource::Rates(rates) => rates.iter().map(|rate| rate.part).collect(),
         };
         let spare = self.table().spare_nodes();
-        let elastic = usize::from(self.jobs.iter().any(is_elastic));
+        let elastic = usize::from(self.jobs.iter().any(|job| job.policy.answer.is_elastic()));
         let most = |part| match part {
             AnyPart::Node => spare.min(OUT_MAX + 1).max(elastic),
             _ => 1,
@@ -348,7 +348,7 @@ impl Prepared {
         let of =
             |(((log, before), calm), job): (((&TrainLog, &TrainLog), &TrainLog), &TrainedJob)| {
                 let fault = fault?;
-                if part == AnyPart::Node && is_elastic(job) {
+                if part == AnyPart::Node && job.policy.answer.is_elastic() {
                     let is_hit = !job.replicas.of_node[place].is_empty();
                     return loss_of_elastic(log, (before, calm), fault, is_hit);
                 }
@@ -411,10 +411,6 @@ fn with_fewer(
     let own = trained.iter().find(|one| one.name == log.name);
     let step = own.and_then(|log| took(log.steps.last()?)).ok_or(EmulateError::NeverEnds)?;
     Ok(Replicas { step_with_fewer: step.0.into(), ..replicas })
-}
-
-fn is_elastic(job: &TrainedJob) -> bool {
-    matches!(job.policy.answer, Answer::Elastic { .. })
 }
 
 /// What the death of a node costs an elastic job, which goes on without the node's replicas as soon as it is known to be dead:

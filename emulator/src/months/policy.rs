@@ -51,6 +51,12 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Whether the job goes on with fewer replicas.
+    #[must_use]
+    pub const fn is_elastic(self) -> bool {
+        matches!(self, Self::Elastic { .. })
+    }
+
     /// The same in half the time, and what then takes half the time. `None` if nothing does.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {

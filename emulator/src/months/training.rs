@@ -71,7 +71,7 @@ impl<'a> Training<'a> {
 
     /// Whether it goes on with fewer replicas.
     pub(super) const fn is_elastic(&self) -> bool {
-        matches!(self.job.policy.answer, Answer::Elastic { .. })
+        self.job.policy.answer.is_elastic()
     }
 
     /// Whether fewer replicas are left than it goes on with.
