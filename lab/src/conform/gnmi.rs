@@ -10,14 +10,18 @@ use std::time::Duration;
 
 use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
 use lightloom_gnmi::message::{
-    DataType, Encoding, GetRequest, GetResponse, ListMode, SetRequest, SetResponse,
-    SubscribeAnswer, Subscription, SubscriptionList, SubscriptionMode, TypedValue, Update, Value,
+    CapabilityResponse, DataType, Encoding, GetRequest, GetResponse, ListMode, SetRequest,
+    SetResponse, SubscribeAnswer, Subscription, SubscriptionList, SubscriptionMode, TypedValue,
+    Update, Value,
 };
+use lightloom_gnmi::model::MODULES;
 use lightloom_gnmi::path::parse;
 use lightloom_gnmi::{Code, Status};
 use serde_json::json;
 
-use super::case::{Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, run_all};
+use super::case::{
+    Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, found, run_all,
+};
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 use tree::{ShownSwitch, flatten};
@@ -39,6 +43,9 @@ pub struct GnmiSuite {
     set_ups: Vec<Duration>,
     authority: String,
 }
+
+/// The trees of the model, and that which it extends.
+const WHOLE: [&str; 3] = ["/optical-switch", "/connections", "/components"];
 
 /// What cannot be tested from the side of gNMI.
 const UNTESTABLE: [(&str, &str); 5] = [
@@ -91,6 +98,10 @@ pub fn run(
         || format!("gNMI {}", said.gnmi_version),
         |model| format!("{} {}, gNMI {}", model.name, model.version, said.gnmi_version),
     );
+    if let Some(why) = session.without_model(&said)? {
+        results.note(still::MODELS, found(why));
+        return Ok(identity);
+    }
     results.untestable.extend(UNTESTABLE);
     let before = session.switch();
     run_all(&mut session, still::CASES, results);
@@ -167,9 +178,7 @@ impl GnmiSuite {
         }
     }
 
-    fn capabilities(
-        &mut self,
-    ) -> Result<lightloom_gnmi::message::CapabilityResponse, ExchangeError> {
+    fn capabilities(&mut self) -> Result<CapabilityResponse, ExchangeError> {
         match self.call(GnmiCall::Capabilities, "Capabilities")? {
             Answer::Capabilities(said) => Ok(said),
             Answer::Refused(status) => {
@@ -205,9 +214,44 @@ impl GnmiSuite {
         })
     }
 
+    /// Why nothing of the model can be read; `None` if it can, or if the cases are to say why not.
+    fn without_model(
+        &mut self,
+        said: &CapabilityResponse,
+    ) -> Result<Option<String>, ExchangeError> {
+        let models = &said.supported_models;
+        let is_named = |name: &str| models.iter().any(|model| model.name == name);
+        let missing: Vec<_> = MODULES.iter().filter(|name| !is_named(name)).collect();
+        let seen = match self.get_as(&WHOLE, self.encoding, DataType::All) {
+            Err(ExchangeError::Interrupted) => return Err(ExchangeError::Interrupted),
+            Err(_) => return Ok(None),
+            // Without any connection a device may not find them: then its cases say what it does.
+            Ok(Err(_)) if missing.is_empty() && self.get(&WHOLE[..1]).is_ok() => return Ok(None),
+            Ok(Err(status)) => format!("a Get of it is refused: {}", shown(&status)),
+            Ok(Ok(got)) => match flatten(&got) {
+                Ok(leaves) if ShownSwitch::of(&leaves).ports.is_empty() && !missing.is_empty() => {
+                    "a Get shows no port of it".to_owned()
+                }
+                _ => return Ok(None),
+            },
+        };
+        let named = match missing.as_slice() {
+            [] => "Capabilities names it".to_owned(),
+            missing => format!("Capabilities lacks {missing:?}"),
+        };
+        let has = models.iter().take(8).map(|model| format!("{} {}", model.name, model.version));
+        let more = if models.len() > 8 { ", …" } else { "" };
+        Ok(Some(format!(
+            "the device does not have the model: {named}, and {seen}; of its {} models: {}{more}. No other case \
+             was run",
+            models.len(),
+            has.collect::<Vec<_>>().join(", ")
+        )))
+    }
+
     /// All of the switch, as of one Get.
     fn switch(&mut self) -> Result<ShownSwitch, ExchangeError> {
-        let got = self.get(&["/optical-switch", "/connections", "/components"])?;
+        let got = self.get(&WHOLE)?;
         Ok(ShownSwitch::of(&flatten(&got).map_err(ExchangeError::Nonsense)?))
     }
 

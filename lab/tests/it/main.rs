@@ -7,4 +7,5 @@
 )]
 
 mod conform;
+mod conform_stranger;
 mod conform_tls;

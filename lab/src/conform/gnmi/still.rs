@@ -10,22 +10,21 @@ use serde_json::Value as Json;
 
 use super::tree::flatten;
 use super::{ANSWER_WITHIN, GnmiSuite, case, is_refusal, is_synced, shown};
-use crate::conform::case::{CaseResult, CaseVerdict, Tested, found, holds};
+use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds};
 
 /// Nanoseconds since 1970 at the beginning of 2020: no clock of these devices is right and before that.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
 /// A measured loss may be this much too small, in dB.
 const METER_ERROR_DB: f64 = 0.5;
 
+pub(super) const MODELS: Case = case(
+    "capabilities-models",
+    "gNMI 3.2.2",
+    "Capabilities names the three modules of the model with a version",
+);
+
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
-    (
-        case(
-            "capabilities-models",
-            "gNMI 3.2.2",
-            "Capabilities names the three modules of the model with a version",
-        ),
-        models,
-    ),
+    (MODELS, models),
     (
         case(
             "capabilities-encodings",
