@@ -261,7 +261,7 @@ fn status(arguments: &Show) -> anyhow::Result<VerbOutcome> {
     let state = if up.is_ok() { "up" } else { "ended" };
     let generation = ranks.as_ref().map_or(0, |ranks| ranks.generation);
     if arguments.format.format == Format::Json {
-        let process = up.as_ref().ok().map(|(holder, _)| holder.init.pid);
+        let process = up.as_ref().ok().map(|(holder, _)| *holder);
         let document = json!({
             "state": state, "fabric": record.fabric, "nodes": record.nodes, "process": process,
             "generation": generation,

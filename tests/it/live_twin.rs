@@ -4,6 +4,7 @@
 //! Skipped by name where the kernel makes no namespaces for this user.
 
 use crate::programs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -26,9 +27,13 @@ struct Twin {
 impl Twin {
     /// `None` where this machine allows none.
     fn up() -> Option<Self> {
+        Self::of(FABRIC)
+    }
+
+    fn of(fabric: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let twin = Self { folder };
-        std::fs::write(twin.file("ring.yaml"), FABRIC).unwrap();
+        std::fs::write(twin.file("ring.yaml"), fabric).unwrap();
         let output = twin.run("up", &[&twin.file("ring.yaml")]);
         let said = text(&output.stderr);
         if said.contains("namespaces (") || said.contains("this kernel has no") {
@@ -53,6 +58,63 @@ impl Twin {
     fn read(&self, name: &str) -> Value {
         serde_json::from_slice(&std::fs::read(self.folder.path().join("twin").join(name)).unwrap())
             .unwrap()
+    }
+}
+
+/// What happens while a job runs.
+struct Death<'a> {
+    node: &'a str,
+    /// The node whose log has so many steps then.
+    watched: (&'a str, usize),
+}
+
+impl Twin {
+    /// Runs a program on all nodes, lets one die in its middle, and says how the programs ended.
+    fn run_with(&self, name: &str, program: &[&str], death: &Death<'_>) -> String {
+        std::thread::scope(|scope| {
+            let job = scope.spawn(|| {
+                let mut arguments = vec!["--all", "--name", name, "--timeout", "100s", "--"];
+                arguments.extend(program);
+                self.run("exec", &arguments)
+            });
+            let (watched, steps) = death.watched;
+            let log = self.file(&format!("twin/log/{name}/{watched}.out"));
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(50);
+            while std::fs::read_to_string(&log).map_or(0, |text| text.lines().count()) < steps {
+                let errors = std::fs::read_to_string(log.replace(".out", ".err"));
+                assert!(std::time::Instant::now() < until, "{watched} begins: {errors:?}");
+                assert!(!job.is_finished(), "the job goes on: {errors:?}");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let fault = self.run("fault", &[death.node, "dead"]);
+            assert!(fault.status.success(), "{}", text(&fault.stderr));
+            text(&job.join().unwrap().stdout)
+        })
+    }
+
+    fn report(&self, name: &str) -> Value {
+        let report = self.run("report", &["--name", name, "--format", "json"]);
+        serde_json::from_slice(&report.stdout).unwrap()
+    }
+
+    /// The members of each group that works for a job.
+    fn groups(&self) -> Vec<Vec<String>> {
+        let ranks = self.read("ranks.json");
+        let working =
+            ranks["groups"].as_array().unwrap().iter().filter(|group| !group["job"].is_null());
+        let members = working.map(|group| group["members"].as_array().unwrap());
+        members
+            .map(|of| of.iter().map(|at| at["node"].as_str().unwrap().to_owned()).collect())
+            .collect()
+    }
+
+    /// Bytes that an interface of a node has sent.
+    fn sent(&self, node: &str, interface: &str) -> u64 {
+        let output = text(&self.run("exec", &[node, "--", "cat", "/proc/net/dev"]).stdout);
+        let start = format!("{interface}:");
+        let line = output.lines().find_map(|line| line.trim().strip_prefix(&start)).unwrap();
+        let numbers: Vec<u64> = line.split_whitespace().map(|at| at.parse().unwrap()).collect();
+        numbers[8]
     }
 }
 
@@ -83,7 +145,7 @@ fn a_program_runs_in_every_node_with_its_name_its_log_and_its_status() {
     assert!(text(&output.stdout).contains("n3: exit status 7"), "{}", text(&output.stdout));
     assert!(text(&output.stdout).contains("16 of 17 ended with status 0"));
     let said = std::fs::read_to_string(twin.file("twin/log/look/n5.out")).unwrap();
-    assert_eq!(said, "n5\n4\n10.66.0.6 n5-b1\n", "its name, four interfaces and the hosts");
+    assert_eq!(said, "n5\n5\n10.66.0.6 n5-b1\n", "its name, five interfaces and the hosts");
     assert_eq!(twin.run("exec", &["n2", "--", "sh", "-c", "exit 42"]).status.code(), Some(42));
     let late = twin.run("exec", &["n2", "--timeout", "300ms", "--", "sleep", "20"]);
     assert!(text(&late.stderr).contains("did not end within 0.3 s"), "{}", text(&late.stderr));
@@ -144,29 +206,12 @@ fn a_ring_goes_on_around_a_node_that_died_with_light_that_the_daemon_moved() {
     let Some(twin) = Twin::up() else { return };
     let lab = programs::lightloom().with_file_name("lightloom-lab");
     let lab = lab.display().to_string();
-    std::thread::scope(|scope| {
-        let job = scope.spawn(|| {
-            let ring = ["ring", "--steps", "150", "--size", "64KiB", "--pause", "10ms"];
-            let mut arguments =
-                vec!["--all", "--name", "ring", "--timeout", "60s", "--", &lab, "twin"];
-            arguments.extend(ring);
-            twin.run("exec", &arguments)
-        });
-        let log = twin.file("twin/log/ring/n4.out");
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while std::fs::read_to_string(&log).map_or(0, |text| text.lines().count()) < 20 {
-            assert!(std::time::Instant::now() < until, "n4 begins");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        let fault = twin.run("fault", &["n4", "dead"]);
-        assert!(fault.status.success(), "{}", text(&fault.stderr));
-        let ended = job.join().unwrap();
-        assert!(text(&ended.stdout).contains("16 of 17 ended"), "{}", text(&ended.stdout));
-    });
+    let program = [&lab, "twin", "ring", "--steps", "150", "--size", "64KiB", "--pause", "10ms"];
+    let ended = twin.run_with("ring", &program, &Death { node: "n4", watched: ("n4", 20) });
+    assert!(ended.contains("16 of 17 ended"), "{ended}");
     let ranks = twin.read("ranks.json");
     assert!(!ranks["groups"].to_string().contains("\"n4\""), "the ranks go around it: {ranks}");
-    let report = twin.run("report", &["--name", "ring", "--format", "json"]);
-    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let report = twin.report("ring");
     let groups = report["groups"].as_array().unwrap();
     assert_eq!(groups.len(), 4);
     assert!(groups.iter().all(|group| group["steps"] == 150), "no step is missing: {groups:?}");
@@ -178,4 +223,104 @@ fn a_ring_goes_on_around_a_node_that_died_with_light_that_the_daemon_moved() {
     assert_eq!(twin.run("report", &strict).status.code(), Some(1));
     let junit = std::fs::read_to_string(twin.file("twin.xml")).unwrap();
     assert!(junit.contains("failures=\"4\"") && junit.contains("no step for"), "{junit}");
+}
+
+/// What each node finds of the light of all: `refused` comes from the node itself, at whose port no program listens.
+fn reached(twin: &Twin, nodes: &[String]) -> BTreeMap<String, BTreeSet<String>> {
+    let script =
+        "for node in $0; do (: > /dev/tcp/$node-light/9) 2>&1 | sed -n s/.*refused/$node/p; done";
+    let all = nodes.join(" ");
+    twin.run("exec", &["--all", "--name", "reach", "--", "bash", "-c", script, &all]);
+    let log =
+        |node: &str| std::fs::read_to_string(twin.file(&format!("twin/log/reach/{node}.out")));
+    let read =
+        |node: &String| (node.clone(), log(node).unwrap().lines().map(str::to_owned).collect());
+    nodes.iter().map(read).collect()
+}
+
+#[test]
+fn a_node_reaches_all_of_its_group_over_light_and_no_other_way() {
+    let Some(twin) = Twin::up() else { return };
+    let nodes: Vec<String> = (0..17).map(|node| format!("n{node}")).collect();
+    let before = twin.groups();
+    assert_eq!(before.iter().map(Vec::len).collect::<Vec<_>>(), [4; 4]);
+    let holds = |groups: &[Vec<String>], alive: &[String]| {
+        let found = reached(&twin, alive);
+        for group in groups {
+            let all: BTreeSet<String> = group.iter().cloned().collect();
+            assert!(group.iter().all(|node| found[node] == all), "{group:?}: {found:?}");
+        }
+    };
+    holds(&before, &nodes);
+    // In the middle of its line, so that the others reach each other through it.
+    let dead = before[1][1].clone();
+    assert!(twin.run("fault", &[&dead, "dead"]).status.success());
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while twin.read("ranks.json")["generation"] == 1 {
+        assert!(std::time::Instant::now() < until, "the daemon bypasses {dead}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let after = twin.groups();
+    assert!(!after.concat().contains(&dead) && after[1].len() == 4, "{after:?}");
+    holds(&after, &nodes);
+    let first = &after[1][0];
+    assert!(twin.sent(first, "b0") + twin.sent(first, "b1") > 0);
+    assert_eq!(twin.sent(first, "eth0"), 0, "nothing fell back to the data-centre network");
+}
+
+/// The programs of others on a ring of so many nodes with a spare one, one of which dies: they go on, over light.
+fn goes_on(nodes: u32, arguments: &[&str], probe: &[&str]) {
+    let library = arguments[1];
+    let probed = Command::new(probe[0]).args(&probe[1..]).output();
+    if !probed.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no {library}");
+        return;
+    }
+    let fabric = format!(
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {}, gpus_per_node: 4, k: 2}}}}\n\
+         jobs: [{{name: pretrain, gpus: {}, tp: {}}}]\n",
+        nodes + 1,
+        4 * nodes,
+        4 * nodes
+    );
+    let Some(twin) = Twin::of(&fabric) else { return };
+    let line = &twin.groups()[0];
+    let (first, dead) = (line[0].clone(), line[line.len() / 2].clone());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/ci/all_reduce.py");
+    let program = [&[arguments[0], script], &arguments[1..]].concat();
+    let ended = twin.run_with(library, &program, &Death { node: &dead, watched: (&first, 20) });
+    let said = std::fs::read_to_string(twin.file(&format!("twin/log/{library}/{first}.err")));
+    assert!(ended.contains(&format!("{nodes} of {} ended", nodes + 1)), "{ended} {said:?}");
+    assert!(!twin.groups()[0].contains(&dead) && twin.groups()[0].len() == nodes as usize);
+    let report = twin.report(library);
+    println!("{library} on {nodes} nodes: {report}");
+    let steps = report["groups"][0]["steps"].as_u64().unwrap();
+    assert!(arguments.contains(&steps.to_string().as_str()), "no step is missing: {report}");
+    let light = twin.sent(&first, "b0") + twin.sent(&first, "b1");
+    let around = twin.sent(&first, "eth0");
+    println!("{first}: {light} bytes over light, {around} over the data-centre network");
+    // A ring sends nearly twice what it sums. Ranks are started and ended over the data-centre network.
+    let size: u64 = arguments[arguments.len() - 1].parse().unwrap();
+    assert!(light > steps * size && around < light / 20, "{light} over light, {around} around it");
+}
+
+#[test]
+fn open_mpi_goes_on_over_light_after_a_node_died() {
+    let probe = ["sh", "-c", "mpirun --version && python3 --version"];
+    goes_on(4, &["python3", "mpi", "--steps", "60", "--pause", "0.01", "--size", "262144"], &probe);
+}
+
+#[test]
+#[ignore = "16 nodes, minutes: ci/nightly"]
+fn sixteen_nodes_of_open_mpi_go_on_over_light() {
+    let probe = ["sh", "-c", "mpirun --version && python3 --version"];
+    goes_on(16, &["python3", "mpi", "--steps", "200", "--size", "1048576"], &probe);
+}
+
+#[test]
+#[ignore = "16 nodes, minutes: ci/nightly"]
+fn sixteen_nodes_of_gloo_go_on_over_light() {
+    let probe =
+        ["/usr/bin/python3", "-c", "import torch.distributed as d; assert d.is_available()"];
+    goes_on(16, &["/usr/bin/python3", "gloo", "--steps", "200", "--size", "1048576"], &probe);
 }

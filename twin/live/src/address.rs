@@ -5,6 +5,7 @@
 //! | --- | --- | --- |
 //! | data-centre network | `n3` | 10.64.0.0/16, the node's number and 1 |
 //! | fibres, by bundle | `n3-b0` | 10.65.0.0/16 for `b0`, 10.66.0.0/16 for `b1`, and so on |
+//! | light, along a group | `n3-light` | 10.81.0.0/16 |
 
 use std::net::Ipv4Addr;
 
@@ -16,6 +17,9 @@ pub const BUNDLES_MAX: u8 = 16;
 /// The interface of the data-centre network in every node.
 pub const DCN: &str = "eth0";
 
+/// The interface whose address every node of a group reaches over light. Nothing is behind it.
+pub const LIGHT: &str = "light";
+
 /// Of a node in the data-centre network.
 #[must_use]
 pub fn dcn(node: u32) -> Ipv4Addr {
@@ -26,6 +30,18 @@ pub fn dcn(node: u32) -> Ipv4Addr {
 #[must_use]
 pub fn port(node: u32, bundle: u8) -> Ipv4Addr {
     numbered(65 + bundle, node)
+}
+
+/// Of a node over light, through the nodes between.
+#[must_use]
+pub fn light(node: u32) -> Ipv4Addr {
+    port(node, BUNDLES_MAX)
+}
+
+/// The bundle that a port's address is of.
+#[must_use]
+pub fn bundle(port: Ipv4Addr) -> u8 {
+    port.octets()[1].saturating_sub(65)
 }
 
 fn numbered(second: u8, node: u32) -> Ipv4Addr {
@@ -45,7 +61,7 @@ pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
 pub fn hosts(nodes: u32, bundles: u8) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for node in 0..nodes {
-        text.push_str(&format!("{} n{node}\n", dcn(node)));
+        text.push_str(&format!("{} n{node}\n{} n{node}-{LIGHT}\n", dcn(node), light(node)));
         for bundle in 0..bundles {
             text.push_str(&format!("{} n{node}-b{bundle}\n", port(node, bundle)));
         }
@@ -61,16 +77,21 @@ mod tests {
     #[test]
     fn every_port_has_an_address_and_a_hardware_address_of_its_own() {
         let ports = (0..700).flat_map(|node| (0..4).map(move |bundle| port(node, bundle)));
-        let all: Vec<_> = ports.chain((0..700).map(dcn)).collect();
+        let nodes = (0..700).flat_map(|node| [dcn(node), light(node)]);
+        let all: Vec<_> = ports.chain(nodes).collect();
         let addresses: BTreeSet<_> = all.iter().collect();
         let hardware: BTreeSet<_> = all.iter().map(|address| hardware(*address)).collect();
-        assert_eq!((addresses.len(), hardware.len()), (3500, 3500));
+        assert_eq!((addresses.len(), hardware.len()), (4200, 4200));
         assert_eq!(port(255, 0), Ipv4Addr::new(10, 65, 1, 0));
+        assert_eq!(bundle(port(255, 3)), 3);
     }
 
     #[test]
-    fn hosts_name_both_networks() {
+    fn hosts_name_every_network() {
         let text = hosts(2, 2);
-        assert!(text.contains("10.64.0.2 n1\n10.65.0.2 n1-b0\n10.66.0.2 n1-b1\n"), "{text}");
+        assert!(
+            text.contains("10.64.0.2 n1\n10.81.0.2 n1-light\n10.65.0.2 n1-b0\n10.66.0.2 n1-b1\n"),
+            "{text}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! Programs in nodes: one that takes the place of this process's work, or one on each node with a log.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,9 +13,11 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, sethostname};
 use serde::Serialize;
 
-use crate::Error;
 use crate::record::{Folder, Holder, Ready, Record};
+use crate::{Error, environment};
 
+/// The number of the process that holds the twin, for those inside.
+const INIT: u32 = 1;
 /// How often programs are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -27,19 +30,26 @@ pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     let record = folder.record()?;
     let node = record.node(name)?;
     let (holder, ready) = up(folder)?;
-    let pid = holder.init.pid;
-    let Some(fd) = ready.namespaces.get(node as usize) else {
-        return Err(Error::Refused(format!("{name} has no namespace")));
-    };
-    let network = open(format!("/proc/{pid}/fd/{fd}"))?;
-    enter_holder(pid, Some(&network))?;
+    enter_holder(holder, Some(&network(holder, &ready, node)?))?;
     unshare(CloneFlags::CLONE_NEWUTS)
         .map_err(|error| Error::system(format!("give {name} a host name"), error))?;
     sethostname(name).map_err(|error| Error::system(format!("give {name} a host name"), error))
 }
 
-/// Makes this process one of the holder's, in the namespace of the fibres.
+/// The network of a node.
+pub(crate) fn network(holder: u32, ready: &Ready, node: u32) -> Result<File, Error> {
+    let fd = ready.namespaces.get(node as usize);
+    let fd = fd.ok_or_else(|| Error::Refused(format!("n{node} has no namespace")))?;
+    open(format!("/proc/{holder}/fd/{fd}"))
+}
+
+/// Makes this process one of the holder's, in the namespace of the fibres. One that is has nothing but a network to enter.
 pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error> {
+    if pid == INIT {
+        let fibres = open(format!("/proc/{pid}/ns/net"))?;
+        return setns(network.unwrap_or(&fibres), CloneFlags::CLONE_NEWNET)
+            .map_err(|error| Error::system("enter the network of a node", error));
+    }
     let here = std::env::current_dir().map_err(|error| Error::system("find this folder", error))?;
     let of = |kind: &str| open(format!("/proc/{pid}/ns/{kind}"));
     let (user, mounts, processes) = (of("user")?, of("mnt")?, of("pid")?);
@@ -59,15 +69,22 @@ fn open(path: String) -> Result<File, Error> {
     File::open(&path).map_err(|error| Error::system(format!("open {path}"), error))
 }
 
-/// Who holds the twin, and what it holds.
+pub(crate) fn own_user_namespace() -> Result<u64, Error> {
+    let file = fs::metadata("/proc/self/ns/user");
+    file.map(|of| of.ino()).map_err(|error| Error::system("see its user namespace", error))
+}
+
+/// The process that holds the twin, by the number that it has here, and what it holds.
 ///
 /// # Errors
 /// The twin is not up.
-pub fn up(folder: &Folder) -> Result<(Holder, Ready), Error> {
+pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
     let holder: Option<Holder> = folder.read("holder.json")?;
     let ready: Option<Ready> = folder.read("ready.json")?;
+    let inside = own_user_namespace()?;
     match (holder, ready) {
-        (Some(holder), Some(ready)) if holder.init.runs() => Ok((holder, ready)),
+        (_, Some(ready)) if ready.user_namespace == inside => Ok((INIT, ready)),
+        (Some(holder), Some(ready)) if holder.init.runs() => Ok((holder.init.pid, ready)),
         _ => Err(Error::Refused(format!(
             "the twin in {} is not up (its process has ended): `lightloom twin down --dir {}` removes what is left",
             folder.path().display(),
@@ -189,12 +206,13 @@ pub fn run(
     timeout: Option<Duration>,
 ) -> Result<ExitStatus, Error> {
     enter(folder, node)?;
+    let environment = environment::of(folder, node)?;
     let Some((program, arguments)) = command.split_first() else {
         return Err(Error::Refused("which program? write it after --".into()));
     };
     let started = Instant::now();
     let mut starting = Command::new(program);
-    starting.args(arguments).env("LIGHTLOOM_TWIN", folder.path()).env("LIGHTLOOM_NODE", node);
+    starting.args(arguments).envs(environment);
     // Its own group is what a timeout ends; without one it stays in the terminal's.
     if timeout.is_some() {
         starting.process_group(0);

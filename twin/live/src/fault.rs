@@ -45,9 +45,8 @@ pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault,
         killed: 0,
     };
     if let (Ok(node), "dead") = (record.node(part), fault) {
-        let namespace = ready.namespaces.get(node as usize).copied().unwrap_or_default();
-        entry.killed = kill_all(&format!("/proc/{}/fd/{namespace}", holder.init.pid))?;
-        enter::enter_holder(holder.init.pid, None)?;
+        entry.killed = kill_all(&enter::network(holder, &ready, node)?)?;
+        enter::enter_holder(holder, None)?;
         let mut batch = RequestBatch::default();
         link::set(&mut batch, nodes::dcn_index(node), false, None);
         Kernel::open()?.run(batch)?;
@@ -70,14 +69,15 @@ fn say(folder: &Folder, line: &str) -> Result<(), Error> {
 }
 
 /// Kills every process of a network namespace.
-fn kill_all(namespace: &str) -> Result<u32, Error> {
-    let identity = |path: &str| fs::metadata(path).map(|of| (of.dev(), of.ino()));
-    let wanted =
-        identity(namespace).map_err(|error| Error::system(format!("find {namespace}"), error))?;
+fn kill_all(network: &fs::File) -> Result<u32, Error> {
+    let identity = |of: fs::Metadata| (of.dev(), of.ino());
+    let wanted = network.metadata().map(identity);
+    let wanted = wanted.map_err(|error| Error::system("see the network of a node", error))?;
     let processes =
         fs::read_dir("/proc").map_err(|error| Error::system("list processes", error))?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let of_node = pids
-        .filter(|pid: &i32| identity(&format!("/proc/{pid}/ns/net")).is_ok_and(|of| of == wanted));
+    let of_node = pids.filter(|pid: &i32| {
+        fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|of| identity(of) == wanted)
+    });
     Ok(of_node.filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count() as u32)
 }

@@ -24,7 +24,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{getegid, geteuid, setsid};
 
 use crate::record::{Folder, Holder, Process, Ready};
-use crate::{Error, nodes, wiring};
+use crate::{Error, enter, nodes, wiring};
 
 /// How fibres are joined, in words.
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
@@ -104,6 +104,7 @@ pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let _daemon = command.spawn().map_err(command_error)?;
     let ready = Ready {
         way: WAY.to_owned(),
+        user_namespace: enter::own_user_namespace()?,
         namespaces: namespaces.iter().map(AsRawFd::as_raw_fd).collect(),
         namespaces_ms,
         devices_ms,

@@ -11,6 +11,7 @@
 pub mod address;
 pub mod check;
 pub mod enter;
+mod environment;
 pub mod fault;
 pub mod hold;
 mod link;
@@ -20,6 +21,7 @@ pub mod ranks;
 pub mod record;
 pub mod report;
 pub mod ring;
+mod routes;
 pub mod up;
 mod wiring;
 

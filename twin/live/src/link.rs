@@ -105,20 +105,48 @@ pub(crate) fn add_address(batch: &mut RequestBatch, index: u32, address: Ipv4Add
     batch.add(what, RouteNetlinkMessage::NewAddress(message), NEW);
 }
 
-/// What is at the far end of a fibre: reached through this interface, without asking for its hardware address.
-pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, far: Ipv4Addr) {
+fn route(to: Ipv4Addr) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = AddressFamily::Inet;
     message.header.destination_prefix_length = 32;
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Static;
-    message.header.scope = RouteScope::Link;
+    message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unicast;
-    message.attributes = vec![
-        RouteAttribute::Destination(RouteAddress::Inet(far)),
+    message.attributes = vec![RouteAttribute::Destination(RouteAddress::Inet(to))];
+    message
+}
+
+/// What is for `to` goes through `index` to the far end `via`, and comes from `own`, in place of another way.
+pub(crate) fn set_route(
+    batch: &mut RequestBatch,
+    to: Ipv4Addr,
+    (index, via): (u32, Ipv4Addr),
+    own: Ipv4Addr,
+) {
+    let mut message = route(to);
+    message.attributes.extend([
         RouteAttribute::PrefSource(RouteAddress::Inet(own)),
+        RouteAttribute::Gateway(RouteAddress::Inet(via)),
         RouteAttribute::Oif(index),
-    ];
+    ]);
+    let what = format!("route {to} via {via}");
+    batch.add(what, RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE);
+}
+
+/// There is no way to `to` any more.
+pub(crate) fn remove_route(batch: &mut RequestBatch, to: Ipv4Addr) {
+    let what = format!("remove the route to {to}");
+    batch.remove(what, RouteNetlinkMessage::DelRoute(route(to)));
+}
+
+/// What is at the far end of a fibre: reached through this interface, without asking for its hardware address.
+pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, far: Ipv4Addr) {
+    let mut message = route(far);
+    message.header.scope = RouteScope::Link;
+    message
+        .attributes
+        .extend([RouteAttribute::PrefSource(RouteAddress::Inet(own)), RouteAttribute::Oif(index)]);
     let what = format!("route {far} over interface {index}");
     batch.add(what, RouteNetlinkMessage::NewRoute(message), NEW);
     let mut message = NeighbourMessage::default();

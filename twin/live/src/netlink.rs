@@ -30,6 +30,15 @@ struct Request {
 }
 
 impl RequestBatch {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
     /// Adds a request; `what` follows "cannot" where it is refused.
     pub(crate) fn add(
         &mut self,
@@ -109,7 +118,7 @@ impl Kernel {
                 let NetlinkPayload::Error(verdict) = message.payload else { continue };
                 let Some((_, request)) = waiting.next() else { break };
                 let error = verdict.to_io();
-                let is_missing = matches!(error.raw_os_error(), Some(2 | 19 | 22));
+                let is_missing = matches!(error.raw_os_error(), Some(2 | 3 | 19 | 22));
                 if verdict.code.is_some()
                     && first.is_ok()
                     && !(request.may_be_missing && is_missing)

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use lightloom_fabric::fabric::Fabric;
 use nix::sched::{CloneFlags, unshare};
 
-use crate::address::{self, DCN};
+use crate::address::{self, DCN, LIGHT};
 use crate::link::{self, Pair};
 use crate::netlink::{Kernel, RequestBatch};
 use crate::{Error, record::Record};
@@ -17,12 +17,23 @@ const BRIDGE: u32 = 2;
 const PORTS: u32 = 100_000;
 const DCN_PORTS: u32 = 8_000_000;
 const LOOPBACK: u32 = 1;
+/// In a node: the interface of its light, then one a bundle, then the data-centre network.
+const LIGHT_INDEX: u32 = 9;
+/// What makes a node hand on what is for others of its group: a line of light may have up to 254 nodes between its
+/// ends, and a fibre without light is no way.
+const FORWARDING: [(&str, &str); 3] =
+    [("ip_forward", "1"), ("ip_default_ttl", "255"), ("conf/all/ignore_routes_with_linkdown", "1")];
 /// More threads only wait for the kernel's one lock over network configuration.
 const THREADS: u32 = 2;
 
 /// The interface outside the node that a bundle's packets come out of.
 pub(crate) fn port_index(node: u32, bundle: u8) -> u32 {
     PORTS + node * u32::from(address::BUNDLES_MAX) + u32::from(bundle)
+}
+
+/// The interface inside the node that a bundle's packets leave by.
+pub(crate) fn inside_index(bundle: u8) -> u32 {
+    LIGHT_INDEX + 1 + u32::from(bundle)
 }
 
 /// The interface outside the node of its data-centre network.
@@ -94,12 +105,18 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
     // Saves what the kernel would spend on unused addresses.
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    for (key, value) in FORWARDING {
+        std::fs::write(format!("/proc/sys/net/ipv4/{key}"), value)
+            .map_err(|error| Error::system(format!("set {key} of {name}"), error))?;
+    }
     let mut kernel = Kernel::open()?;
     let mut batch = RequestBatch::default();
     link::set(&mut batch, LOOPBACK, true, None);
+    link::add_bridge(&mut batch, LIGHT, LIGHT_INDEX);
+    link::add_address(&mut batch, LIGHT_INDEX, address::light(node), 32);
     let own = address::dcn(node);
     let peer = format!("{name}-{DCN}");
-    let dcn = u32::from(address::BUNDLES_MAX) + 10;
+    let dcn = inside_index(address::BUNDLES_MAX);
     let mut add = |name: &str, index, peer: &str, peer_index, own, prefix| {
         let pair = Pair {
             name,
@@ -118,11 +135,11 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
     for bundle in 0..record.bundles {
         let (inside, peer) = (format!("b{bundle}"), format!("{name}-b{bundle}"));
         let own = address::port(node, bundle);
-        add(&inside, 10 + u32::from(bundle), &peer, port_index(node, bundle), own, 32);
+        add(&inside, inside_index(bundle), &peer, port_index(node, bundle), own, 32);
     }
     for end in ends {
         let own = address::port(node, end.bundle);
-        link::add_far_end(&mut batch, 10 + u32::from(end.bundle), own, end.address);
+        link::add_far_end(&mut batch, inside_index(end.bundle), own, end.address);
     }
     kernel.run(batch)?;
     Ok(namespace)

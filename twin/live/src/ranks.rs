@@ -9,7 +9,7 @@ use lightloom_units::id::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Folder;
-use crate::{Error, address};
+use crate::{Error, address, routes};
 
 /// The file of [`Ranks`].
 pub const FILE: &str = "ranks.json";
@@ -79,21 +79,21 @@ impl Ranks {
         Self { generation, unix_us: crate::unix_us(), plan: digest, groups: groups.collect() }
     }
 
-    /// Writes them, and a host file for MPI beside them, as one generation more than those that are there.
+    /// Writes them, and host files for MPI beside them, as one generation more than those that are there, once the routes
+    /// along the lines of light are theirs.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// A route is refused, or the folder cannot be written.
     pub fn write(folder: &Folder, plan: &Plan) -> Result<Self, Error> {
-        let before: Option<Self> = folder.read(FILE)?;
-        let ranks = Self::of(plan, before.map_or(1, |ranks| ranks.generation + 1));
-        let working = ranks.groups.iter().filter(|group| group.job.is_some());
-        let hosts: String = working
-            .flat_map(|group| &group.members)
-            .map(|member| format!("{} slots=1\n", member.node))
-            .collect();
-        let file = folder.file("hostfiles").join("all");
-        std::fs::write(&file, hosts)
-            .map_err(|error| Error::system(format!("write {}", file.display()), error))?;
+        let before: Self = folder.read(FILE)?.unwrap_or_default();
+        let mut ranks = Self::of(plan, before.generation + 1);
+        routes::rewrite(folder, &before, &ranks)?;
+        let working = || ranks.groups.iter().filter(|group| group.job.is_some());
+        write_hosts(folder, "all", working().flat_map(|group| &group.members))?;
+        for group in working() {
+            write_hosts(folder, &group.id, group.members.iter())?;
+        }
+        ranks.unix_us = crate::unix_us();
         folder.write(FILE, &ranks)?;
         Ok(ranks)
     }
@@ -106,4 +106,15 @@ impl Ranks {
             Some((group, index))
         })
     }
+}
+
+fn write_hosts<'a>(
+    folder: &Folder,
+    name: &str,
+    members: impl Iterator<Item = &'a RankMember>,
+) -> Result<(), Error> {
+    let hosts: String = members.map(|member| format!("{} slots=1\n", member.node)).collect();
+    let file = folder.file("hostfiles").join(name);
+    std::fs::write(&file, hosts)
+        .map_err(|error| Error::system(format!("write {}", file.display()), error))
 }

@@ -157,6 +157,7 @@ impl Record {
             "devices.yaml",
             "fabric.yaml",
             "hosts",
+            crate::environment::AGENT,
             "plan.json",
             "holder.json",
             "ready.json",
@@ -238,6 +239,8 @@ pub struct Holder {
 pub struct Ready {
     /// How fibres are joined.
     pub way: String,
+    /// The user namespace that holds everything, by its inode: a process of it is inside the twin.
+    pub user_namespace: u64,
     /// The holder's file that is the namespace of each node.
     pub namespaces: Vec<i32>,
     /// How long the namespaces and their interfaces took, in milliseconds.

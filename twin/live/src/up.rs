@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::ranks::Ranks;
 use crate::record::{Folder, RECORD, Ready, Record};
-use crate::{Error, address, check, hold};
+use crate::{Error, address, check, environment, hold};
 
 /// How long the namespaces may take.
 const HOLDER_WITHIN: Duration = Duration::from_secs(60);
@@ -253,6 +253,7 @@ fn write_all(
         )
         .as_bytes(),
     )?;
+    environment::write_agent(folder, &programs.own)?;
     folder.write("plan.json", plan)
 }
 

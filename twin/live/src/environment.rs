@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What collective libraries have to be given so that their bytes cross light: set for every program of a node.
+//!
+//! | for | variables |
+//! | --- | --- |
+//! | `torch.distributed` | `MASTER_ADDR`, `MASTER_PORT`, `RANK`, `WORLD_SIZE`, `GLOO_SOCKET_IFNAME` |
+//! | Open MPI | `OMPI_MCA_…`: payload over light alone, what starts and ends ranks over the data-centre network |
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::address::{DCN, LIGHT};
+use crate::ranks::Ranks;
+use crate::record::Folder;
+use crate::{Error, address};
+
+/// The file that Open MPI starts a node's ranks with, in the folder.
+pub(crate) const AGENT: &str = "mpi-agent";
+
+/// Writes the agent: `mpirun` calls it with a node and a line for a shell.
+pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
+    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
+    let text = format!(
+        "#!/bin/sh\nnode=$1; shift\nexec {} twin exec \"$node\" --dir {} -- sh -c \"$*\"\n",
+        quoted(own),
+        quoted(folder.path())
+    );
+    let file = folder.file(AGENT);
+    let write = || {
+        fs::write(&file, text)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))
+    };
+    write().map_err(|error| Error::system(format!("write {}", file.display()), error))
+}
+
+/// What a program on `node` gets, but for what its user has set.
+pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, String)>, Error> {
+    let ranks: Ranks = folder.read(crate::ranks::FILE)?.unwrap_or_default();
+    let agent = folder.file(AGENT).display().to_string();
+    let mut all = vec![
+        ("LIGHTLOOM_TWIN", folder.path().display().to_string()),
+        ("LIGHTLOOM_NODE", node.to_owned()),
+        ("GLOO_SOCKET_IFNAME", LIGHT.to_owned()),
+        ("OMPI_MCA_btl", "tcp,self".to_owned()),
+        ("OMPI_MCA_btl_tcp_if_include", LIGHT.to_owned()),
+        // The way to a node is not over the interface that has the address.
+        ("OMPI_MCA_reachable", "weighted".to_owned()),
+        ("OMPI_MCA_oob_tcp_if_include", DCN.to_owned()),
+        ("OMPI_MCA_plm_rsh_agent", agent),
+        // All nodes share the processors of one machine.
+        ("OMPI_MCA_hwloc_base_binding_policy", "none".to_owned()),
+        ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
+        // The user is called root inside, whoever it is.
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
+    ];
+    if let Some((group, rank)) = ranks.find(node).filter(|(group, _)| group.job.is_some()) {
+        let first = group.members.first().and_then(|first| first.node.strip_prefix('n'));
+        let first = first.and_then(|number| number.parse().ok()).map(address::light);
+        all.extend(first.map(|first| ("MASTER_ADDR", first.to_string())));
+        all.extend([
+            ("MASTER_PORT", "29500".to_owned()),
+            ("RANK", rank.to_string()),
+            ("WORLD_SIZE", group.members.len().to_string()),
+        ]);
+    }
+    all.retain(|(name, _)| name.starts_with("LIGHTLOOM") || std::env::var_os(name).is_none());
+    Ok(all)
+}

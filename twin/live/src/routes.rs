@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Routes along a line of light: each node reaches every other of its group, through the nodes between.
+//!
+//! ```text
+//!   n0 ── n4 ── n8 ── n12      n0: n4-light, n8-light, n12-light via n4's port
+//!                              n4: n0-light via n0's port; n8-light, n12-light via n8's port
+//! ```
+//!
+//! They follow from the ranks alone, so what a change rewrites is the difference of two rank files. No other route leads
+//! to these addresses: where there is no light, they are unreachable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::net::Ipv4Addr;
+
+use nix::sched::{CloneFlags, setns};
+
+use crate::netlink::{Kernel, RequestBatch};
+use crate::nodes::inside_index;
+use crate::ranks::{Group, Ranks};
+use crate::record::Folder;
+use crate::{Error, address, enter, link};
+
+/// The first fibre on the way: the interface that it is behind, and the port at its far end.
+type FirstHop = (u32, Ipv4Addr);
+/// Of one node: the way to each other node's light.
+type Ways = BTreeMap<Ipv4Addr, FirstHop>;
+
+/// Puts the routes of `new` in the place of those of `old`, in every node where they differ.
+pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), Error> {
+    let record = folder.record()?;
+    let (holder, ready) = enter::up(folder)?;
+    let (old, new) = (all(old), all(new));
+    let nodes: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
+    let none = Ways::new();
+    for name in nodes {
+        let ways = |of: &BTreeMap<&str, Ways>| of.get(name).unwrap_or(&none).clone();
+        let (old, new) = (ways(&old), ways(&new));
+        // Nodes that have transceivers alone forward nothing.
+        let Ok(node) = record.node(name) else { continue };
+        let batch = difference(node, &old, &new);
+        if !batch.is_empty() {
+            let network = enter::network(holder, &ready, node)?;
+            in_network(&network, batch)?;
+        }
+    }
+    Ok(())
+}
+
+/// The thread that enters a node's network ends with its work; the others stay where they are.
+fn in_network(network: &File, batch: RequestBatch) -> Result<(), Error> {
+    let work = move || {
+        setns(network, CloneFlags::CLONE_NEWNET)
+            .map_err(|error| Error::system("enter the network of a node", error))?;
+        Kernel::open()?.run(batch)
+    };
+    std::thread::scope(|scope| scope.spawn(work).join())
+        .unwrap_or_else(|_| Err(Error::Refused("a thread ended early".into())))
+}
+
+fn difference(node: u32, old: &Ways, new: &Ways) -> RequestBatch {
+    let mut batch = RequestBatch::default();
+    for to in old.keys().filter(|to| !new.contains_key(to)) {
+        link::remove_route(&mut batch, *to);
+    }
+    for (to, hop) in new.iter().filter(|(to, hop)| old.get(to) != Some(hop)) {
+        link::set_route(&mut batch, *to, *hop, address::light(node));
+    }
+    batch
+}
+
+/// The ways of every node, by its name.
+fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
+    let mut all = BTreeMap::new();
+    for group in &ranks.groups {
+        let names = group.members.iter().map(|member| member.node.as_str());
+        all.extend(names.enumerate().map(|(at, name)| (name, ways(group, at))));
+    }
+    all
+}
+
+/// From the member at `at`, outward and back along the line, each as far as fibres have light.
+fn ways(group: &Group, at: usize) -> Ways {
+    let members = &group.members;
+    let light = |at: usize| members[at].node.strip_prefix('n')?.parse().ok().map(address::light);
+    let mut ways = Ways::new();
+    let outward = (at + 1..members.len()).take_while(|far| members[far - 1].next.is_some());
+    let back = (0..at).rev().take_while(|far| members[far + 1].previous.is_some());
+    // A neighbour names our port as we name its own.
+    let neighbour = |far: Option<usize>| far.and_then(|far| members.get(far));
+    let next = neighbour(Some(at + 1)).and_then(|next| Some((next.previous?, members[at].next?)));
+    let previous =
+        neighbour(at.checked_sub(1)).and_then(|near| Some((near.next?, members[at].previous?)));
+    let mut add = |to: usize, ports: Option<(Ipv4Addr, Ipv4Addr)>| {
+        let way = ports.map(|(own, via)| (inside_index(address::bundle(own)), via));
+        ways.extend(light(to).zip(way));
+    };
+    outward.for_each(|to| add(to, next));
+    back.for_each(|to| add(to, previous));
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::RankMember;
+
+    /// A line of light through these nodes: out by `b0`, in by `b1`.
+    fn line(nodes: &[u32]) -> Group {
+        let member = |at: usize| RankMember {
+            node: format!("n{}", nodes[at]),
+            next: nodes.get(at + 1).map(|node| address::port(*node, 1)),
+            previous: at.checked_sub(1).map(|at| address::port(nodes[at], 0)),
+        };
+        Group { id: "g0".into(), job: None, members: (0..nodes.len()).map(member).collect() }
+    }
+
+    #[test]
+    fn each_node_reaches_all_others_through_the_neighbour_on_their_side() {
+        let ways = ways(&line(&[2, 3, 5, 8]), 1);
+        let (out, back) =
+            ((inside_index(0), address::port(5, 1)), (inside_index(1), address::port(2, 0)));
+        let expected = [(2, back), (5, out), (8, out)];
+        assert_eq!(ways, expected.map(|(node, hop)| (address::light(node), hop)).into());
+    }
+
+    #[test]
+    fn a_line_without_light_in_its_middle_is_two() {
+        let mut group = line(&[0, 1, 2, 3]);
+        (group.members[1].next, group.members[2].previous) = (None, None);
+        let reached = |at| ways(&group, at).into_keys().collect::<Vec<_>>();
+        assert_eq!(reached(0), [address::light(1)]);
+        assert_eq!(reached(3), [address::light(2)]);
+    }
+
+    #[test]
+    fn a_bypass_rewrites_what_went_through_the_dead_node_only() {
+        let (old, new) = (line(&[0, 1, 2, 3]), line(&[0, 1, 3]));
+        let rewritten = |at, after| difference(0, &ways(&old, at), &ways(&new, after)).len();
+        assert_eq!(rewritten(0, 0), 1, "the dead node's is removed");
+        assert_eq!(rewritten(1, 1), 2, "and n3 is reached by another port");
+        assert_eq!(rewritten(3, 2), 3, "n3 reaches all by another port");
+    }
+}
