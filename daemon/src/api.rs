@@ -323,6 +323,10 @@ async fn read_apply(
         _ => return Err(Problem::Refused(vec!["give one of `plan`, `target` and `again`".into()])),
     };
     let confirm_within = confirm_within(body.confirm_within_ms)?;
+    if view::mode(body.mode) == Mode::Probe && (plan.is_some() || confirm_within.is_some()) {
+        let reason = "a probe takes a `target` and waits for no confirm";
+        return Err(Problem::Refused(vec![reason.into()]));
+    }
     let apply = Apply {
         target: wanted.target,
         plan_sha256,

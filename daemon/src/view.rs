@@ -267,6 +267,7 @@ fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
             .map(|(slot, seen)| (slot.to_string(), seen.clone()))
             .collect(),
         drift: drift_of(runtime, name),
+        probed: ledger.probed.get(name).into_iter().flatten().map(|slot| slot.0).collect(),
     }
 }
 

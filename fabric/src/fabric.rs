@@ -63,6 +63,17 @@ pub struct Transceiver {
     pub software_delay: Picoseconds,
     /// From light at both ends of a path until its receivers pass bits on.
     pub relock: Picoseconds,
+    /// How much light should arrive, where the file says what it loses.
+    pub light: Option<Light>,
+}
+
+/// How much light arrives at a transceiver of a k-hop line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Light {
+    /// After each length of hop, the shortest first, in dBm.
+    pub hops_dbm: Vec<f64>,
+    /// What a receiver needs, in dBm.
+    pub sensitivity_dbm: f64,
 }
 
 /// A job: groups of `tp` GPUs, each group one ring.
@@ -199,6 +210,7 @@ impl Default for Transceiver {
             switch_max: Picoseconds::from_micros(80),
             software_delay: Picoseconds::from_millis(1),
             relock: Picoseconds::ZERO,
+            light: None,
         }
     }
 }

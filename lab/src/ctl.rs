@@ -5,6 +5,7 @@
 //! is 0 only when the daemon did what was asked.
 
 mod client;
+mod commission;
 mod page;
 mod patience;
 mod phase;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use client::{DaemonClient, Response};
+use commission::CommissionArguments;
 use lightloom::output::{self, Format, VerbOutcome};
 use show::{DoneAtOnce, PreviewStyle};
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
@@ -110,6 +112,11 @@ enum Verb {
         /// The transceiver.
         device: String,
     },
+    /// Finds out whether modules and cables are where the fabric has them: moves light on ends without a circuit
+    /// alone, names what is wrong, keeps what it found. Exit status 1 unless all is as planned.
+    #[command(after_help = "Examples:\n  lightloom ctl commission fabric.yaml\n  \
+                      lightloom ctl commission fabric.yaml --inventory modules.csv --cabling cables.csv")]
+    Commission(CommissionArguments),
     /// Shows past transactions, newest first.
     #[command(after_help = "Example:\n  lightloom ctl journal --last 50")]
     Journal {
@@ -174,6 +181,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             session.look("/v1/journal", |all: &Vec<_>| show::transactions(all, *last))
         }
         Verb::Module { device } => session.look(&format!("/v1/module/{device}"), show::module),
+        Verb::Commission(wanted) => session.commission(wanted),
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Page { listen } => page::serve(&session.client, *listen),

@@ -229,6 +229,48 @@ fn the_commands_of_operations_do_what_they_say() {
     assert!(shown.contains("\"state\": \"as-wanted\"") && !shown.contains("\"state\": \"unseen\""));
 }
 
+const THREE_MISTAKES: &str = "A rack with three mistakes";
+
+/// Modules in the wrong places, exchanged plugs, a missing cable; then all put right; then beside a plan, whose modules
+/// count no switch; then a dirty fibre against the fabric's own budget.
+#[test]
+fn the_commands_of_commissioning_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = "docs/how-to/commission.md";
+    let script = commands(page, THREE_MISTAKES);
+    let again = "lightloom ctl commission topologies/ring-32.yaml --state /tmp/lightloom/commission.json || true";
+    let (before, after) = script.rsplit_once(again).expect("once beside a plan");
+    let count = "for n in $(seq 0 31); do lightloom ctl module n$n/b0 --format json | grep -e lit -e '\"generation'; done";
+    let optics = "sed '$a transceiver: {optics: {launch_dbm: 0, sensitivity_dbm: -8, switch_db: 1, hops: \
+                  [{fibre_m: 2, connectors: 2}, {fibre_m: 5, connectors: 2}]}}' topologies/ring-32.yaml > optics.yaml\n";
+    let script = format!(
+        "{before}{count} > /tmp/lightloom/before\n{again}\n{count} > /tmp/lightloom/after\n{after}\
+         lightloom device fault --control /tmp/lightloom/faults n31/b0 droop 8\n{optics}\
+         lightloom ctl commission optics.yaml --state /tmp/lightloom/optics.json || true\nkill $DAEMON\n"
+    );
+    let shown = typed(&script, folder.path(), Duration::from_secs(120));
+    let anywhere = |line: &str| {
+        let words = line.split(' ').map(|word| {
+            word.rsplit_once('/').filter(|_| word.ends_with(".json")).map_or(word, |(_, file)| file)
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    says_what_is_seen(page, THREE_MISTAKES, &shown, anywhere);
+    let kept =
+        |name: &str| std::fs::read_to_string(folder.path().join("lightloom").join(name)).unwrap();
+    let lit = |text: &str| -> Vec<String> {
+        let modules = text.lines().collect::<Vec<_>>();
+        modules
+            .chunks(2)
+            .map(|lines| lines.join(" "))
+            .filter(|module| module.contains("external"))
+            .collect()
+    };
+    let (before, after) = (lit(&kept("before")), lit(&kept("after")));
+    assert!(before.len() > 20 && before == after, "{before:?}\n{after:?}");
+    assert!(shown.contains("weak: "), "{shown}");
+}
+
 const SECOND_NIGHT: &str = "A night of a reconfigurable network";
 
 /// Phases on schedule, a switch that refuses, drift, a dead node and a killed daemon, on both halves of a plan.

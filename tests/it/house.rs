@@ -74,6 +74,7 @@ const ROOMS: &[Room] = &[
             "planner",
             "study",
             "agent",
+            "control",
             "daemon",
             "daemon-api",
             "devices",

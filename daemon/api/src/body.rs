@@ -18,6 +18,9 @@ pub enum Mode {
     Update,
     /// Make each named device exactly the target: everything else on it goes dark.
     Overwrite,
+    /// Of a `target`: move slots that carry no circuit, all at once, take what arrives there as it is, and read every
+    /// device that is named.
+    Probe,
 }
 
 /// What to do when a device does not get to its target.
@@ -56,7 +59,7 @@ pub struct ApplyBody<P> {
     /// Or device, slot, position; 0 is dark. Slots we own on these devices and not named go dark.
     #[serde(default)]
     pub target: Option<BTreeMap<String, BTreeMap<u32, u32>>>,
-    /// safe, update or overwrite.
+    /// safe, update, overwrite or probe.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub mode: Mode,

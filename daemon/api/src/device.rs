@@ -51,6 +51,8 @@ pub struct DeviceStatus {
     pub neighbours: BTreeMap<String, String>,
     /// Slots that stand elsewhere than the ledger says.
     pub drift: Vec<DriftedSlot>,
+    /// Slots that a probe lit: they carry no circuit.
+    pub probed: Vec<u32>,
 }
 
 /// A slot in three columns.

@@ -27,6 +27,8 @@ words! {
         Drift,
         /// A device that answers again gets what it missed.
         Deferred,
+        /// Ends without a circuit were lit to see what they are joined with.
+        Probe,
     }
 }
 

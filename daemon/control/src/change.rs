@@ -8,14 +8,14 @@
 mod phase;
 mod waves;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::{DeviceName, Fabric, Move, Observation, Position, Positions, Sharing, Slot, at};
 
 pub use phase::{Phase, PhaseChange, PhaseOrder, stages_back};
-pub use waves::{Domains, Wave, Way, dark_links, waves, waves_in_stages};
+pub use waves::{Domains, Wave, Way, at_once, dark_links, waves, waves_in_stages};
 
 /// Moves by device.
 pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
@@ -32,6 +32,8 @@ pub enum Mode {
     Update,
     /// Make each named device exactly the target: everything else on it goes dark.
     Overwrite,
+    /// Move slots that carry no circuit, all at once, and take what arrives there as it is: how cabling is found.
+    Probe,
 }
 
 /// What the controller knows of one device when a change is worked out.
@@ -41,6 +43,8 @@ pub struct Known<'a> {
     pub sharing: Sharing,
     /// What the journal says we set.
     pub owned: &'a Positions,
+    /// Slots of it that a probe set last: they carry no circuit.
+    pub probed: &'a BTreeSet<Slot>,
     /// What it last said about itself; `None` when it has not been read since it came up.
     pub observed: Option<&'a Observation>,
     /// Why it cannot be talked to.
@@ -87,6 +91,11 @@ pub enum Objection {
         .device.place(*.position), .device.slot(*.first), .device.slot(*.second)
     )]
     Twice { device: DeviceName, position: Position, first: Slot, second: Slot },
+    #[error(
+        "{device} {}: may carry a circuit at {}, and a probe moves dark ends alone",
+        .device.slot(*.slot), .device.place(*.position)
+    )]
+    InUse { device: DeviceName, slot: Slot, position: Position },
 }
 
 fn or_update(helps: bool) -> &'static str {
@@ -163,7 +172,8 @@ struct OneDevice<'a> {
 
 impl OneDevice<'_> {
     fn moves(&self, objections: &mut Vec<Objection>) -> Vec<Move> {
-        let mut goal: Positions = self.known.owned.keys().map(|&s| (s, Position::DARK)).collect();
+        let ours = self.known.owned.keys().filter(|_| self.mode != Mode::Probe);
+        let mut goal: Positions = ours.map(|&slot| (slot, Position::DARK)).collect();
         if self.mode == Mode::Overwrite {
             goal.extend(self.observed.keys().map(|&slot| (slot, Position::DARK)));
         }
@@ -175,6 +185,9 @@ impl OneDevice<'_> {
             .map(|(&slot, &to)| Move { slot, from: at(self.observed, slot), to })
             .filter(|m| m.from != m.to)
             .collect();
+        if self.mode == Mode::Probe {
+            objections.extend(self.in_use());
+        }
         if self.mode == Mode::Safe {
             for m in &moves {
                 let owned = at(self.known.owned, m.slot);
@@ -188,6 +201,20 @@ impl OneDevice<'_> {
             }
         }
         moves
+    }
+
+    /// Wanted slots that stand, or should stand, where a circuit may be: neither dark, nor looped back, nor set by a probe.
+    fn in_use(&self) -> impl Iterator<Item = Objection> {
+        let may_carry = |at: Position| {
+            let back = self.known.sharing == Sharing::Independent && at == Position::LOOPBACK;
+            !at.is_dark() && !back
+        };
+        let free = |slot: &&Slot| !self.known.probed.contains(slot);
+        self.want.keys().filter(free).filter_map(move |&slot| {
+            let stands = [at(self.observed, slot), at(self.known.owned, slot)];
+            let position = stands.into_iter().find(|at| may_carry(*at))?;
+            Some(Objection::InUse { device: self.device.clone(), slot, position })
+        })
     }
 
     fn object_to_double_use(&self, objections: &mut Vec<Objection>) {
@@ -215,7 +242,7 @@ impl OneDevice<'_> {
             if goal.contains_key(&holder) {
                 continue;
             }
-            if self.mode == Mode::Safe {
+            if matches!(self.mode, Mode::Safe | Mode::Probe) {
                 let (device, position) = (self.device.clone(), *position);
                 let update_helps = true;
                 objections.push(Objection::Foreign {
@@ -288,6 +315,7 @@ mod tests {
         let known = Known {
             sharing: Sharing::Exclusive,
             owned: &owned,
+            probed: &BTreeSet::new(),
             observed: Some(&observed),
             trouble: None,
         };
@@ -317,7 +345,8 @@ mod tests {
             let sharing = Sharing::Independent;
             let known = |device: &DeviceName| {
                 let observed = (device.as_str() == "n1/b0").then_some(&observed);
-                Some(Known { sharing, owned: &owned, observed, trouble })
+                let probed = const { &BTreeSet::new() };
+                Some(Known { sharing, owned: &owned, probed, observed, trouble })
             };
             let objections = difference(&target, Mode::Safe, known).unwrap_err();
             objections.iter().map(ToString::to_string).collect()
@@ -331,6 +360,35 @@ mod tests {
         assert_eq!(said(Some("no answer in time"), "n2/b0"), [drifted, dead]);
         let unread = "n2/b0: not read yet, so nothing is known to change from";
         assert_eq!(said(None, "n2/b0"), [drifted, unread]);
+    }
+
+    /// A probe moves what is dark, looped back or lit by a probe, and nothing that is or should be a circuit.
+    #[test]
+    fn a_probe_is_refused_where_a_circuit_is_or_should_be() {
+        let probe = |sharing, owned: &[(u32, u32)], observed: &[(u32, u32)], probed: &[u32]| {
+            let owned = positions(owned);
+            let probed = probed.iter().map(|slot| Slot(*slot)).collect();
+            let observed = Observation { positions: positions(observed), ..Default::default() };
+            let target = Fabric::from([("n1/b0".into(), positions(&[(0, 2)]))]);
+            let (observed, trouble) = (Some(&observed), None);
+            let known = Known { sharing, owned: &owned, probed: &probed, observed, trouble };
+            difference(&target, Mode::Probe, |_| Some(known)).map(|moves| moves.len())
+        };
+        let module = Sharing::Independent;
+        assert_eq!(probe(module, &[], &[(0, 15)], &[]), Ok(1));
+        assert_eq!(probe(module, &[(0, 15)], &[(0, 15)], &[]), Ok(1));
+        assert_eq!(probe(module, &[(0, 1)], &[(0, 1)], &[0]), Ok(1));
+        assert_eq!(probe(Sharing::Exclusive, &[(4, 9)], &[(4, 9)], &[]), Ok(1), "4 stays lit");
+        for (owned, observed) in
+            [(&[][..], &[(0, 1)][..]), (&[(0, 1)], &[(0, 15)]), (&[(0, 1)], &[])]
+        {
+            let why = probe(module, owned, observed, &[]).unwrap_err();
+            assert!(matches!(why[..], [Objection::InUse { .. }]), "{why:?}");
+        }
+        let why = probe(Sharing::Exclusive, &[], &[(0, 15)], &[]).unwrap_err();
+        assert!(matches!(why[..], [Objection::InUse { .. }]), "port 15 is no loopback: {why:?}");
+        let why = probe(Sharing::Exclusive, &[(4, 2)], &[(4, 2)], &[]).unwrap_err();
+        assert!(matches!(why[..], [Objection::Foreign { .. }]), "{why:?}");
     }
 
     #[test]

@@ -535,16 +535,21 @@ impl Controller {
         let ordered = apply.phase.as_ref().map(|phase| phase.order(&changes));
         let (phase, stages) = ordered.unzip();
         let stages = stages.unwrap_or_default();
-        let waves = change::waves_in_stages(&changes, &stages, &self.inventory);
+        let waves = match apply.mode {
+            Mode::Probe => vec![change::at_once(&changes, &self.inventory)],
+            _ => change::waves_in_stages(&changes, &stages, &self.inventory),
+        };
         Ok(Preview { version: self.ledger.version, changes, waves, phase })
     }
 
     fn known(&self, device: &DeviceName) -> Option<Known<'_>> {
         static NOTHING: Positions = Positions::new();
+        static NONE: BTreeSet<Slot> = BTreeSet::new();
         let seen = self.devices.get(device)?;
         Some(Known {
             sharing: self.inventory.devices.get(device)?.sharing,
             owned: self.ledger.owned.get(device).unwrap_or(&NOTHING),
+            probed: self.ledger.probed.get(device).unwrap_or(&NONE),
             observed: seen.observed.as_ref().filter(|_| seen.up),
             trouble: seen.trouble.as_ref().map(Trouble::why),
         })

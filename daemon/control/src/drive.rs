@@ -10,16 +10,19 @@
 //! [controller](crate::controller) decides. Devices succeed and fail one by one: the result is a
 //! list, never a single yes or no.
 
+mod part;
+mod probe;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
-use crate::change::{Domains, Step, Wave, waves_in_stages};
+use crate::change::{Domains, Step, Wave, at_once, waves_in_stages};
 use crate::mover::{Limits, Mover, Next, StepEnd};
 use crate::state::{
     DeviceName, Fabric, FibreEnd, Micros, Move, Observation, Op, Outcome, Position, Positions,
     Slot, Txn, at,
 };
+
+pub use part::{PartEnd, Verdict};
 
 /// What the drive has to know about the installation.
 pub trait Site: Domains {
@@ -42,45 +45,6 @@ pub enum Start {
     /// Go on with the devices that answer: compensation, undoing and recovery. These have been silent for
     /// so long that they are asked once and not waited for.
     WhatAnswers(BTreeSet<DeviceName>),
-}
-
-/// How one device came out of a drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// At the target, read back and qualified.
-    Applied,
-    /// Nothing was sent that moves light.
-    Untouched,
-    /// The device said no.
-    Refused,
-    /// It was tried and the device stands elsewhere, or its light is not good.
-    Failed,
-    /// It could not be read: nothing is claimed.
-    Unknown,
-    /// It was at the target and has been brought back, read back and qualified.
-    RolledBack,
-}
-
-/// How one device came out, with the reason in words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartEnd {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Why, for people. Empty when applied.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub detail: String,
-    /// It did as it was told, and missed light that another end or the fibre should have brought.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unlit: bool,
-}
-
-impl PartEnd {
-    /// A verdict and its reason.
-    #[must_use]
-    pub fn new(verdict: Verdict, detail: String) -> Self {
-        Self { verdict, detail, unlit: false }
-    }
 }
 
 /// What a drive wants done.
@@ -123,6 +87,11 @@ pub struct Drive {
     fired: BTreeSet<DeviceName>,
     /// Traffic is let back on everything that is at the target.
     let_back: bool,
+    /// A probe: these are read once everything stands, whether they moved or not.
+    looks: BTreeSet<DeviceName>,
+    /// A probe: whose readings are not there yet.
+    looking: BTreeSet<DeviceName>,
+    is_probe: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +100,7 @@ enum Stage {
     Drain(usize),
     Move(usize),
     Undrain(usize),
+    Look,
     Ended,
 }
 
@@ -172,6 +142,9 @@ impl Drive {
             trouble: BTreeMap::new(),
             fired: BTreeSet::new(),
             let_back: false,
+            looks: BTreeSet::new(),
+            looking: BTreeSet::new(),
+            is_probe: false,
         }
     }
 
@@ -280,6 +253,8 @@ impl Drive {
         let mut commands = Vec::new();
         if self.stage == Stage::Arm {
             self.armed(now, device, outcome);
+        } else if self.stage == Stage::Look {
+            self.looked(device, outcome);
         } else if let Some(mover) = self.movers.get_mut(device) {
             let next = mover.reply(now, outcome);
             self.take(device.clone(), next, &mut commands);
@@ -288,7 +263,8 @@ impl Drive {
     }
 
     fn go_on(&mut self, now: Micros, site: &impl Site, mut commands: Vec<Command>) -> Vec<Command> {
-        if self.stage != Stage::Ended && self.arming.is_empty() && self.movers.is_empty() {
+        let rests = self.arming.is_empty() && self.movers.is_empty() && self.looking.is_empty();
+        if self.stage != Stage::Ended && rests {
             commands.extend(self.advance(now, site));
         }
         commands
@@ -359,7 +335,7 @@ impl Drive {
                     StepEnd::Applied(seen) => (Verdict::Applied, String::new(), Some(seen)),
                     StepEnd::Refused(why, seen) => (Verdict::Refused, why, seen),
                     StepEnd::Failed(why, seen) => (Verdict::Failed, why, seen),
-                    StepEnd::Unlit(_, seen) if self.goes_back => {
+                    StepEnd::Unlit(_, seen) if self.goes_back || self.is_probe => {
                         (Verdict::Applied, String::new(), Some(seen))
                     }
                     StepEnd::Unlit(why, seen) => (Verdict::Failed, why, Some(seen)),
@@ -378,12 +354,13 @@ impl Drive {
     /// Everything of this stage is over: the next stage, until something has to be waited for.
     fn advance(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let mut commands = Vec::new();
-        while self.movers.is_empty() && self.stage != Stage::Ended {
+        while self.movers.is_empty() && self.looking.is_empty() && self.stage != Stage::Ended {
             self.stage = match self.stage {
                 Stage::Arm => self.after_arm(site, &mut commands),
                 Stage::Drain(wave) => self.after_drain(wave, site, &mut commands),
                 Stage::Move(wave) => self.start_undrain(wave, site, &mut commands),
                 Stage::Undrain(wave) => self.start_wave(wave + 1, site, &mut commands),
+                Stage::Look => self.end(&mut commands),
                 Stage::Ended => Stage::Ended,
             };
         }
@@ -411,7 +388,10 @@ impl Drive {
             (device.clone(), moves)
         });
         let changes: BTreeMap<DeviceName, Vec<Move>> = changes.collect();
-        self.waves = waves_in_stages(&changes, &self.stages, site);
+        self.waves = match self.is_probe {
+            true => vec![at_once(&changes, site)],
+            false => waves_in_stages(&changes, &self.stages, site),
+        };
         self.start_wave(0, site, commands)
     }
 
@@ -499,6 +479,9 @@ impl Drive {
     /// slots that this one finds at their target, so that none of its waves lets it back.
     fn let_back(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         let done = std::mem::replace(&mut self.let_back, true);
+        if !done && self.is_probe {
+            return self.look(commands);
+        }
         if done || matches!(self.start, Start::AllOrNothing(_)) {
             return self.end(commands);
         }
@@ -562,6 +545,7 @@ impl Drive {
         let ends = step.end();
         let lit = ends.iter().filter(|(_, to)| !to.is_dark());
         let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(&device, slot, to)?)));
+        let far = far.filter(|_| !self.is_probe);
         let mut neighbours: BTreeMap<Slot, String> =
             far.map(|(slot, (far, _, position))| (slot, format!("{far}.{position}"))).collect();
         neighbours.extend(
@@ -572,7 +556,10 @@ impl Drive {
         let was_read = baseline.is_some();
         let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = mover.called(&device);
-        mover.expect_no_light(unlit);
+        mover.expect_no_light(match self.is_probe {
+            true => ends.keys().copied().collect(),
+            false => unlit,
+        });
         let next = if was_read { mover.start() } else { mover.wake() };
         self.movers.insert(device.clone(), mover);
         self.take(device, next, commands);

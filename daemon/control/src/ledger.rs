@@ -100,6 +100,9 @@ pub struct Ledger {
     pub plan_devices: BTreeSet<DeviceName>,
     /// What we set and answer for. Lit slots only.
     pub owned: Fabric,
+    /// Slots of it that a probe set: they carry no circuit, and what arrives there is no fault.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub probed: BTreeMap<DeviceName, BTreeSet<Slot>>,
     /// The transaction on its way.
     pub open: Option<Open>,
     /// The confirm waited for.
@@ -185,6 +188,7 @@ impl Ledger {
             Record::Adopted { asked, positions, .. } => {
                 for (device, positions) in positions {
                     self.owned.insert(device.clone(), positions.clone());
+                    self.probed.remove(device);
                     self.attention.remove(device);
                     self.owed.remove(device);
                 }
@@ -230,6 +234,7 @@ impl Ledger {
                         let lit = lit.map(|(&s, &p)| (s, p)).collect();
                         self.owned.insert(device.clone(), lit);
                     }
+                    self.take_probed(&intent, device);
                     self.attention.remove(device);
                     self.owed.remove(device);
                 }
@@ -305,6 +310,22 @@ impl Ledger {
         self.drop_plans();
     }
 
+    /// Slots that a probe lit carry no circuit, until something else is done with their device.
+    fn take_probed(&mut self, intent: &Intent, device: &DeviceName) {
+        let mut probed = self.probed.remove(device).unwrap_or_default();
+        match intent.cause {
+            Cause::Probe => {
+                let moved = || intent.after.get(device).into_iter().flatten();
+                probed.extend(moved().filter(|(_, to)| !to.is_dark()).map(|(slot, _)| *slot));
+                probed.retain(|slot| moved().all(|(other, to)| other != slot || !to.is_dark()));
+            }
+            _ => probed.clear(),
+        }
+        if !probed.is_empty() {
+            self.probed.insert(device.clone(), probed);
+        }
+    }
+
     /// What a rollback takes back is undone by it; what an undone rollback took back stands again.
     fn undo_history(&mut self, cause: &Cause, by: Txn) {
         let (Cause::Rollback(first) | Cause::ConfirmTimeout(first)) = *cause else { return };
@@ -325,7 +346,7 @@ impl Ledger {
     /// | phase | as it was | these and those before |
     /// | bypass, repair | the one around | these and those before: one that is silent is left out |
     /// | rollback, expired confirm | as before what is undone, or around what broke | as before |
-    /// | drift, deferred rollback | as it was | as they were |
+    /// | drift, deferred rollback, probe | as it was | as they were |
     /// | circuits on a device of the plan | none | none |
     /// | circuits beside it | as it was | as they were |
     fn take_plan(&mut self, intent: &Intent) {
@@ -341,7 +362,7 @@ impl Ledger {
                     self.plan_devices.extend(named());
                 }
             }
-            Cause::Drift | Cause::Owed(_) => {}
+            Cause::Drift | Cause::Owed(_) | Cause::Probe => {}
             Cause::Apply if !intent.plan_sha256.is_empty() => {
                 self.plan_sha256.clone_from(&intent.plan_sha256);
                 self.plan_devices = named().collect();

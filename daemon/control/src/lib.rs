@@ -11,6 +11,7 @@
 //! | [`journal`] | the journal itself, over a `Storage` |
 //! | [`controller`] | one transaction at a time over any number of devices |
 //! | [`policy`] | what is broken, when it is bypassed, which plan is on the devices, where undone changes go |
+//! | [`commission`] | which end is joined with which, from light on ends that carry no circuit |
 //! | [`diagnosis`] | from powers, bit errors, read-backs and neighbours to the part at fault |
 //! | [`desired`], [`bypass`] | from a plan to the positions of devices; from a fault to the plan around it |
 //!
@@ -20,6 +21,7 @@
 pub mod actor;
 pub mod bypass;
 pub mod change;
+pub mod commission;
 pub mod controller;
 pub mod desired;
 pub mod diagnosis;

@@ -43,6 +43,8 @@ pub enum Cause {
     Drift,
     /// A device that did not answer when this transaction was to bring it somewhere answers again.
     Owed(Txn),
+    /// Ends without a circuit were lit to see what they are joined with.
+    Probe,
 }
 
 impl Cause {

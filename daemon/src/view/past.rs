@@ -60,5 +60,6 @@ pub(super) fn cause_text(cause: &Cause) -> String {
         Cause::Repair => "repair".into(),
         Cause::Drift => "drift".into(),
         Cause::Owed(txn) => format!("owed since {txn}"),
+        Cause::Probe => "probe".into(),
     }
 }

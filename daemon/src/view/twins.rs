@@ -20,6 +20,7 @@ pub(super) fn kind(cause: &Cause) -> Kind {
         Cause::Repair => Kind::Repair,
         Cause::Drift => Kind::Drift,
         Cause::Owed(_) => Kind::Deferred,
+        Cause::Probe => Kind::Probe,
     }
 }
 
@@ -62,6 +63,7 @@ pub fn mode(mode: Mode) -> change::Mode {
         Mode::Safe => change::Mode::Safe,
         Mode::Update => change::Mode::Update,
         Mode::Overwrite => change::Mode::Overwrite,
+        Mode::Probe => change::Mode::Probe,
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
         for one in results {
             assert_eq!([word(result(one)), word(state(&result(one)))], [word(one), word(one)]);
         }
-        for one in [Mode::Safe, Mode::Update, Mode::Overwrite] {
+        for one in [Mode::Safe, Mode::Update, Mode::Overwrite, Mode::Probe] {
             assert_eq!(word(one), word(mode(one)));
         }
         for one in [OnFailure::Rollback, OnFailure::Hold] {

@@ -7,7 +7,7 @@ use super::explicit;
 use super::idle;
 use super::jobs::{Sizes, lower_jobs};
 use super::network;
-use super::optics;
+use super::optics::{self, OpticsFile};
 use super::raw::{
     DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, PartsFile,
     RailsFile, TransceiverFile,
@@ -463,6 +463,7 @@ fn lower_transceiver(raw: &TransceiverFile, check: &mut Check<'_>) -> Transceive
         switch_max: raw.switch_max.0,
         software_delay: raw.software_delay.0,
         relock: raw.relock.as_ref().map_or(Picoseconds::ZERO, |time| time.0),
+        light: raw.optics.as_ref().map(OpticsFile::light),
     };
     if transceiver.switch_min > transceiver.switch_max {
         let Transceiver { switch_min, switch_max, .. } = transceiver;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codes;
 use crate::document::Check;
+use crate::fabric::Light;
 use crate::khop::{Fibre, KhopRing};
 
 /// What light loses from transceiver to transceiver, for each length of hop.
@@ -49,6 +50,12 @@ const OPTICS: &str = "/transceiver/optics";
 impl OpticsFile {
     fn budget_db(&self) -> f64 {
         self.launch_dbm - self.sensitivity_dbm
+    }
+
+    /// What should arrive after each length of hop.
+    pub(super) fn light(&self) -> Light {
+        let hops_dbm = self.hops.iter().map(|hop| self.launch_dbm - self.loss_db(hop)).collect();
+        Light { hops_dbm, sensitivity_dbm: self.sensitivity_dbm }
     }
 
     fn loss_db(&self, hop: &HopFile) -> f64 {

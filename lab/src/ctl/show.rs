@@ -184,7 +184,7 @@ pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
 }
 
 /// Reasons that say the same of several devices in one line, in the order they came.
-fn alike(reasons: &[String]) -> Vec<String> {
+pub(super) fn alike(reasons: &[String]) -> Vec<String> {
     let mut together: Vec<(Vec<String>, &str)> = Vec::new();
     for reason in reasons {
         let (name, rest) = reason.split_once(": ").unwrap_or(("", reason));

@@ -99,6 +99,15 @@ pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     waves
 }
 
+/// All changes in one wave: they carry no circuit, so nothing has to stay lit meanwhile.
+#[must_use]
+pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
+    let step = |(device, moves): (&DeviceName, &Vec<Move>)| {
+        (device.clone(), Step::of(domains.sharing(device), moves))
+    };
+    changes.iter().map(step).collect()
+}
+
 /// The most links that this wave darkens at a time.
 #[must_use]
 pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {

@@ -152,10 +152,16 @@ impl Controller {
             let far = self.inventory.far_end(device, slot, to)?;
             let should = self.ledger.owned.get(&far.0).is_some_and(|p| at(p, far.1) == far.2);
             let shut = self.is_shut(device, slot) || self.is_shut(&far.0, far.1);
-            (should && !shut && power < least && at_rest(&far.0))
+            let probed = self.is_probed(device, slot) || self.is_probed(&far.0, far.1);
+            (should && !shut && !probed && power < least && at_rest(&far.0))
                 .then(|| (slot, power, far.clone()))
         });
         dark.collect()
+    }
+
+    /// Whether a probe set this slot: what arrives there is what is asked, and no fault.
+    fn is_probed(&self, device: &DeviceName, slot: Slot) -> bool {
+        self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }
 
     /// Whether this end looked into its fibre when it was last read, or has not been read.

@@ -85,18 +85,28 @@ impl Controller {
             changes.iter().map(|(device, moves)| (device.clone(), of(moves))).collect()
         };
         let (before, after) = (side(|m| m.from), side(|m| m.to));
-        let owned = |device| self.ledger.owned.get(device).cloned().unwrap_or_default();
+        let owned =
+            |device: &DeviceName| self.ledger.owned.get(device).cloned().unwrap_or_default();
         let owned_before: Fabric = apply.target.keys().map(|d| (d.clone(), owned(d))).collect();
+        // What a probe does not name stays ours as it was.
+        let mut goal = apply.target;
+        if apply.mode == Mode::Probe {
+            for (device, slots) in &mut goal {
+                let named = std::mem::replace(slots, owned(device));
+                slots.extend(named);
+            }
+        }
+        let usual = if apply.mode == Mode::Probe { Cause::Probe } else { Cause::Apply };
         let (phase, stages) = apply.phase.map(|phase| phase.order(&changes)).unzip();
         let intent = Intent {
             txn,
             asked,
-            cause: apply.cause.unwrap_or(Cause::Apply),
+            cause: apply.cause.unwrap_or(usual),
             plan_sha256: apply.plan_sha256,
             mode: apply.mode,
             before: before.clone(),
             after: after.clone(),
-            goal: apply.target,
+            goal,
             owned_before,
             confirm_within: apply.confirm_within,
             on_failure: apply.on_failure.unwrap_or(self.inventory.on_failure),

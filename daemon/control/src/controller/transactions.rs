@@ -57,6 +57,8 @@ impl Controller {
         drive.in_stages(stages);
         if turned {
             drive.go_back();
+        } else if intent.cause == Cause::Probe {
+            drive.probe(intent.goal.keys().cloned().collect());
         }
         let late = self.devices.iter().filter(|(_, seen)| seen.late_until > now.mono);
         drive.wait_for_late(late.map(|(device, seen)| (device.clone(), seen.late_until)).collect());

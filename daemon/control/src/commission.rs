@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which end of a fibre is joined with which, found by moving light on ends that carry no circuit.
+//!
+//! ```text
+//!   as planned ──▶ halves ──▶ search ──▶ findings
+//!   every planned    who lights what   ends that saw nothing,
+//!   fibre lit once   has no name       tried with each other
+//! ```
+//!
+//! A round lets every module look into one of its fibres, or into none. What an end sees then says which other ends
+//! may light it: one that sees nothing is joined with none of those that sent, one that sees light with one of them. A
+//! module that says whose light arrives needs no second round; without names the senders are halved until one is left.
+//! Nothing here sends: [`Commission::next_round`] is where slots shall stand, [`Commission::heard`] takes what was read there.
+
+mod findings;
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+use serde::{Deserialize, Serialize};
+
+pub use findings::{Fibre, Finding, Swap, findings, swaps};
+
+use crate::controller::end_name;
+use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at};
+
+/// What lights an end, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum Source {
+    /// That end, with so much power in 1/1000 dBm.
+    End {
+        /// Its name: `n17/b0.2`.
+        end: String,
+        /// What arrives.
+        power_mdbm: i32,
+    },
+    /// Light that none of the ends sends that were tried: another device's.
+    Stranger {
+        /// The name that it carries; empty where it has none.
+        name: String,
+        /// What arrives.
+        power_mdbm: i32,
+    },
+    /// No end that was tried sends light here.
+    Nothing,
+    /// It was not tried, or not to the end.
+    Untried {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What is known of one end.
+#[derive(Clone, Debug)]
+struct Row {
+    /// Ends that may light it.
+    candidates: FixedBitSet,
+    /// The power that arrived last, once light did.
+    power_mdbm: Option<i32>,
+    source: Option<Source>,
+}
+
+/// One module's switch group, and its ends.
+#[derive(Clone, Debug)]
+struct Group {
+    device: DeviceName,
+    slot: Slot,
+    ends: Vec<usize>,
+    /// Where it sends no light out.
+    rest: Position,
+}
+
+/// A commissioning on its way.
+#[derive(Clone, Debug)]
+pub struct Commission {
+    ends: Vec<FibreEnd>,
+    /// By the end's number, the group's.
+    group_of: Vec<usize>,
+    groups: Vec<Group>,
+    rows: Vec<Row>,
+    /// Planned fibres that have not been lit yet.
+    planned: Vec<(usize, usize)>,
+    /// Rounds of halves that are left: which half, of which bit, over which ends.
+    halves: Vec<Vec<Option<usize>>>,
+    rounds: usize,
+}
+
+impl Commission {
+    /// All these ends, none of which carries a circuit, and the fibres that should join them. A group rests at the
+    /// position given beside its device: there it sends no light out.
+    #[must_use]
+    pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut numbers = BTreeMap::new();
+        let mut group_of = Vec::new();
+        for (number, (device, slot, _)) in ends.iter().enumerate() {
+            let group = *numbers.entry((device, *slot)).or_insert_with(|| {
+                let (device, slot, ends) = (device.clone(), *slot, Vec::new());
+                let rest = rest.get(&device).map_or(Position::DARK, |rest| at(rest, slot));
+                groups.push(Group { device, slot, ends, rest });
+                groups.len() - 1
+            });
+            groups[group].ends.push(number);
+            group_of.push(group);
+        }
+        let number: BTreeMap<&FibreEnd, usize> = ends.iter().zip(0..).collect();
+        let planned = planned.iter().filter_map(|(a, b)| Some((*number.get(a)?, *number.get(b)?)));
+        let planned = planned.collect();
+        let others = |end: usize| {
+            let mut others = FixedBitSet::with_capacity(ends.len());
+            others.insert_range(..);
+            groups[group_of[end]].ends.iter().for_each(|own| others.remove(*own));
+            others
+        };
+        let row = |end| Row { candidates: others(end), power_mdbm: None, source: None };
+        let rows = (0..ends.len()).map(row).collect();
+        Self { ends, group_of, groups, rows, planned, halves: Vec::new(), rounds: 0 }
+    }
+
+    /// Takes over what was found of these ends before.
+    pub fn resume(&mut self, found: &BTreeMap<String, Source>) {
+        for end in 0..self.ends.len() {
+            let known = found.get(&end_name(&self.ends[end]));
+            let known = known.filter(|source| !matches!(source, Source::Untried { .. }));
+            if let Some(source) = known {
+                self.settle(end, source.clone());
+            }
+        }
+    }
+
+    /// A device that cannot be tried, and why: it did not move, or does not answer.
+    pub fn leave_out(&mut self, device: &DeviceName, why: &str) {
+        let ends: Vec<usize> =
+            (0..self.ends.len()).filter(|end| self.ends[*end].0 == *device).collect();
+        for end in ends {
+            if self.rows[end].source.is_none() {
+                self.rows[end].source = Some(Source::Untried { why: why.to_owned() });
+            }
+            self.exclude(end);
+        }
+        self.halves.clear();
+    }
+
+    /// How many rounds there have been.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Ends whose source is known, and all ends.
+    #[must_use]
+    pub fn progress(&self) -> (usize, usize) {
+        (self.rows.iter().filter(|row| row.source.is_some()).count(), self.rows.len())
+    }
+
+    /// Where every group shall stand next; `None` once every end is known.
+    pub fn next_round(&mut self) -> Option<Fabric> {
+        let on = self.as_planned().or_else(|| self.half()).or_else(|| self.search())?;
+        self.rounds += 1;
+        let mut fabric = Fabric::new();
+        for (group, on) in self.groups.iter().zip(on) {
+            let position = on.map_or(group.rest, |end| self.ends[end].2);
+            fabric.entry(group.device.clone()).or_default().insert(group.slot, position);
+        }
+        Some(fabric)
+    }
+
+    /// Where every group is to be when all is over.
+    #[must_use]
+    pub fn at_rest(&self) -> Fabric {
+        let mut fabric = Fabric::new();
+        for group in &self.groups {
+            fabric.entry(group.device.clone()).or_default().insert(group.slot, group.rest);
+        }
+        fabric
+    }
+
+    /// Takes in how the devices were read in a round. Less than `least_mdbm` is no light.
+    pub fn heard(&mut self, read: &BTreeMap<DeviceName, Observation>, least_mdbm: i32) {
+        let number: BTreeMap<&FibreEnd, usize> = self.ends.iter().zip(0..).collect();
+        let named: BTreeMap<String, usize> =
+            self.ends.iter().zip(0..).map(|(end, number)| (end_name(end), number)).collect();
+        let mut on = FixedBitSet::with_capacity(self.ends.len());
+        for group in &self.groups {
+            let Some(seen) = read.get(&group.device) else { continue };
+            let end = (group.device.clone(), group.slot, at(&seen.positions, group.slot));
+            if let Some(end) = number.get(&end) {
+                on.insert(*end);
+            }
+        }
+        for end in on.ones() {
+            if self.rows[end].source.is_some() {
+                continue;
+            }
+            let (device, slot, _) = &self.ends[end];
+            let seen = &read[device];
+            let power_mdbm = seen.power_mdbm.get(slot).copied();
+            let Some(power_mdbm) = power_mdbm.filter(|power| *power >= least_mdbm) else {
+                self.rows[end].candidates.difference_with(&on);
+                continue;
+            };
+            self.rows[end].power_mdbm = Some(power_mdbm);
+            match seen.neighbours.get(slot) {
+                Some(name) => match named.get(name) {
+                    Some(_) => self.settle(end, Source::End { end: name.clone(), power_mdbm }),
+                    None => self.settle(end, Source::Stranger { name: name.clone(), power_mdbm }),
+                },
+                None => self.rows[end].candidates.intersect_with(&on),
+            }
+        }
+        self.conclude(&named);
+    }
+
+    /// What lights each end, by its name.
+    #[must_use]
+    pub fn found(&self) -> BTreeMap<String, Source> {
+        let source = |row: &Row| {
+            let left = row.candidates.count_ones(..);
+            let unclear = || Source::Untried { why: format!("{left} ends may be joined with it") };
+            row.source.clone().unwrap_or_else(unclear)
+        };
+        self.ends.iter().zip(&self.rows).map(|(end, row)| (end_name(end), source(row))).collect()
+    }
+
+    /// Rows with one candidate left that was seen, and rows with none, are settled; two ends that light each other
+    /// light nobody else.
+    fn conclude(&mut self, named: &BTreeMap<String, usize>) {
+        loop {
+            let mut changed = false;
+            for end in 0..self.rows.len() {
+                let row = &self.rows[end];
+                if row.source.is_some() {
+                    continue;
+                }
+                let source = match (row.power_mdbm, row.candidates.count_ones(..)) {
+                    (Some(power_mdbm), 1) => {
+                        let other = row.candidates.ones().next().expect("one is left");
+                        Source::End { end: end_name(&self.ends[other]), power_mdbm }
+                    }
+                    (Some(power_mdbm), 0) => Source::Stranger { name: String::new(), power_mdbm },
+                    (None, 0) => Source::Nothing,
+                    _ => continue,
+                };
+                self.settle(end, source);
+                changed = true;
+            }
+            let lit_by = |end: usize| match &self.rows[end].source {
+                Some(Source::End { end, .. }) => named.get(end).copied(),
+                _ => None,
+            };
+            let joined = |end: &usize| lit_by(*end).is_some_and(|by| lit_by(by) == Some(*end));
+            let unsettled = self.rows.iter().filter(|row| row.source.is_none());
+            let asked =
+                unsettled.fold(FixedBitSet::with_capacity(self.ends.len()), |mut all, row| {
+                    all.union_with(&row.candidates);
+                    all
+                });
+            let joined: Vec<usize> = asked.ones().filter(joined).collect();
+            changed |= !joined.is_empty();
+            joined.into_iter().for_each(|end| self.exclude(end));
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    fn settle(&mut self, end: usize, source: Source) {
+        self.rows[end].source = Some(source);
+    }
+
+    /// This end lights no end that is not settled.
+    fn exclude(&mut self, end: usize) {
+        for row in self.rows.iter_mut().filter(|row| row.source.is_none()) {
+            row.candidates.remove(end);
+        }
+    }
+
+    /// As many planned fibres as go together: each group looks into one.
+    fn as_planned(&mut self) -> Option<Vec<Option<usize>>> {
+        let mut on = vec![None; self.groups.len()];
+        let rows = &self.rows;
+        self.planned.retain(|(a, b)| rows[*a].source.is_none() || rows[*b].source.is_none());
+        let group_of = &self.group_of;
+        let mut later = Vec::new();
+        for (a, b) in self.planned.drain(..) {
+            let is_free = |end: usize| on[group_of[end]].is_none_or(|at| at == end);
+            if is_free(a) && is_free(b) {
+                [a, b].into_iter().for_each(|end| on[group_of[end]] = Some(end));
+            } else {
+                later.push((a, b));
+            }
+        }
+        self.planned = later;
+        on.iter().any(Option::is_some).then_some(on)
+    }
+
+    /// Half of those that may light the ends whose light has no name, and then the other half.
+    fn half(&mut self) -> Option<Vec<Option<usize>>> {
+        let is_open = |end: &usize| {
+            let row = &self.rows[*end];
+            row.source.is_none() && row.power_mdbm.is_some()
+        };
+        if self.halves.is_empty() {
+            let open = (0..self.rows.len()).find(is_open)?;
+            let mut on: Vec<Option<usize>> = vec![None; self.groups.len()];
+            on[self.group_of[open]] = Some(open);
+            // Who may light it, then the ends of others that are open as well and may be asked in the same rounds.
+            let may = self.rows[open].candidates.ones();
+            let others = (0..self.rows.len()).filter(is_open);
+            let others =
+                others.flat_map(|end| std::iter::once(end).chain(self.rows[end].candidates.ones()));
+            for end in may.chain(others) {
+                on[self.group_of[end]].get_or_insert(end);
+            }
+            self.halves = halves(&on);
+        }
+        self.halves.pop()
+    }
+
+    /// Ends that saw nothing look for each other.
+    fn search(&self) -> Option<Vec<Option<usize>>> {
+        let is_open = |end: &usize| self.rows[*end].source.is_none();
+        let first = (0..self.rows.len()).find(is_open)?;
+        let second = self.rows[first].candidates.ones().next()?;
+        let mut on: Vec<Option<usize>> = vec![None; self.groups.len()];
+        let mut lit = FixedBitSet::with_capacity(self.ends.len());
+        for end in [first, second] {
+            on[self.group_of[end]] = Some(end);
+            lit.insert(end);
+        }
+        for (number, group) in self.groups.iter().enumerate() {
+            if on[number].is_some() {
+                continue;
+            }
+            // Where most pairs that are not known yet come together.
+            let pairs = |end: usize| {
+                let asks = match self.rows[end].source {
+                    None => self.rows[end].candidates.intersection(&lit).count(),
+                    Some(_) => 0,
+                };
+                let asked = lit.ones().filter(is_open);
+                asks + asked.filter(|other| self.rows[*other].candidates.contains(end)).count()
+            };
+            let best = group.ends.iter().map(|end| (pairs(*end), *end)).max();
+            if let Some((1.., end)) = best {
+                on[number] = Some(end);
+                lit.insert(end);
+            }
+        }
+        Some(on)
+    }
+}
+
+/// For each bit of a group's number those that have it and those that have not, with the others off.
+fn halves(on: &[Option<usize>]) -> Vec<Vec<Option<usize>>> {
+    let bits = usize::BITS - on.len().saturating_sub(1).leading_zeros();
+    let half = |bit: u32, side: usize| {
+        let of = |(number, end): (usize, &Option<usize>)| end.filter(|_| number >> bit & 1 == side);
+        on.iter().enumerate().map(of).collect()
+    };
+    (0..bits).flat_map(|bit| [half(bit, 0), half(bit, 1)]).collect()
+}
+
+#[cfg(test)]
+mod tests;

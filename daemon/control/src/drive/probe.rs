@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A probe: everything moves at once, and in the end every end is read.
+
+use std::collections::BTreeSet;
+
+use super::{Command, Drive, PartEnd, Stage, Verdict};
+use crate::state::{DeviceName, Neighbours, Op, Outcome};
+
+impl Drive {
+    /// Everything moves at once, whatever arrives is taken as it is, and in the end all of these are read.
+    pub fn probe(&mut self, looks: BTreeSet<DeviceName>) {
+        (self.is_probe, self.looks) = (true, looks);
+    }
+
+    pub(super) fn looked(&mut self, device: &DeviceName, outcome: Outcome) {
+        if !self.looking.remove(device) {
+            return;
+        }
+        let why = match outcome {
+            Outcome::Done(Some(seen)) => {
+                self.seen.insert(device.clone(), seen);
+                return;
+            }
+            Outcome::Done(None) => "it did not say what it sees".to_owned(),
+            Outcome::Refused(why) | Outcome::Failed(why) | Outcome::Unknown(why) => why,
+        };
+        let detail = format!("it could not be read once all stood: {why}");
+        self.trouble.entry(device.clone()).or_insert(PartEnd::new(Verdict::Unknown, detail));
+    }
+
+    /// Every end of a probe is read once all stand.
+    pub(super) fn look(&mut self, commands: &mut Vec<Command>) -> Stage {
+        let moved = self.looks.iter().filter(|device| !self.trouble.contains_key(*device));
+        self.looking = moved.cloned().collect();
+        for device in &self.looking {
+            let power = self.target.get(device).into_iter().flat_map(|slots| slots.keys().copied());
+            let op = Op::Observe { power: power.collect(), neighbours: Neighbours::Always };
+            commands.push(Command::Send(device.clone(), op));
+        }
+        Stage::Look
+    }
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom ctl commission`: whether modules and cables are where the fabric file has them, by moving light on ends
+//! that carry no circuit.
+//!
+//! Which end to light next is decided by [`Commission`]; each round is one transaction of the daemon in mode probe, which
+//! refuses to move what may carry a circuit. What is found is written down after each round, so that the next call goes
+//! on from there.
+
+mod papers;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use lightloom_control::commission::{Commission, Fibre, Finding, Source, findings, swaps};
+use lightloom_control::controller::end_name;
+use lightloom_control::state::{
+    DeviceName, Fabric as Positions, FibreEnd, Observation, Position, Slot,
+};
+use lightloom_daemon_api::answer::Answer;
+use lightloom_daemon_api::body::{ApplyBody, Mode, RawValue};
+use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
+use lightloom_daemon_api::module::ModuleView;
+use lightloom_daemon_api::status::Status;
+use lightloom_daemon_api::transaction::{DeviceVerdict, Transaction, TransactionResult};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::khop::Port;
+
+use self::report::{Checked, Report};
+use super::{CtlSession, fresh_id, print, show};
+use lightloom::files;
+use lightloom::output::{self, Format, VerbOutcome};
+use lightloom::progress::Progress;
+
+/// Rounds after which what is left is given up.
+const ROUNDS_MAX: usize = 2_000;
+/// Modules that fail a round are left out, and the round is tried again, so often.
+const TRIES_MAX: usize = 16;
+/// Less light than this is none.
+const LEAST_DBM: f64 = -14.0;
+
+#[derive(Debug, Args)]
+pub(super) struct CommissionArguments {
+    /// The fabric file: which end shall be joined with which.
+    fabric: PathBuf,
+    /// Which module belongs where: a CSV file with the columns `module` and `serial`.
+    #[arg(long, value_name = "FILE")]
+    inventory: Option<PathBuf>,
+    /// The record of cabling: a CSV file with the columns `a` and `b`, ends such as `n0/b0.1` or `SERIAL.1`.
+    #[arg(long, value_name = "FILE")]
+    cabling: Option<PathBuf>,
+    /// Where what is found is kept, and taken up again [default: commission.json].
+    #[arg(long, value_name = "FILE", default_value = "commission.json", hide_default_value = true)]
+    state: PathBuf,
+    /// Try everything again, whatever was found before.
+    #[arg(long)]
+    again: bool,
+    /// Move no light: compare serial numbers and records, show what was found before.
+    #[arg(long)]
+    dry_run: bool,
+    /// Light may arrive so much weaker than the fabric's `optics` says, in dB.
+    #[arg(long, value_name = "DB", default_value_t = 2.0)]
+    margin: f64,
+}
+
+/// What one call of the verb works with.
+struct Site {
+    fabric: Fabric,
+    planned: Vec<(FibreEnd, FibreEnd)>,
+    /// Modules as the daemon read them.
+    modules: BTreeMap<String, DeviceStatus>,
+}
+
+impl CtlSession {
+    /// # Errors
+    /// A file that cannot be read, a daemon that cannot be reached or has no such modules.
+    pub(super) fn commission(&self, wanted: &CommissionArguments) -> anyhow::Result<VerbOutcome> {
+        let site = self.site(wanted)?;
+        let mut report = Report::load(&wanted.state)?;
+        if wanted.again {
+            report.found.clear();
+        }
+        report.begin(&site.fabric)?;
+        report.modules = site.checked_modules();
+        let inventory = wanted.inventory.as_deref().map(papers::inventory).transpose()?;
+        let serials = self.serials(&site, inventory.is_some() || wanted.cabling.is_some())?;
+        report.serials = inventory.map(|inventory| papers::compare_serials(&inventory, &serials));
+        let record = wanted.cabling.as_deref().map(papers::cabling).transpose()?;
+        report.record =
+            record.map(|record| papers::compare_record(&record, &serials, &site.fibres()));
+        let mut way = Ok(());
+        if !wanted.dry_run {
+            way = self.try_light(&site, &mut report, &wanted.state);
+        }
+        report.conclude(&site, wanted.margin);
+        report.save(&wanted.state)?;
+        match self.format {
+            Format::Json => output::print_document("lightloom.commission/v1", &report)?,
+            Format::Text => print(&report.text(&wanted.state))?,
+        }
+        way?;
+        Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
+    }
+
+    fn site(&self, wanted: &CommissionArguments) -> anyhow::Result<Site> {
+        let fabric = lightloom::fabric::read(&wanted.fabric)?;
+        let end = |port: Port| -> FibreEnd {
+            let device = DeviceName::from(port.bundle.to_string().as_str());
+            (device, Slot(0), Position(u32::from(port.path)))
+        };
+        let both = fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre));
+        let planned: Vec<_> = both.map(|(a, b)| (end(a), end(b))).collect();
+        anyhow::ensure!(
+            !planned.is_empty(),
+            "{} has no transceivers with a switch inside, and so no ends to try",
+            wanted.fabric.display()
+        );
+        let response = self.client.get("/v1/status")?;
+        anyhow::ensure!(response.is_good(), "{}", show::refusal(&response.body));
+        let status: Status = response.read()?;
+        let named: BTreeSet<&str> =
+            planned.iter().flat_map(|(a, b)| [a.0.as_str(), b.0.as_str()]).collect();
+        let modules = status.devices.into_iter().map(|device| (device.name.clone(), device));
+        let modules: BTreeMap<_, _> =
+            modules.filter(|(name, _)| named.contains(name.as_str())).collect();
+        anyhow::ensure!(
+            !modules.is_empty(),
+            "the daemon drives none of the modules of {}: is it another daemon's fabric?",
+            wanted.fabric.display()
+        );
+        Ok(Site { fabric, planned, modules })
+    }
+
+    /// The serial number of each module that answers.
+    fn serials(&self, site: &Site, asked: bool) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut serials = BTreeMap::new();
+        let present: Vec<&String> =
+            site.modules.iter().filter(|(_, m)| m.up && asked).map(|(name, _)| name).collect();
+        let progress = Progress::new("serial numbers", present.len() as u64);
+        for name in present {
+            let response = self.client.get(&format!("/v1/module/{name}"))?;
+            if response.is_good() {
+                let module: ModuleView = response.read()?;
+                serials.insert(name.clone(), module.serial.trim().to_owned());
+            }
+            progress.advance(1);
+        }
+        Ok(serials)
+    }
+
+    /// Round after round until every end is known; then every module goes back to where it stood.
+    fn try_light(
+        &self,
+        site: &Site,
+        report: &mut Report,
+        state: &std::path::Path,
+    ) -> anyhow::Result<()> {
+        report.remember_rest(&site.modules);
+        let free: Vec<&DeviceStatus> =
+            site.modules.values().filter(|module| is_free(module)).collect();
+        let rest = report.rest(&free);
+        let mut commission = Commission::new(site.ends(&free), &site.planned, &rest);
+        commission.resume(&report.found);
+        let (mut known, ends) = commission.progress();
+        let progress = Progress::new("ends", ends as u64);
+        progress.advance(known as u64);
+        // What was found before may have left modules lit; they are put back also where nothing is left to try.
+        let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
+        report.save(state)?;
+        while let Some(round) = commission.next_round() {
+            anyhow::ensure!(
+                commission.rounds() <= ROUNDS_MAX,
+                "after {ROUNDS_MAX} rounds some ends are still not known"
+            );
+            lit = true;
+            let read = self.probe(round, &mut commission)?;
+            commission.heard(&read, least_mdbm());
+            report.rounds += 1;
+            report.found.extend(commission.found());
+            report.save(state)?;
+            let now = commission.progress().0;
+            progress.advance((now - known) as u64);
+            known = now;
+        }
+        report.found.extend(commission.found());
+        drop(progress);
+        if lit {
+            let back = commission.at_rest();
+            self.probe(back, &mut commission)?;
+        }
+        Ok(())
+    }
+
+    /// One round: what every module saw once all stood. Modules that fail are left out.
+    fn probe(
+        &self,
+        round: Positions,
+        commission: &mut Commission,
+    ) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
+        let mut round = round;
+        for _ in 0..TRIES_MAX {
+            let slots = |slots: &lightloom_control::state::Positions| {
+                slots.iter().map(|(slot, to)| (slot.0, to.0)).collect()
+            };
+            let target = round.iter().map(|(name, to)| (name.to_string(), slots(to))).collect();
+            let body: ApplyBody<Box<RawValue>> = ApplyBody {
+                request_id: fresh_id("probe"),
+                target: Some(target),
+                mode: Mode::Probe,
+                ..ApplyBody::default()
+            };
+            let response = self.client.post("/v1/apply", &body)?;
+            let txn = match response.read() {
+                Ok(Answer::Accepted { txn }) if response.is_good() => txn,
+                _ => anyhow::bail!("{}", show::refusal(&response.body)),
+            };
+            let past = self.transaction(txn)?;
+            if past.result == TransactionResult::Committed {
+                return self.seen(&round);
+            }
+            let failed: Vec<_> =
+                past.devices.iter().filter(|device| has_failed(device.verdict.clone())).collect();
+            anyhow::ensure!(
+                !failed.is_empty(),
+                "transaction {txn} did not come to its end: `lightloom ctl journal` says why"
+            );
+            for device in failed {
+                let name = DeviceName::from(device.device.as_str());
+                output::note(&format!("{name} is left out: {}", device.detail));
+                commission.leave_out(&name, &device.detail);
+                round.remove(&name);
+            }
+        }
+        anyhow::bail!("modules fail one after the other: `lightloom ctl status` shows them")
+    }
+
+    fn transaction(&self, txn: u32) -> anyhow::Result<Transaction> {
+        loop {
+            let response = self.client.get(&format!("/v1/transactions/{txn}?wait_ms=5000"))?;
+            match response.code {
+                404 => {}
+                _ if response.is_good() => return response.read(),
+                _ => anyhow::bail!("{}", show::refusal(&response.body)),
+            }
+        }
+    }
+
+    fn seen(&self, round: &Positions) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
+        let response = self.client.get("/v1/status")?;
+        anyhow::ensure!(response.is_good(), "{}", show::refusal(&response.body));
+        let status: Status = response.read()?;
+        let named =
+            status.devices.iter().map(|device| (DeviceName::from(device.name.as_str()), device));
+        let read = named.filter(|(name, device)| round.contains_key(name) && device.up);
+        read.map(|(name, device)| Ok((name, observation(device)?))).collect()
+    }
+}
+
+impl Site {
+    fn fibres(&self) -> Vec<Fibre> {
+        let fibre = |(a, b): &(FibreEnd, FibreEnd)| Fibre { a: end_name(a), b: end_name(b) };
+        self.planned.iter().map(fibre).collect()
+    }
+
+    /// Every end of these modules, also those that the fabric joins with nothing.
+    fn ends(&self, free: &[&DeviceStatus]) -> Vec<FibreEnd> {
+        let paths: BTreeSet<Position> = self.planned.iter().flat_map(|(a, b)| [a.2, b.2]).collect();
+        let of = |module: &&DeviceStatus| {
+            let name = DeviceName::from(module.name.as_str());
+            paths.iter().map(move |path| (name.clone(), Slot(0), *path)).collect::<Vec<_>>()
+        };
+        free.iter().flat_map(of).collect()
+    }
+
+    fn checked_modules(&self) -> Vec<Checked> {
+        let names: BTreeSet<&str> =
+            self.planned.iter().flat_map(|(a, b)| [a.0.as_str(), b.0.as_str()]).collect();
+        let checked = |name: &str| {
+            let module = self.modules.get(name);
+            let why = match module {
+                None => Some("no device is configured for it".to_owned()),
+                Some(module) => why_not(module),
+            };
+            Checked { module: name.to_owned(), why_not_tried: why }
+        };
+        names.into_iter().map(checked).collect()
+    }
+
+    /// What has to arrive at the ends of a fibre, where the fabric says what it loses.
+    fn least_mdbm(&self, fibre: &Fibre, margin_db: f64) -> Option<i32> {
+        let light = self.fabric.transceiver.light.as_ref()?;
+        let at = self.planned.iter().position(|(a, _)| end_name(a) == fibre.a)?;
+        let hops = self.fabric.hbd.fibres().nth(at)?.hops;
+        let should = light.hops_dbm.get(usize::from(hops).checked_sub(1)?)?;
+        #[expect(clippy::cast_possible_truncation, reason = "a power in 1/1000 dBm")]
+        Some(((should - margin_db).max(light.sensitivity_dbm) * 1000.0).round() as i32)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a power in 1/1000 dBm")]
+fn least_mdbm() -> i32 {
+    (LEAST_DBM * 1000.0) as i32
+}
+
+fn is_free(module: &DeviceStatus) -> bool {
+    why_not(module).is_none()
+}
+
+/// Why a module's light is not moved.
+fn why_not(module: &DeviceStatus) -> Option<String> {
+    let leads_out = |at: u32| at != Position::DARK.0 && at != Position::LOOPBACK.0;
+    let carries = module.slots.values().any(|at| leads_out(*at)) && module.probed.is_empty();
+    let moved =
+        module.drift.iter().any(|slot| leads_out(slot.ledger) || leads_out(slot.device_says));
+    match module.state {
+        _ if !module.up => Some(module.trouble.clone().unwrap_or("it does not answer".into())),
+        DeviceState::Unseen => Some("it has not been read".into()),
+        DeviceState::Attention => Some("an operator has to look at it first".into()),
+        _ if carries => Some("it carries a circuit".into()),
+        _ if moved => Some("it stands elsewhere than the journal says".into()),
+        _ => None,
+    }
+}
+
+fn has_failed(verdict: DeviceVerdict) -> bool {
+    matches!(verdict, DeviceVerdict::Refused | DeviceVerdict::Failed | DeviceVerdict::Unknown)
+}
+
+fn observation(device: &DeviceStatus) -> anyhow::Result<Observation> {
+    let slot = |text: &String| text.parse().map(Slot).context("a slot is a number");
+    #[expect(clippy::cast_possible_truncation, reason = "a power in 1/1000 dBm")]
+    let mdbm = |dbm: f64| (dbm * 1000.0).round() as i32;
+    let positions = device.slots.iter().map(|(s, to)| Ok((slot(s)?, Position(*to))));
+    let powers = device.power_dbm.iter().map(|(s, dbm)| Ok((slot(s)?, mdbm(*dbm))));
+    let neighbours = device.neighbours.iter().map(|(s, name)| Ok((slot(s)?, name.clone())));
+    Ok(Observation {
+        positions: positions.collect::<anyhow::Result<_>>()?,
+        power_mdbm: powers.collect::<anyhow::Result<_>>()?,
+        neighbours: neighbours.collect::<anyhow::Result<_>>()?,
+        ..Observation::default()
+    })
+}

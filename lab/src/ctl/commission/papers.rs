@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What people wrote down, an inventory of modules and a record of cables, against what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context;
+use lightloom_control::commission::Fibre;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A module and the serial number that belongs there.
+#[derive(Deserialize)]
+pub(super) struct Place {
+    module: String,
+    serial: String,
+}
+
+/// What an inventory comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Serials {
+    /// How many are as written.
+    pub(super) as_written: usize,
+    /// What is not.
+    pub(super) wrong: Vec<String>,
+}
+
+/// What a record of cabling comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// How many of its cables are fibres of the fabric.
+    pub(super) as_planned: usize,
+    /// What is not.
+    pub(super) wrong: Vec<String>,
+}
+
+fn rows<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_slice());
+    let rows = reader.deserialize().collect::<Result<Vec<T>, _>>();
+    rows.with_context(|| format!("{shown} is no such table"))
+}
+
+/// # Errors
+/// A file that cannot be read; a module or a serial number twice.
+pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<Place>> {
+    let places: Vec<Place> = rows(path)?;
+    let (mut modules, mut serials) = (BTreeSet::new(), BTreeSet::new());
+    for Place { module, serial } in &places {
+        anyhow::ensure!(modules.insert(module), "{}: {module} is there twice", path.display());
+        anyhow::ensure!(
+            serials.insert(serial),
+            "{}: serial number {serial} is there twice",
+            path.display()
+        );
+    }
+    Ok(places)
+}
+
+/// # Errors
+/// A file that cannot be read; an end twice.
+pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<Fibre>> {
+    let cables: Vec<Fibre> = rows(path)?;
+    let mut ends = BTreeSet::new();
+    for end in cables.iter().flat_map(|Fibre { a, b }| [a, b]) {
+        anyhow::ensure!(ends.insert(end), "{}: the end {end} is there twice", path.display());
+    }
+    Ok(cables)
+}
+
+/// Modules whose serial number is another than the inventory's.
+pub(super) fn compare_serials(inventory: &[Place], found: &BTreeMap<String, String>) -> Serials {
+    let belongs: BTreeMap<&str, &str> =
+        inventory.iter().map(|place| (place.serial.as_str(), place.module.as_str())).collect();
+    let mut serials = Serials::default();
+    for Place { module, serial } in inventory {
+        match found.get(module) {
+            Some(there) if there == serial => serials.as_written += 1,
+            Some(there) => serials.wrong.push(match belongs.get(there.as_str()) {
+                Some(other) => format!("{module}: {there} is in it, the module of {other}; {serial} belongs here"),
+                None => format!("{module}: {there} is in it, which the inventory does not have; {serial} belongs here"),
+            }),
+            None => serials.wrong.push(format!("{module}: {serial} belongs here, and nothing answers")),
+        }
+    }
+    let written: BTreeSet<&str> = inventory.iter().map(|place| place.module.as_str()).collect();
+    let unknown = found.iter().filter(|(module, _)| !written.contains(module.as_str()));
+    serials.wrong.extend(unknown.map(|(module, serial)| {
+        format!("{module}: {serial} is in it, and the inventory has no such place")
+    }));
+    let mut places = BTreeMap::<&str, Vec<&str>>::new();
+    for (module, serial) in found {
+        places.entry(serial).or_default().push(module);
+    }
+    let twice = places.iter().filter(|(_, modules)| modules.len() > 1);
+    serials.wrong.extend(twice.map(|(serial, modules)| {
+        format!("serial number {serial} answers at {}", modules.join(" and "))
+    }));
+    serials
+}
+
+/// Cables that are written down and are no fibres of the fabric, and the other way round.
+pub(super) fn compare_record(
+    cables: &[Fibre],
+    serials: &BTreeMap<String, String>,
+    planned: &[Fibre],
+) -> Record {
+    let place: BTreeMap<&str, &str> =
+        serials.iter().map(|(module, serial)| (serial.as_str(), module.as_str())).collect();
+    let located = |end: &str| match end.rsplit_once('.') {
+        Some((serial, path)) if place.contains_key(serial) => format!("{}.{path}", place[serial]),
+        _ => end.to_owned(),
+    };
+    let in_order = |a: String, b: String| if a <= b { (a, b) } else { (b, a) };
+    let pair = |fibre: &Fibre| in_order(located(&fibre.a), located(&fibre.b));
+    let wanted: BTreeSet<_> = planned.iter().map(pair).collect();
+    let written: BTreeSet<_> = cables.iter().map(pair).collect();
+    let mut wrong: Vec<String> = written
+        .difference(&wanted)
+        .map(|(a, b)| format!("{a} - {b} is written down, and the fabric has no such fibre"))
+        .collect();
+    wrong
+        .extend(wanted.difference(&written).map(|(a, b)| format!("{a} - {b} is not written down")));
+    Record { as_planned: written.intersection(&wanted).count(), wrong }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a commissioning has found so far: kept in a file, shown as a checklist.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use lightloom_control::commission::Swap;
+use lightloom_fabric::fabric::Fabric;
+use serde::{Deserialize, Serialize};
+
+use super::papers::{Record, Serials};
+use super::{
+    DeviceName, DeviceStatus, Fibre, Finding, Position, Positions, Site, Slot, Source, files,
+    findings, output, show, swaps,
+};
+
+/// Lines of one item that are shown.
+const LINES_MAX: usize = 40;
+
+/// A module, and why its light was not moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Checked {
+    pub(super) module: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) why_not_tried: Option<String>,
+}
+
+/// A fibre of the fabric and what was found of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FibreReport {
+    #[serde(flatten)]
+    pub(super) fibre: Fibre,
+    #[serde(flatten)]
+    pub(super) finding: Finding,
+}
+
+/// The document, and what the next call goes on from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Report {
+    pub(super) fabric: String,
+    pub(super) fabric_sha256: String,
+    pub(super) modules: Vec<Checked>,
+    pub(super) serials: Option<Serials>,
+    pub(super) record: Option<Record>,
+    pub(super) rounds: usize,
+    pub(super) fibres: Vec<FibreReport>,
+    /// Plugs to exchange.
+    pub(super) exchange: Vec<Swap>,
+    /// What lights each end.
+    pub(super) found: BTreeMap<String, Source>,
+    /// Where modules stood before any was lit.
+    pub(super) stood: BTreeMap<String, u32>,
+}
+
+impl Report {
+    /// What was found before; nothing where there is no such file.
+    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+        match std::fs::read(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            bytes => {
+                let shown = path.display();
+                let bytes = bytes.with_context(|| format!("cannot read {shown}"))?;
+                serde_json::from_slice(&bytes)
+                    .with_context(|| format!("{shown} is not what a commissioning has found"))
+            }
+        }
+    }
+
+    pub(super) fn save(&self, path: &Path) -> anyhow::Result<()> {
+        files::write(path, output::json(self)?.as_bytes())
+    }
+
+    /// # Errors
+    /// The file is of another fabric.
+    pub(super) fn begin(&mut self, fabric: &Fabric) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.fabric_sha256.is_empty() || self.fabric_sha256 == fabric.sha256,
+            "what was found before is of another fabric file (`{}`): name another file with --state, or remove it",
+            self.fabric
+        );
+        (self.fabric, self.fabric_sha256) = (fabric.name.clone(), fabric.sha256.clone());
+        Ok(())
+    }
+
+    /// Where modules stand before they are lit.
+    pub(super) fn remember_rest(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
+        for (name, module) in modules.iter().filter(|(_, module)| module.probed.is_empty()) {
+            self.stood.insert(name.clone(), module.slots.get("0").copied().unwrap_or(0));
+        }
+    }
+
+    pub(super) fn rest(&self, free: &[&DeviceStatus]) -> Positions {
+        let rest = |module: &&DeviceStatus| {
+            let stood = self.stood.get(&module.name).copied().unwrap_or(Position::LOOPBACK.0);
+            (DeviceName::from(module.name.as_str()), [(Slot(0), Position(stood))].into())
+        };
+        free.iter().map(rest).collect()
+    }
+
+    pub(super) fn conclude(&mut self, site: &Site, margin_db: f64) {
+        let fibres = site.fibres();
+        let found = findings(&fibres, &self.found, |fibre| site.least_mdbm(fibre, margin_db));
+        self.fibres =
+            found.into_iter().map(|(fibre, finding)| FibreReport { fibre, finding }).collect();
+        self.exchange = swaps(&fibres, &self.found);
+    }
+
+    pub(super) fn is_good(&self) -> bool {
+        self.fibres.iter().all(|fibre| fibre.finding.is_good())
+            && self.serials.as_ref().is_none_or(|serials| serials.wrong.is_empty())
+            && self.record.as_ref().is_none_or(|record| record.wrong.is_empty())
+    }
+
+    pub(super) fn text(&self, state: &Path) -> String {
+        let mut page = Page::default();
+        let tried = self.modules.iter().filter(|module| module.why_not_tried.is_none()).count();
+        let untried = |fibre: &&FibreReport| matches!(fibre.finding, Finding::Untried { .. });
+        page.item(
+            !self.fibres.iter().any(|fibre| untried(&fibre)),
+            &format!("modules: {tried} of {} may be tried", self.modules.len()),
+        );
+        let not = self.modules.iter().filter_map(|module| {
+            Some(format!("{}: {}", module.module, module.why_not_tried.as_ref()?))
+        });
+        page.lines(show::alike(&not.collect::<Vec<_>>()));
+        if let Some(serials) = &self.serials {
+            page.item(
+                serials.wrong.is_empty(),
+                &format!("serial numbers: {} as in the inventory", serials.as_written),
+            );
+            page.lines(serials.wrong.clone());
+        }
+        if let Some(record) = &self.record {
+            page.item(
+                record.wrong.is_empty(),
+                &format!("record of cabling: {} fibres of the fabric", record.as_planned),
+            );
+            page.lines(record.wrong.clone());
+        }
+        let good = self.fibres.iter().filter(|fibre| fibre.finding.is_good()).count();
+        page.item(
+            good == self.fibres.len(),
+            &format!(
+                "light: {good} of {} fibres as planned, {} rounds",
+                self.fibres.len(),
+                self.rounds
+            ),
+        );
+        let bad = self.fibres.iter().filter(|fibre| !fibre.finding.is_good() && !untried(fibre));
+        page.lines(bad.map(FibreReport::text).collect());
+        match self.fibres.iter().filter(untried).count() {
+            0 => {}
+            untried => {
+                page.lines(vec![format!("{untried} not tried, for modules that may not be")])
+            }
+        }
+        page.lines(
+            self.exchange
+                .iter()
+                .map(|Swap { plugs: [one, other], or: [third, fourth] }| {
+                    format!("exchange the plugs at {one} and {other}, or at {third} and {fourth}")
+                })
+                .collect(),
+        );
+        let end = match self.is_good() {
+            true => "COMMISSIONED".to_owned(),
+            false => format!(
+                "NOT COMMISSIONED: put that right, then again with --again; kept in {}",
+                state.display()
+            ),
+        };
+        format!("{}: {end}\n{}", self.fabric, page.text)
+    }
+}
+
+impl FibreReport {
+    fn text(&self) -> String {
+        let Fibre { a, b } = &self.fibre;
+        let dbm = |mdbm: i32| f64::from(mdbm) / 1000.0;
+        let says = match &self.finding {
+            Finding::AsPlanned { .. } => "as planned".to_owned(),
+            Finding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm } => format!(
+                "weak: {:.1} dBm arrive at {a}, {:.1} dBm at {b}, and {:.1} dBm should: a dirty or bent fibre?",
+                dbm(*at_a_mdbm),
+                dbm(*at_b_mdbm),
+                dbm(*least_mdbm)
+            ),
+            Finding::OneWay { dark, power_mdbm } => format!(
+                "no light arrives at {dark}, {:.1} dBm arrive at the other end: one fibre of the pair is broken or dirty",
+                dbm(*power_mdbm)
+            ),
+            Finding::Missing => "no light at either end: no cable, or a broken one".to_owned(),
+            Finding::Untried { why } => format!("not tried: {why}"),
+            Finding::Elsewhere { at_a, at_b } => {
+                format!("{a} is {}, {b} is {}", source(at_a), source(at_b))
+            }
+        };
+        format!("{a} - {b}: {says}")
+    }
+}
+
+fn source(source: &Source) -> String {
+    match source {
+        Source::End { end, .. } => format!("lit by {end}"),
+        Source::Stranger { name, .. } if name.is_empty() => {
+            "lit by an end that was not tried".into()
+        }
+        Source::Stranger { name, .. } => format!("lit by {name}"),
+        Source::Nothing => "dark".into(),
+        Source::Untried { why } => format!("not tried ({why})"),
+    }
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn item(&mut self, is_good: bool, line: &str) {
+        self.text += &format!("  [{}] {line}\n", if is_good { "x" } else { " " });
+    }
+
+    fn lines(&mut self, lines: Vec<String>) {
+        let more = lines.len().saturating_sub(LINES_MAX);
+        for line in lines.iter().take(LINES_MAX) {
+            self.text += &format!("      {line}\n");
+        }
+        if more > 0 {
+            self.text += &format!("      and {more} more: --format json shows all\n");
+        }
+    }
+}
