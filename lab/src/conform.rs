@@ -8,6 +8,7 @@ pub mod case;
 pub mod gnmi;
 pub mod link;
 pub mod module;
+pub mod profile;
 pub mod report;
 pub mod scpi;
 pub mod target;
@@ -36,9 +37,23 @@ pub fn run(
         Protocol::Gnmi => gnmi::run(link, &plan, &mut results)?,
         Protocol::Scpi => scpi::run(link, &plan, &mut results)?,
         Protocol::Tl1 => tl1::run(link, &plan, &mut results)?,
-        Protocol::Serial => module::run(link, &plan, &mut results)?,
+        Protocol::Serial | Protocol::Eeprom => module::run(link, &plan, &mut results)?,
     };
     Ok(SuiteReport::of(protocol, identity, options, results))
+}
+
+/// Tests a module through its profile.
+///
+/// # Errors
+/// The module does not say who it is, or is another than the profile is for.
+pub fn run_profile(
+    link: profile::ProfileLink,
+    options: &Options,
+) -> Result<SuiteReport, ExchangeError> {
+    let mut results = SuiteResults::new(options.seed);
+    let plan = SuiteScope { ports: &options.may_move, rounds: options.rounds, options };
+    let identity = profile::run(link, &plan, &mut results)?;
+    Ok(SuiteReport::of(Protocol::Eeprom, identity, options, results))
 }
 
 /// How long an answer may take.

@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lightloom_lab::conform;
 use lightloom_lab::conform::link::RealDevice;
+use lightloom_lab::conform::profile::ProfileLink;
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
@@ -25,11 +26,13 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
   lightloom conform scpi://10.0.0.9:5025 --may-move 2,3,26,27 --format junit -o conform.xml
   lightloom conform tl1://10.0.0.9:3082 --user admin --password-file secret
   lightloom conform serial:/dev/ttyUSB0 --may-move 0
+  lightloom conform eeprom:/sys/bus/i2c/devices/11-0050/eeprom --profile maker.yaml --may-move 0
 
 Circuits that the suite did not make are not touched, and what it moved is put back, also after Ctrl-C.
 Exit status: 0 no finding, 1 the device misbehaves, has a fault or is not reached, 2 wrong usage.")]
 pub(crate) struct Arguments {
-    /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT or serial:/dev/LINE.
+    /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, serial:/dev/LINE or
+    /// eeprom:/PATH/eeprom.
     target: Target,
     /// Dark ports between which circuits may be made: two inputs and two outputs; of a transceiver one group.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
@@ -61,6 +64,9 @@ pub(crate) struct Arguments {
     /// TL1: the file that its password is in, which others cannot read.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
+    /// eeprom: how the module's optical switch is set, a module profile.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// The rate of a serial line [default: 921600, of SCPI 38400].
     #[arg(long, value_name = "RATE")]
     bits_per_second: Option<u32>,
@@ -89,6 +95,10 @@ enum RunFormat {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let Target { protocol, .. } = arguments.target;
+    if arguments.profile.is_some() != (protocol == Protocol::Eeprom) {
+        let why = "a module behind an eeprom file needs --profile, and nothing else has one";
+        return Err(WrongUsage(why.into()).into());
+    }
     let tls = Tls {
         ca: arguments.ca.clone(),
         name: arguments.name.clone(),
@@ -116,9 +126,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         rounds: arguments.rounds,
         login,
     };
-    let link = RealDevice::new(address, watch_for_interrupts()?);
-    let report = conform::run(protocol, Box::new(link), &options)
-        .map_err(|trouble| anyhow::anyhow!("{}: {trouble}", options.target))?;
+    let interrupted = watch_for_interrupts()?;
+    let report = match &arguments.profile {
+        Some(profile) => {
+            let link = ProfileLink::open(Path::new(&arguments.target.at), profile, interrupted)?;
+            conform::run_profile(link, &options)
+        }
+        None => conform::run(protocol, Box::new(RealDevice::new(address, interrupted)), &options),
+    };
+    let report = report.map_err(|trouble| anyhow::anyhow!("{}: {trouble}", options.target))?;
     show(&report, arguments)?;
     Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }

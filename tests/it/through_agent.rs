@@ -335,3 +335,55 @@ fn a_server_whose_folder_is_unmounted_goes_on_and_does_not_spin() {
     assert!(modules.program.ticks() - before < 20, "it works though nothing is asked");
     modules.fault("n0/b0", "clear");
 }
+
+/// The suite drives a module by its profile.
+#[test]
+fn the_suite_judges_a_module_by_its_profile() {
+    judged_by_profiles(|text| vec![(text("registers"), 0, "20 passed, 0 misbehave")]);
+}
+
+/// The other shipped profile keeps every promise, too; one that reads back the wrong register does not, nor one with a code
+/// that the module does not have. Codes of two paths in each other's places are found by nobody who does not see the light.
+#[test]
+#[ignore = "15 s: ci/nightly profiles"]
+fn the_suite_finds_what_is_wrong_in_a_profile() {
+    judged_by_profiles(|text| {
+        let wrong = |from: &str, to: &str| {
+            assert!(text("registers").contains(from));
+            text("registers").replacen(from, to, 1)
+        };
+        let armed = "active: {at: \"B0h:136\", bits: 8}";
+        vec![
+            (text("commands"), 0, "20 passed, 0 misbehave"),
+            (wrong("active: {at: \"68\", bits: 4}", armed), 1, "MISBEHAVES"),
+            (
+                wrong("external: [1, 2]", "external: [1, 9]"),
+                1,
+                "eeprom/every-path         the group",
+            ),
+        ]
+    });
+}
+
+fn judged_by_profiles(
+    cases: impl FnOnce(&dyn Fn(&str) -> String) -> Vec<(String, i32, &'static str)>,
+) {
+    if let Some(why) = cannot() {
+        println!("skipped: {why}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let list = "transceivers:\n- {names: n0/b0, powered_for: 2s}\n";
+    let modules = Modules::serve(&folder.path().join("serve"), list);
+    let text = |name: &str| std::fs::read_to_string(profile(name)).unwrap();
+    for (text, code, says) in cases(&text) {
+        let file = folder.path().join("profile.yaml");
+        std::fs::write(&file, text).unwrap();
+        let mut conform = Command::new(programs::lightloom());
+        conform.arg("conform").arg(format!("eeprom:{}", modules.file("n0/b0").display()));
+        conform.args(["--may-move", "0", "--rounds", "2", "--profile"]).arg(&file);
+        let out = conform.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.code() == Some(code) && said.contains(says), "{code} {says}: {said}");
+    }
+}

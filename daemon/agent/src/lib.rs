@@ -15,16 +15,18 @@
 //! A dead agent is lost management: nothing is undone when it ends, and what it was doing is read back when it comes
 //! again. Not here: policy. What moves when is the daemon's.
 
-#[cfg(feature = "edges")]
+#[cfg(feature = "reach")]
 pub mod eeprom;
 pub mod file;
+#[cfg(feature = "reach")]
+pub mod frames;
 pub mod i2c;
 #[cfg(feature = "edges")]
 mod linux_i2c;
 pub mod memory;
-#[cfg(feature = "edges")]
+#[cfg(feature = "reach")]
 pub mod module;
-#[cfg(feature = "edges")]
+#[cfg(feature = "reach")]
 pub mod moves;
 pub mod profile;
 #[cfg(feature = "edges")]

@@ -3,18 +3,16 @@
 //! change that is asked for again moves nothing twice.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Context;
-use lightloom_control::journal::Journal;
-use lightloom_daemon::file_storage::FileStorage;
+use lightloom_control::journal::{Journal, Storage};
 use lightloom_firmware_api::path::{GROUPS_MAX, Groups, Path as LightPath, Paths};
 use serde::{Deserialize, Serialize};
 
 use crate::profile::PathOrder;
 
 /// The file in the agent's folder.
+#[cfg(feature = "edges")]
 const FILE: &str = "moves.log";
 /// Longer than this, it begins anew with the last move of each module.
 const BYTES_MAX: usize = 4 << 20;
@@ -55,34 +53,50 @@ impl BegunMove {
 }
 
 /// The moves of an agent.
-#[derive(Debug)]
 pub struct MoveLog {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
-    journal: Journal<BegunMove, FileStorage>,
+    /// None of a log that ends with its program.
+    journal: Option<Journal<BegunMove, Box<dyn Storage + Send>>>,
     last: BTreeMap<String, BegunMove>,
 }
 
+impl std::fmt::Debug for MoveLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MoveLog")
+    }
+}
+
 impl MoveLog {
+    /// Nothing of it is kept: for a program that puts back what it moved before it ends.
+    #[must_use]
+    pub fn forgetful() -> Self {
+        Self { inner: Mutex::new(Inner { journal: None, last: BTreeMap::new() }) }
+    }
+
     /// Those of an agent's folder.
     ///
     /// # Errors
     /// A folder that cannot be made, a file that another agent holds or that is damaged.
-    pub fn open(folder: &Path) -> anyhow::Result<Self> {
+    #[cfg(feature = "edges")]
+    pub fn open(folder: &std::path::Path) -> anyhow::Result<Self> {
+        use anyhow::Context;
+        use lightloom_daemon::file_storage::FileStorage;
+
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let path = folder.join(FILE);
         let storage = FileStorage::open(&path)
             .with_context(|| format!("{}: no other agent may hold it", path.display()))?;
+        let storage: Box<dyn Storage + Send> = Box::new(storage);
         let (journal, opened) = Journal::<BegunMove, _>::open(storage)?;
         if let Some(damage) = opened.damage {
             anyhow::bail!("{}: {damage}", path.display());
         }
         let last = opened.records.into_iter().map(|begun| (begun.module.clone(), begun)).collect();
-        Ok(Self { inner: Mutex::new(Inner { journal, last }) })
+        Ok(Self { inner: Mutex::new(Inner { journal: Some(journal), last }) })
     }
 
     /// The last change that was begun in a module.
@@ -99,16 +113,18 @@ impl MoveLog {
     pub fn begin(&self, begun: BegunMove) -> anyhow::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, last } = &mut *inner;
-        journal.append([&begun])?;
+        if let Some(journal) = journal {
+            journal.append([&begun])?;
+        }
         last.insert(begun.module.clone(), begun);
-        if journal.bytes() > BYTES_MAX {
+        if let Some(journal) = journal.as_mut().filter(|journal| journal.bytes() > BYTES_MAX) {
             journal.restart(last.values())?;
         }
         Ok(())
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "edges"))]
 mod tests {
     use super::*;
 

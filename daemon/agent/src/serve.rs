@@ -20,13 +20,14 @@ use tokio_rustls::server::TlsStream;
 
 use crate::eeprom::Eeprom;
 use crate::file::{AgentFile, HostTlsFile, I2cFile, ModuleFile};
+use crate::frames::{AskedFrame, encode};
 use crate::i2c::I2c;
 use crate::linux_i2c::LinuxWire;
 use crate::memory::ModuleMemory;
 use crate::module::{AgentState, ServedModule};
 use crate::moves::MoveLog;
 use crate::profile::{self, ModuleProfile};
-use crate::worker::{AskedFrame, ConnectionOpen, SaidFrame, Worker, encode};
+use crate::worker::{ConnectionOpen, SaidFrame, Worker};
 
 /// How long a peer may take until it is known.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);

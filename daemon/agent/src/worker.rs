@@ -8,27 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use lightloom_firmware_api::frame::{
-    ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION,
-};
 use lightloom_firmware_api::message::{REGISTER_BYTES_MAX, Reply, Request, RequestRefusal};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::frames::{AskedFrame, encode};
 use crate::module::ServedModule;
 
 /// Requests that wait for a module; more are refused as busy.
 const WAITING_MAX: usize = 8;
-
-/// A request as it arrived.
-#[derive(Clone, Debug)]
-pub struct AskedFrame {
-    /// Its number.
-    pub sequence: u16,
-    /// What is asked.
-    pub command: u8,
-    /// With what.
-    pub payload: Vec<u8>,
-}
 
 /// Whether the connection of a request is open still.
 #[derive(Clone, Debug, Default)]
@@ -115,22 +102,4 @@ fn work(mut module: ServedModule, waiting: &Receiver<ModuleJob>) {
         };
         let _whoever_asked_is_gone = job.out.send(SaidFrame::new(&job.asked, &reply));
     }
-}
-
-/// A reply as it goes on the line.
-#[must_use]
-pub fn encode(asked: &AskedFrame, reply: &Reply<'_>) -> Vec<u8> {
-    let mut payload = [0; PAYLOAD_BYTES_MAX];
-    let (status, length) = reply.encode(&mut payload);
-    let frame = Frame {
-        version: VERSION,
-        kind: FrameKind::Reply,
-        sequence: asked.sequence,
-        command: asked.command,
-        status,
-        payload: &payload[..length],
-    };
-    let mut line = [0; ENCODED_BYTES_MAX];
-    let length = frame.encode(&mut line);
-    line[..length].to_vec()
 }

@@ -23,11 +23,13 @@ pub enum Protocol {
     Tl1,
     /// The framed serial protocol of docs/firmware-api.md.
     Serial,
+    /// A module's memory as a file of the `optoe` driver, with a profile.
+    Eeprom,
 }
 
 impl Protocol {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Gnmi, Self::Scpi, Self::Tl1, Self::Serial];
+    pub const ALL: [Self; 5] = [Self::Gnmi, Self::Scpi, Self::Tl1, Self::Serial, Self::Eeprom];
 
     /// The scheme of its targets.
     #[must_use]
@@ -37,6 +39,7 @@ impl Protocol {
             Self::Scpi => "scpi",
             Self::Tl1 => "tl1",
             Self::Serial => "serial",
+            Self::Eeprom => "eeprom",
         }
     }
 
@@ -48,6 +51,7 @@ impl Protocol {
             Self::Scpi => "SCPI-99 and the command set of Polatis-style switches",
             Self::Tl1 => "TL1 (GR-831) and the command set of Polatis-style switches",
             Self::Serial => "docs/firmware-api.md",
+            Self::Eeprom => "its profile, CMIS, and docs/firmware-api.md",
         }
     }
 }
@@ -67,8 +71,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRITE: &str = "write gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT or \
-                             serial:/dev/LINE";
+        const WRITE: &str = "write gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, \
+                             serial:/dev/LINE or eeprom:/PATH/eeprom";
         let (scheme, at) = text.split_once(':').ok_or_else(|| WRITE.to_owned())?;
         if scheme == "redis" {
             return Err("redis: the suite has no cases for SONiC switches yet".into());
@@ -78,7 +82,7 @@ impl FromStr for Target {
         let at = at.strip_prefix("//").unwrap_or(at);
         let is_line = at.starts_with('/');
         let fits = match protocol {
-            Protocol::Serial => is_line,
+            Protocol::Serial | Protocol::Eeprom => is_line,
             Protocol::Scpi if is_line => true,
             _ => at.rsplit_once(':').is_some_and(|(host, port)| {
                 !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)

@@ -135,6 +135,14 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
     ),
     (
         case(
+            "every-path",
+            "firmware-api 2",
+            "the group goes to each external path that the identity has, and the status has it there",
+        ),
+        every_path,
+    ),
+    (
+        case(
             "set-up-times",
             "conform",
             "the group is moved there and back, and each move comes to outcome 1",
@@ -352,6 +360,20 @@ fn fire(module: &mut ModuleSuite) -> CaseResult {
     holds(said == transaction && status.fired == transaction, || {
         format!("{transaction} was fired; the reply has {said}, the status {}", status.fired)
     })
+}
+
+fn every_path(module: &mut ModuleSuite) -> CaseResult {
+    let (group, _) = module.group.unwrap_or((0, LOOPBACK));
+    for path in 1..=module.external_paths {
+        if module.status()?.active[group] != path {
+            moved!(module, path);
+        }
+        let active = module.status()?.active[group];
+        if active != path {
+            return found(format!("group {group} was brought to path {path} and is at {active}"));
+        }
+    }
+    Ok(CaseVerdict::Passed)
 }
 
 fn generation(module: &mut ModuleSuite) -> CaseResult {

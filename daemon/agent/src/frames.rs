@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests as they arrive and replies as they go, on any line.
+
+use lightloom_firmware_api::frame::{
+    ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION,
+};
+use lightloom_firmware_api::message::Reply;
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct AskedFrame {
+    /// Its number.
+    pub sequence: u16,
+    /// What is asked.
+    pub command: u8,
+    /// With what.
+    pub payload: Vec<u8>,
+}
+
+/// A reply as it goes on the line.
+#[must_use]
+pub fn encode(asked: &AskedFrame, reply: &Reply<'_>) -> Vec<u8> {
+    let mut payload = [0; PAYLOAD_BYTES_MAX];
+    let (status, length) = reply.encode(&mut payload);
+    let frame = Frame {
+        version: VERSION,
+        kind: FrameKind::Reply,
+        sequence: asked.sequence,
+        command: asked.command,
+        status,
+        payload: &payload[..length],
+    };
+    let mut line = [0; ENCODED_BYTES_MAX];
+    let length = frame.encode(&mut line);
+    line[..length].to_vec()
+}

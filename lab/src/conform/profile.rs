@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A module behind an `eeprom` file, driven by its profile as an agent does it: the cases of the serial line over frames
+//! that go no further than this process, and what the profile writes meanwhile.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use lightloom_agent::eeprom::Eeprom;
+use lightloom_agent::frames::{AskedFrame, encode};
+use lightloom_agent::memory::{BusError, ModuleMemory};
+use lightloom_agent::module::{AgentState, ServedModule};
+use lightloom_agent::moves::MoveLog;
+use lightloom_agent::profile;
+use lightloom_firmware_api::cmis::{RegisterAddress, cdb};
+use lightloom_firmware_api::frame::{FrameKind, Reassembler, VERSION};
+use lightloom_firmware_api::message::{REGISTER_BYTES_MAX, Reply, Request, RequestRefusal};
+
+use super::case::{Case, SuiteResults, SuiteScope, holds};
+use super::link::{ExchangeError, Link};
+use super::module;
+
+/// Cases that are about firmware of ours, and why a profile has none.
+pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
+    ("prompt", "how soon a profile answers is its bus's"),
+    ("read-only", "an agent writes no registers for others"),
+    ("checksums", "page B0h is the maker's"),
+    ("discovery", "page B0h is the maker's"),
+];
+
+const WRITES: Case = Case {
+    id: "writes",
+    clause: "hardware, profiles",
+    says: "nothing is written but custom pages, lower memory 64 to 84 and CDB messages",
+};
+
+/// What was written, by place.
+type Written = Arc<Mutex<Vec<RegisterAddress>>>;
+
+/// A memory whose writes are noted.
+struct Watched {
+    memory: Eeprom,
+    written: Written,
+}
+
+impl ModuleMemory for Watched {
+    fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError> {
+        self.memory.read(at, out)
+    }
+
+    fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let last =
+            RegisterAddress { offset: at.offset.saturating_add(bytes.len() as u8 - 1), ..at };
+        written.extend([at, last]);
+        drop(written);
+        self.memory.write(at, bytes)
+    }
+
+    fn pause(&mut self, span: Duration) {
+        self.memory.pause(span);
+    }
+
+    fn now(&self) -> Duration {
+        self.memory.now()
+    }
+}
+
+/// The way to a module through its profile.
+pub struct ProfileLink {
+    module: ServedModule,
+    written: Written,
+    reassembler: Reassembler,
+    said: Vec<u8>,
+    began: Instant,
+    interrupted: Arc<AtomicBool>,
+    is_shielded: bool,
+}
+
+impl ProfileLink {
+    /// The module behind `eeprom`, with the profile of this file.
+    ///
+    /// # Errors
+    /// A profile that cannot be read or has mistakes.
+    pub fn open(
+        eeprom: &Path,
+        profile: &Path,
+        interrupted: Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
+        let shown = profile.display().to_string();
+        let bytes = std::fs::read(profile).with_context(|| format!("cannot read {shown}"))?;
+        let (profile, mistakes) = profile::load(&shown, &bytes);
+        let why = || mistakes.first().map_or_else(String::new, ToString::to_string);
+        let profile = Arc::new(profile.with_context(why)?);
+        let shared = Arc::new(AgentState::new(MoveLog::forgetful(), true));
+        let written = Written::default();
+        let memory =
+            Watched { memory: Eeprom::new(eeprom.to_owned()), written: Arc::clone(&written) };
+        let module = ServedModule::new("module".into(), None, profile, Box::new(memory), shared);
+        let (reassembler, said, began) = (Reassembler::new(), Vec::new(), Instant::now());
+        let is_shielded = false;
+        Ok(Self { module, written, reassembler, said, began, interrupted, is_shielded })
+    }
+}
+
+impl Link for ProfileLink {
+    fn open(&mut self) -> Result<(), ExchangeError> {
+        self.reassembler.reset();
+        self.said.clear();
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
+        for byte in bytes {
+            let Some(Ok(frame)) = self.reassembler.push(*byte) else { continue };
+            if frame.kind != FrameKind::Request {
+                continue;
+            }
+            let (sequence, command) = (frame.sequence, frame.command);
+            let version = frame.version;
+            let asked = AskedFrame { sequence, command, payload: frame.payload.to_vec() };
+            let mut registers = [0; REGISTER_BYTES_MAX];
+            let reply = match Request::decode(command, &asked.payload) {
+                _ if version != VERSION => Reply::Refused(RequestRefusal::Version),
+                Ok(request) => self.module.answer(&request, &mut registers),
+                Err(refusal) => Reply::Refused(refusal),
+            };
+            self.said.extend(encode(&asked, &reply));
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
+        if !self.is_shielded && self.interrupted.load(Ordering::Relaxed) {
+            return Err(ExchangeError::Interrupted);
+        }
+        if self.said.is_empty() {
+            std::thread::sleep(within.min(Duration::from_millis(50)));
+        }
+        Ok(std::mem::take(&mut self.said))
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn shield(&mut self) {
+        self.is_shielded = true;
+    }
+}
+
+/// Runs all cases, and looks at what was written.
+///
+/// # Errors
+/// The module does not answer Hello: another module, a profile that does not fit, a bus that fails.
+pub fn run(
+    link: ProfileLink,
+    plan: &SuiteScope<'_>,
+    results: &mut SuiteResults,
+) -> Result<String, ExchangeError> {
+    let written = Arc::clone(&link.written);
+    let said = module::run_but(&NOT_OF_A_PROFILE, Box::new(link), plan, results)?;
+    let written = written.lock().unwrap_or_else(PoisonError::into_inner);
+    let stranger = written.iter().find(|at| !is_vendors(at));
+    let judged = holds(stranger.is_none(), || {
+        let at = stranger.expect("one was found");
+        format!("page {:02X}h, byte {} was written", at.page, at.offset)
+    });
+    results.note(WRITES, judged);
+    Ok(said)
+}
+
+/// CMIS leaves it to vendors, or it is a CDB message.
+fn is_vendors(at: &RegisterAddress) -> bool {
+    match at.offset {
+        0..128 => (64..=84).contains(&at.offset),
+        _ => at.page >= 0xb0 || (0xa0..=0xaf).contains(&at.page) || at.page == cdb::PAGE,
+    }
+}
