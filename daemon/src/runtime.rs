@@ -13,6 +13,7 @@
 
 mod alarm;
 pub mod contention;
+mod namesakes;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -122,6 +123,8 @@ pub struct Runtime {
     pub records: u64,
     /// Contact with each device.
     pub contacts: BTreeMap<DeviceName, Contact>,
+    /// Modules that are not talked to, and who is up by their serial number.
+    namesakes: BTreeMap<DeviceName, DeviceName>,
     /// The checked daemon file.
     pub config: Config,
     /// The clocks.
@@ -194,6 +197,7 @@ impl Runtime {
             damage: parts.damage,
             lost: parts.lost,
             journal_gone: parts.journal_gone,
+            namesakes: BTreeMap::new(),
             config: parts.config,
             clock: parts.clock,
             journal: parts.journal,
@@ -292,7 +296,7 @@ impl Runtime {
         let mut next = Some(first);
         while let Some(event) = next {
             match event {
-                FromDevice::Event(event) => self.handle(*event),
+                FromDevice::Event(event) => self.one_name_each(*event),
                 FromDevice::Identity(device, identity) => {
                     self.contacts.entry(device).or_default().identity = identity;
                 }

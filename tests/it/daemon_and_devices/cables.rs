@@ -2,6 +2,7 @@
 //! Crossed cables, noise on a line, hands of others: found out, and blamed on the right part.
 
 use super::*;
+use lightloom_daemon::file_storage::FileStorage;
 
 /// Two cables plugged in the wrong way round: there is light everywhere, from the wrong end.
 #[test]
@@ -205,5 +206,55 @@ fn who_waits_for_a_change_does_not_wake_himself_by_looking() {
         }
         let changes = *rig.shared.changes.borrow() - before;
         assert!(changes < 20, "{changes} changes by 1,000 looks");
+    });
+}
+
+/// One module under two names, as where a host is listed twice: the second name is out of reach with the first named, and
+/// its light does not move; when the first is gone the second is talked to.
+#[test]
+fn a_module_that_answers_under_two_names_is_moved_under_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let links = |name: &str| folder.path().join(name);
+    let first = Modules::serve(1, 1, &links("first"));
+    let _second = Modules::serve(1, 1, &links("second"));
+    on_a_runtime(async {
+        let mut devices = "devices:\n".to_owned();
+        for (device, links) in [("n0/b0", links("first")), ("n1/b0", links("second"))] {
+            let at = links.join("n0-b0");
+            devices += &format!(
+                "- {{name: {device}, driver: {{ocstrx: {{serial: {}}}}}}}\n",
+                at.display()
+            );
+        }
+        let mut rig = Rig::not_seen_yet(&devices, folder.path(), None, |file| {
+            Ok(Box::new(FileStorage::open(file)?))
+        });
+        let status = move |runtime: &Runtime, name: &str| {
+            let devices = view::status(runtime).devices;
+            devices.into_iter().find(|device| device.name == name).unwrap()
+        };
+        let refused = rig.find("one of the two to be refused", move |runtime| {
+            let two = ["n0/b0", "n1/b0"].map(|name| status(runtime, name));
+            let [up, down]: [Vec<_>; 2] =
+                [true, false].map(|up| two.iter().filter(|d| d.up == up).collect());
+            let (up, down) = (up.first()?, down.first()?);
+            let why = down.trouble.clone().filter(|why| why.contains("E0000000"))?;
+            Some((up.name.clone(), down.name.clone(), why))
+        });
+        let (up, down, why) = refused.await;
+        assert!(why.starts_with(&format!("{up} is the same module")), "{why}");
+        let target = Fabric::from([(down.as_str().into(), [(Slot(0), Position(1))].into())]);
+        let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
+        assert!(
+            matches!(&answer, Answer::Refused { reasons } if reasons[0].contains("the same module")),
+            "{answer:?}"
+        );
+        if up == "n0/b0" {
+            first.fault("n0/b0 dead");
+            rig.find("the other to be talked to", move |runtime| {
+                status(runtime, "n1/b0").up.then_some(())
+            })
+            .await;
+        }
     });
 }

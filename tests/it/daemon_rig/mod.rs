@@ -149,16 +149,7 @@ impl Rig {
         installed: Option<Installed>,
         open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
     ) -> Self {
-        let state = folder.join("state");
-        // Devices that say nothing of policies are not polled while they are timed.
-        let policies =
-            if devices.contains("policies:") { "" } else { "policies: {poll_every: 60s}\n" };
-        let file = format!("state_dir: {}\n{policies}{devices}", state.display());
-        let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
-        let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
-        let daemon = start::start_on(config.clone(), installed, open).unwrap();
-        tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
-        let rig = Self { shared: daemon.shared, config, requests: 0 };
+        let rig = Self::not_seen_yet(devices, folder, installed, open);
         let all = |runtime: &Runtime| {
             runtime.control.controller().devices().values().all(|d| d.up && d.observed.is_some())
         };
@@ -168,6 +159,25 @@ impl Rig {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         rig
+    }
+
+    /// Waits for no module.
+    pub(crate) fn not_seen_yet(
+        devices: &str,
+        folder: &Path,
+        installed: Option<Installed>,
+        open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
+    ) -> Self {
+        let state = folder.join("state");
+        // Devices that say nothing of policies are not polled while they are timed.
+        let policies =
+            if devices.contains("policies:") { "" } else { "policies: {poll_every: 60s}\n" };
+        let file = format!("state_dir: {}\n{policies}{devices}", state.display());
+        let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
+        let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let daemon = start::start_on(config.clone(), installed, open).unwrap();
+        tokio::spawn(daemon.runtime.run(daemon.calls, daemon.events));
+        Self { shared: daemon.shared, config, requests: 0 }
     }
 
     /// Waits until `look` finds something, for at most half a minute.

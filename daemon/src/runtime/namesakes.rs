@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two names for one module: the second is not talked to, so that no light moves under a wrong name.
+
+use lightloom_control::controller::Event;
+use lightloom_control::management::Trouble;
+use lightloom_control::state::DeviceName;
+use lightloom_units::id::BundleId;
+
+use super::Runtime;
+
+impl Runtime {
+    /// A module that comes up with the serial number of one that is up stays out of reach until that one is gone.
+    pub(super) fn one_name_each(&mut self, event: Event) {
+        match event {
+            Event::Up(device) => {
+                let Some(other) = self.namesake(&device) else {
+                    self.namesakes.remove(&device);
+                    return self.handle(Event::Up(device));
+                };
+                let identity = &self.contacts[&device].identity;
+                let why = format!(
+                    "{other} is the same module by its serial number ({identity}): one of the two is in the daemon's \
+                     file or plugged in at the wrong place"
+                );
+                self.namesakes.insert(device.clone(), other);
+                self.handle(Event::Down(device, Trouble::Local(why)));
+            }
+            Event::Down(device, trouble) => {
+                self.namesakes.remove(&device);
+                self.handle(Event::Down(device.clone(), trouble));
+                let waiting = self.namesakes.iter().filter(|(_, other)| **other == device);
+                let waiting: Vec<DeviceName> = waiting.map(|(waits, _)| waits.clone()).collect();
+                for device in waiting {
+                    self.one_name_each(Event::Up(device));
+                }
+            }
+            event => self.handle(event),
+        }
+    }
+
+    /// Another module that is up and says that it is this one.
+    fn namesake(&self, device: &DeviceName) -> Option<DeviceName> {
+        let is_module = |device: &DeviceName| device.as_str().parse::<BundleId>().is_ok();
+        let identity = self.contacts.get(device).map(|contact| contact.identity.as_str())?;
+        let known = self.control.controller().devices();
+        let is_up = |other: &DeviceName| known.get(other).is_some_and(|seen| seen.up);
+        let mut others = self.contacts.iter().filter(|(other, contact)| {
+            *other != device && contact.identity == identity && is_module(other) && is_up(other)
+        });
+        let found = others.next().map(|(other, _)| other.clone());
+        found.filter(|_| is_module(device) && !identity.is_empty())
+    }
+}
