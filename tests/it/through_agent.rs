@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::desired;
 use lightloom_control::record::TxnResult;
@@ -107,10 +108,20 @@ fn a_plan_through_agents_is_where_a_raw_client_reads_it() {
         let (modules, rig) = (&many.modules, &mut many.rig);
         let plan = first_plan(&installed(nodes));
         assert!(rig.config.bundles.keys().all(|bundle| modules.path(&bundle.to_string()) == 15));
-        let began = Instant::now();
+        let processor = || {
+            let of_agents = many.agents.iter().map(|agent| agent.program.ticks()).sum::<u64>();
+            [modules.program.ticks(), of_agents].map(|ticks| ticks * 10)
+        };
+        let (began, before) = (Instant::now(), processor());
         rig.apply_plan(&plan).await;
         let (took, modules_of) = (began.elapsed(), 2 * nodes);
-        println!("a plan for {modules_of} modules by {agents} agents: {took:?}");
+        let after = processor();
+        println!(
+            "a plan for {modules_of} modules by {agents} agents: {took:?}, processor time of the emulated modules {} ms, \
+             of the agents {} ms",
+            after[0] - before[0],
+            after[1] - before[1]
+        );
         let target = desired::paths(&plan, &rig.config.bundles).unwrap();
         assert_eq!(target.len(), modules_of as usize);
         let mut lit = 0;
@@ -120,13 +131,27 @@ fn a_plan_through_agents_is_where_a_raw_client_reads_it() {
             lit += u32::from((1..=8).contains(&wanted));
         }
         assert!(lit > nodes, "most modules of a ring face a neighbour: {lit}");
+        for (device, profile) in [("n0/b0", "registers"), (&*last_of(nodes), "commands")] {
+            let elsewhere = if modules.path(device) == 15 { 1 } else { 15 };
+            let target = [(device.into(), [(Slot(0), Position(elsewhere))].into())].into();
+            let apply = Apply { target, mode: Mode::Update, ..Apply::default() };
+            let began = Instant::now();
+            let answer = rig.ask(Request::Apply(apply), None).await;
+            rig.committed(&answer).await;
+            println!("one circuit, {profile}: {:?}", began.elapsed());
+        }
     });
+}
+
+/// A module of the last agent.
+fn last_of(nodes: u32) -> String {
+    format!("n{}/b0", nodes - 1)
 }
 
 /// The cluster of a plan: so many nodes by so many agents, each with its share of the modules, and the daemon.
 struct Many {
     modules: Modules,
-    _agents: Vec<Agent>,
+    agents: Vec<Agent>,
     rig: Rig,
     _folder: tempfile::TempDir,
 }
@@ -159,7 +184,7 @@ impl Many {
         }
         let mut rig = Rig::of_devices(&devices, path, Some(installed(nodes))).await;
         rig.adopt_all().await;
-        Self { modules, _agents: started, rig, _folder: folder }
+        Self { modules, agents: started, rig, _folder: folder }
     }
 }
 
