@@ -16,6 +16,7 @@ import datetime
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import time
@@ -79,6 +80,16 @@ def check(found, step, members):
         sys.exit(f"the sum of step {step} is {found}, not {expected}")
 
 
+def wait_for(host, port, is_over):
+    """Until a program listens: the library itself tries again after a whole second."""
+    while not is_over():
+        try:
+            return socket.create_connection((host, port), timeout=1).close()
+        except OSError:
+            time.sleep(0.005)
+    raise Lost
+
+
 def gloo(options):
     import torch
     import torch.distributed as dist
@@ -91,7 +102,7 @@ def gloo(options):
             """Sums while the rank file stays the same. The library itself waits for a dead peer until its time-out."""
             work = kept[-1][1].allreduce([data], options_of(operation))
             while not work.is_completed():
-                if ranks()["generation"] > generation:
+                if is_over():
                     raise Lost
                 time.sleep(0.002)
             work.wait()
@@ -102,9 +113,15 @@ def gloo(options):
             of.reduceOp = operation
             return of
 
+        def is_over():
+            return ranks()["generation"] > generation
+
         try:
+            host, port = f"{nodes[0]}-light", 29500 + generation
+            if rank != 0:
+                wait_for(host, port, is_over)
             # What still waits for a dead peer cannot be closed: it is kept until the program ends.
-            store = dist.TCPStore(f"{nodes[0]}-light", 29500 + generation, len(nodes), rank == 0, WITHIN)
+            store = dist.TCPStore(host, port, len(nodes), rank == 0, WITHIN)
             kept.append((store, dist.ProcessGroupGloo(store, rank, len(nodes), WITHIN)))
             step = int(reduced(torch.tensor([todo]), dist.ReduceOp.MIN)[0])
             for step in range(0 if step == NONE_YET else step, options.steps):

@@ -18,6 +18,8 @@ use crate::{Error, environment};
 
 /// The number of the process that holds the twin, for those inside.
 const INIT: u32 = 1;
+/// How much a program gives way, of -20 to 19.
+const LEAST_FAVOURED: i32 = 19;
 /// How often programs are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -207,6 +209,9 @@ pub fn run(
 ) -> Result<ExitStatus, Error> {
     enter(folder, node)?;
     let environment = environment::of(folder, node)?;
+    // Nodes have processors of their own. Here they share them with the daemon and the transceivers, which go first.
+    rustix::process::nice(LEAST_FAVOURED)
+        .map_err(|error| Error::system("let the daemon go first", error))?;
     let Some((program, arguments)) = command.split_first() else {
         return Err(Error::Refused("which program? write it after --".into()));
     };
