@@ -361,6 +361,39 @@ fn a_server_whose_folder_is_unmounted_goes_on_and_does_not_spin() {
     modules.fault("n0/b0", "clear");
 }
 
+/// A daemon that polls once a minute hears from the agent that light is gone, and that it is back.
+#[test]
+fn an_agent_says_that_light_is_gone_before_it_is_asked() {
+    if let Some(why) = cannot() {
+        return println!("skipped: {why}");
+    }
+    on_a_runtime(async {
+        let mut small = Small::start(2, MOVES).await;
+        let (result, said) = small.bring("n0/b0", 1).await;
+        assert_eq!(result, TxnResult::Committed, "{said}");
+        let power = |runtime: &Runtime| {
+            let seen = &runtime.control.controller().devices()[&DeviceName::from("n0/b0")];
+            seen.observed.as_ref().and_then(|read| read.power_mdbm.get(&Slot(0)).copied())
+        };
+        assert!(small.rig.look(power).await.is_some_and(|power| power > -10_000));
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for (fault, is_lit) in [("unplug 1", false), ("clear", true)] {
+            small.modules.fault("n0/b0", fault);
+            let began = Instant::now();
+            let as_it_is = move |runtime: &Runtime| {
+                power(runtime).filter(|power| (*power > -10_000) == is_lit).map(drop)
+            };
+            small.rig.find("the light as it is", as_it_is).await;
+            println!("{fault}: seen after {:?}", began.elapsed());
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "it was polled: {:?}",
+                began.elapsed()
+            );
+        }
+    });
+}
+
 /// The suite drives a module by its profile.
 #[test]
 fn the_suite_judges_a_module_by_its_profile() {

@@ -4,7 +4,7 @@
 use lightloom_firmware_api::frame::{
     ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION,
 };
-use lightloom_firmware_api::message::Reply;
+use lightloom_firmware_api::message::{Event, Reply, command};
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
@@ -15,6 +15,24 @@ pub struct AskedFrame {
     pub command: u8,
     /// With what.
     pub payload: Vec<u8>,
+}
+
+/// An event as it goes on the line.
+#[must_use]
+pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
+    let mut payload = [0; PAYLOAD_BYTES_MAX];
+    let length = event.encode(&mut payload);
+    let frame = Frame {
+        version: VERSION,
+        kind: FrameKind::Event,
+        sequence: number,
+        command: command::EVENT,
+        status: 0,
+        payload: &payload[..length],
+    };
+    let mut line = [0; ENCODED_BYTES_MAX];
+    let length = frame.encode(&mut line);
+    line[..length].to_vec()
 }
 
 /// A reply as it goes on the line.

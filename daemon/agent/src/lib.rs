@@ -31,5 +31,7 @@ pub mod moves;
 pub mod profile;
 #[cfg(feature = "edges")]
 pub mod serve;
+#[cfg(feature = "reach")]
+pub mod watch;
 #[cfg(feature = "edges")]
 pub mod worker;

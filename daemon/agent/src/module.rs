@@ -8,14 +8,16 @@ use std::time::Duration;
 use lightloom_firmware_api::cmis::{RegisterAddress, page_b0};
 use lightloom_firmware_api::frame::VERSION;
 use lightloom_firmware_api::message::{
-    Arm, ArmReport, Capabilities, FireReport, Identity, LinkName, LinksReport, Neighbour, Power,
-    REGISTER_BYTES_MAX, Reply, Request, RequestRefusal, StatusReport, TransactionId,
+    Arm, ArmReport, Capabilities, Event, EventsReport, FireReport, Identity, LinkName, LinksReport,
+    Neighbour, Power, REGISTER_BYTES_MAX, Reply, Request, RequestRefusal, StatusReport,
+    TransactionId,
 };
 use lightloom_firmware_api::path::{GroupOutcome, Groups, Outcomes, Path};
 
 use crate::memory::{BusError, ModuleMemory};
 use crate::moves::{BegunMove, MoveLog};
 use crate::profile::{ModuleProfile, PathOrder};
+use crate::watch::LightWatch;
 
 /// What the modules of one agent share.
 #[derive(Debug)]
@@ -61,6 +63,8 @@ pub struct ServedModule {
     generation: u32,
     boots: u16,
     moved_at: Option<Duration>,
+    /// While a daemon listens.
+    watch: Option<LightWatch>,
 }
 
 /// Who a module is, by its page 00h.
@@ -115,6 +119,7 @@ impl ServedModule {
             generation: 0,
             boots: 1,
             moved_at: None,
+            watch: None,
         }
     }
 
@@ -162,16 +167,16 @@ impl ServedModule {
                 Reply::Registers(registers)
             }
             Request::Write { address, bytes } => self.write(address, bytes)?,
-            Request::Module { .. }
-            | Request::Events { .. }
-            | Request::SetDefault { .. }
-            | Request::Reset => Reply::Refused(RequestRefusal::UnknownCommand),
+            Request::Events { enabled, .. } => Reply::Events(self.watch(enabled)?),
+            Request::Module { .. } | Request::SetDefault { .. } | Request::Reset => {
+                Reply::Refused(RequestRefusal::UnknownCommand)
+            }
         })
     }
 
     /// Who is there now, if it is a module that this profile fits and no other one of this agent.
     fn hello(&mut self) -> Performed<Identity> {
-        (self.identity, self.armed) = (None, None);
+        (self.identity, self.armed, self.watch) = (None, None, None);
         let names = self.read_names()?;
         let ModuleNames { vendor, part, serial } = names;
         let (shown, name) = (text(&serial), self.name.as_str());
@@ -206,6 +211,7 @@ impl ServedModule {
         let has = [
             (file.paths.dark.is_some(), Capabilities::DARK),
             (file.paths.loopback.is_some(), Capabilities::LOOPBACK),
+            (file.groups == 1, Capabilities::EVENTS),
             (file.links.is_some() && self.shared.allow_moves, Capabilities::NEIGHBOURS),
         ];
         for (_, capability) in has.into_iter().filter(|(has, _)| *has) {
@@ -234,6 +240,47 @@ impl ServedModule {
         self.memory.read(RegisterAddress::page(0, 128), &mut page)?;
         let at = |offset: usize| std::array::from_fn(|index| page[offset - 128 + index]);
         Ok(ModuleNames { vendor: at(129), part: at(148), serial: at(166) })
+    }
+
+    /// Begins or ends to look after light. How soon a status is answered is the bus's: nothing is promised of it.
+    fn watch(&mut self, enabled: bool) -> Performed<EventsReport> {
+        self.still_the_one()?;
+        if self.profile.file().groups != 1 {
+            return Err(RequestRefusal::UnknownCommand.into());
+        }
+        let mut watch = LightWatch::default();
+        watch.moved(self.memory.now());
+        self.watch = enabled.then_some(watch);
+        Ok(EventsReport { enabled, ..EventsReport::default() })
+    }
+
+    /// Whether light is looked after.
+    #[must_use]
+    pub fn watches(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Nobody listens any more.
+    pub fn ends_watch(&mut self) {
+        self.watch = None;
+    }
+
+    /// The event of this number has arrived.
+    pub fn acknowledged(&mut self, number: u16) {
+        if let Some(watch) = &mut self.watch {
+            watch.acknowledged(number);
+        }
+    }
+
+    /// Looks for news of its light: the number of an event, and the event.
+    pub fn look(&mut self) -> Option<(u16, Event)> {
+        let (watch, memory) = (self.watch.as_mut()?, &mut *self.memory);
+        // A bus that fails is heard of by whoever asks for something.
+        let (number, kind) = watch.look(memory).ok()??;
+        let active = self.profile.active(memory).ok()?[0];
+        let uptime_ms = u32::try_from(memory.now().as_millis()).unwrap_or(u32::MAX);
+        let boots = self.boots;
+        Some((number, Event { kind, active, boots, uptime_ms, ..Event::default() }))
     }
 
     /// That the module that said hello is there still, before anything of it is said or changed.
@@ -340,8 +387,13 @@ impl ServedModule {
             return Err(RequestRefusal::WrongState.into());
         }
         self.fired = Some((order, [GroupOutcome::None; 8]));
-        let (outcomes, active) = self.profile.fire(&mut *self.memory, &order)?;
-        self.moved_at = Some(self.memory.now());
+        let fired = self.profile.fire(&mut *self.memory, &order);
+        let now = self.memory.now();
+        if let Some(watch) = &mut self.watch {
+            watch.moved(now);
+        }
+        let (outcomes, active) = fired?;
+        self.moved_at = Some(now);
         self.fired = Some((order, outcomes));
         if groups.iter().any(|group| outcomes[group] == GroupOutcome::Success) {
             self.generation = self.generation.wrapping_add(1);

@@ -146,7 +146,10 @@ impl DaemonLine {
                 return Ok(None);
             }
             let mut found = None;
-            take(&mut self.reassembler, &byte, |asked| found = Some(asked));
+            take(&mut self.reassembler, &byte, |heard| match heard {
+                Heard::Request(asked) => found = Some(asked),
+                Heard::Acknowledgement(_) => {}
+            });
             if found.is_some() {
                 return Ok(found);
             }
@@ -173,8 +176,9 @@ impl DaemonLine {
                     if length == 0 {
                         return Ok(());
                     }
-                    take(&mut self.reassembler, &buffer[..length], |asked| {
-                        place.worker.ask(asked, open, out);
+                    take(&mut self.reassembler, &buffer[..length], |heard| match heard {
+                        Heard::Request(asked) => place.worker.ask(asked, open, out),
+                        Heard::Acknowledgement(number) => place.worker.acknowledge(number, open, out),
                     });
                 }
                 Some(said) = self.outgoing.recv() => {
@@ -188,15 +192,29 @@ impl DaemonLine {
     }
 }
 
-/// Hands on the requests in `bytes`. What is no request is noise, as on any line.
-fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(AskedFrame)) {
+/// What a daemon says.
+enum Heard {
+    Request(AskedFrame),
+    /// The event of this number has arrived.
+    Acknowledgement(u16),
+}
+
+/// Hands on what is said in `bytes`. All else is noise, as on any line.
+fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(Heard)) {
     for byte in bytes {
-        if let Some(Ok(frame)) = reassembler.push(*byte)
-            && frame.kind == FrameKind::Request
-            && frame.version == VERSION
-        {
-            let (sequence, command) = (frame.sequence, frame.command);
-            on(AskedFrame { sequence, command, payload: frame.payload.to_vec() });
+        let Some(Ok(frame)) = reassembler.push(*byte) else { continue };
+        let (sequence, command) = (frame.sequence, frame.command);
+        match frame.kind {
+            _ if frame.version != VERSION => {}
+            FrameKind::Request => {
+                on(Heard::Request(AskedFrame {
+                    sequence,
+                    command,
+                    payload: frame.payload.to_vec(),
+                }));
+            }
+            FrameKind::Acknowledge => on(Heard::Acknowledgement(sequence)),
+            FrameKind::Reply | FrameKind::Event => {}
         }
     }
 }

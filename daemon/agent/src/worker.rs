@@ -6,13 +6,14 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 
 use lightloom_firmware_api::message::{REGISTER_BYTES_MAX, Reply, Request, RequestRefusal};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::frames::{AskedFrame, encode};
+use crate::frames::{AskedFrame, encode, encode_event};
 use crate::module::ServedModule;
+use crate::watch::LOOK_EVERY;
 
 /// Requests that wait for a module; more are refused as busy.
 const WAITING_MAX: usize = 8;
@@ -54,10 +55,17 @@ impl SaidFrame {
     }
 }
 
+/// What a thread has to do for a connection.
 struct ModuleJob {
-    asked: AskedFrame,
+    what: JobKind,
     open: ConnectionOpen,
     out: UnboundedSender<SaidFrame>,
+}
+
+enum JobKind {
+    Answer(AskedFrame),
+    /// The event of this number has arrived.
+    Acknowledge(u16),
 }
 
 /// The way to a module.
@@ -80,26 +88,63 @@ impl Worker {
 
     /// Hands a request on; its reply goes to `out`.
     pub fn ask(&self, asked: AskedFrame, open: &ConnectionOpen, out: &UnboundedSender<SaidFrame>) {
-        let job = ModuleJob { asked, open: open.clone(), out: out.clone() };
+        let what = JobKind::Answer(asked);
+        let job = ModuleJob { what, open: open.clone(), out: out.clone() };
         if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
             self.jobs.try_send(job)
+            && let JobKind::Answer(asked) = job.what
         {
-            let busy = SaidFrame::new(&job.asked, &Reply::Refused(RequestRefusal::Busy));
+            let busy = SaidFrame::new(&asked, &Reply::Refused(RequestRefusal::Busy));
             let _whoever_asked_is_gone = job.out.send(busy);
         }
+    }
+
+    /// Hands on that an event has arrived.
+    pub fn acknowledge(
+        &self,
+        number: u16,
+        open: &ConnectionOpen,
+        out: &UnboundedSender<SaidFrame>,
+    ) {
+        let what = JobKind::Acknowledge(number);
+        // Where there is no room the next event waits longer.
+        let _no_room = self.jobs.try_send(ModuleJob { what, open: open.clone(), out: out.clone() });
     }
 }
 
 fn work(mut module: ServedModule, waiting: &Receiver<ModuleJob>) {
-    while let Ok(job) = waiting.recv() {
-        if !job.open.is_open() {
-            continue;
-        }
-        let mut registers = [0; REGISTER_BYTES_MAX];
-        let reply = match Request::decode(job.asked.command, &job.asked.payload) {
-            Ok(request) => module.answer(&request, &mut registers),
-            Err(refusal) => Reply::Refused(refusal),
+    let mut listener: Option<(ConnectionOpen, UnboundedSender<SaidFrame>)> = None;
+    loop {
+        let next = match module.watches() {
+            true => waiting.recv_timeout(LOOK_EVERY),
+            false => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        let _whoever_asked_is_gone = job.out.send(SaidFrame::new(&job.asked, &reply));
+        match next {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let Some((_, out)) = listener.as_ref().filter(|(open, _)| open.is_open()) else {
+                    module.ends_watch();
+                    continue;
+                };
+                if let Some((number, event)) = module.look() {
+                    let bytes = encode_event(number, &event);
+                    let _whoever_listened_is_gone = out.send(SaidFrame { bytes, is_last: false });
+                }
+            }
+            Ok(job) if !job.open.is_open() => {}
+            Ok(ModuleJob { what: JobKind::Acknowledge(number), .. }) => module.acknowledged(number),
+            Ok(ModuleJob { what: JobKind::Answer(asked), open, out }) => {
+                let mut registers = [0; REGISTER_BYTES_MAX];
+                let reply = match Request::decode(asked.command, &asked.payload) {
+                    Ok(request) => module.answer(&request, &mut registers),
+                    Err(refusal) => Reply::Refused(refusal),
+                };
+                let said = SaidFrame::new(&asked, &reply);
+                if matches!(reply, Reply::Events(_)) {
+                    listener = Some((open, out.clone()));
+                }
+                let _whoever_asked_is_gone = out.send(said);
+            }
+        }
     }
 }

@@ -465,7 +465,11 @@ impl Dialect for OcsTrx {
             settle: Micros(u64::from(identity.settle_us)),
             dwell: Micros(u64::from(identity.dwell_us)),
             goes: identity.capabilities.has(Capabilities::GO),
-            answer: self.events.map(|events| Micros(u64::from(events.answer_us))),
+            // 0: how soon a status is answered is not promised.
+            answer: self
+                .events
+                .map(|events| Micros(u64::from(events.answer_us)))
+                .filter(|answer| answer.0 > 0),
         })
     }
 

@@ -98,7 +98,7 @@ pub struct EventsReport {
     /// An event that is not acknowledged is sent again after this time, then after twice as long and so on, in ms.
     pub repeat_ms: u16,
     /// The longest time until a status is answered, in µs. Shorter than what every request may take, so that a
-    /// host soon knows that a module is dead.
+    /// host soon knows that a module is dead. 0: not promised.
     pub answer_us: u32,
 }
 

@@ -4,12 +4,14 @@
 
 use std::path::Path as Folder;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lightloom_agent::memory::ModuleMemory as _;
 use lightloom_agent::module::{AgentState, ServedModule};
 use lightloom_agent::moves::MoveLog;
+use lightloom_agent::watch::LOOK_EVERY;
 use lightloom_firmware_api::message::{
-    Arm, FireReport, Reply, Request, RequestRefusal, StatusReport, TransactionId,
+    Arm, EventKind, FireReport, Reply, Request, RequestRefusal, StatusReport, TransactionId,
 };
 use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 
@@ -146,4 +148,55 @@ fn a_bus_that_fails_leaves_an_outcome_that_is_unknown() {
     fault("dead");
     assert_eq!(ask(&mut module, &go(1, 1)), Err(RequestRefusal::BusFailed));
     assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
+}
+
+/// Light that goes is said within the time of a flag and a look, light that is back after a flag's time without one; a move
+/// of its own is no news; one event is on its way at a time.
+#[test]
+fn light_that_goes_and_comes_back_is_said_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Held::new("A1");
+    let mut module = module("m", &memory, &shared(folder.path(), true));
+    ask(&mut module, &Request::Hello).unwrap();
+    ask(&mut module, &go(1, 1)).unwrap();
+    ask(&mut module, &Request::Events { enabled: true, debounce_us: 0 }).unwrap();
+    let mut clock = memory.clone();
+    let mut heard = |module: &mut ServedModule| {
+        let began = clock.now();
+        while clock.now() - began < Duration::from_secs(2) {
+            if let Some((number, event)) = module.look() {
+                let took = (clock.now() - began).as_millis();
+                return Some((number, event.kind, event.active.code(), took));
+            }
+            clock.pause(LOOK_EVERY);
+        }
+        None
+    };
+    let fault = |words: &str| {
+        let mut bench = memory.0.lock().unwrap();
+        let now = bench.now;
+        bench.module.apply(now, words.parse().unwrap(), &mut Vec::new());
+    };
+    assert_eq!(heard(&mut module), None, "light arrives, as before");
+    fault("unplug 1");
+    let (number, kind, path, took) = heard(&mut module).unwrap();
+    assert_eq!((number, kind, path), (1, EventKind::LightLost, 1));
+    assert!(took <= 250, "{took} ms");
+    fault("clear");
+    // The next waits for the acknowledgement, at most a second.
+    let (number, kind, _, took) = heard(&mut module).unwrap();
+    assert_eq!((number, kind), (2, EventKind::LightBack));
+    assert!((900..=1_200).contains(&took), "{took} ms");
+    module.acknowledged(number);
+    fault("unplug 1");
+    assert_eq!(heard(&mut module).unwrap().1, EventKind::LightLost);
+    module.acknowledged(3);
+    fault("clear");
+    let (_, kind, _, took) = heard(&mut module).unwrap();
+    assert!(kind == EventKind::LightBack && took <= 550, "{took} ms");
+    module.acknowledged(4);
+    // Into a fibre that is dark, by its own move.
+    fault("unplug 2");
+    ask(&mut module, &go(2, 2)).unwrap();
+    assert_eq!(heard(&mut module), None);
 }
