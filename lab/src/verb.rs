@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -22,6 +23,7 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom conform gnmi://ocs0.example:9339 --ca site.pem
+  lightloom conform gnmi://ocs0.example:9339 --ca site.pem --user me --password-file secret
   lightloom conform gnmi://127.0.0.1:9339 --plaintext --may-move in-2,in-3,out-2,out-3
   lightloom conform scpi://10.0.0.9:5025 --may-move 2,3,26,27 --format junit -o conform.xml
   lightloom conform tl1://10.0.0.9:3082 --user admin --password-file secret
@@ -58,10 +60,10 @@ pub(crate) struct Arguments {
     /// gNMI: no TLS, for emulated devices.
     #[arg(long)]
     plaintext: bool,
-    /// TL1: the account.
+    /// TL1 and gNMI: the account.
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
-    /// TL1: the file that its password is in, which others cannot read.
+    /// TL1 and gNMI: the file that its password is in, which others cannot read.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
     /// eeprom: how the module's optical switch is set, a module profile.
@@ -109,8 +111,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let address = target::address(&arguments.target, &tls, arguments.bits_per_second)
         .map_err(|error| WrongUsage(format!("{error:#}")))?;
     let login = match (&arguments.user, &arguments.password_file) {
-        (Some(_), _) if protocol != Protocol::Tl1 => {
-            return Err(WrongUsage("--user and --password-file are for tl1://".into()).into());
+        (Some(_), _) if !matches!(protocol, Protocol::Tl1 | Protocol::Gnmi) => {
+            let why = "--user and --password-file are for tl1:// and gnmi://";
+            return Err(WrongUsage(why.into()).into());
+        }
+        (Some(_), _) if arguments.plaintext => {
+            let why = "a password over plain text can be read on the way: give --ca instead of --plaintext";
+            return Err(WrongUsage(why.into()).into());
         }
         (Some(user), Some(file)) => Some((user.clone(), secret(file)?)),
         _ if protocol == Protocol::Tl1 => {
@@ -125,6 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         seed: arguments.seed,
         rounds: arguments.rounds,
         login,
+        started: UNIX_EPOCH.elapsed().unwrap_or_default().as_secs(),
     };
     let interrupted = watch_for_interrupts()?;
     let report = match &arguments.profile {

@@ -396,12 +396,7 @@ fn s3_bytes_of_a_change_over_gnmi() {
     };
     let bench = || {
         let spec = GnmiSpec { ingress: 8, egress: 8, ..GnmiSpec::default() };
-        let settings = Settings {
-            authority: "ocs0:9339".into(),
-            power_monitor: true,
-            groups: None,
-            model_version: None,
-        };
+        let settings = Settings::plain("ocs0:9339");
         let switch = GnmiSwitch::new(spec, Seed(1), 0);
         Bench::new(Sharing::Exclusive, Gnmi::new(settings), switch, Port::Gnmi, truth)
     };

@@ -27,9 +27,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 fn driver(at: &str) -> Alone {
-    let settings =
-        Settings { authority: at.into(), power_monitor: true, groups: None, model_version: None };
-    Alone::speaking(Address::Tcp(at.into()), Gnmi::new(settings))
+    Alone::speaking(Address::Tcp(at.into()), Gnmi::new(Settings::plain(at)))
 }
 
 fn moves(ports: u32) -> Vec<Move> {
@@ -64,7 +62,9 @@ fn the_driver_moves_512_circuits_in_one_set_and_reads_them_back_within_a_second(
     runtime().block_on(async {
         let mut driver = driver(&at[0]);
         let identity = driver.connect().await.unwrap();
-        assert_eq!(identity, "ocp-ocs-optical-switch 0.8.0, 512 by 512 ports, notifies on change");
+        let expected =
+            "ocp-ocs-optical-switch 0.8.0, 512 by 512 ports, notifies on change, no election id";
+        assert_eq!(identity, expected);
         assert!(matches!(driver.run(&READ).await, Outcome::Done(_)));
         let op = Op::Switch { txn: Txn(1), moves: moves(512) };
         let started = Instant::now();

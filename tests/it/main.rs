@@ -30,6 +30,7 @@ mod drill_kinds;
 mod exports;
 mod failing_disk;
 mod first_steps;
+mod gnmi_driver;
 mod gnmi_switch;
 mod house;
 mod job_step_page;

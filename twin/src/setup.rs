@@ -76,12 +76,7 @@ impl Installed {
                 Tender::speaking(name, dialect, begins)
             }
             (Self::Switch(_, ports), SwitchLanguage::Gnmi) => {
-                let settings = gnmi::Settings {
-                    authority: name.to_string(),
-                    power_monitor: true,
-                    groups: None,
-                    model_version: None,
-                };
+                let settings = gnmi::Settings::plain(name.as_str());
                 Tender::speaking(name, Gnmi::new(settings).wired_as(Some(ports)), begins)
             }
         }

@@ -11,6 +11,8 @@
 mod calls;
 mod layout;
 mod leaves;
+mod mastership;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,22 +31,11 @@ use calls::{connection, connections, get, millis, port, ports, refused, shown};
 use layout::{Layout, Side};
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::state::{Op, Outcome};
+use mastership::Mastership;
+pub use settings::{Candidacy, Login, Settings};
 
 /// Connections of one Set whose status is asked for one by one; of more, the whole list.
 const NAMED_MAX: usize = 64;
-
-/// What has to be known of a switch before it is asked.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// `host:port`, as HTTP names the switch.
-    pub authority: String,
-    /// It measures power.
-    pub power_monitor: bool,
-    /// The groups of the plan's ingress and egress ports; `None` if the switch has one of either direction.
-    pub groups: Option<(String, String)>,
-    /// The version of the model that is expected of it; `None` for the one that this was written for.
-    pub model_version: Option<String>,
-}
 
 /// A connection in the list of the switch.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +66,7 @@ pub struct Gnmi {
     expected: BTreeMap<String, bool>,
     signals: Vec<Signal>,
     foreign: Vec<Foreign>,
+    mastership: Mastership,
     /// What a change did wrong by the switch's own word.
     failed: Option<String>,
 }
@@ -97,6 +89,7 @@ impl Gnmi {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
+            mastership: Mastership::of(settings.candidacy.clone()),
             settings,
             client: None,
             waiting: BTreeMap::new(),
@@ -435,6 +428,11 @@ impl Gnmi {
             (Awaits::Positions, Answer::Got(said)) => done(self.take_positions(&said)),
             (Awaits::Errors, Answer::Got(said)) => done(self.take_statuses(&said)),
             (Awaits::Done, Answer::Set(_)) => Progress::Answered,
+            (Awaits::Claim, Answer::Set(_)) => self.mastership.was_taken(),
+            (Awaits::Claim, Answer::Refused(status)) => self.mastership.was_refused(&status),
+            (Awaits::Done, Answer::Refused(status)) if self.mastership.was_denied(&status) => {
+                Progress::Ended(Outcome::Refused(self.mastership.denied().unwrap_or_default()))
+            }
             (awaits, Answer::Refused(status)) => refused(awaits, &status),
             (awaits, _) => Progress::Lost(format!("unexpected reply to {awaits:?}")),
         }
@@ -450,7 +448,7 @@ impl Dialect for Gnmi {
         let ports = std::mem::take(&mut self.ports);
         *self = Self { ports, next_number: self.next_number, ..fresh };
         self.ports.forget();
-        match GnmiClient::new(&self.settings.authority) {
+        match GnmiClient::for_account(&self.settings.authority, self.settings.login.as_ref()) {
             Ok(client) => self.client = Some(client),
             Err(why) => self.broken = Some(why),
         }
@@ -472,23 +470,33 @@ impl Dialect for Gnmi {
             encoding: Encoding::JsonIetf as i32,
             ..SubscriptionList::default()
         };
-        let mut requests =
-            self.ask(vec![(Awaits::Size, layout), (Awaits::Events, GnmiCall::Subscribe(list))]);
+        let mut calls = vec![(Awaits::Size, layout)];
+        calls.extend(self.mastership.take());
+        calls.push((Awaits::Events, GnmiCall::Subscribe(list)));
+        let mut requests = self.ask(calls);
         self.subscription = requests.last_mut().map(|request| request.number);
         requests
     }
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
         self.failed = None;
-        let calls = match self.ports.task(op)? {
-            Task::Nothing => Vec::new(),
-            Task::Look(power) => vec![(Awaits::Positions, self.reading(&power))],
-            Task::Remove(pairs) => {
+        let denied = self.mastership.denied();
+        let calls = match (self.ports.task(op)?, denied) {
+            (Task::Nothing, _) => Vec::new(),
+            (Task::Look(power), denied) => {
+                let again = denied.and_then(|_| self.mastership.take());
+                let read = (Awaits::Positions, self.reading(&power));
+                again.into_iter().chain([read]).collect()
+            }
+            (_, Some(why)) => return Err(why),
+            (Task::Remove(pairs), None) => {
                 let request = self.removal(&pairs)?;
+                let request = self.mastership.stamped(request);
                 vec![(Awaits::Done, GnmiCall::Set(request))]
             }
-            Task::Add(pairs) => {
+            (Task::Add(pairs), None) => {
                 let request = self.addition(&pairs)?;
+                let request = self.mastership.stamped(request);
                 let then = Self::statuses(&request);
                 vec![(Awaits::Done, GnmiCall::Set(request)), (Awaits::Errors, then)]
             }
@@ -518,16 +526,18 @@ impl Dialect for Gnmi {
     }
 
     fn finish(&mut self, op: &Op) -> Outcome {
-        match self.failed.take() {
-            Some(why) => Outcome::Failed(why),
-            None => self.ports.outcome(op),
+        match (self.failed.take(), self.mastership.denied()) {
+            (Some(why), _) => Outcome::Failed(why),
+            (None, Some(why)) if matches!(op, Op::Arm { .. }) => Outcome::Refused(why),
+            (None, _) => self.ports.outcome(op),
         }
     }
 
     fn identity(&self) -> String {
         let (inputs, outputs) = (self.layout.inputs.len(), self.layout.outputs.len());
         let how = if self.notifies { "notifies on change" } else { "is polled" };
-        format!("{} {}, {inputs} by {outputs} ports, {how}", MODULES[0], self.version)
+        let (version, election) = (&self.version, self.mastership.shown());
+        format!("{} {version}, {inputs} by {outputs} ports, {how}, {election}", MODULES[0])
     }
 
     fn unasked(&mut self, input: &mut Input) {
@@ -539,7 +549,9 @@ impl Dialect for Gnmi {
     }
 
     fn foreign(&mut self) -> Vec<Foreign> {
-        std::mem::take(&mut self.foreign)
+        let mut foreign = std::mem::take(&mut self.foreign);
+        foreign.extend(self.mastership.news());
+        foreign
     }
 
     fn signals(&mut self) -> Vec<Signal> {

@@ -20,6 +20,15 @@ pub struct GnmiFile {
     /// Speak to it in plain text: for emulated devices.
     #[serde(default)]
     pub plaintext: bool,
+    /// The account, where it asks for one.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The file its password is in.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// Who may change it among several controllers [default: whoever asks].
+    #[serde(default)]
+    pub election: Option<ElectionFile>,
     /// Whether it has power monitors [default: yes].
     #[serde(default = "yes")]
     pub power_monitor: bool,
@@ -32,6 +41,17 @@ pub struct GnmiFile {
     /// The version of the model that it has [default: 0.8.0].
     #[serde(default)]
     pub model_version: Option<String>,
+}
+
+/// Master arbitration: of the controllers of one role that with the largest id may change a switch.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ElectionFile {
+    /// The id; a controller that takes another's place needs a larger one.
+    pub id: u64,
+    /// The role, where the switch has several [default: its default role].
+    #[serde(default)]
+    pub role: Option<String>,
 }
 
 /// TLS to a device.
@@ -62,7 +82,8 @@ impl Protocol for GnmiFile {
 
     #[cfg(feature = "edges")]
     fn check(&self) -> Result<(), (&'static str, anyhow::Error)> {
-        reach::address(self).map(drop).map_err(|error| ("gnmi", error))
+        let reached = reach::address(self).and_then(|_| reach::login(self));
+        reached.map(drop).map_err(|error| ("gnmi", error))
     }
 
     #[cfg(feature = "edges")]

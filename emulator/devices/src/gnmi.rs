@@ -9,6 +9,7 @@
 //! A Set is checked as a whole, then carried out: what goes, then what comes; a connection that stays is not
 //! touched. It is answered at once, as the model has it: `status` says when light has come to rest.
 
+mod arbitration;
 mod config;
 mod feed;
 pub(crate) mod file;
@@ -61,6 +62,10 @@ pub struct GnmiSpec {
     pub checks_late: bool,
     /// The version of the model that it says it has.
     pub model_version: String,
+    /// Once a master is elected, a Set without an election id is denied.
+    pub needs_election: bool,
+    /// The account that may read and set; `None` for everybody.
+    pub login: Option<(String, String)>,
     /// What its clock shows at the start, in seconds since 1970.
     pub epoch_seconds: u64,
 }
@@ -79,6 +84,8 @@ impl Default for GnmiSpec {
             recovery: ColdStartRecovery::Restore,
             checks_late: false,
             model_version: VERSION.into(),
+            needs_election: false,
+            login: None,
             epoch_seconds: 1_767_225_600,
         }
     }

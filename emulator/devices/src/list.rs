@@ -145,10 +145,10 @@ pub struct SwitchFile {
     /// Where it speaks TL1 over TCP.
     #[serde(default)]
     pub tl1: Option<String>,
-    /// TL1 user.
+    /// TL1 or gNMI user.
     #[serde(default)]
     pub user: Option<String>,
-    /// TL1 password.
+    /// TL1 or gNMI password.
     #[serde(default)]
     pub password: Option<String>,
     /// Time for the mirrors to come to rest.
@@ -391,8 +391,6 @@ fn add_gnmi(
         ("scpi", file.scpi.is_some()),
         ("scpi_serial", file.scpi_serial),
         ("tl1", file.tl1.is_some()),
-        ("user", file.user.is_some()),
-        ("password", file.password.is_some()),
         ("autonomous", file.autonomous.is_some()),
         ("acknowledges", file.acknowledges.is_some()),
     ];

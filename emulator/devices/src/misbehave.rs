@@ -111,6 +111,9 @@ misbehaviours! {
     MissesChanges, "misses-changes", Gnmi, "a subscription on change sends changes";
     MissesDeletes, "misses-deletes", Gnmi, "a subscription on change sends what is gone";
     OnceGoesOn, "once-goes-on", Gnmi, "a subscription ONCE ends";
+    TakesOlderMaster, "takes-older-master", Gnmi, "a Set with a smaller election id is denied";
+    ComparesLowHalf, "compares-low-half", Gnmi, "an election id has 128 bits";
+    TakesNoElectionId, "takes-no-election-id", Gnmi, "arbitration without an election id is refused";
 
     ShortIdentity, "short-identity", Scpi, "*IDN? has four fields";
     WrongSize, "wrong-size", Scpi, "SIZE? counts the ports there are";

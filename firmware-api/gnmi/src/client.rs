@@ -2,6 +2,7 @@
 //! A gNMI client without a socket: calls in, bytes out; bytes in, answers out.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -13,6 +14,7 @@ use hyper::rt::Executor;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tonic::body::Body;
 use tonic::client::Grpc;
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
@@ -59,6 +61,36 @@ pub enum Answer {
     Refused(Status),
 }
 
+/// An account of a device.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Its name.
+    pub user: String,
+    /// Its password.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl Login {
+    fn metadata(&self) -> Result<MetadataMap, String> {
+        let value = |key: &str, text: &str| {
+            let value = AsciiMetadataValue::try_from(text);
+            let mut value = value.map_err(|_| format!("the {key} has characters beyond ASCII"))?;
+            value.set_sensitive(true);
+            Ok::<_, String>(value)
+        };
+        let mut metadata = MetadataMap::new();
+        metadata.insert("username", value("user", &self.user)?);
+        metadata.insert("password", value("password", &self.password)?);
+        Ok(metadata)
+    }
+}
+
 type Answers = Arc<Mutex<VecDeque<(u32, Answer)>>>;
 
 /// One connection.
@@ -72,11 +104,20 @@ pub struct GnmiClient {
 }
 
 impl GnmiClient {
-    /// A fresh connection to the device called `authority` in HTTP.
+    /// A fresh connection to the device called `authority` in HTTP, by nobody in particular.
     ///
     /// # Errors
     /// A name that HTTP does not allow.
     pub fn new(authority: &str) -> Result<Self, String> {
+        Self::for_account(authority, None)
+    }
+
+    /// The same with an account and its password in the metadata of each call.
+    ///
+    /// # Errors
+    /// A name, account or password that HTTP does not allow.
+    pub fn for_account(authority: &str, login: Option<&Login>) -> Result<Self, String> {
+        let metadata = login.map_or_else(|| Ok(MetadataMap::new()), Login::metadata)?;
         let origin: http::Uri = format!("http://{authority}")
             .parse()
             .map_err(|error| format!("`{authority}` is not `host:port`: {error}"))?;
@@ -87,7 +128,7 @@ impl GnmiClient {
         let running = run(
             pipe.clone(),
             spawner.clone(),
-            (origin, waiting),
+            (origin, metadata, waiting),
             Arc::clone(&answers),
             Arc::clone(&ended),
         );
@@ -129,7 +170,7 @@ impl GnmiClient {
 async fn run(
     pipe: Pipe,
     spawner: Spawner,
-    (origin, mut calls): (http::Uri, UnboundedReceiver<(u32, GnmiCall)>),
+    (origin, metadata, mut calls): (http::Uri, MetadataMap, UnboundedReceiver<(u32, GnmiCall)>),
     answers: Answers,
     ended: Arc<Mutex<Option<String>>>,
 ) {
@@ -153,33 +194,44 @@ async fn run(
         let grpc = Grpc::with_origin(HyperTransport(send.clone()), origin.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        spawner.execute(perform(grpc, number, call, Arc::clone(&answers)));
+        spawner.execute(perform(grpc, metadata.clone(), (number, call), Arc::clone(&answers)));
     }
 }
 
-async fn perform(mut grpc: Grpc<HyperTransport>, number: u32, call: GnmiCall, answers: Answers) {
+fn asked<T>(metadata: MetadataMap, message: T) -> Request<T> {
+    Request::from_parts(metadata, tonic::Extensions::default(), message)
+}
+
+async fn perform(
+    mut grpc: Grpc<HyperTransport>,
+    metadata: MetadataMap,
+    (number, call): (u32, GnmiCall),
+    answers: Answers,
+) {
     let ready = grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()));
     let answer = match (ready, call) {
         (Err(status), _) => Err(status),
         (Ok(()), GnmiCall::Capabilities) => {
             let codec = ProstCodec::<CapabilityRequest, CapabilityResponse>::default();
             let path = PathAndQuery::from_static("/gnmi.gNMI/Capabilities");
-            let answer = grpc.unary(Request::new(CapabilityRequest {}), path, codec).await;
+            let answer = grpc.unary(asked(metadata, CapabilityRequest {}), path, codec).await;
             answer.map(|answer| Answer::Capabilities(answer.into_inner()))
         }
         (Ok(()), GnmiCall::Get(get)) => {
             let codec = ProstCodec::<GetRequest, GetResponse>::default();
             let path = PathAndQuery::from_static("/gnmi.gNMI/Get");
-            let answer = grpc.unary(Request::new(get), path, codec).await;
+            let answer = grpc.unary(asked(metadata, get), path, codec).await;
             answer.map(|answer| Answer::Got(answer.into_inner()))
         }
         (Ok(()), GnmiCall::Set(set)) => {
             let codec = ProstCodec::<SetRequest, SetResponse>::default();
             let path = PathAndQuery::from_static("/gnmi.gNMI/Set");
-            let answer = grpc.unary(Request::new(set), path, codec).await;
+            let answer = grpc.unary(asked(metadata, set), path, codec).await;
             answer.map(|answer| Answer::Set(answer.into_inner()))
         }
-        (Ok(()), GnmiCall::Subscribe(list)) => subscribe(grpc, number, list, &answers).await,
+        (Ok(()), GnmiCall::Subscribe(list)) => {
+            subscribe(grpc, metadata, (number, list), &answers).await
+        }
     };
     let answer = answer.unwrap_or_else(Answer::Refused);
     locked(&answers).push_back((number, answer));
@@ -187,8 +239,8 @@ async fn perform(mut grpc: Grpc<HyperTransport>, number: u32, call: GnmiCall, an
 
 async fn subscribe(
     mut grpc: Grpc<HyperTransport>,
-    number: u32,
-    list: SubscriptionList,
+    metadata: MetadataMap,
+    (number, list): (u32, SubscriptionList),
     answers: &Answers,
 ) -> Result<Answer, Status> {
     use tokio_stream::StreamExt;
@@ -197,7 +249,7 @@ async fn subscribe(
     let asks = tokio_stream::once(ask).chain(tokio_stream::pending());
     let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
     let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");
-    let mut heard = grpc.streaming(Request::new(asks), path, codec).await?.into_inner();
+    let mut heard = grpc.streaming(asked(metadata, asks), path, codec).await?.into_inner();
     locked(answers).push_back((number, Answer::Subscribed));
     while let Some(response) = heard.message().await? {
         locked(answers).push_back((number, Answer::Heard(response)));

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use prost::{Enumeration, Message, Oneof};
 
+use crate::extension::Extension;
+
 /// The version of the specification that this speaks.
 pub const GNMI_VERSION: &str = "0.10.0";
 
@@ -229,6 +231,9 @@ pub struct SetRequest {
     /// Then these are added.
     #[prost(message, repeated, tag = "4")]
     pub update: Vec<Update>,
+    /// Who asks, where several might.
+    #[prost(message, repeated, tag = "5")]
+    pub extension: Vec<Extension>,
     /// A whole configuration from several origins at once.
     #[prost(message, repeated, tag = "6")]
     pub union_replace: Vec<Update>,

@@ -24,6 +24,8 @@ use crate::message::{
 use crate::wire::{Pipe, Tasks, locked};
 
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// What a device says also to those who have no account.
+const CAPABILITIES: &str = "/gnmi.gNMI/Capabilities";
 const WINDOW_BYTES: u32 = 4 << 20;
 /// So many calls of one client at a time: a subscription is one, too.
 const CALLS_MAX: u32 = 128;
@@ -35,6 +37,10 @@ pub type SubscriptionItem = Receiver<Result<SubscribeResponse, Status>>;
 
 /// Who answers.
 pub trait Target: Send + Sync + 'static {
+    /// The account that may read and set; `None` for everybody.
+    fn login(&self) -> Option<(String, String)> {
+        None
+    }
     /// What the device can.
     fn capabilities(&self) -> Boxed<Result<CapabilityResponse, Status>>;
     /// Values.
@@ -105,9 +111,17 @@ async fn answer<T: Target>(
     target: Arc<T>,
     request: http::Request<Incoming>,
 ) -> Result<http::Response<Body>, Infallible> {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    if let Some((user, password)) = target.login()
+        && request.uri().path() != CAPABILITIES
+        && (header("username"), header("password")) != (Some(&*user), Some(&*password))
+    {
+        let why = "the metadata has not the user and password of an account";
+        return Ok(Status::unauthenticated(why).into_http());
+    }
     let unary = Unary(Arc::clone(&target));
     Ok(match request.uri().path() {
-        "/gnmi.gNMI/Capabilities" => {
+        CAPABILITIES => {
             let codec = ProstCodec::<CapabilityResponse, CapabilityRequest>::default();
             Grpc::new(codec).unary(unary, request).await
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The suite of switches with the OCP model: one connection, one raw gNMI client.
 
+mod arbitration;
 mod moving;
 mod still;
 mod tree;
@@ -8,7 +9,8 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
+use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient, Login};
+use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::{
     CapabilityResponse, DataType, Encoding, GetRequest, GetResponse, ListMode, SetRequest,
     SetResponse, SubscribeAnswer, Subscription, SubscriptionList, SubscriptionMode, TypedValue,
@@ -42,6 +44,11 @@ pub struct GnmiSuite {
     rounds: u32,
     set_ups: Vec<Duration>,
     authority: String,
+    login: Option<Login>,
+    /// The upper half of the next controller's election id.
+    next_election: u128,
+    /// With which the suite's own Sets are those of the master; `None` while it has not elected one.
+    elected: Option<Extension>,
 }
 
 /// The trees of the model, and that which it extends.
@@ -73,7 +80,9 @@ pub fn run(
 ) -> Result<String, ExchangeError> {
     let target = plan.options.target.trim_start_matches("gnmi:").trim_start_matches('/');
     let authority = if target.is_empty() { "device" } else { target }.to_owned();
-    let client = GnmiClient::new(&authority).map_err(ExchangeError::Lost)?;
+    let login = plan.options.login.clone().map(|(user, password)| Login { user, password });
+    let client =
+        GnmiClient::for_account(&authority, login.as_ref()).map_err(ExchangeError::Lost)?;
     let mut session = GnmiSuite {
         link,
         client,
@@ -87,6 +96,9 @@ pub fn run(
         rounds: plan.rounds,
         set_ups: Vec::new(),
         authority,
+        login,
+        next_election: u128::from(plan.options.started).max(1),
+        elected: None,
     };
     let said = session.capabilities()?;
     let knows = |encoding: Encoding| said.supported_encodings.contains(&(encoding as i32));
@@ -98,8 +110,8 @@ pub fn run(
         || format!("gNMI {}", said.gnmi_version),
         |model| format!("{} {}, gNMI {}", model.name, model.version, said.gnmi_version),
     );
-    if let Some(why) = session.without_model(&said)? {
-        results.note(still::MODELS, found(why));
+    if let Some((case, why)) = session.without_model(&said)? {
+        results.note(case, found(why));
         return Ok(identity);
     }
     results.untestable.extend(UNTESTABLE);
@@ -107,9 +119,13 @@ pub fn run(
     run_all(&mut session, still::CASES, results);
     session.choose(plan, before.as_ref().ok(), results);
     match session.stays_still.clone() {
-        Some(why) => moving::CASES.iter().for_each(|(case, _)| results.skip(*case, &*why)),
+        Some(why) => {
+            let cases = moving::CASES.iter().chain(arbitration::CASES);
+            cases.for_each(|(case, _)| results.skip(*case, &*why));
+        }
         None => {
             run_all(&mut session, moving::CASES, results);
+            run_all(&mut session, arbitration::CASES, results);
             session.put_back(before.as_ref().ok(), results);
         }
     }
@@ -214,11 +230,11 @@ impl GnmiSuite {
         })
     }
 
-    /// Why nothing of the model can be read; `None` if it can, or if the cases are to say why not.
+    /// The case and why nothing of the model can be read; `None` if it can, or if the cases are to say why not.
     fn without_model(
         &mut self,
         said: &CapabilityResponse,
-    ) -> Result<Option<String>, ExchangeError> {
+    ) -> Result<Option<(Case, String)>, ExchangeError> {
         let models = &said.supported_models;
         let is_named = |name: &str| models.iter().any(|model| model.name == name);
         let missing: Vec<_> = MODULES.iter().filter(|name| !is_named(name)).collect();
@@ -227,6 +243,18 @@ impl GnmiSuite {
             Err(_) => return Ok(None),
             // Without any connection a device may not find them: then its cases say what it does.
             Ok(Err(_)) if missing.is_empty() && self.get(&WHOLE[..1]).is_ok() => return Ok(None),
+            Ok(Err(status))
+                if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) =>
+            {
+                let give = "give --user and --password-file of one that may read";
+                let account = match &self.login {
+                    None => format!("a Get without an account is refused ({})", status.message()),
+                    Some(login) => {
+                        format!("the account `{}` may not read ({})", login.user, status.message())
+                    }
+                };
+                return Ok(Some((LOG_IN, format!("{account}: {give}. No other case was run"))));
+            }
             Ok(Err(status)) => format!("a Get of it is refused: {}", shown(&status)),
             Ok(Ok(got)) => match flatten(&got) {
                 Ok(leaves) if ShownSwitch::of(&leaves).ports.is_empty() && !missing.is_empty() => {
@@ -241,12 +269,13 @@ impl GnmiSuite {
         };
         let has = models.iter().take(8).map(|model| format!("{} {}", model.name, model.version));
         let more = if models.len() > 8 { ", …" } else { "" };
-        Ok(Some(format!(
+        let why = format!(
             "the device does not have the model: {named}, and {seen}; of its {} models: {}{more}. No other case \
              was run",
             models.len(),
             has.collect::<Vec<_>>().join(", ")
-        )))
+        );
+        Ok(Some((still::MODELS, why)))
     }
 
     /// All of the switch, as of one Get.
@@ -255,7 +284,13 @@ impl GnmiSuite {
         Ok(ShownSwitch::of(&flatten(&got).map_err(ExchangeError::Nonsense)?))
     }
 
-    fn set(&mut self, request: SetRequest) -> Result<Result<SetResponse, Status>, ExchangeError> {
+    fn set(
+        &mut self,
+        mut request: SetRequest,
+    ) -> Result<Result<SetResponse, Status>, ExchangeError> {
+        if request.extension.is_empty() {
+            request.extension.extend(self.elected.clone());
+        }
         match self.call(GnmiCall::Set(request), "Set")? {
             Answer::Set(set) => Ok(Ok(set)),
             Answer::Refused(status) => Ok(Err(status)),
@@ -420,7 +455,8 @@ fn entry_path(name: &str) -> String {
 impl SuiteSession for GnmiSuite {
     fn reconnect(&mut self) -> Result<(), ExchangeError> {
         self.link.open()?;
-        self.client = GnmiClient::new(&self.authority).map_err(ExchangeError::Lost)?;
+        self.client = GnmiClient::for_account(&self.authority, self.login.as_ref())
+            .map_err(ExchangeError::Lost)?;
         self.heard.clear();
         self.capabilities().map(drop)
     }
@@ -454,6 +490,9 @@ impl SuiteSession for GnmiSuite {
         Ok(())
     }
 }
+
+/// What is found where the account is not let in.
+const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account may read");
 
 /// A case of this suite, with less to write.
 const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {

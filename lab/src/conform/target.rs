@@ -106,8 +106,10 @@ pub struct Options {
     pub seed: u64,
     /// Circuits that are made to measure set-up times.
     pub rounds: u32,
-    /// TL1: the account and its password.
+    /// TL1 and gNMI: the account and its password.
     pub login: Option<(String, String)>,
+    /// When, in seconds since 1970: election ids of a later run are larger.
+    pub started: u64,
 }
 
 /// TLS to a device.

@@ -100,6 +100,7 @@ fn options(may_move: &[&str]) -> Options {
         seed: 7,
         rounds: 4,
         login: Some(("root".into(), "root".into())),
+        ..Options::default()
     }
 }
 
@@ -248,6 +249,29 @@ fn a_wrong_password_is_one_finding_that_names_the_account() {
     let named = report.cases.iter().filter(|line| line.detail.contains("the account `root`"));
     assert_eq!(named.count(), report.cases.len() - 2, "{}", report.text());
     assert!(report.text().contains("the account or its password is wrong"), "{}", report.text());
+}
+
+#[test]
+fn a_gnmi_account_that_is_not_let_in_is_one_finding() {
+    let spec = || GnmiSpec {
+        ingress: 8,
+        egress: 8,
+        login: Some(("me".into(), "secret".into())),
+        ..GnmiSpec::default()
+    };
+    let account = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+    for (login, says) in [
+        (None, "without an account"),
+        (account("me", "sesame"), "`me`"),
+        (account("me", "secret"), ""),
+    ] {
+        let may = Options { login, ..options(GNMI_PORTS) };
+        let switch = GnmiSwitch::new(spec(), Seed(1), 0);
+        let (report, _) = tested_with(switch, (Port::Gnmi, Protocol::Gnmi), &may, &[], None);
+        assert_eq!(report.is_good(), says.is_empty(), "{}", report.text());
+        assert!(report.is_good() || report.cases.len() == 1, "{}", report.text());
+        assert!(report.text().contains(says), "{}", report.text());
+    }
 }
 
 #[test]

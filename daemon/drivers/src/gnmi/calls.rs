@@ -90,7 +90,10 @@ pub(super) fn shown(call: &GnmiCall) -> String {
                 let value = update.val.as_ref().and_then(|value| value.to_json().ok());
                 format!(" update {path} {}", value.unwrap_or_default())
             });
-            format!("Set{}\n", deletes.chain(updates).collect::<String>())
+            let election = set.extension.iter().filter_map(|one| one.master_arbitration.as_ref());
+            let election = election.filter_map(|one| one.election_id);
+            let election = election.map(|id| format!(" election {}", id.number()));
+            format!("Set{}\n", election.chain(deletes).chain(updates).collect::<String>())
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use lightloom_drivers::gnmi::{Gnmi, Settings};
+use lightloom_drivers::gnmi::{Candidacy, Gnmi, Login, Settings};
 
 use super::{GnmiFile, GnmiTlsFile};
 use crate::driver::{Endpoint, stream::Address};
-use crate::protocol::{Place, tls as pem};
+use crate::protocol::{Place, secret, tls as pem};
 
 pub(super) fn endpoint(file: &GnmiFile, place: &Place<'_>) -> anyhow::Result<Endpoint> {
     Ok(Endpoint::speaking(address(file)?, Gnmi::new(settings(file)?).wired_as(place.ports)))
@@ -29,7 +29,29 @@ fn settings(file: &GnmiFile) -> anyhow::Result<Settings> {
         power_monitor: file.power_monitor,
         groups,
         model_version: file.model_version.clone(),
+        login: login(file)?,
+        candidacy: file.election.as_ref().map(|election| Candidacy {
+            role: election.role.clone(),
+            election_id: u128::from(election.id),
+        }),
     })
+}
+
+/// The account, if there is one.
+///
+/// # Errors
+/// A file that says half of it, that everybody can read, or without TLS.
+pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<Login>> {
+    match (&file.user, &file.password_file) {
+        (Some(_), Some(_)) if file.plaintext => {
+            bail!("gnmi: a password over plain text can be read on the way: give `tls`")
+        }
+        (Some(user), Some(password)) => {
+            Ok(Some(Login { user: user.clone(), password: secret(password)? }))
+        }
+        (None, None) => Ok(None),
+        _ => bail!("gnmi: give both `user` and `password_file`, or neither"),
+    }
 }
 
 /// Where it is, and how it is known to be the right one.

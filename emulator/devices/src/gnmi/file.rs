@@ -26,6 +26,9 @@ pub struct GnmiFile {
     /// When it finds out that a port is in use [default: at-once].
     #[serde(default)]
     pub checks: Checks,
+    /// Whether a Set without an election id is taken once a master is elected [default: optional].
+    #[serde(default)]
+    pub arbitration: ArbitrationWord,
     /// The version of the model that it says it has [default: 0.8.0].
     #[serde(default)]
     pub model_version: Option<String>,
@@ -53,6 +56,17 @@ pub enum RecoveryWord {
     Restore,
     /// They stay.
     Maintain,
+}
+
+/// What becomes of a Set without an election id where a master is elected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArbitrationWord {
+    /// It is taken.
+    #[default]
+    Optional,
+    /// It is denied.
+    Required,
 }
 
 /// When a switch finds out that a port is in use.
@@ -86,6 +100,8 @@ impl GnmiFile {
             },
             checks_late: self.checks == Checks::Late,
             model_version: self.model_version.clone().unwrap_or_else(|| VERSION.into()),
+            needs_election: self.arbitration == ArbitrationWord::Required,
+            login: of.user.clone().zip(of.password.clone()),
             epoch_seconds: usual.epoch_seconds,
         }
     }

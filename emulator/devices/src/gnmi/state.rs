@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub(crate) circuits: BTreeMap<String, EstablishedConnection>,
     pub(crate) changed_at: SimTime,
     pub(crate) feeds: Feeds,
+    /// The largest election id of each role.
+    pub(crate) masters: BTreeMap<String, u128>,
     /// Takes in what answers polls.
     pub(crate) spawner: Spawner,
     jobs: VecDeque<Job>,
@@ -76,6 +78,7 @@ impl State {
             circuits: BTreeMap::new(),
             changed_at: SimTime::START,
             feeds: Feeds::default(),
+            masters: BTreeMap::new(),
             spawner: Spawner::default(),
             jobs: VecDeque::new(),
             waits: Vec::new(),
@@ -93,6 +96,7 @@ impl State {
             circuits: self.circuits.clone(),
             now: self.now,
             changed_at: self.changed_at,
+            masters: self.masters.clone(),
             busy_until: self.busy_until,
             starts_until: self.starts_until,
             restores: self.restores,
@@ -212,6 +216,7 @@ impl State {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
+        self.arbitrate(request)?;
         let mut understood = request.clone();
         self.misread(&mut understood);
         let next = self.config.changed(&understood).and_then(|mut next| {
@@ -419,6 +424,7 @@ impl State {
     /// A cold start: connections go, are made again, or stay, as it is set.
     pub(crate) fn restart(&mut self) {
         self.jobs.clear();
+        self.masters.clear();
         self.waits.clear();
         self.feeds.end();
         self.hangs_up = true;
@@ -440,6 +446,7 @@ impl State {
     /// A warm start: its program begins anew, and no mirror moves.
     pub(crate) fn warm_restart(&mut self) {
         self.waits.clear();
+        self.masters.clear();
         self.jobs.clear();
         self.feeds.end();
         self.hangs_up = true;

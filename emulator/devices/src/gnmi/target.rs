@@ -104,6 +104,10 @@ fn gone<E>(_: E) -> Status {
 }
 
 impl Target for SharedSwitch {
+    fn login(&self) -> Option<(String, String)> {
+        locked(&self.0).spec.login.clone()
+    }
+
     fn capabilities(&self) -> Boxed<Result<CapabilityResponse, Status>> {
         let shared = self.clone();
         let thought = locked(&self.0).thought();

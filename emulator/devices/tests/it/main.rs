@@ -13,6 +13,7 @@ mod fibres;
 #[path = "../../../../fuzz/replay.rs"]
 mod fuzz_replay;
 mod gnmi;
+mod gnmi_arbitration;
 mod gnmi_bench;
 mod live;
 mod live_devices;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Master arbitration as the public document of 2018 has it (section 3.2): of each role the largest election id
+//! is kept, and a Set with a smaller one is denied. A restart of the program forgets them.
+
+use lightloom_gnmi::Status;
+use lightloom_gnmi::extension::{MasterArbitration, Uint128};
+use lightloom_gnmi::message::SetRequest;
+
+use super::state::State;
+use crate::misbehave::Misbehaviour;
+
+/// So many roles at most.
+const ROLES_MAX: usize = 64;
+
+impl State {
+    /// Whether the client of a Set may change anything; a larger election id is kept from now on.
+    ///
+    /// # Errors
+    /// Another client is master, or it is not said who this one is.
+    pub(crate) fn arbitrate(&mut self, request: &SetRequest) -> Result<(), Status> {
+        let mut asked = request.extension.iter().filter_map(|one| one.master_arbitration.as_ref());
+        let Some(MasterArbitration { role, election_id }) = asked.next_back() else {
+            if self.spec.needs_election && !self.masters.is_empty() {
+                let why = "a master is elected: a Set without an election id is denied";
+                return Err(Status::permission_denied(why));
+            }
+            return Ok(());
+        };
+        let Some(election_id) = election_id else {
+            if self.breaks(Misbehaviour::TakesNoElectionId) {
+                return Ok(());
+            }
+            return Err(Status::invalid_argument("master arbitration without an election id"));
+        };
+        let role = role.as_ref().map(|role| role.id.clone()).unwrap_or_default();
+        if self.masters.len() >= ROLES_MAX && !self.masters.contains_key(&role) {
+            let why = format!("there are {ROLES_MAX} roles already");
+            return Err(Status::resource_exhausted(why));
+        }
+        let id = match self.breaks(Misbehaviour::ComparesLowHalf) {
+            true => Uint128 { high: 0, ..*election_id },
+            false => *election_id,
+        };
+        let largest = self.masters.entry(role).or_default();
+        if id.number() >= *largest {
+            *largest = id.number();
+            return Ok(());
+        }
+        let why = format!("the master has election id {largest}");
+        match self.breaks(Misbehaviour::TakesOlderMaster) {
+            true => Ok(()),
+            false => Err(Status::permission_denied(why)),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Cases of master arbitration: controllers with election ids of their own, in a role of the suite's, so that the
+//! controllers of the device keep their masters.
+
+use lightloom_gnmi::extension::Extension;
+use lightloom_gnmi::message::SetRequest;
+use lightloom_gnmi::{Code, Status};
+
+use super::{GnmiSuite, case, shown};
+use crate::conform::case::{CaseResult, CaseVerdict, SuiteSession, Tested, found, holds};
+use crate::conform::link::ExchangeError;
+
+const CLAUSE: &str = "gNMI master arbitration 3.2";
+
+pub(super) const CASES: &[Tested<GnmiSuite>] = &[
+    (
+        case(
+            "arbitration-larger",
+            CLAUSE,
+            "a Set with the same or a larger election id of 128 bits is taken",
+        ),
+        larger,
+    ),
+    (
+        case(
+            "arbitration-smaller",
+            CLAUSE,
+            "a Set with a smaller election id is PERMISSION_DENIED and changes nothing",
+        ),
+        smaller,
+    ),
+    (
+        case("arbitration-no-id", CLAUSE, "arbitration without an election id is INVALID_ARGUMENT"),
+        no_id,
+    ),
+];
+
+/// An empty Set of a controller with this election id.
+fn ask(gnmi: &mut GnmiSuite, id: Option<u128>) -> Result<Result<(), Status>, ExchangeError> {
+    let extension = vec![Extension::arbitration(Some(&gnmi.prefix), id)];
+    let set = SetRequest { extension, ..SetRequest::default() };
+    Ok(gnmi.set(set)?.map(drop))
+}
+
+/// Makes a controller master that no other case knew: its election id, or why there is no arbitration to test.
+fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeError> {
+    let id = gnmi.next_election << 64 | u128::from(u64::MAX);
+    gnmi.next_election += 2;
+    let why = match ask(gnmi, Some(id))? {
+        Ok(()) => {
+            gnmi.elected = Some(Extension::arbitration(Some(&gnmi.prefix), Some(id + 1)));
+            let takes_all = ask(gnmi, Some(id - 1))?.is_ok() && ask(gnmi, None)?.is_ok();
+            if !takes_all {
+                return Ok(Ok(id));
+            }
+            "it takes every election id and none: it does not arbitrate".to_owned()
+        }
+        Err(status) if status.code() == Code::PermissionDenied => {
+            return Ok(Err(CaseVerdict::Misbehaves(format!(
+                "an election id that is the first of its role is refused: {}",
+                shown(&status)
+            ))));
+        }
+        Err(status) => format!(
+            "an empty Set with a role is refused: {}; without a role of its own the suite would be master \
+             in place of the controllers of the device",
+            shown(&status)
+        ),
+    };
+    Ok(Err(CaseVerdict::NotTested(why)))
+}
+
+macro_rules! elected {
+    ($gnmi:expr) => {
+        match elected($gnmi)? {
+            Ok(id) => id,
+            Err(verdict) => return Ok(verdict),
+        }
+    };
+}
+
+fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
+    let id = elected!(gnmi);
+    // The lower half of the last is the smaller one.
+    for (next, which) in [(id, "the same"), (id + 1, "a larger")] {
+        if let Err(status) = ask(gnmi, Some(next))? {
+            return found(format!("{which} election id is refused: {}", shown(&status)));
+        }
+    }
+    Ok(CaseVerdict::Passed)
+}
+
+fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
+    let id = elected!(gnmi);
+    if let Err(status) = ask(gnmi, Some(id + 1))? {
+        return found(format!("a larger election id is refused: {}", shown(&status)));
+    }
+    // The other controller has a connection of its own.
+    gnmi.reconnect()?;
+    let (name, input, output) = (gnmi.name("old"), gnmi.input(0), gnmi.output(0));
+    let update = vec![gnmi.joins(&name, &input, &output)?];
+    let extension = vec![Extension::arbitration(Some(&gnmi.prefix), Some(id))];
+    let said = gnmi.set(SetRequest { update, extension, ..SetRequest::default() })?;
+    if gnmi.switch()?.connections.contains_key(&name) {
+        return found("a Set with a smaller election id is carried out");
+    }
+    match said {
+        Ok(_) => found("a Set with a smaller election id is answered as if it was taken"),
+        Err(status) => holds(status.code() == Code::PermissionDenied, || shown(&status)),
+    }
+}
+
+fn no_id(gnmi: &mut GnmiSuite) -> CaseResult {
+    elected!(gnmi);
+    match ask(gnmi, None)? {
+        Ok(()) => found("it is taken"),
+        Err(status) => holds(status.code() == Code::InvalidArgument, || shown(&status)),
+    }
+}
