@@ -202,12 +202,24 @@ fn asked<T>(metadata: MetadataMap, message: T) -> Request<T> {
     Request::from_parts(metadata, tonic::Extensions::default(), message)
 }
 
+/// A status that does not repeat the password: there are devices that do, and what they say is logged.
+fn without_password(status: Status, sent: &MetadataMap) -> Status {
+    let password = sent.get("password").and_then(|password| password.to_str().ok());
+    match password {
+        Some(password) if !password.is_empty() && status.message().contains(password) => {
+            Status::new(status.code(), status.message().replace(password, "…"))
+        }
+        _ => status,
+    }
+}
+
 async fn perform(
     mut grpc: Grpc<HyperTransport>,
     metadata: MetadataMap,
     (number, call): (u32, GnmiCall),
     answers: Answers,
 ) {
+    let sent = metadata.clone();
     let ready = grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()));
     let answer = match (ready, call) {
         (Err(status), _) => Err(status),
@@ -233,7 +245,7 @@ async fn perform(
             subscribe(grpc, metadata, (number, list), &answers).await
         }
     };
-    let answer = answer.unwrap_or_else(Answer::Refused);
+    let answer = answer.unwrap_or_else(|status| Answer::Refused(without_password(status, &sent)));
     locked(&answers).push_back((number, answer));
 }
 
@@ -271,5 +283,21 @@ impl tower_service::Service<http::Request<Body>> for HyperTransport {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         Box::pin(self.0.send_request(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_repeats_the_password_is_shown_without_it() {
+        let login = Login { user: "me".into(), password: "xyzzy".into() };
+        let metadata = login.metadata().unwrap();
+        let said = Status::permission_denied("not authorized with \"me:xyzzy\"");
+        let shown = without_password(said, &metadata);
+        assert_eq!(shown.message(), "not authorized with \"me:…\"");
+        assert_eq!(shown.code(), tonic::Code::PermissionDenied);
+        assert!(!format!("{login:?}{metadata:?}").contains("xyzzy"));
     }
 }
