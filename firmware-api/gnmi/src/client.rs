@@ -104,7 +104,7 @@ pub struct GnmiClient {
 }
 
 impl GnmiClient {
-    /// A fresh connection to the device called `authority` in HTTP, by nobody in particular.
+    /// A fresh connection to the device called `authority` in HTTP, without an account.
     ///
     /// # Errors
     /// A name that HTTP does not allow.
