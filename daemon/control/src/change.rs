@@ -205,14 +205,10 @@ impl OneDevice<'_> {
 
     /// Wanted slots that stand, or should stand, where a circuit may be: neither dark, nor looped back, nor set by a probe.
     fn in_use(&self) -> impl Iterator<Item = Objection> {
-        let may_carry = |at: Position| {
-            let back = self.known.sharing == Sharing::Independent && at == Position::LOOPBACK;
-            !at.is_dark() && !back
-        };
         let free = |slot: &&Slot| !self.known.probed.contains(slot);
         self.want.keys().filter(free).filter_map(move |&slot| {
             let stands = [at(self.observed, slot), at(self.known.owned, slot)];
-            let position = stands.into_iter().find(|at| may_carry(*at))?;
+            let position = stands.into_iter().find(|at| self.device.leads_out(*at))?;
             Some(Objection::InUse { device: self.device.clone(), slot, position })
         })
     }
@@ -369,7 +365,8 @@ mod tests {
             let owned = positions(owned);
             let probed = probed.iter().map(|slot| Slot(*slot)).collect();
             let observed = Observation { positions: positions(observed), ..Default::default() };
-            let target = Fabric::from([("n1/b0".into(), positions(&[(0, 2)]))]);
+            let device = if sharing == Sharing::Independent { "n1/b0" } else { "ocs0" };
+            let target = Fabric::from([(device.into(), positions(&[(0, 2)]))]);
             let (observed, trouble) = (Some(&observed), None);
             let known = Known { sharing, owned: &owned, probed: &probed, observed, trouble };
             difference(&target, Mode::Probe, |_| Some(known)).map(|moves| moves.len())

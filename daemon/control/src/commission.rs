@@ -14,7 +14,7 @@
 
 mod findings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,8 @@ pub struct Commission {
     rows: Vec<Row>,
     /// Planned fibres that have not been lit yet.
     planned: Vec<(usize, usize)>,
+    /// Modules that are not moved any more.
+    left_out: BTreeSet<DeviceName>,
     /// Rounds of halves that are left: which half, of which bit, over which ends.
     halves: Vec<Vec<Option<usize>>>,
     rounds: usize,
@@ -115,7 +117,8 @@ impl Commission {
         };
         let row = |end| Row { candidates: others(end), power_mdbm: None, source: None };
         let rows = (0..ends.len()).map(row).collect();
-        Self { ends, group_of, groups, rows, planned, halves: Vec::new(), rounds: 0 }
+        let (left_out, halves) = (BTreeSet::new(), Vec::new());
+        Self { ends, group_of, groups, rows, planned, left_out, halves, rounds: 0 }
     }
 
     /// Takes over what was found of these ends before.
@@ -140,6 +143,13 @@ impl Commission {
             self.exclude(end);
         }
         self.halves.clear();
+        self.left_out.insert(device.clone());
+    }
+
+    /// Modules that were left out.
+    #[must_use]
+    pub fn left_out(&self) -> &BTreeSet<DeviceName> {
+        &self.left_out
     }
 
     /// How many rounds there have been.
@@ -159,7 +169,8 @@ impl Commission {
         let on = self.as_planned().or_else(|| self.half()).or_else(|| self.search())?;
         self.rounds += 1;
         let mut fabric = Fabric::new();
-        for (group, on) in self.groups.iter().zip(on) {
+        let moved = self.groups.iter().zip(on);
+        for (group, on) in moved.filter(|(group, _)| !self.left_out.contains(&group.device)) {
             let position = on.map_or(group.rest, |end| self.ends[end].2);
             fabric.entry(group.device.clone()).or_default().insert(group.slot, position);
         }
@@ -170,7 +181,8 @@ impl Commission {
     #[must_use]
     pub fn at_rest(&self) -> Fabric {
         let mut fabric = Fabric::new();
-        for group in &self.groups {
+        let moved = self.groups.iter().filter(|group| !self.left_out.contains(&group.device));
+        for group in moved {
             fabric.entry(group.device.clone()).or_default().insert(group.slot, group.rest);
         }
         fabric

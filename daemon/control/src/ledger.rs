@@ -18,7 +18,7 @@ use crate::drive::PartEnd;
 use crate::kept_plan::KeptPlan;
 use crate::owed::Owed;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
-use crate::state::{DeviceName, Fabric, Micros, Slot, Txn};
+use crate::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 
 /// How many past transactions can be named in a rollback, and how many request ids are remembered.
 pub const HISTORY_MAX: usize = 1024;
@@ -316,8 +316,9 @@ impl Ledger {
         match intent.cause {
             Cause::Probe => {
                 let moved = || intent.after.get(device).into_iter().flatten();
-                probed.extend(moved().filter(|(_, to)| !to.is_dark()).map(|(slot, _)| *slot));
-                probed.retain(|slot| moved().all(|(other, to)| other != slot || !to.is_dark()));
+                let leads_out = |to: &Position| device.leads_out(*to);
+                probed.extend(moved().filter(|(_, to)| leads_out(to)).map(|(slot, _)| *slot));
+                probed.retain(|slot| moved().all(|(other, to)| other != slot || leads_out(to)));
             }
             _ => probed.clear(),
         }

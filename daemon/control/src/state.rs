@@ -78,6 +78,13 @@ impl DeviceName {
         format!("{what} {slot}")
     }
 
+    /// Whether light leaves the device there: neither dark, nor a transceiver's way back into its node.
+    #[must_use]
+    pub fn leads_out(&self, position: Position) -> bool {
+        let back = position == Position::LOOPBACK && self.0.parse::<BundleId>().is_ok();
+        !position.is_dark() && !back
+    }
+
     /// Where it stands in the glossary's words: a transceiver's `external-1`, an optical switch's `port 26`.
     #[must_use]
     pub fn place(&self, position: Position) -> String {

@@ -24,7 +24,7 @@ use lightloom_daemon_api::body::{ApplyBody, Mode, RawValue};
 use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
 use lightloom_daemon_api::module::ModuleView;
 use lightloom_daemon_api::status::Status;
-use lightloom_daemon_api::transaction::{DeviceVerdict, Transaction, TransactionResult};
+use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Port;
 
@@ -185,6 +185,7 @@ impl CtlSession {
             known = now;
         }
         report.found.extend(commission.found());
+        report.leave_out(&commission);
         drop(progress);
         if lit {
             let back = commission.at_rest();
@@ -220,8 +221,9 @@ impl CtlSession {
             if past.result == TransactionResult::Committed {
                 return self.seen(&round);
             }
-            let failed: Vec<_> =
-                past.devices.iter().filter(|device| has_failed(device.verdict.clone())).collect();
+            // One that failed and was put back says why.
+            let failed = past.devices.iter().filter(|device| !device.detail.is_empty());
+            let failed: Vec<_> = failed.collect();
             anyhow::ensure!(
                 !failed.is_empty(),
                 "transaction {txn} did not come to its end: `lightloom ctl journal` says why"
@@ -322,10 +324,6 @@ fn why_not(module: &DeviceStatus) -> Option<String> {
         _ if moved => Some("it stands elsewhere than the journal says".into()),
         _ => None,
     }
-}
-
-fn has_failed(verdict: DeviceVerdict) -> bool {
-    matches!(verdict, DeviceVerdict::Refused | DeviceVerdict::Failed | DeviceVerdict::Unknown)
 }
 
 fn observation(device: &DeviceStatus) -> anyhow::Result<Observation> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use lightloom_control::commission::Swap;
+use lightloom_control::commission::{Commission, Swap};
 use lightloom_fabric::fabric::Fabric;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +88,21 @@ impl Report {
     pub(super) fn remember_rest(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in modules.iter().filter(|(_, module)| module.probed.is_empty()) {
             self.stood.insert(name.clone(), module.slots.get("0").copied().unwrap_or(0));
+        }
+    }
+
+    /// What failed meanwhile may not be tried.
+    pub(super) fn leave_out(&mut self, commission: &Commission) {
+        let left_out = commission.left_out();
+        let found = commission.found();
+        for module in &mut self.modules {
+            let mut ends =
+                found.iter().filter(|(end, _)| end.starts_with(&format!("{}.", module.module)));
+            if left_out.contains(&DeviceName::from(module.module.as_str()))
+                && let Some((_, Source::Untried { why })) = ends.next()
+            {
+                module.why_not_tried = Some(why.clone());
+            }
         }
     }
 
