@@ -43,7 +43,7 @@ const COMMANDS: [&str; 4] = [
     "lightloom plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
     "lightloom emulate topologies/scenarios/node-fault.yaml -o run.json",
     "lightloom emulate topologies/scenarios/first-bill.yaml --seed 0..19 -o bill.json",
-    "lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json run.json bill.json -o report.html",
+    "lightloom report topologies/ring-2880.yaml plan.json topologies/traces/synthetic.json run.json bill.json -o report.html",
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {

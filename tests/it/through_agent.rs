@@ -401,7 +401,7 @@ fn the_suite_judges_a_module_by_its_profile() {
 }
 
 /// The other shipped profile keeps every promise, too; one that reads back the wrong register does not, nor one with a code
-/// that the module does not have. Codes of two paths in each other's places are found by nobody who does not see the light.
+/// that the module does not have. Codes of two paths in each other's places are not found by who does not see the light.
 #[test]
 #[ignore = "15 s: ci/nightly profiles"]
 fn the_suite_finds_what_is_wrong_in_a_profile() {

@@ -260,7 +260,7 @@ impl ServedModule {
         self.watch.is_some()
     }
 
-    /// Nobody listens any more.
+    /// No daemon listens any more.
     pub fn ends_watch(&mut self) {
         self.watch = None;
     }

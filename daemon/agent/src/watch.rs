@@ -3,7 +3,7 @@
 //!
 //! The bytes that say whether there is a flag are in the lower memory: two of them are read each [`LOOK_EVERY`], and no page
 //! is turned while nothing happens. A flag stays until it is read and is raised again while its cause lasts, so light is
-//! back once it stays away. Reading clears it: nobody else hears of it.
+//! back once it stays away. Reading clears it: no other program hears of it.
 
 use std::time::Duration;
 

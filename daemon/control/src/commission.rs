@@ -236,7 +236,7 @@ impl Commission {
     }
 
     /// Rows with one candidate left that was seen, and rows with none, are settled; two ends that light each other
-    /// light nobody else.
+    /// light no other end.
     fn conclude(&mut self, named: &BTreeMap<String, usize>) {
         loop {
             let mut changed = false;
