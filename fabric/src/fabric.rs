@@ -64,12 +64,12 @@ pub struct Transceiver {
     /// From light at both ends of a path until its receivers pass bits on.
     pub relock: Picoseconds,
     /// How much light should arrive, where the file says what it loses.
-    pub light: Option<Light>,
+    pub light: Option<LightBudget>,
 }
 
 /// How much light arrives at a transceiver of a k-hop line.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Light {
+pub struct LightBudget {
     /// After each length of hop, the shortest first, in dBm.
     pub hops_dbm: Vec<f64>,
     /// What a receiver needs, in dBm.

@@ -147,8 +147,8 @@ impl DaemonLine {
             }
             let mut found = None;
             take(&mut self.reassembler, &byte, |heard| match heard {
-                Heard::Request(asked) => found = Some(asked),
-                Heard::Acknowledgement(_) => {}
+                HeardFrame::Request(asked) => found = Some(asked),
+                HeardFrame::Acknowledgement(_) => {}
             });
             if found.is_some() {
                 return Ok(found);
@@ -177,8 +177,8 @@ impl DaemonLine {
                         return Ok(());
                     }
                     take(&mut self.reassembler, &buffer[..length], |heard| match heard {
-                        Heard::Request(asked) => place.worker.ask(asked, open, out),
-                        Heard::Acknowledgement(number) => place.worker.acknowledge(number, open, out),
+                        HeardFrame::Request(asked) => place.worker.ask(asked, open, out),
+                        HeardFrame::Acknowledgement(number) => place.worker.acknowledge(number, open, out),
                     });
                 }
                 Some(said) = self.outgoing.recv() => {
@@ -193,27 +193,27 @@ impl DaemonLine {
 }
 
 /// What a daemon says.
-enum Heard {
+enum HeardFrame {
     Request(AskedFrame),
     /// The event of this number has arrived.
     Acknowledgement(u16),
 }
 
 /// Hands on what is said in `bytes`. All else is noise, as on any line.
-fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(Heard)) {
+fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFrame)) {
     for byte in bytes {
         let Some(Ok(frame)) = reassembler.push(*byte) else { continue };
         let (sequence, command) = (frame.sequence, frame.command);
         match frame.kind {
             _ if frame.version != VERSION => {}
             FrameKind::Request => {
-                on(Heard::Request(AskedFrame {
+                on(HeardFrame::Request(AskedFrame {
                     sequence,
                     command,
                     payload: frame.payload.to_vec(),
                 }));
             }
-            FrameKind::Acknowledge => on(Heard::Acknowledgement(sequence)),
+            FrameKind::Acknowledge => on(HeardFrame::Acknowledgement(sequence)),
             FrameKind::Reply | FrameKind::Event => {}
         }
     }

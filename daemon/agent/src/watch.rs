@@ -26,7 +26,7 @@ const RX_LOS: usize = 147 - 134;
 
 /// What is known of the light that a module receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Light {
+enum LightState {
     /// Nothing since it was moved.
     #[default]
     Unknown,
@@ -37,20 +37,20 @@ enum Light {
 /// The watch over one module's light, while a daemon listens.
 #[derive(Clone, Debug, Default)]
 pub struct LightWatch {
-    light: Light,
+    light: LightState,
     /// When light was last missing.
     missed_at: Duration,
     /// One that has not been acknowledged, and when it was sent.
     on_its_way: Option<(u16, Duration)>,
     last_number: u16,
     /// What was said last.
-    said: Light,
+    said: LightState,
 }
 
 impl LightWatch {
     /// The module was moved: what it sees from now on is no news.
     pub fn moved(&mut self, now: Duration) {
-        (self.light, self.said, self.missed_at) = (Light::Unknown, Light::Unknown, now);
+        (self.light, self.said, self.missed_at) = (LightState::Unknown, LightState::Unknown, now);
     }
 
     /// An event has arrived.
@@ -76,19 +76,21 @@ impl LightWatch {
             is_lost = flags[RX_LOS] != 0;
         }
         match (is_lost, self.light) {
-            (true, _) => (self.light, self.missed_at) = (Light::Gone, now),
-            (false, Light::Gone | Light::Unknown) if now >= self.missed_at + FLAG_WITHIN => {
-                self.light = Light::Arrives;
+            (true, _) => (self.light, self.missed_at) = (LightState::Gone, now),
+            (false, LightState::Gone | LightState::Unknown)
+                if now >= self.missed_at + FLAG_WITHIN =>
+            {
+                self.light = LightState::Arrives;
             }
             _ => {}
         }
         // What it sees first after a move is what it sees.
-        if self.said == Light::Unknown {
+        if self.said == LightState::Unknown {
             self.said = self.light;
         }
         let kind = match (self.light == self.said, self.light) {
-            (false, Light::Gone) => EventKind::LightLost,
-            (false, Light::Arrives) => EventKind::LightBack,
+            (false, LightState::Gone) => EventKind::LightLost,
+            (false, LightState::Arrives) => EventKind::LightBack,
             _ => return Ok(None),
         };
         // Its line loses nothing: an acknowledgement that does not come was lost on its way here.

@@ -57,12 +57,12 @@ impl SaidFrame {
 
 /// What a thread has to do for a connection.
 struct ModuleJob {
-    what: JobKind,
+    what: ModuleTask,
     open: ConnectionOpen,
     out: UnboundedSender<SaidFrame>,
 }
 
-enum JobKind {
+enum ModuleTask {
     Answer(AskedFrame),
     /// The event of this number has arrived.
     Acknowledge(u16),
@@ -88,11 +88,11 @@ impl Worker {
 
     /// Hands a request on; its reply goes to `out`.
     pub fn ask(&self, asked: AskedFrame, open: &ConnectionOpen, out: &UnboundedSender<SaidFrame>) {
-        let what = JobKind::Answer(asked);
+        let what = ModuleTask::Answer(asked);
         let job = ModuleJob { what, open: open.clone(), out: out.clone() };
         if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
             self.jobs.try_send(job)
-            && let JobKind::Answer(asked) = job.what
+            && let ModuleTask::Answer(asked) = job.what
         {
             let busy = SaidFrame::new(&asked, &Reply::Refused(RequestRefusal::Busy));
             let _whoever_asked_is_gone = job.out.send(busy);
@@ -106,7 +106,7 @@ impl Worker {
         open: &ConnectionOpen,
         out: &UnboundedSender<SaidFrame>,
     ) {
-        let what = JobKind::Acknowledge(number);
+        let what = ModuleTask::Acknowledge(number);
         // Where there is no room the next event waits longer.
         let _no_room = self.jobs.try_send(ModuleJob { what, open: open.clone(), out: out.clone() });
     }
@@ -132,8 +132,10 @@ fn work(mut module: ServedModule, waiting: &Receiver<ModuleJob>) {
                 }
             }
             Ok(job) if !job.open.is_open() => {}
-            Ok(ModuleJob { what: JobKind::Acknowledge(number), .. }) => module.acknowledged(number),
-            Ok(ModuleJob { what: JobKind::Answer(asked), open, out }) => {
+            Ok(ModuleJob { what: ModuleTask::Acknowledge(number), .. }) => {
+                module.acknowledged(number)
+            }
+            Ok(ModuleJob { what: ModuleTask::Answer(asked), open, out }) => {
                 let mut registers = [0; REGISTER_BYTES_MAX];
                 let reply = match Request::decode(asked.command, &asked.payload) {
                     Ok(request) => module.answer(&request, &mut registers),

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Serialize};
 
-pub use findings::{Fibre, Finding, Swap, findings, swaps};
+pub use findings::{CablingFinding, FibreEnds, Swap, findings, swaps};
 
 use crate::controller::end_name;
 use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at};
@@ -27,7 +27,7 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at
 /// What lights an end, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
-pub enum Source {
+pub enum LightSource {
     /// That end, with so much power in 1/1000 dBm.
     End {
         /// Its name: `n17/b0.2`.
@@ -53,17 +53,17 @@ pub enum Source {
 
 /// What is known of one end.
 #[derive(Clone, Debug)]
-struct Row {
+struct EndRow {
     /// Ends that may light it.
     candidates: FixedBitSet,
     /// The power that arrived last, once light did.
     power_mdbm: Option<i32>,
-    source: Option<Source>,
+    source: Option<LightSource>,
 }
 
 /// One module's switch group, and its ends.
 #[derive(Clone, Debug)]
-struct Group {
+struct ProbedGroup {
     device: DeviceName,
     slot: Slot,
     ends: Vec<usize>,
@@ -77,8 +77,8 @@ pub struct Commission {
     ends: Vec<FibreEnd>,
     /// By the end's number, the group's.
     group_of: Vec<usize>,
-    groups: Vec<Group>,
-    rows: Vec<Row>,
+    groups: Vec<ProbedGroup>,
+    rows: Vec<EndRow>,
     /// Planned fibres that have not been lit yet.
     planned: Vec<(usize, usize)>,
     /// Modules that are not moved any more.
@@ -93,14 +93,14 @@ impl Commission {
     /// position given beside its device: there it sends no light out.
     #[must_use]
     pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<ProbedGroup> = Vec::new();
         let mut numbers = BTreeMap::new();
         let mut group_of = Vec::new();
         for (number, (device, slot, _)) in ends.iter().enumerate() {
             let group = *numbers.entry((device, *slot)).or_insert_with(|| {
                 let (device, slot, ends) = (device.clone(), *slot, Vec::new());
                 let rest = rest.get(&device).map_or(Position::DARK, |rest| at(rest, slot));
-                groups.push(Group { device, slot, ends, rest });
+                groups.push(ProbedGroup { device, slot, ends, rest });
                 groups.len() - 1
             });
             groups[group].ends.push(number);
@@ -115,17 +115,17 @@ impl Commission {
             groups[group_of[end]].ends.iter().for_each(|own| others.remove(*own));
             others
         };
-        let row = |end| Row { candidates: others(end), power_mdbm: None, source: None };
+        let row = |end| EndRow { candidates: others(end), power_mdbm: None, source: None };
         let rows = (0..ends.len()).map(row).collect();
         let (left_out, halves) = (BTreeSet::new(), Vec::new());
         Self { ends, group_of, groups, rows, planned, left_out, halves, rounds: 0 }
     }
 
     /// Takes over what was found of these ends before.
-    pub fn resume(&mut self, found: &BTreeMap<String, Source>) {
+    pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             let known = found.get(&end_name(&self.ends[end]));
-            let known = known.filter(|source| !matches!(source, Source::Untried { .. }));
+            let known = known.filter(|source| !matches!(source, LightSource::Untried { .. }));
             if let Some(source) = known {
                 self.settle(end, source.clone());
             }
@@ -138,7 +138,7 @@ impl Commission {
             (0..self.ends.len()).filter(|end| self.ends[*end].0 == *device).collect();
         for end in ends {
             if self.rows[end].source.is_none() {
-                self.rows[end].source = Some(Source::Untried { why: why.to_owned() });
+                self.rows[end].source = Some(LightSource::Untried { why: why.to_owned() });
             }
             self.exclude(end);
         }
@@ -215,8 +215,10 @@ impl Commission {
             self.rows[end].power_mdbm = Some(power_mdbm);
             match seen.neighbours.get(slot) {
                 Some(name) => match named.get(name) {
-                    Some(_) => self.settle(end, Source::End { end: name.clone(), power_mdbm }),
-                    None => self.settle(end, Source::Stranger { name: name.clone(), power_mdbm }),
+                    Some(_) => self.settle(end, LightSource::End { end: name.clone(), power_mdbm }),
+                    None => {
+                        self.settle(end, LightSource::Stranger { name: name.clone(), power_mdbm })
+                    }
                 },
                 None => self.rows[end].candidates.intersect_with(&on),
             }
@@ -226,10 +228,11 @@ impl Commission {
 
     /// What lights each end, by its name.
     #[must_use]
-    pub fn found(&self) -> BTreeMap<String, Source> {
-        let source = |row: &Row| {
+    pub fn found(&self) -> BTreeMap<String, LightSource> {
+        let source = |row: &EndRow| {
             let left = row.candidates.count_ones(..);
-            let unclear = || Source::Untried { why: format!("{left} ends may be joined with it") };
+            let unclear =
+                || LightSource::Untried { why: format!("{left} ends may be joined with it") };
             row.source.clone().unwrap_or_else(unclear)
         };
         self.ends.iter().zip(&self.rows).map(|(end, row)| (end_name(end), source(row))).collect()
@@ -248,17 +251,19 @@ impl Commission {
                 let source = match (row.power_mdbm, row.candidates.count_ones(..)) {
                     (Some(power_mdbm), 1) => {
                         let other = row.candidates.ones().next().expect("one is left");
-                        Source::End { end: end_name(&self.ends[other]), power_mdbm }
+                        LightSource::End { end: end_name(&self.ends[other]), power_mdbm }
                     }
-                    (Some(power_mdbm), 0) => Source::Stranger { name: String::new(), power_mdbm },
-                    (None, 0) => Source::Nothing,
+                    (Some(power_mdbm), 0) => {
+                        LightSource::Stranger { name: String::new(), power_mdbm }
+                    }
+                    (None, 0) => LightSource::Nothing,
                     _ => continue,
                 };
                 self.settle(end, source);
                 changed = true;
             }
             let lit_by = |end: usize| match &self.rows[end].source {
-                Some(Source::End { end, .. }) => named.get(end).copied(),
+                Some(LightSource::End { end, .. }) => named.get(end).copied(),
                 _ => None,
             };
             let joined = |end: &usize| lit_by(*end).is_some_and(|by| lit_by(by) == Some(*end));
@@ -277,7 +282,7 @@ impl Commission {
         }
     }
 
-    fn settle(&mut self, end: usize, source: Source) {
+    fn settle(&mut self, end: usize, source: LightSource) {
         self.rows[end].source = Some(source);
     }
 

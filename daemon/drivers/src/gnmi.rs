@@ -32,7 +32,7 @@ use layout::{Layout, Side};
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::state::{Op, Outcome};
 use mastership::Mastership;
-pub use settings::{Candidacy, Login, Settings};
+pub use settings::{Candidacy, GnmiLogin, Settings};
 
 /// Connections of one Set whose status is asked for one by one; of more, the whole list.
 const NAMED_MAX: usize = 64;

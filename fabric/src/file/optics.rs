@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codes;
 use crate::document::Check;
-use crate::fabric::Light;
+use crate::fabric::LightBudget;
 use crate::khop::{Fibre, KhopRing};
 
 /// What light loses from transceiver to transceiver, for each length of hop.
@@ -53,9 +53,9 @@ impl OpticsFile {
     }
 
     /// What should arrive after each length of hop.
-    pub(super) fn light(&self) -> Light {
+    pub(super) fn light(&self) -> LightBudget {
         let hops_dbm = self.hops.iter().map(|hop| self.launch_dbm - self.loss_db(hop)).collect();
-        Light { hops_dbm, sensitivity_dbm: self.sensitivity_dbm }
+        LightBudget { hops_dbm, sensitivity_dbm: self.sensitivity_dbm }
     }
 
     fn loss_db(&self, hop: &HopFile) -> f64 {

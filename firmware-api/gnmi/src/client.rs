@@ -63,20 +63,20 @@ pub enum Answer {
 
 /// An account of a device.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct GnmiLogin {
     /// Its name.
     pub user: String,
     /// Its password.
     pub password: String,
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for GnmiLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("GnmiLogin").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-impl Login {
+impl GnmiLogin {
     fn metadata(&self) -> Result<MetadataMap, String> {
         let value = |key: &str, text: &str| {
             let value = AsciiMetadataValue::try_from(text);
@@ -116,8 +116,8 @@ impl GnmiClient {
     ///
     /// # Errors
     /// A name, account or password that HTTP does not allow.
-    pub fn for_account(authority: &str, login: Option<&Login>) -> Result<Self, String> {
-        let metadata = login.map_or_else(|| Ok(MetadataMap::new()), Login::metadata)?;
+    pub fn for_account(authority: &str, login: Option<&GnmiLogin>) -> Result<Self, String> {
+        let metadata = login.map_or_else(|| Ok(MetadataMap::new()), GnmiLogin::metadata)?;
         let origin: http::Uri = format!("http://{authority}")
             .parse()
             .map_err(|error| format!("`{authority}` is not `host:port`: {error}"))?;
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_status_that_repeats_the_password_is_shown_without_it() {
-        let login = Login { user: "me".into(), password: "xyzzy".into() };
+        let login = GnmiLogin { user: "me".into(), password: "xyzzy".into() };
         let metadata = login.metadata().unwrap();
         let said = Status::permission_denied("not authorized with \"me:xyzzy\"");
         let shown = without_password(said, &metadata);

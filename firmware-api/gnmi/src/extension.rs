@@ -19,7 +19,7 @@ pub struct Extension {
 pub struct MasterArbitration {
     /// What the client is for; `None` for the default role.
     #[prost(message, optional, tag = "1")]
-    pub role: Option<Role>,
+    pub role: Option<ArbitrationRole>,
     /// The larger one is master.
     #[prost(message, optional, tag = "2")]
     pub election_id: Option<Uint128>,
@@ -27,7 +27,7 @@ pub struct MasterArbitration {
 
 /// Clients of one role compete with each other alone.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Role {
+pub struct ArbitrationRole {
     /// Its name.
     #[prost(string, tag = "1")]
     pub id: String,
@@ -87,7 +87,7 @@ impl Extension {
     /// Master arbitration with this role and number.
     #[must_use]
     pub fn arbitration(role: Option<&str>, election_id: Option<u128>) -> Self {
-        let role = role.map(|id| Role { id: id.to_owned() });
+        let role = role.map(|id| ArbitrationRole { id: id.to_owned() });
         let election_id = election_id.map(Uint128::from);
         Self { master_arbitration: Some(MasterArbitration { role, election_id }) }
     }

@@ -9,7 +9,7 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient, Login};
+use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient, GnmiLogin};
 use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::{
     CapabilityResponse, DataType, Encoding, GetRequest, GetResponse, ListMode, SetRequest,
@@ -44,7 +44,7 @@ pub struct GnmiSuite {
     rounds: u32,
     set_ups: Vec<Duration>,
     authority: String,
-    login: Option<Login>,
+    login: Option<GnmiLogin>,
     /// The upper half of the next controller's election id.
     next_election: u128,
     /// With which the suite's own Sets are those of the master; `None` while it has not elected one.
@@ -80,7 +80,7 @@ pub fn run(
 ) -> Result<String, ExchangeError> {
     let target = plan.options.target.trim_start_matches("gnmi:").trim_start_matches('/');
     let authority = if target.is_empty() { "device" } else { target }.to_owned();
-    let login = plan.options.login.clone().map(|(user, password)| Login { user, password });
+    let login = plan.options.login.clone().map(|(user, password)| GnmiLogin { user, password });
     let client =
         GnmiClient::for_account(&authority, login.as_ref()).map_err(ExchangeError::Lost)?;
     let mut session = GnmiSuite {

@@ -37,15 +37,15 @@ const WRITES: Case = Case {
 };
 
 /// What was written, by place.
-type Written = Arc<Mutex<Vec<RegisterAddress>>>;
+type WrittenPlaces = Arc<Mutex<Vec<RegisterAddress>>>;
 
 /// A memory whose writes are noted.
-struct Watched {
+struct WatchedMemory {
     memory: Eeprom,
-    written: Written,
+    written: WrittenPlaces,
 }
 
-impl ModuleMemory for Watched {
+impl ModuleMemory for WatchedMemory {
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError> {
         self.memory.read(at, out)
     }
@@ -71,7 +71,7 @@ impl ModuleMemory for Watched {
 /// The way to a module through its profile.
 pub struct ProfileLink {
     module: ServedModule,
-    written: Written,
+    written: WrittenPlaces,
     reassembler: Reassembler,
     said: Vec<u8>,
     began: Instant,
@@ -95,9 +95,9 @@ impl ProfileLink {
         let why = || mistakes.first().map_or_else(String::new, ToString::to_string);
         let profile = Arc::new(profile.with_context(why)?);
         let shared = Arc::new(AgentState::new(MoveLog::forgetful(), true));
-        let written = Written::default();
+        let written = WrittenPlaces::default();
         let memory =
-            Watched { memory: Eeprom::new(eeprom.to_owned()), written: Arc::clone(&written) };
+            WatchedMemory { memory: Eeprom::new(eeprom.to_owned()), written: Arc::clone(&written) };
         let module = ServedModule::new("module".into(), None, profile, Box::new(memory), shared);
         let (reassembler, said, began) = (Reassembler::new(), Vec::new(), Instant::now());
         let is_shielded = false;

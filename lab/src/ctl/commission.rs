@@ -14,7 +14,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use lightloom_control::commission::{Commission, Fibre, Finding, Source, findings, swaps};
+use lightloom_control::commission::{
+    CablingFinding, Commission, FibreEnds, LightSource, findings, swaps,
+};
 use lightloom_control::controller::end_name;
 use lightloom_control::state::{
     DeviceName, Fabric as Positions, FibreEnd, Observation, Position, Slot,
@@ -28,7 +30,7 @@ use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Port;
 
-use self::report::{Checked, Report};
+use self::report::{CommissionReport, ModuleCheck};
 use super::{CtlSession, fresh_id, print, show};
 use lightloom::files;
 use lightloom::output::{self, Format, VerbOutcome};
@@ -66,7 +68,7 @@ pub(super) struct CommissionArguments {
 }
 
 /// What one call of the verb works with.
-struct Site {
+struct Rack {
     fabric: Fabric,
     planned: Vec<(FibreEnd, FibreEnd)>,
     /// Modules as the daemon read them.
@@ -78,7 +80,7 @@ impl CtlSession {
     /// A file that cannot be read, a daemon that cannot be reached or has no such modules.
     pub(super) fn commission(&self, wanted: &CommissionArguments) -> anyhow::Result<VerbOutcome> {
         let site = self.site(wanted)?;
-        let mut report = Report::load(&wanted.state)?;
+        let mut report = CommissionReport::load(&wanted.state)?;
         if wanted.again {
             report.found.clear();
         }
@@ -104,7 +106,7 @@ impl CtlSession {
         Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
     }
 
-    fn site(&self, wanted: &CommissionArguments) -> anyhow::Result<Site> {
+    fn site(&self, wanted: &CommissionArguments) -> anyhow::Result<Rack> {
         let fabric = lightloom::fabric::read(&wanted.fabric)?;
         let end = |port: Port| -> FibreEnd {
             let device = DeviceName::from(port.bundle.to_string().as_str());
@@ -130,11 +132,11 @@ impl CtlSession {
             "the daemon drives none of the modules of {}: is it another daemon's fabric?",
             wanted.fabric.display()
         );
-        Ok(Site { fabric, planned, modules })
+        Ok(Rack { fabric, planned, modules })
     }
 
     /// The serial number of each module that answers.
-    fn serials(&self, site: &Site, asked: bool) -> anyhow::Result<BTreeMap<String, String>> {
+    fn serials(&self, site: &Rack, asked: bool) -> anyhow::Result<BTreeMap<String, String>> {
         let mut serials = BTreeMap::new();
         let present: Vec<&String> =
             site.modules.iter().filter(|(_, m)| m.up && asked).map(|(name, _)| name).collect();
@@ -153,8 +155,8 @@ impl CtlSession {
     /// Round after round until every end is known; then every module goes back to where it stood.
     fn try_light(
         &self,
-        site: &Site,
-        report: &mut Report,
+        site: &Rack,
+        report: &mut CommissionReport,
         state: &std::path::Path,
     ) -> anyhow::Result<()> {
         report.remember_rest(&site.modules);
@@ -260,9 +262,9 @@ impl CtlSession {
     }
 }
 
-impl Site {
-    fn fibres(&self) -> Vec<Fibre> {
-        let fibre = |(a, b): &(FibreEnd, FibreEnd)| Fibre { a: end_name(a), b: end_name(b) };
+impl Rack {
+    fn fibres(&self) -> Vec<FibreEnds> {
+        let fibre = |(a, b): &(FibreEnd, FibreEnd)| FibreEnds { a: end_name(a), b: end_name(b) };
         self.planned.iter().map(fibre).collect()
     }
 
@@ -276,7 +278,7 @@ impl Site {
         free.iter().flat_map(of).collect()
     }
 
-    fn checked_modules(&self) -> Vec<Checked> {
+    fn checked_modules(&self) -> Vec<ModuleCheck> {
         let names: BTreeSet<&str> =
             self.planned.iter().flat_map(|(a, b)| [a.0.as_str(), b.0.as_str()]).collect();
         let checked = |name: &str| {
@@ -285,13 +287,13 @@ impl Site {
                 None => Some("no device is configured for it".to_owned()),
                 Some(module) => why_not(module),
             };
-            Checked { module: name.to_owned(), why_not_tried: why }
+            ModuleCheck { module: name.to_owned(), why_not_tried: why }
         };
         names.into_iter().map(checked).collect()
     }
 
     /// What has to arrive at the ends of a fibre, where the fabric says what it loses.
-    fn least_mdbm(&self, fibre: &Fibre, margin_db: f64) -> Option<i32> {
+    fn least_mdbm(&self, fibre: &FibreEnds, margin_db: f64) -> Option<i32> {
         let light = self.fabric.transceiver.light.as_ref()?;
         let at = self.planned.iter().position(|(a, _)| end_name(a) == fibre.a)?;
         let hops = self.fabric.hbd.fibres().nth(at)?.hops;

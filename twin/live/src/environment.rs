@@ -12,11 +12,8 @@ use std::path::Path;
 
 use crate::address::{DCN, LIGHT};
 use crate::ranks::Ranks;
-use crate::record::Folder;
+use crate::record::{AGENT, Folder};
 use crate::{Error, address};
-
-/// The file that Open MPI starts a node's ranks with, in the folder.
-pub(crate) const AGENT: &str = "mpi-agent";
 
 /// Writes the agent: `mpirun` calls it with a node and a line for a shell.
 pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
+/// The file that Open MPI starts a node's ranks with, in the folder.
+pub(crate) const AGENT: &str = "mpi-agent";
+
 /// The mark of a folder that holds a twin.
 pub const RECORD: &str = "twin.json";
 const SCHEMA: &str = "lightloom.live-twin/v1";
@@ -157,7 +160,7 @@ impl Record {
             "devices.yaml",
             "fabric.yaml",
             "hosts",
-            crate::environment::AGENT,
+            AGENT,
             "plan.json",
             "holder.json",
             "ready.json",

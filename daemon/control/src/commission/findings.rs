@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Source;
+use super::LightSource;
 
 /// A fibre that the fabric has, by the names of its ends: `n0/b0.1`, `n1/b1.1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Fibre {
+pub struct FibreEnds {
     /// One end.
     pub a: String,
     /// The other end.
@@ -19,7 +19,7 @@ pub struct Fibre {
 /// What light says of a fibre.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "finding")]
-pub enum Finding {
+pub enum CablingFinding {
     /// It joins its two ends, with so much power at each in 1/1000 dBm.
     AsPlanned {
         /// What arrives at the first end.
@@ -46,9 +46,9 @@ pub enum Finding {
     /// One end or both are joined with another.
     Elsewhere {
         /// What lights the first end.
-        at_a: Source,
+        at_a: LightSource,
         /// What lights the second end.
-        at_b: Source,
+        at_b: LightSource,
     },
     /// No light arrives at either end from anywhere: no cable, a broken one, or one that leads to another path of its
     /// own module, which looks into one at a time.
@@ -60,7 +60,7 @@ pub enum Finding {
     },
 }
 
-impl Finding {
+impl CablingFinding {
     /// Whether the fibre may be used.
     #[must_use]
     pub fn is_good(&self) -> bool {
@@ -81,64 +81,69 @@ pub struct Swap {
 /// What is found of each planned fibre. `least_mdbm` is what has to arrive within its budget, where that is known.
 #[must_use]
 pub fn findings(
-    planned: &[Fibre],
-    found: &BTreeMap<String, Source>,
-    least_mdbm: impl Fn(&Fibre) -> Option<i32>,
-) -> Vec<(Fibre, Finding)> {
-    let not_free =
-        Source::Untried { why: "it carries a circuit, or no device is configured for it".into() };
-    let of = |fibre: &Fibre| {
+    planned: &[FibreEnds],
+    found: &BTreeMap<String, LightSource>,
+    least_mdbm: impl Fn(&FibreEnds) -> Option<i32>,
+) -> Vec<(FibreEnds, CablingFinding)> {
+    let not_free = LightSource::Untried {
+        why: "it carries a circuit, or no device is configured for it".into(),
+    };
+    let of = |fibre: &FibreEnds| {
         let [a, b] = [&fibre.a, &fibre.b].map(|end| found.get(end).unwrap_or(&not_free));
         (fibre.clone(), finding(fibre, [a, b], least_mdbm(fibre)))
     };
     planned.iter().map(of).collect()
 }
 
-fn finding(fibre: &Fibre, [a, b]: [&Source; 2], least_mdbm: Option<i32>) -> Finding {
-    let arrives = |at: &Source, from: &str| match at {
-        Source::End { end, power_mdbm } if end == from => Some(*power_mdbm),
+fn finding(
+    fibre: &FibreEnds,
+    [a, b]: [&LightSource; 2],
+    least_mdbm: Option<i32>,
+) -> CablingFinding {
+    let arrives = |at: &LightSource, from: &str| match at {
+        LightSource::End { end, power_mdbm } if end == from => Some(*power_mdbm),
         _ => None,
     };
     let untried =
         [(&fibre.a, a), (&fibre.b, b)].into_iter().find_map(|(end, source)| match source {
-            Source::Untried { why } => Some(format!("{end}: {why}")),
+            LightSource::Untried { why } => Some(format!("{end}: {why}")),
             _ => None,
         });
     match ((arrives(a, &fibre.b), a), (arrives(b, &fibre.a), b)) {
         ((Some(at_a_mdbm), _), (Some(at_b_mdbm), _)) => match least_mdbm {
             Some(least_mdbm) if at_a_mdbm.min(at_b_mdbm) < least_mdbm => {
-                Finding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm }
+                CablingFinding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm }
             }
-            _ => Finding::AsPlanned { at_a_mdbm, at_b_mdbm },
+            _ => CablingFinding::AsPlanned { at_a_mdbm, at_b_mdbm },
         },
-        ((Some(power_mdbm), _), (None, Source::Nothing)) => {
-            Finding::OneWay { dark: fibre.b.clone(), power_mdbm }
+        ((Some(power_mdbm), _), (None, LightSource::Nothing)) => {
+            CablingFinding::OneWay { dark: fibre.b.clone(), power_mdbm }
         }
-        ((None, Source::Nothing), (Some(power_mdbm), _)) => {
-            Finding::OneWay { dark: fibre.a.clone(), power_mdbm }
+        ((None, LightSource::Nothing), (Some(power_mdbm), _)) => {
+            CablingFinding::OneWay { dark: fibre.a.clone(), power_mdbm }
         }
-        ((None, Source::Nothing), (None, Source::Nothing)) => Finding::Missing,
+        ((None, LightSource::Nothing), (None, LightSource::Nothing)) => CablingFinding::Missing,
         _ => match untried {
-            Some(why) if !is_lit(a) && !is_lit(b) => Finding::Untried { why },
-            _ => Finding::Elsewhere { at_a: a.clone(), at_b: b.clone() },
+            Some(why) if !is_lit(a) && !is_lit(b) => CablingFinding::Untried { why },
+            _ => CablingFinding::Elsewhere { at_a: a.clone(), at_b: b.clone() },
         },
     }
 }
 
-fn is_lit(source: &Source) -> bool {
-    matches!(source, Source::End { .. } | Source::Stranger { .. })
+fn is_lit(source: &LightSource) -> bool {
+    matches!(source, LightSource::End { .. } | LightSource::Stranger { .. })
 }
 
 /// Plugs whose exchange puts two fibres right: an end is joined with one whose own partner is joined with its own.
 #[must_use]
-pub fn swaps(planned: &[Fibre], found: &BTreeMap<String, Source>) -> Vec<Swap> {
+pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Vec<Swap> {
     let mut partner = BTreeMap::new();
     for fibre in planned {
         partner.insert(fibre.a.as_str(), fibre.b.as_str());
         partner.insert(fibre.b.as_str(), fibre.a.as_str());
     }
     let joined = |end: &str| match found.get(end) {
-        Some(Source::End { end, .. }) => Some(end.as_str()),
+        Some(LightSource::End { end, .. }) => Some(end.as_str()),
         _ => None,
     };
     let mut swaps: Vec<Swap> = Vec::new();

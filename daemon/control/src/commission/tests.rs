@@ -108,8 +108,8 @@ fn run(plant: &Plant, ends: &[FibreEnd], planned: &[(FibreEnd, FibreEnd)]) -> Co
     commission
 }
 
-fn fibres(planned: &[(FibreEnd, FibreEnd)]) -> Vec<Fibre> {
-    planned.iter().map(|(a, b)| Fibre { a: end_name(a), b: end_name(b) }).collect()
+fn fibres(planned: &[(FibreEnd, FibreEnd)]) -> Vec<FibreEnds> {
+    planned.iter().map(|(a, b)| FibreEnds { a: end_name(a), b: end_name(b) }).collect()
 }
 
 /// What lights each end is what the plant joins it with, for every end.
@@ -120,8 +120,8 @@ fn is_true(plant: &Plant, commission: &Commission) {
         between.map(|(from, (to, _))| (end_name(to), end_name(from))).collect();
     for (end, source) in commission.found() {
         match (&source, lit_by.get(&end)) {
-            (Source::End { end: by, .. }, Some(truth)) => assert_eq!(by, truth, "{end}"),
-            (Source::Nothing, None) => {}
+            (LightSource::End { end: by, .. }, Some(truth)) => assert_eq!(by, truth, "{end}"),
+            (LightSource::Nothing, None) => {}
             (source, truth) => panic!("{end}: {source:?}, and truly {truth:?}"),
         }
     }
@@ -236,7 +236,7 @@ fn a_module_that_is_left_out_is_no_missing_cable() {
     for (fibre, finding) in findings(&fibres(&planned), &commission.found(), |_| None) {
         let touches = [&fibre.a, &fibre.b].iter().any(|end| end.starts_with(silent.as_str()));
         match finding {
-            Finding::Untried { why } => assert!(touches && why.contains("does not answer")),
+            CablingFinding::Untried { why } => assert!(touches && why.contains("does not answer")),
             finding => assert!(!touches && finding.is_good(), "{fibre:?}: {finding:?}"),
         }
     }

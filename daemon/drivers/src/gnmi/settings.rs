@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a switch is to be spoken to.
 
-pub use lightloom_gnmi::client::Login;
+pub use lightloom_gnmi::client::GnmiLogin;
 pub use lightloom_gnmi::extension::Candidacy;
 
 /// What has to be known of a switch before it is asked.
@@ -16,7 +16,7 @@ pub struct Settings {
     /// The version of the model that is expected of it; `None` for the one that this was written for.
     pub model_version: Option<String>,
     /// The account; `None` if it asks for none.
-    pub login: Option<Login>,
+    pub login: Option<GnmiLogin>,
     /// What this stands for election with; `None` if no other controller may take its place.
     pub candidacy: Option<Candidacy>,
 }

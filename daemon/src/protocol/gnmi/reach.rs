@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use lightloom_drivers::gnmi::{Candidacy, Gnmi, Login, Settings};
+use lightloom_drivers::gnmi::{Candidacy, Gnmi, GnmiLogin, Settings};
 
 use super::{GnmiFile, GnmiTlsFile};
 use crate::driver::{Endpoint, stream::Address};
@@ -41,13 +41,13 @@ fn settings(file: &GnmiFile) -> anyhow::Result<Settings> {
 ///
 /// # Errors
 /// A file that says half of it, that everybody can read, or without TLS.
-pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<Login>> {
+pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     match (&file.user, &file.password_file) {
         (Some(_), Some(_)) if file.plaintext => {
             bail!("gnmi: a password over plain text can be read on the way: give `tls`")
         }
         (Some(user), Some(password)) => {
-            Ok(Some(Login { user: user.clone(), password: secret(password)? }))
+            Ok(Some(GnmiLogin { user: user.clone(), password: secret(password)? }))
         }
         (None, None) => Ok(None),
         _ => bail!("gnmi: give both `user` and `password_file`, or neither"),

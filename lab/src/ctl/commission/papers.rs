@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context;
-use lightloom_control::commission::Fibre;
+use lightloom_control::commission::FibreEnds;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A module and the serial number that belongs there.
 #[derive(Deserialize)]
-pub(super) struct Place {
+pub(super) struct InventoryRow {
     module: String,
     serial: String,
 }
 
 /// What an inventory comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Serials {
+pub(super) struct SerialCheck {
     /// How many are as written.
     pub(super) as_written: usize,
     /// What is not.
@@ -27,7 +27,7 @@ pub(super) struct Serials {
 
 /// What a record of cabling comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct CablingRecord {
     /// How many of its cables are fibres of the fabric.
     pub(super) as_planned: usize,
     /// What is not.
@@ -44,10 +44,10 @@ fn rows<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
 
 /// # Errors
 /// A file that cannot be read; a module or a serial number twice.
-pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<Place>> {
-    let places: Vec<Place> = rows(path)?;
+pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {
+    let places: Vec<InventoryRow> = rows(path)?;
     let (mut modules, mut serials) = (BTreeSet::new(), BTreeSet::new());
-    for Place { module, serial } in &places {
+    for InventoryRow { module, serial } in &places {
         anyhow::ensure!(modules.insert(module), "{}: {module} is there twice", path.display());
         anyhow::ensure!(
             serials.insert(serial),
@@ -60,21 +60,24 @@ pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<Place>> {
 
 /// # Errors
 /// A file that cannot be read; an end twice.
-pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<Fibre>> {
-    let cables: Vec<Fibre> = rows(path)?;
+pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<FibreEnds>> {
+    let cables: Vec<FibreEnds> = rows(path)?;
     let mut ends = BTreeSet::new();
-    for end in cables.iter().flat_map(|Fibre { a, b }| [a, b]) {
+    for end in cables.iter().flat_map(|FibreEnds { a, b }| [a, b]) {
         anyhow::ensure!(ends.insert(end), "{}: the end {end} is there twice", path.display());
     }
     Ok(cables)
 }
 
 /// Modules whose serial number is another than the inventory's.
-pub(super) fn compare_serials(inventory: &[Place], found: &BTreeMap<String, String>) -> Serials {
+pub(super) fn compare_serials(
+    inventory: &[InventoryRow],
+    found: &BTreeMap<String, String>,
+) -> SerialCheck {
     let belongs: BTreeMap<&str, &str> =
         inventory.iter().map(|place| (place.serial.as_str(), place.module.as_str())).collect();
-    let mut serials = Serials::default();
-    for Place { module, serial } in inventory {
+    let mut serials = SerialCheck::default();
+    for InventoryRow { module, serial } in inventory {
         match found.get(module) {
             Some(there) if there == serial => serials.as_written += 1,
             Some(there) => serials.wrong.push(match belongs.get(there.as_str()) {
@@ -102,10 +105,10 @@ pub(super) fn compare_serials(inventory: &[Place], found: &BTreeMap<String, Stri
 
 /// Cables that are written down and are no fibres of the fabric, and the other way round.
 pub(super) fn compare_record(
-    cables: &[Fibre],
+    cables: &[FibreEnds],
     serials: &BTreeMap<String, String>,
-    planned: &[Fibre],
-) -> Record {
+    planned: &[FibreEnds],
+) -> CablingRecord {
     let place: BTreeMap<&str, &str> =
         serials.iter().map(|(module, serial)| (serial.as_str(), module.as_str())).collect();
     let located = |end: &str| match end.rsplit_once('.') {
@@ -113,7 +116,7 @@ pub(super) fn compare_record(
         _ => end.to_owned(),
     };
     let in_order = |a: String, b: String| if a <= b { (a, b) } else { (b, a) };
-    let pair = |fibre: &Fibre| in_order(located(&fibre.a), located(&fibre.b));
+    let pair = |fibre: &FibreEnds| in_order(located(&fibre.a), located(&fibre.b));
     let wanted: BTreeSet<_> = planned.iter().map(pair).collect();
     let written: BTreeSet<_> = cables.iter().map(pair).collect();
     let mut wrong: Vec<String> = written
@@ -122,5 +125,5 @@ pub(super) fn compare_record(
         .collect();
     wrong
         .extend(wanted.difference(&written).map(|(a, b)| format!("{a} - {b} is not written down")));
-    Record { as_planned: written.intersection(&wanted).count(), wrong }
+    CablingRecord { as_planned: written.intersection(&wanted).count(), wrong }
 }

@@ -9,10 +9,10 @@ use lightloom_control::commission::{Commission, Swap};
 use lightloom_fabric::fabric::Fabric;
 use serde::{Deserialize, Serialize};
 
-use super::papers::{Record, Serials};
+use super::papers::{CablingRecord, SerialCheck};
 use super::{
-    DeviceName, DeviceStatus, Fibre, Finding, Position, Positions, Site, Slot, Source, files,
-    findings, output, show, swaps,
+    CablingFinding, DeviceName, DeviceStatus, FibreEnds, LightSource, Position, Positions, Rack,
+    Slot, files, findings, output, show, swaps,
 };
 
 /// Lines of one item that are shown.
@@ -20,7 +20,7 @@ const LINES_MAX: usize = 40;
 
 /// A module, and why its light was not moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Checked {
+pub(super) struct ModuleCheck {
     pub(super) module: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) why_not_tried: Option<String>,
@@ -30,31 +30,31 @@ pub(super) struct Checked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FibreReport {
     #[serde(flatten)]
-    pub(super) fibre: Fibre,
+    pub(super) fibre: FibreEnds,
     #[serde(flatten)]
-    pub(super) finding: Finding,
+    pub(super) finding: CablingFinding,
 }
 
 /// The document, and what the next call goes on from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Report {
+pub(super) struct CommissionReport {
     pub(super) fabric: String,
     pub(super) fabric_sha256: String,
-    pub(super) modules: Vec<Checked>,
-    pub(super) serials: Option<Serials>,
-    pub(super) record: Option<Record>,
+    pub(super) modules: Vec<ModuleCheck>,
+    pub(super) serials: Option<SerialCheck>,
+    pub(super) record: Option<CablingRecord>,
     pub(super) rounds: usize,
     pub(super) fibres: Vec<FibreReport>,
     /// Plugs to exchange.
     pub(super) exchange: Vec<Swap>,
     /// What lights each end.
-    pub(super) found: BTreeMap<String, Source>,
+    pub(super) found: BTreeMap<String, LightSource>,
     /// Where modules stood before any was lit.
     pub(super) stood: BTreeMap<String, u32>,
 }
 
-impl Report {
+impl CommissionReport {
     /// What was found before; nothing where there is no such file.
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         match std::fs::read(path) {
@@ -99,7 +99,7 @@ impl Report {
             let mut ends =
                 found.iter().filter(|(end, _)| end.starts_with(&format!("{}.", module.module)));
             if left_out.contains(&DeviceName::from(module.module.as_str()))
-                && let Some((_, Source::Untried { why })) = ends.next()
+                && let Some((_, LightSource::Untried { why })) = ends.next()
             {
                 module.why_not_tried = Some(why.clone());
             }
@@ -114,7 +114,7 @@ impl Report {
         free.iter().map(rest).collect()
     }
 
-    pub(super) fn conclude(&mut self, site: &Site, margin_db: f64) {
+    pub(super) fn conclude(&mut self, site: &Rack, margin_db: f64) {
         let fibres = site.fibres();
         let found = findings(&fibres, &self.found, |fibre| site.least_mdbm(fibre, margin_db));
         self.fibres =
@@ -129,9 +129,10 @@ impl Report {
     }
 
     pub(super) fn text(&self, state: &Path) -> String {
-        let mut page = Page::default();
+        let mut page = Checklist::default();
         let tried = self.modules.iter().filter(|module| module.why_not_tried.is_none()).count();
-        let untried = |fibre: &&FibreReport| matches!(fibre.finding, Finding::Untried { .. });
+        let untried =
+            |fibre: &&FibreReport| matches!(fibre.finding, CablingFinding::Untried { .. });
         page.item(
             !self.fibres.iter().any(|fibre| untried(&fibre)),
             &format!("modules: {tried} of {} may be tried", self.modules.len()),
@@ -192,23 +193,25 @@ impl Report {
 
 impl FibreReport {
     fn text(&self) -> String {
-        let Fibre { a, b } = &self.fibre;
+        let FibreEnds { a, b } = &self.fibre;
         let dbm = |mdbm: i32| f64::from(mdbm) / 1000.0;
         let says = match &self.finding {
-            Finding::AsPlanned { .. } => "as planned".to_owned(),
-            Finding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm } => format!(
+            CablingFinding::AsPlanned { .. } => "as planned".to_owned(),
+            CablingFinding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm } => format!(
                 "weak: {:.1} dBm arrive at {a}, {:.1} dBm at {b}, and {:.1} dBm should: a dirty or bent fibre?",
                 dbm(*at_a_mdbm),
                 dbm(*at_b_mdbm),
                 dbm(*least_mdbm)
             ),
-            Finding::OneWay { dark, power_mdbm } => format!(
+            CablingFinding::OneWay { dark, power_mdbm } => format!(
                 "no light arrives at {dark}, {:.1} dBm arrive at the other end: one fibre of the pair is broken or dirty",
                 dbm(*power_mdbm)
             ),
-            Finding::Missing => "no light at either end: no cable, or a broken one".to_owned(),
-            Finding::Untried { why } => format!("not tried: {why}"),
-            Finding::Elsewhere { at_a, at_b } => {
+            CablingFinding::Missing => {
+                "no light at either end: no cable, or a broken one".to_owned()
+            }
+            CablingFinding::Untried { why } => format!("not tried: {why}"),
+            CablingFinding::Elsewhere { at_a, at_b } => {
                 format!("{a} is {}, {b} is {}", source(at_a), source(at_b))
             }
         };
@@ -216,24 +219,24 @@ impl FibreReport {
     }
 }
 
-fn source(source: &Source) -> String {
+fn source(source: &LightSource) -> String {
     match source {
-        Source::End { end, .. } => format!("lit by {end}"),
-        Source::Stranger { name, .. } if name.is_empty() => {
+        LightSource::End { end, .. } => format!("lit by {end}"),
+        LightSource::Stranger { name, .. } if name.is_empty() => {
             "lit by an end that was not tried".into()
         }
-        Source::Stranger { name, .. } => format!("lit by {name}"),
-        Source::Nothing => "dark".into(),
-        Source::Untried { why } => format!("not tried ({why})"),
+        LightSource::Stranger { name, .. } => format!("lit by {name}"),
+        LightSource::Nothing => "dark".into(),
+        LightSource::Untried { why } => format!("not tried ({why})"),
     }
 }
 
 #[derive(Default)]
-struct Page {
+struct Checklist {
     text: String,
 }
 
-impl Page {
+impl Checklist {
     fn item(&mut self, is_good: bool, line: &str) {
         self.text += &format!("  [{}] {line}\n", if is_good { "x" } else { " " });
     }
