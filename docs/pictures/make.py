@@ -51,6 +51,8 @@ def recovery(folder):
     run = json.loads(run.read_text())
     fault = run["faults"][0]
     affected = set(fault["groups_affected"])
+    # A ring goes on as soon as the nodes that it moves to have light; the fault is restored when the last bundle that is switched has.
+    goes_on = fault["at_ps"] + max(row["down_ps"] for row in run["groups"] if row["group"] in affected)
     figure, axes = pyplot.subplots(figsize=(8, 3))
     lines = {}
     for row in run["workloads"]:
@@ -62,10 +64,10 @@ def recovery(folder):
         for row in rows:
             begin = max(row["start_ps"], times[-1] * 1e9 if times else 0)
             gap = row["end_ps"] - begin > 3 * row["ideal_ps"]
-            if gap:  # the collective that the fault interrupted: it ended after the restoration
-                times += [fault["at_ps"] / 1e9, fault["at_ps"] / 1e9, (row["end_ps"] - row["ideal_ps"]) / 1e9]
+            if gap:  # the collective that the fault interrupted: its ring began it again
+                times += [fault["at_ps"] / 1e9, fault["at_ps"] / 1e9, goes_on / 1e9]
                 rates += [rates[-1], 0, 0]
-                begin = row["end_ps"] - row["ideal_ps"]
+                begin = goes_on
             rate = row["busbw_bytes_per_s"] * (row["end_ps"] - row["start_ps"]) / (row["end_ps"] - begin) / 1e9
             times += [begin / 1e9, row["end_ps"] / 1e9]
             rates += [rate, rate]
@@ -73,9 +75,12 @@ def recovery(folder):
         label = f"{group}, which loses {fault['parts'][0]}" if group in affected else f"the other {len(lines) - len(affected)} rings"
         axes.plot(times, rates, color=colour, linewidth=width, label=None if label in drawn else label, zorder=3 if group in affected else 2)
         drawn.add(label)
-    for name, time in [("dead", fault["at_ps"]), ("detected", fault["detected_ps"]), ("planned", fault["replanned_ps"]), ("restored", fault["restored_ps"])]:
+    restored = f"ring goes on ({goes_on / 1e9:.2f} ms)\nrestored: last bundle switched ({fault['restored_ps'] / 1e9:.3f} ms)"
+    times = [("dead", fault["at_ps"]), ("detected", fault["detected_ps"]), ("planned", fault["replanned_ps"]), (None, goes_on), (restored, fault["restored_ps"])]
+    for name, time in times:
         axes.axvline(time / 1e9, color=GREY, linewidth=0.8, linestyle=":")
-        axes.annotate(name, (time / 1e9, 1.01), xycoords=("data", "axes fraction"), fontsize=8, color=GREY, ha="left" if name == "restored" else "center")
+        if name:
+            axes.annotate(name, (time / 1e9, 1.01), xycoords=("data", "axes fraction"), fontsize=8, color=GREY, ha="left" if name == restored else "center")
     axes.set_xlabel("time in ms (emulated)")
     axes.set_ylabel("bus bandwidth in GB/s")
     axes.set_ylim(bottom=0)
