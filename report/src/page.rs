@@ -11,6 +11,7 @@
 //! The page knows results and computes none: shares, means and bounds come from the planner, the
 //! emulator and the training model. What it adds is order, units, drawings and conclusions.
 
+mod bars;
 mod chart;
 mod compose;
 mod csv;

@@ -212,6 +212,14 @@ pub struct Answer {
     pub parts_without_watts: Vec<String>,
 }
 
+impl Answer {
+    /// The designs that win, with their policies: those whose useful PFLOP-year costs the same.
+    #[must_use]
+    pub fn winners(&self) -> Vec<String> {
+        verdict::winners(&self.rows)
+    }
+}
+
 /// A candidate with its price.
 pub(crate) struct Priced<'a> {
     pub(crate) candidate: &'a Candidate,

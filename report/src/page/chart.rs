@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Curves and bars, plotted twice: for wide screens and for narrow ones, with text of the same size.
+//! Curves, plotted twice: for wide screens and for narrow ones, with text of the same size.
 //! Curves are labelled where they end, so that no legend has to be learned.
 
 use std::fmt::Write;
@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use plotters::chart::ChartBuilder;
 use plotters::drawing::IntoDrawingArea;
-use plotters::element::{PathElement, Rectangle};
-use plotters::style::{Color, IntoFont, ShapeStyle, TRANSPARENT};
+use plotters::element::PathElement;
+use plotters::style::{Color, IntoFont, TRANSPARENT};
 
 use super::drawing::escaped;
 use super::ink::{AXIS, GRID, PER_PX, Surface, TEXT, ink};
@@ -132,7 +132,7 @@ impl Plot {
             .y_label_formatter(&|y| (self.y.show)(*y))
             .set_all_tick_mark_size(px(4))
             .draw()?;
-        let columns = f64::from(2 * (width - LABELS_PX[variant]));
+        let columns = f64::from(width - LABELS_PX[variant]);
         let (mut ends, mut remark) = (Vec::new(), None);
         for curve in &self.curves {
             let points = thinned(&curve.points, &self.x.range, columns);
@@ -158,7 +158,7 @@ impl Plot {
     }
 }
 
-fn framed(variant: &str, width: u32, height: u32, body: &str) -> String {
+pub(super) fn framed(variant: &str, width: u32, height: u32, body: &str) -> String {
     format!(
         "<svg class=\"chart {variant}\" viewBox=\"0 0 {width} {height}\" role=\"img\" data-marks=\".line,.fill\">\n{body}</svg>\n"
     )
@@ -241,102 +241,6 @@ pub(super) fn steps(values: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
         points.push((end, last));
     }
     points
-}
-
-/// A bar.
-#[derive(Clone, Debug)]
-pub(super) struct Bar {
-    pub(super) name: String,
-    pub(super) ink: u8,
-    /// Where it begins: 0 unless it is part of a timeline.
-    pub(super) start: f64,
-    /// Where it ends.
-    pub(super) value: f64,
-    /// Low and high ends, drawn as a whisker.
-    pub(super) spread: Option<(f64, f64)>,
-    pub(super) label: String,
-}
-
-/// Bars from left to right, one below the other.
-#[derive(Clone, Debug)]
-pub(super) struct Bars {
-    pub(super) title: &'static str,
-    pub(super) bars: Vec<Bar>,
-}
-
-const BAR_PX: u32 = 30;
-const NAMES_PX: u32 = 104;
-const MOST_NAME_CHARS: usize = 13;
-
-/// A name that fits beside its bar.
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= MOST_NAME_CHARS {
-        return name.to_owned();
-    }
-    name.chars().take(MOST_NAME_CHARS - 1).chain(['…']).collect()
-}
-
-impl Bars {
-    /// One drawing; it is narrow enough for every screen.
-    pub(super) fn svg(&self) -> String {
-        let width = 460;
-        let count = u32::try_from(self.bars.len()).unwrap_or(0);
-        let height = 26 + BAR_PX * count + 6;
-        let mut body =
-            format!(r#"<text class="axis-title" x="2" y="12">{}</text>"#, escaped(self.title));
-        self.draw(&mut body, width, height).expect("writing to a text does not fail");
-        framed("bars", width, height, &body)
-    }
-
-    fn draw(
-        &self,
-        out: &mut String,
-        width: u32,
-        height: u32,
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        let px = |px: u32| px * PER_PX.unsigned_abs();
-        let reach = |bar: &Bar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
-        let most = self.bars.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
-        let count = self.bars.len() as f64;
-        let mut ends = Vec::new();
-        {
-            let area = Surface::new(out, width, height).into_drawing_area();
-            let mut chart = ChartBuilder::on(&area)
-                .margin_top(px(24))
-                .margin_bottom(px(4))
-                .margin_left(px(NAMES_PX))
-                .margin_right(px(104))
-                .build_cartesian_2d(0.0..most, 0.0..count)?;
-            for (index, bar) in self.bars.iter().enumerate() {
-                let middle = count - index as f64 - 0.5;
-                let corners = [(bar.start, middle + 0.32), (bar.value, middle - 0.32)];
-                chart.draw_series([Rectangle::new(corners, ink(bar.ink).filled())])?;
-                if let Some((low, high)) = bar.spread {
-                    let line = |points: Vec<(f64, f64)>| {
-                        PathElement::new(points, ShapeStyle::from(ink(AXIS)))
-                    };
-                    chart.draw_series([
-                        line(vec![(low, middle), (high, middle)]),
-                        line(vec![(low, middle + 0.14), (low, middle - 0.14)]),
-                        line(vec![(high, middle + 0.14), (high, middle - 0.14)]),
-                    ])?;
-                }
-                let (x, y) = chart.backend_coord(&(reach(bar), middle));
-                ends.push((x / PER_PX, y / PER_PX));
-            }
-        }
-        for (bar, (x, y)) in self.bars.iter().zip(ends) {
-            let _ = write!(
-                out,
-                r#"<text class="label" x="{}" y="{y}" dy=".34em" text-anchor="end">{}</text><text class="end" x="{}" y="{y}" dy=".34em">{}</text>"#,
-                NAMES_PX - 8,
-                escaped(&shortened(&bar.name)),
-                x + 8,
-                escaped(&bar.label),
-            );
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

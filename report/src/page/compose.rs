@@ -16,11 +16,10 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
         PageDocument { title: title(results), lead: lead(results), ..PageDocument::default() };
     let mut used = Used::new();
     if let Some(bought) = &results.bought {
-        report.answer = bought.answer.verdict.sentence.clone();
         buy::add(&mut report, &mut used, bought);
     }
     if let Some(billed) = results.bills.first().filter(|_| report.answer.is_empty()) {
-        report.answer = bill::answer(billed);
+        report.answer = bill::short_answer(billed);
     }
     for (index, billed) in results.bills.iter().enumerate() {
         bill::add(&mut report, billed, index);

@@ -9,7 +9,7 @@ pub(super) struct PageDocument {
     pub(super) title: String,
     /// What this is, in a sentence.
     pub(super) lead: String,
-    /// The answer to what was asked, in a sentence. Empty: nothing was.
+    /// The answer to what was asked, in a short sentence. Empty: nothing was.
     pub(super) answer: String,
     pub(super) headlines: Vec<Headline>,
     pub(super) sections: Vec<PageSection>,

@@ -53,11 +53,13 @@ impl<'a> Surface<'a> {
         let mut at: Option<BackendCoord> = None;
         let mut data = String::new();
         for (x, y) in points {
+            // From point to point, which is shorter than from the corner of the drawing.
             match at {
                 None => _ = write!(data, "M{},{}", Px(x), Px(y)),
-                Some((_, old)) if old == y => _ = write!(data, "H{}", Px(x)),
-                Some((old, _)) if old == x => _ = write!(data, "V{}", Px(y)),
-                Some(_) => _ = write!(data, "L{},{}", Px(x), Px(y)),
+                Some(old) if old == (x, y) => {}
+                Some((old, same)) if same == y => _ = write!(data, "h{}", Px(x - old)),
+                Some((same, old)) if same == x => _ = write!(data, "v{}", Px(y - old)),
+                Some((left, top)) => _ = write!(data, "l{},{}", Px(x - left), Px(y - top)),
             }
             at = Some((x, y));
         }
@@ -72,7 +74,11 @@ impl std::fmt::Display for Px {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (whole, tenth) = (self.0.abs() / PER_PX, self.0.abs() % PER_PX);
         let sign = if self.0 < 0 { "-" } else { "" };
-        if tenth == 0 { write!(f, "{sign}{whole}") } else { write!(f, "{sign}{whole}.{tenth}") }
+        match (whole, tenth) {
+            (_, 0) => write!(f, "{sign}{whole}"),
+            (0, _) => write!(f, "{sign}.{tenth}"),
+            _ => write!(f, "{sign}{whole}.{tenth}"),
+        }
     }
 }
 

@@ -75,12 +75,15 @@ impl ShownQuantity {
     pub(super) fn parts(self) -> (String, &'static str) {
         let value = self.value;
         match self.unit {
+            ShownUnit::Share if value != 0.0 && value.abs() < LEAST_SHARE => {
+                (format!("{}<0.0001", if value < 0.0 { "−" } else { "" }), "%")
+            }
             ShownUnit::Share => (fixed(100.0 * value, share_decimals(value)), "%"),
             ShownUnit::Points => (signed(100.0 * value, 3), "pp"),
             ShownUnit::Gpus => (fixed(value, 0), "GPUs"),
             ShownUnit::Nodes => (fixed(value, 0), "nodes"),
-            ShownUnit::Usd => (format!("${}", fixed(value, 2)), ""),
-            ShownUnit::UsdPerBandwidth => (format!("${}", fixed(value, 2)), "per GB/s"),
+            ShownUnit::Usd => (dollars(value), ""),
+            ShownUnit::UsdPerBandwidth => (dollars(value), "per GB/s"),
             ShownUnit::Watts => (fixed(value, 2), "W"),
             ShownUnit::Bandwidth => (fixed(value, 1), "GB/s"),
             ShownUnit::Count => (fixed(value, 0), ""),
@@ -102,7 +105,20 @@ impl ShownQuantity {
             unit => format!("{digits}\u{a0}{unit}"),
         }
     }
+
+    /// A power of ten beside an axis that names its unit: without decimals that say nothing.
+    pub(super) fn tick(self) -> String {
+        let decimals = (-self.value.log10()).ceil().max(0.0) as usize;
+        match self.unit {
+            ShownUnit::Seconds => self.show().replace(".00", ""),
+            ShownUnit::Usd => format!("${}", fixed(self.value, decimals)),
+            _ => fixed(self.value, decimals),
+        }
+    }
 }
+
+/// A smaller share would be shown as zero, which it is not.
+const LEAST_SHARE: f64 = 5e-7;
 
 /// Shares below a ten-thousandth keep digits that say something.
 fn share_decimals(share: f64) -> usize {
@@ -128,6 +144,11 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
         shown.push_str(fraction);
     }
     shown
+}
+
+fn dollars(usd: f64) -> String {
+    let text = fixed(usd, 2);
+    text.strip_prefix('−').map_or(format!("${text}"), |digits| format!("−${digits}"))
 }
 
 fn signed(value: f64, decimals: usize) -> String {
@@ -168,11 +189,20 @@ mod tests {
         assert_eq!(show(0.005_37, ShownUnit::Share), "0.54\u{a0}%");
         assert_eq!(show(-0.0, ShownUnit::Share), "0.00\u{a0}%");
         assert_eq!(show(0.000_017, ShownUnit::Share), "0.0017\u{a0}%");
+        assert_eq!(show(3e-9, ShownUnit::Share), "<0.0001\u{a0}%");
         assert_eq!(show(-0.000_01, ShownUnit::Points), "−0.001\u{a0}pp");
         assert_eq!(show(0.000_5, ShownUnit::Points), "+0.050\u{a0}pp");
-        assert_eq!(show(-1234.5, ShownUnit::Usd), "$−1,234.50");
+        assert_eq!(show(-1234.5, ShownUnit::Usd), "−$1,234.50");
         assert_eq!(show(7e-5, ShownUnit::Seconds), "70.00\u{a0}µs");
         assert_eq!(show(3.0 * 1024.0, ShownUnit::Bytes), "3.0\u{a0}KiB");
         assert_eq!(show(18.78, ShownUnit::Times), "18.78×");
+    }
+
+    #[test]
+    fn ticks_have_no_decimals_that_say_nothing() {
+        let tick = |value, unit| ShownQuantity::new(value, unit).tick();
+        assert_eq!(tick(1e-5, ShownUnit::Seconds), "10\u{a0}µs");
+        assert_eq!(tick(0.001, ShownUnit::Count), "0.001");
+        assert_eq!(tick(1e4, ShownUnit::Usd), "$10,000");
     }
 }

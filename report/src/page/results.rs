@@ -215,6 +215,9 @@ pub struct EmulatedCollective {
     pub name: String,
     /// The group; nothing for one between groups.
     pub group: Option<String>,
+    /// Ranks of the group, where it says so.
+    #[serde(default)]
+    pub ranks: Option<u64>,
     /// What it is.
     pub kind: String,
     /// The whole buffer of one rank.

@@ -237,10 +237,15 @@ fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     rivals
 }
 
+/// The designs that win, with their policies: what is the same in the table is the same here.
+pub(super) fn winners(rows: &[Row]) -> Vec<String> {
+    let first = rows.first().map_or(f64::INFINITY, price_of);
+    let ties = |row: &&Row| price_of(row).is_finite() && price_of(row) <= first * (1.0 + 1e-6);
+    rows.iter().take_while(ties).map(name).collect()
+}
+
 fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> String {
-    // What is the same in the table is the same here.
-    let ties = |row: &&Row| price_of(row) <= price_of(first) * (1.0 + 1e-6);
-    let tied: Vec<String> = rows.iter().take_while(ties).map(name).collect();
+    let tied = winners(rows);
     let mut text =
         format!("Buy {}: ${} a useful PFLOP-year", tied.join(" or "), whole(price_of(first)));
     if let Some(second) = rows.get(tied.len()).filter(|row| row.usd_per_pflop_year.is_some()) {

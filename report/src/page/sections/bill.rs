@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What failures cost over a span: the bill as one picture, the change that saves most, and the timeline of the worst fault.
 
-use super::super::chart::{Bar, Bars};
+use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Billed, BilledCause, BilledLoss, BilledRun, MonthFigure};
@@ -13,7 +13,7 @@ const LEAST_PS: i64 = 1000;
 const MOST_BARS: usize = 10;
 
 /// The answer to what failures cost, in a sentence.
-pub(in super::super) fn answer(billed: &Billed) -> String {
+fn answer(billed: &Billed) -> String {
     let share = |hours: f64| {
         ShownQuantity::share(hours / billed.capacity_gpu_hours.max(f64::MIN_POSITIVE)).show()
     };
@@ -38,6 +38,17 @@ pub(in super::super) fn answer(billed: &Billed) -> String {
         fixed(billed.capacity_gpu_hours, 0),
         dollars(billed.lost_usd).unwrap_or_default(),
         share(billed.lost_gpu_hours.p99),
+    )
+}
+
+/// The same in a short sentence.
+pub(in super::super) fn short_answer(billed: &Billed) -> String {
+    let share = billed.lost_gpu_hours.mean / billed.capacity_gpu_hours.max(f64::MIN_POSITIVE);
+    let dollars = billed.lost_usd.map(|usd| format!(": ${}", fixed(usd, 0))).unwrap_or_default();
+    format!(
+        "Failures cost {} of the GPU-hours of {} days{dollars}.",
+        ShownQuantity::share(share).show(),
+        fixed(billed.span_hours / 24.0, 0)
     )
 }
 
@@ -103,7 +114,11 @@ fn picture(billed: &Billed) -> PageBlock {
         spread: None,
         label: ShownQuantity::share(hours / capacity).show(),
     });
-    let bars = Bars { title: "GPU-hours lost, mean over the months", bars: bars.collect() };
+    let bars = Bars {
+        title: "GPU-hours lost, mean over the months",
+        unit: ShownUnit::Count,
+        bars: bars.collect(),
+    };
     PageBlock::Figure(Figure {
         id: "bill-bars",
         svg: bars.svg(),
@@ -201,7 +216,7 @@ fn timeline(run: &BilledRun) -> PageBlock {
     };
     PageBlock::Figure(Figure {
         id: "worst-fault",
-        svg: Bars { title: "The worst fault, part by part", bars }.svg(),
+        svg: Bars { title: "The worst fault, part by part", unit: ShownUnit::Seconds, bars }.svg(),
         caption: format!(
             "{} fails{out}: {} GPU-seconds at once, the most of all runs. To look into it, run the scenario with steps: 4 and \
              faults: [{{part: {}, at: {}ps}}], and --timeline.",

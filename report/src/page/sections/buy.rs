@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to buy: the answer in a sentence, and what it rests on.
+//! What to buy: the answer in a short sentence and three figures, and what it rests on.
 
 use lightloom_study::buy::Row;
 
-use super::super::chart::{Bar, Bars};
-use super::super::compose::Used;
+use super::super::bars::{Bar, Bars};
+use super::super::compose::{Used, headline};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Bought;
@@ -20,6 +20,7 @@ pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, bought: 
             bought.prices
         ),
     ));
+    answer_first(report, used, bought);
     let conclusion = format!(
         "{}: {} GPUs over {} days, {} of nodes out of service in the mean; one simulation of the same jobs over the same \
          faults for each design (docs/buy.md).",
@@ -40,6 +41,7 @@ pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, bought: 
                 .collect(),
         });
     }
+    section.blocks.push(PageBlock::Note(answer.verdict.sentence.clone()));
     for left_out in &answer.left_out {
         section
             .blocks
@@ -54,16 +56,54 @@ pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, bought: 
     report.sections.push(section);
 }
 
+/// What to buy, what it costs, how far behind the next one is, and how sure that is.
+fn answer_first(report: &mut PageDocument, used: &mut Used, bought: &Bought) {
+    let (answer, winners) = (&bought.answer, bought.answer.winners());
+    let (Some(first), Some(usd)) =
+        (answer.rows.first(), answer.rows.first().and_then(|row| row.usd_per_pflop_year))
+    else {
+        report.answer.clone_from(&answer.verdict.sentence);
+        return;
+    };
+    report.answer = format!("Buy {}.", winners.join(" or "));
+    let money = |usd| ShownQuantity::new(usd, ShownUnit::Usd).show();
+    let [low, high] =
+        [first.cost_low_usd, first.cost_high_usd].map(|cost| cost / first.useful_pflop_years);
+    let beside = format!("{} to {} from low to high prices", money(low), money(high));
+    headline(report, "a useful PFLOP-year", (usd, ShownUnit::Usd), beside, "usd_per_pflop_year");
+    let next = answer.rows.get(winners.len());
+    if let Some((next, dearer)) = next.and_then(|row| Some((row, row.usd_per_pflop_year?))) {
+        used.push(("next_design", "its usd_per_pflop_year ÷ that of the first − 1".to_owned()));
+        let beside = format!("{}, at {}", name(next), money(dearer));
+        let share = (dearer / usd - 1.0, ShownUnit::Share);
+        headline(report, "more for the next design", share, beside, "next_design");
+    }
+    let draws = &answer.verdict.by_draw;
+    if !draws.is_empty() {
+        let agree =
+            |winner: &Option<String>| winner.as_ref().is_some_and(|it| winners.contains(it));
+        let same = draws.iter().filter(|draw| agree(&draw.winner)).count();
+        let how =
+            "other seeds, each with its own faults and arrivals, under which the same design wins";
+        used.push(("other_draws", how.to_owned()));
+        let beside = format!("of {} other draws of faults and arrivals", draws.len());
+        let count = (same as f64, ShownUnit::Count);
+        headline(report, "draws that agree", count, beside, "other_draws");
+    }
+}
+
 fn name(row: &Row) -> String {
     format!("{} ({})", row.design, row.policy)
 }
 
 fn bars(rows: &[Row]) -> PageBlock {
+    let has_policies =
+        |row: &Row| rows.iter().filter(|other| other.design == row.design).count() > 1;
     let bar = |(place, row): (usize, &Row)| {
         let useful = row.useful_pflop_years;
         let usd = row.usd_per_pflop_year?;
         Some(Bar {
-            name: row.design.clone(),
+            name: if has_policies(row) { name(row) } else { row.design.clone() },
             ink: if place == 0 { 1 } else { 3 },
             start: 0.0,
             value: usd,
@@ -74,7 +114,7 @@ fn bars(rows: &[Row]) -> PageBlock {
     let bars = rows.iter().enumerate().filter_map(bar).collect();
     PageBlock::Figure(Figure {
         id: "buy-bars",
-        svg: Bars { title: "US dollars for a useful PFLOP-year", bars }.svg(),
+        svg: Bars { title: "US dollars for a useful PFLOP-year", unit: ShownUnit::Usd, bars }.svg(),
         caption: "A design under a policy each, in the order of the table; whiskers reach from low to high prices of all parts together."
             .to_owned(),
         data: vec![],

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::chart::{Bar, Bars};
+use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{EmulatedCollective, EmulatedFault, EmulatedRun};
@@ -57,14 +57,15 @@ fn conclusion(run: &EmulatedRun) -> String {
         count => format!("{count} faults"),
     };
     format!(
-        "{} of {} rings were affected by the {faults} of the run; the others ended as if nothing had broken.{verdict}",
+        "{} of {} rings {} affected by the {faults} of the run; the others ended as if nothing had broken.{verdict}",
         fixed(affected.len() as f64, 0),
-        fixed(groups.len() as f64, 0)
+        fixed(groups.len() as f64, 0),
+        if affected.len() == 1 { "was" } else { "were" }
     )
 }
 
 /// Collectives of one name and one bound, in order of first appearance. Groups of several sizes have several
-/// bounds: their later names get a number.
+/// bounds: the ranks stand beside a name that stands for several, or else the bound does.
 fn alike(run: &EmulatedRun) -> Vec<(String, Vec<&EmulatedCollective>)> {
     let mut sets: Vec<Vec<&EmulatedCollective>> = Vec::new();
     for collective in &run.workloads {
@@ -76,14 +77,21 @@ fn alike(run: &EmulatedRun) -> Vec<(String, Vec<&EmulatedCollective>)> {
             None => sets.push(vec![collective]),
         }
     }
-    let named = |(index, set): (usize, &Vec<&EmulatedCollective>)| {
-        let name = &set[0].name;
-        match sets[..index].iter().filter(|before| before[0].name == *name).count() {
-            0 => name.clone(),
-            before => format!("{name} {}", before + 1),
+    let named = |set: &Vec<&EmulatedCollective>| {
+        let of = set[0];
+        let same: Vec<_> = sets.iter().filter(|other| other[0].name == of.name).collect();
+        let are_sized = same.iter().filter(|other| other[0].ranks == of.ranks).count() == 1;
+        match of.ranks {
+            _ if same.len() == 1 => of.name.clone(),
+            Some(ranks) if are_sized => format!("{} ({ranks} ranks)", of.name),
+            _ => {
+                let bound = of.ideal_ps as f64 * SECONDS_PER_PS;
+                let bound = ShownQuantity::new(bound, ShownUnit::Seconds).show();
+                format!("{} (bound {bound})", of.name)
+            }
         }
     };
-    let names: Vec<String> = sets.iter().enumerate().map(named).collect();
+    let names: Vec<String> = sets.iter().map(named).collect();
     names.into_iter().zip(sets).collect()
 }
 
@@ -104,7 +112,7 @@ fn against_bound(run: &EmulatedRun) -> PageBlock {
         let times = times(&all);
         let mut bar = |what: &str, ink, seconds: f64| {
             bars.push(Bar {
-                name: what.to_owned(),
+                name: format!("{name}: {what}"),
                 ink,
                 start: 0.0,
                 value: seconds,
@@ -113,12 +121,12 @@ fn against_bound(run: &EmulatedRun) -> PageBlock {
             });
         };
         if let (Some(&fastest), Some(&slowest)) = (times.first(), times.last()) {
-            bar(&name, 1, fastest);
+            bar("fastest", 1, fastest);
             bar("slowest", 4, slowest);
         }
         bar("bound", 9, ideal);
     }
-    let bars = Bars { title: "time of a collective", bars };
+    let bars = Bars { title: "time of a collective", unit: ShownUnit::Seconds, bars };
     PageBlock::Figure(Figure {
         id: "run-collectives",
         svg: format!("<div class=\"pair\">{}</div>", bars.svg()),
@@ -205,4 +213,35 @@ fn expectations(run: &EmulatedRun) -> FigureTable {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(collectives: &[(&str, Option<u64>, u64)]) -> EmulatedRun {
+        let workload = |&(name, ranks, ideal_ps): &(&str, Option<u64>, u64)| {
+            serde_json::json!({"name": name, "group": "g0", "ranks": ranks, "kind": "all-reduce", "bytes": 1, "start_ps": 0,
+                "end_ps": ideal_ps, "ideal_ps": ideal_ps, "busbw_bytes_per_s": 1.0, "restarts": 0})
+        };
+        let workloads: Vec<_> = collectives.iter().map(workload).collect();
+        let run = serde_json::json!({"scenario": "s", "fabric_sha256": "", "seed": 1, "simulated_ps": 1, "packet_hops": 1,
+            "packets": {"sent": 1, "delivered": 1, "dropped": 0, "lost": 0, "retransmitted": 0},
+            "workloads": workloads, "faults": [], "expectations": []});
+        serde_json::from_value(run).unwrap()
+    }
+
+    fn names(run: &EmulatedRun) -> Vec<String> {
+        alike(run).into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn collectives_are_called_as_in_the_scenario() {
+        let sizes =
+            run(&[("tensor", Some(32), 19), ("tensor", Some(16), 14), ("data", Some(8), 5)]);
+        assert_eq!(names(&sizes), ["tensor (32 ranks)", "tensor (16 ranks)", "data"]);
+        let paths = run(&[("tensor", Some(32), 19_000_000), ("tensor", Some(32), 14_000_000)]);
+        assert_eq!(names(&paths), ["tensor (bound 19.00\u{a0}µs)", "tensor (bound 14.00\u{a0}µs)"]);
+        assert_eq!(names(&run(&[("tensor", None, 19)])), ["tensor"]);
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A result of the training model: where the time of a step goes.
 
-use super::super::chart::{Bar, Bars};
+use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{TrainingResult, TrainingRow};
@@ -62,7 +62,7 @@ fn step(best: &TrainingRow, index: usize) -> PageBlock {
     let bars = parts.into_iter().filter(|(_, _, seconds)| *seconds > 0.0).map(bar).collect();
     PageBlock::Figure(Figure {
         id: if index == 0 { "training-step" } else { "more-training-step" },
-        svg: Bars { title: "time of a step", bars }.svg(),
+        svg: Bars { title: "time of a step", unit: ShownUnit::Seconds, bars }.svg(),
         caption: "Where the time of the best mapping's step goes: what is exposed is not hidden behind computing.".to_owned(),
         data: vec![],
     })

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bars, one below the other: on a log axis, which says so, where one would be a hairline beside another.
+
+use std::fmt::Write;
+
+use plotters::chart::ChartBuilder;
+use plotters::drawing::IntoDrawingArea;
+use plotters::element::{PathElement, Rectangle};
+use plotters::style::{Color, ShapeStyle};
+
+use super::chart::framed;
+use super::drawing::escaped;
+use super::ink::{AXIS, GRID, PER_PX, Surface, ink};
+use super::quantity::{ShownQuantity, ShownUnit};
+
+/// A bar.
+#[derive(Clone, Debug)]
+pub(super) struct Bar {
+    pub(super) name: String,
+    pub(super) ink: u8,
+    /// Where it begins: 0 unless it is part of a timeline. A log axis shows how long it is, from its left end.
+    pub(super) start: f64,
+    /// Where it ends.
+    pub(super) value: f64,
+    /// Low and high ends, drawn as a whisker.
+    pub(super) spread: Option<(f64, f64)>,
+    pub(super) label: String,
+}
+
+impl Bar {
+    fn length(&self) -> f64 {
+        self.value - self.start
+    }
+}
+
+/// Bars from left to right, one below the other.
+#[derive(Clone, Debug)]
+pub(super) struct Bars {
+    pub(super) title: &'static str,
+    /// What a log axis counts.
+    pub(super) unit: ShownUnit,
+    pub(super) bars: Vec<Bar>,
+}
+
+const WIDTH_PX: u32 = 460;
+const TOP_PX: u32 = 24;
+/// Room beside a bar for its value.
+const VALUES_PX: u32 = 104;
+/// Room for the ticks of a log axis.
+const TICKS_PX: u32 = 18;
+/// Bars whose lengths differ by more stand on a log axis.
+const MOST_TIMES: f64 = 30.0;
+/// Ticks of a log axis, the first one not counted.
+const MOST_TICKS: i32 = 4;
+
+/// Where names stand: beside their bars if all are short, else each above its bar.
+struct Names {
+    bar_px: u32,
+    left_px: u32,
+    /// Middle and half height of a bar, in bars.
+    middle: f64,
+    half: f64,
+}
+
+const BESIDE: Names = Names { bar_px: 30, left_px: 104, middle: 0.5, half: 0.32 };
+const ABOVE: Names = Names { bar_px: 46, left_px: 4, middle: 0.3, half: 0.22 };
+const MOST_CHARS_BESIDE: usize = 13;
+
+/// How long a value is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scale {
+    Linear {
+        most: f64,
+    },
+    /// From one power of ten to `most`.
+    Log {
+        least_power: i32,
+        most: f64,
+    },
+}
+
+impl Scale {
+    fn of(bars: &[Bar]) -> Self {
+        let positive = || bars.iter().map(Bar::length).filter(|length| *length > 0.0);
+        let longest = positive().fold(f64::MIN_POSITIVE, f64::max);
+        let shortest = positive().fold(longest, f64::min);
+        let reach = |bar: &Bar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
+        if longest <= MOST_TIMES * shortest {
+            let most = bars.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
+            return Self::Linear { most };
+        }
+        let lows = bars.iter().filter_map(|bar| bar.spread).map(|(low, _)| low);
+        let least = lows.filter(|low| *low > 0.0).fold(shortest, f64::min);
+        let highs = bars.iter().filter_map(|bar| bar.spread).map(|(_, high)| high);
+        // Half a power is left of the least, so that its bar is seen.
+        let least_power = (least / 2.0).log10().floor() as i32;
+        Self::Log { least_power, most: highs.fold(longest, f64::max) }
+    }
+
+    /// From the left end of the axis to its right end.
+    fn width(self) -> f64 {
+        match self {
+            Self::Linear { most } => most,
+            Self::Log { least_power, most } => most.log10() - f64::from(least_power),
+        }
+    }
+
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Self::Linear { .. } => value,
+            Self::Log { least_power, .. } if value > 0.0 => {
+                (value.log10() - f64::from(least_power)).max(0.0)
+            }
+            Self::Log { .. } => 0.0,
+        }
+    }
+
+    /// Both ends of a bar. None: it is zero on a log axis, which has none.
+    fn ends(self, bar: &Bar) -> Option<(f64, f64)> {
+        match self {
+            Self::Linear { .. } => Some((bar.start, bar.value)),
+            Self::Log { .. } => (bar.length() > 0.0).then(|| (0.0, self.place(bar.length()))),
+        }
+    }
+
+    /// Powers of ten that are named.
+    fn ticks(self) -> Vec<i32> {
+        let Self::Log { least_power, most } = self else { return Vec::new() };
+        let last = most.log10().floor() as i32;
+        let step = (last - least_power + MOST_TICKS - 1) / MOST_TICKS;
+        (least_power..=last).step_by(usize::try_from(step).unwrap_or(1).max(1)).collect()
+    }
+}
+
+impl Bars {
+    /// One drawing; it is narrow enough for every screen.
+    pub(super) fn svg(&self) -> String {
+        let scale = Scale::of(&self.bars);
+        let longest = self.bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
+        let names = if longest <= MOST_CHARS_BESIDE { BESIDE } else { ABOVE };
+        let count = u32::try_from(self.bars.len()).unwrap_or(0);
+        let (axis, ticks_px) = match scale {
+            Scale::Linear { .. } => ("", 2),
+            Scale::Log { .. } => (", log axis", TICKS_PX),
+        };
+        let height = TOP_PX + names.bar_px * count + ticks_px + 6;
+        let title = escaped(self.title);
+        let mut body = format!(r#"<text class="axis-title" x="2" y="12">{title}{axis}</text>"#);
+        self.draw(&mut body, (scale, &names), height, ticks_px)
+            .expect("writing to a text does not fail");
+        framed("bars", WIDTH_PX, height, &body)
+    }
+
+    fn draw(
+        &self,
+        out: &mut String,
+        (scale, names): (Scale, &Names),
+        height: u32,
+        ticks_px: u32,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let px = |px: u32| px * PER_PX.unsigned_abs();
+        let count = self.bars.len() as f64;
+        let mut ends = Vec::new();
+        let mut ticks = Vec::new();
+        {
+            let area = Surface::new(out, WIDTH_PX, height).into_drawing_area();
+            let mut chart = ChartBuilder::on(&area)
+                .margin_top(px(TOP_PX))
+                .margin_bottom(px(ticks_px + 4))
+                .margin_left(px(names.left_px))
+                .margin_right(px(VALUES_PX))
+                .build_cartesian_2d(0.0..scale.width(), 0.0..count)?;
+            let line = |points: Vec<(f64, f64)>, colour| {
+                PathElement::new(points, ShapeStyle::from(ink(colour)))
+            };
+            for power in scale.ticks() {
+                let value = 10f64.powi(power);
+                let place = scale.place(value);
+                chart.draw_series([line(vec![(place, 0.0), (place, count)], GRID)])?;
+                let (x, y) = chart.backend_coord(&(place, 0.0));
+                ticks.push((x / PER_PX, y / PER_PX, ShownQuantity::new(value, self.unit).tick()));
+            }
+            for (index, bar) in self.bars.iter().enumerate() {
+                let middle = count - index as f64 - 1.0 + names.middle;
+                let mut reach = 0.0;
+                if let Some((start, end)) = scale.ends(bar) {
+                    let corners = [(start, middle + names.half), (end, middle - names.half)];
+                    chart.draw_series([Rectangle::new(corners, ink(bar.ink).filled())])?;
+                    reach = end;
+                }
+                if let Some((low, high)) = bar.spread {
+                    let (low, high) = (scale.place(low), scale.place(high));
+                    chart.draw_series([
+                        line(vec![(low, middle), (high, middle)], AXIS),
+                        line(vec![(low, middle + 0.14), (low, middle - 0.14)], AXIS),
+                        line(vec![(high, middle + 0.14), (high, middle - 0.14)], AXIS),
+                    ])?;
+                    reach = high.max(reach);
+                }
+                let (x, y) = chart.backend_coord(&(reach, middle));
+                ends.push((x / PER_PX, y / PER_PX));
+            }
+        }
+        for (x, y, text) in ticks {
+            let y = y + 14;
+            let anchor = if x < 30 { "start" } else { "middle" };
+            let text = escaped(&text);
+            let _ = write!(
+                out,
+                r#"<text class="label" x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>"#
+            );
+        }
+        for (bar, (x, y)) in self.bars.iter().zip(ends) {
+            let (at, anchor) = if names.left_px == BESIDE.left_px {
+                ((i64::from(names.left_px) - 8, y), "end")
+            } else {
+                ((i64::from(names.left_px), y - 19), "start")
+            };
+            let _ = write!(
+                out,
+                r#"<text class="label" x="{}" y="{}" dy=".34em" text-anchor="{anchor}">{}</text><text class="end" x="{}" y="{y}" dy=".34em">{}</text>"#,
+                at.0,
+                at.1,
+                escaped(&bar.name),
+                x + 8,
+                escaped(&bar.label),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(lengths: &[f64]) -> Bars {
+        let bar = |(index, length): (usize, &f64)| Bar {
+            name: format!("bar {index}"),
+            ink: 1,
+            start: 0.0,
+            value: *length,
+            spread: None,
+            label: ShownQuantity::new(*length, ShownUnit::Seconds).show(),
+        };
+        let bars = lengths.iter().enumerate().map(bar).collect();
+        Bars { title: "time", unit: ShownUnit::Seconds, bars }
+    }
+
+    /// Widths of the bars, in pixels.
+    fn widths(svg: &str) -> Vec<f64> {
+        let paths = svg.split(r#"<path class="fill ink-1" d="M"#).skip(1);
+        let width = |path: &str| -> f64 {
+            let (_, across) = path.split_once('h').unwrap();
+            across.split(|c: char| c.is_ascii_alphabetic()).next().unwrap().parse().unwrap()
+        };
+        paths.map(width).collect()
+    }
+
+    #[test]
+    fn bars_far_apart_stand_on_a_log_axis_that_says_so_and_none_is_a_hairline() {
+        let svg = seconds(&[14.3e-6, 19.4e-6, 3.03e-3]).svg();
+        assert!(svg.contains("time, log axis"), "{svg}");
+        assert!(svg.contains("10\u{a0}µs") && svg.contains("1\u{a0}ms"), "{svg}");
+        let widths = widths(&svg);
+        assert_eq!(widths.len(), 3, "{svg}");
+        assert!(widths.iter().all(|width| *width >= 8.0), "{widths:?}");
+        let near = seconds(&[1.0, 29.0]).svg();
+        assert!(!near.contains("log axis"), "{near}");
+    }
+
+    #[test]
+    fn zero_has_no_bar_on_a_log_axis_and_is_shown_as_text() {
+        let svg = seconds(&[0.0, 1e-6, 1.0]).svg();
+        assert!(svg.contains("log axis") && svg.contains(">0\u{a0}s<"), "{svg}");
+        assert_eq!(widths(&svg).len(), 2, "{svg}");
+    }
+
+    #[test]
+    fn parts_of_a_timeline_on_a_log_axis_are_as_long_as_they_last() {
+        let mut bars = seconds(&[1e-3, 1.0]);
+        (bars.bars[1].start, bars.bars[1].value) = (1e-3, 2e-3);
+        assert!(!bars.svg().contains("log axis"));
+        bars.bars[1].value = 1.001;
+        assert!(bars.svg().contains("log axis"));
+    }
+
+    #[test]
+    fn names_are_never_cut() {
+        let mut bars = seconds(&[1.0, 2.0]);
+        bars.bars[0].name = "khop:3:spare (spare-node)".to_owned();
+        assert!(bars.svg().contains(">khop:3:spare (spare-node)<"));
+    }
+}
