@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page for a browser: one file, styles and drawings inside, nothing fetched, no script.
 
+use std::fmt::Write;
+
 use askama::Template;
 
 use super::document::{Cell, Column, PageBlock, PageDocument};
+use super::drawing::escaped;
 
 #[derive(Template)]
 #[template(path = "page.html")]
@@ -31,10 +34,48 @@ fn class(cell: &Cell, column: &Column) -> &'static str {
     }
 }
 
+/// Where the pages of the book stand.
+const BOOK: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
+
+/// A text in which a page of the book is a link to it.
+fn linked(text: &str) -> String {
+    let mut html = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("docs/") {
+        let Some(length) = rest[start..].find(".md").map(|end| end + 3) else { break };
+        let page = &rest[start..start + length];
+        html.push_str(&escaped(&rest[..start]));
+        if page.contains(char::is_whitespace) {
+            html.push_str(&escaped(page));
+        } else {
+            let _ = write!(html, r#"<a href="{BOOK}{0}">{0}</a>"#, escaped(page));
+        }
+        rest = &rest[start + length..];
+    }
+    html + &escaped(rest)
+}
+
 /// The digits of a cell, and its unit.
 fn parts(cell: &Cell) -> (String, &'static str) {
     match cell {
         Cell::Number(quantity) => quantity.parts(),
         other => (other.show(), ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_the_book_is_a_link() {
+        let html = linked("<a> as docs/buy.md says (docs/how-to/architect.md).");
+        assert!(html.starts_with("&lt;a&gt; as <a href=\"https://"), "{html}");
+        assert!(html.contains("/blob/main/docs/buy.md\">docs/buy.md</a> says (<a "), "{html}");
+        assert!(
+            html.ends_with("docs/how-to/architect.md\">docs/how-to/architect.md</a>)."),
+            "{html}"
+        );
+        assert_eq!(linked("docs/ and no.md"), "docs/ and no.md");
     }
 }

@@ -70,7 +70,7 @@ impl Architecture for Nvl {
                 "two tiers",
                 vec![
                     chips(3.0, "lower tier down and up, upper tier down"),
-                    BillLine::new("optical-1.6t", OPTICS_PER_GPU, "as the recalled total needs"),
+                    BillLine::new("optical-1.6t", OPTICS_PER_GPU, "fitted to a total"),
                     fibres(OPTICS_PER_GPU),
                 ],
             ),

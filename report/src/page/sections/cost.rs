@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the interconnect of each design costs and draws.
 
-use lightloom_study::cost::{CostFigures, CostOutcome, CostRow, Sensitivity};
+use lightloom_study::cost::{Confidence, CostFigures, CostOutcome, CostRow, Sensitivity};
 
-use super::super::chart::{Axis, Bar, Bars, Curve, Plot, reach};
+use super::super::bars::{Bar, Bars};
+use super::super::chart::{Axis, Curve, Plot, reach};
 use super::super::compose::Used;
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
@@ -87,6 +88,7 @@ fn conclusion(cost: &Cost, own: Option<&str>) -> String {
 fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> PageBlock {
     let money = Bars {
         title: "US dollars for each GB/s",
+        unit: ShownUnit::Usd,
         bars: priced(&cost.rows)
             .map(|(arch, figures)| Bar {
                 name: arch.to_owned(),
@@ -103,6 +105,7 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> PageBlock {
     };
     let power = Bars {
         title: "watts for each GB/s",
+        unit: ShownUnit::Watts,
         bars: priced(&cost.rows)
             .filter_map(|(arch, figures)| {
                 let watts = figures.power_per_gbytes_per_s_w?;
@@ -153,10 +156,18 @@ fn table(cost: &Cost) -> FigureTable {
             Cell::maybe(usable(arch, cost), ShownUnit::Usd),
             Cell::number(figures.cost_per_gbytes_per_s_usd, ShownUnit::UsdPerBandwidth),
             Cell::maybe(figures.power_per_gpu_w, ShownUnit::Watts),
-            Cell::text(figures.confidence.name()),
+            Cell::text(sure(figures.confidence)),
         ]);
     }
     table
+}
+
+/// How sure a price is: as its file says, except that no reader has to know where it is remembered from.
+const fn sure(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::RecalledReproduced => "not verified",
+        other => other.name(),
+    }
 }
 
 fn usable(arch: &str, cost: &Cost) -> Option<f64> {
@@ -254,7 +265,7 @@ fn bills(cost: &Cost) -> Vec<FigureTable> {
                 Cell::number(line.unit_usd, ShownUnit::Usd),
                 Cell::maybe(line.unit_w, ShownUnit::Watts),
                 Cell::number(line.usd_per_gpu, ShownUnit::Usd),
-                Cell::text(line.confidence.name()),
+                Cell::text(sure(line.confidence)),
                 Cell::text(&line.formula),
             ]);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Published figures beside ours, labelled as sure as they are.
 
-use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict, summary};
+use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict};
 
 use super::super::document::{Cell, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit as Shown};
@@ -11,10 +11,16 @@ const OPEN: usize = 1;
 
 /// Adds the section on published figures, where there are any.
 pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
+    let claims: Vec<Claim> = claims.iter().filter(|claim| is_shown(claim)).cloned().collect();
     if claims.is_empty() {
         return;
     }
-    let conclusion = format!("{}. On the study's own cluster of 2,880 GPUs.", summary(claims));
+    let agree = claims.iter().filter(|claim| claim.verdict == Verdict::Reproduced).count();
+    let conclusion = format!(
+        "{agree} of {} published figures are reproduced, on the study's own cluster of 2,880 GPUs. Others, and those that rest \
+         on files not given here: docs/validation.md.",
+        claims.len()
+    );
     let mut section = PageSection::new("published", "Published figures and ours", conclusion);
     for (index, claims) in claims.chunk_by(|a, b| a.section == b.section).enumerate() {
         let table = table(index, claims);
@@ -29,22 +35,29 @@ pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
             section.blocks.push(PageBlock::Folded { summary, tables: vec![table] });
         }
     }
-    for label in [Label::Read, Label::Trace, Label::RecalledReproduced, Label::Derived] {
-        section.blocks.push(PageBlock::Note(format!("{}: {}", label.name(), meaning(label))));
+    for label in Label::ALL.into_iter().filter(|label| claims.iter().any(|one| one.label == *label))
+    {
+        if let Some(meaning) = meaning(label) {
+            section.blocks.push(PageBlock::Note(format!("{}: {meaning}", label.name())));
+        }
     }
     report.sections.push(section);
 }
 
-const fn meaning(label: Label) -> &'static str {
+/// Only what was read somewhere, or rests on what is public, and was computed here.
+fn is_shown(claim: &Claim) -> bool {
+    meaning(claim.label).is_some() && claim.verdict != Verdict::NotComputed
+}
+
+/// What a label says. None: what has it is not published, or quoted from memory.
+const fn meaning(label: Label) -> Option<&'static str> {
     match label {
-        Label::Read => "read in a public source (abstract, data sheet)",
-        Label::Trace => "computed from the authors' public fault trace by another program",
-        Label::RecalledReproduced => {
-            "recalled from the paper, whose full text was not available, and reproduced by an independent calculation \
-             before it became a target here"
+        Label::Read => Some("read in a public source (abstract, data sheet)"),
+        Label::ReadBandOurs => {
+            Some("a statement read in a public source; the range that agrees is ours")
         }
-        Label::ReadBandOurs => "a statement read in a public source; the range that agrees is ours",
-        Label::Derived => "an earlier derivation or simulation of our own, by another program",
+        Label::Trace => Some("computed from the authors' public fault trace by another program"),
+        Label::RecalledReproduced | Label::Derived => None,
     }
 }
 
