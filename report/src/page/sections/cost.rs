@@ -24,6 +24,8 @@ pub(in super::super) fn add(
         |comparison| comparison.rows.iter().map(|row| row.arch.clone()).collect(),
     );
     used.push(("cost_per_gbytes_per_s_usd", format!("mean prices; prices: {}", cost.prices)));
+    used.push(("bill_usd", "Σ over the parts of its bill: count for each GPU × price".to_owned()));
+    used.push(("bill_w", "Σ over the parts of its bill: count for each GPU × watts".to_owned()));
     used.push(("cost_per_usable_gpu_usd", "same samples as the waste".to_owned()));
     let mut section =
         PageSection::new("cost", "Cost and power of the interconnect", conclusion(cost, own));
@@ -139,12 +141,12 @@ fn table(cost: &Cost) -> FigureTable {
     let mut table = FigureTable::new("cost", "Interconnect for each GPU")
         .words("design")
         .numbers("bandwidth")
-        .defined("cost", "cost_per_gpu_usd")
+        .defined("cost", "bill_usd")
         .numbers("low")
         .numbers("high")
         .defined("usable GPU", "cost_per_usable_gpu_usd")
         .defined("for bandwidth", "cost_per_gbytes_per_s_usd")
-        .defined("power", "power_per_gpu_w")
+        .defined("power", "bill_w")
         .words("least sure price");
     for (arch, figures) in priced(&cost.rows) {
         table.row([
