@@ -98,7 +98,14 @@ enum RunFormat {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let Target { protocol, .. } = arguments.target;
     if arguments.profile.is_some() != (protocol == Protocol::Eeprom) {
-        let why = "a module behind an eeprom file needs --profile, and nothing else has one";
+        let why = "--profile is for eeprom:, and needed there: it says how the module's optical switch is set";
+        return Err(WrongUsage(why.into()).into());
+    }
+    let is_module = matches!(protocol, Protocol::Serial | Protocol::Eeprom);
+    let groups = &arguments.may_move;
+    let is_group = |text: &String| text.parse::<u8>().is_ok_and(|group| group < 8);
+    if is_module && !groups.is_empty() && !(groups.len() == 1 && is_group(&groups[0])) {
+        let why = "--may-move takes one group of a transceiver, from 0 to 7";
         return Err(WrongUsage(why.into()).into());
     }
     let tls = Tls {

@@ -172,6 +172,10 @@ fn a_controller_with_a_smaller_election_id_moves_nothing_and_names_the_master() 
         let arm = Op::Arm { txn: Txn(2), want };
         refused(old.run(&arm).await, master);
         assert_eq!(lit(&mut old).await, [(1, 6)], "it reads on");
+        // What was denied is undone where everything stands: nothing has to be set for that.
+        let want = [(Slot(1), Position(6)), (Slot(2), Position::DARK)].into_iter().collect();
+        let stands = old.run(&Op::Arm { txn: Txn(2), want }).await;
+        assert!(matches!(stands, Outcome::Done(Some(_))), "{stands:?}");
 
         let mut silent = with("");
         silent.connect().await.unwrap();

@@ -14,7 +14,7 @@ use lightloom_control::state::{DeviceName, Position, Slot};
 use lightloom_daemon::runtime::Runtime;
 
 use crate::agent_rig::{Agent, Authority, Modules, WITHIN, cannot, profile, write_agent};
-use crate::daemon_rig::{Rig, first_plan, installed, on_a_runtime};
+use crate::daemon_rig::{Rig, fabric_file, first_plan, installed, on_a_runtime};
 use crate::programs;
 
 const MOVES: &str = "allow_moves: true\n";
@@ -161,7 +161,12 @@ impl Many {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         let names = format!("n{{0..{}}}/b{{0..1}}", nodes - 1);
-        let list = format!("transceivers:\n- {{names: \"{names}\", powered_for: 2s}}\n");
+        // Its fibres carry light where both ends look into them: half of the modules move into the dark.
+        let list = format!(
+            "fabric: ring.yaml\ntransceivers:\n- {{names: \"{names}\", powered_for: 2s}}\n"
+        );
+        std::fs::create_dir_all(path.join("serve")).unwrap();
+        std::fs::write(path.join("serve/ring.yaml"), fabric_file(nodes)).unwrap();
         let modules = Modules::serve(&path.join("serve"), &list);
         let cluster = Authority::new();
         cluster.sign(path, "daemon");
@@ -419,6 +424,8 @@ fn the_suite_finds_what_is_wrong_in_a_profile() {
                 1,
                 "eeprom/every-path         the group",
             ),
+            (wrong("dark: 0", "dark: 9"), 1, "eeprom/every-path         the group"),
+            (wrong("loopback: 15", "loopback: 7"), 1, "MISBEHAVES"),
         ]
     });
 }

@@ -65,6 +65,8 @@ pub struct ServedModule {
     moved_at: Option<Duration>,
     /// While a daemon listens.
     watch: Option<LightWatch>,
+    /// Why the last request was not done, where that is this module's or its bus's.
+    trouble: Option<String>,
 }
 
 /// Who a module is, by its page 00h.
@@ -120,6 +122,7 @@ impl ServedModule {
             boots: 1,
             moved_at: None,
             watch: None,
+            trouble: None,
         }
     }
 
@@ -127,6 +130,12 @@ impl ServedModule {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Why the last request was not done, where that is this module's or its bus's.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// Answers a request.
@@ -140,6 +149,7 @@ impl ServedModule {
             NotDone::Refused(refusal) => Reply::Refused(refusal),
             NotDone::Bus(error) => {
                 tracing::warn!(module = self.name, %error, "the bus failed");
+                self.trouble = Some(error.to_string());
                 Reply::Refused(RequestRefusal::BusFailed)
             }
         })
@@ -182,6 +192,8 @@ impl ServedModule {
         let (shown, name) = (text(&serial), self.name.as_str());
         if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != shown) {
             tracing::error!(name, serial = shown, expected, "another module than the file says");
+            self.trouble =
+                Some(format!("it has serial number {shown}, and {expected} belongs here"));
             return Err(RequestRefusal::OtherModule.into());
         }
         let fits = &self.profile.file().fits;
@@ -190,6 +202,9 @@ impl ServedModule {
         if !is_fit || !self.profile.is_marked(&mut *self.memory)? {
             let (profile, vendor, part) = (&self.profile.file().name, text(&vendor), text(&part));
             tracing::error!(name, profile, vendor, part, "the profile does not fit the module");
+            self.trouble = Some(format!(
+                "the profile `{profile}` does not fit: the module says vendor `{vendor}`, part `{part}`, and has to have its marks"
+            ));
             return Err(RequestRefusal::OtherModule.into());
         }
         if let Some(other) = self.shared.see(&self.name, &shown) {
@@ -395,7 +410,12 @@ impl ServedModule {
         let (outcomes, active) = fired?;
         self.moved_at = Some(now);
         self.fired = Some((order, outcomes));
-        if groups.iter().any(|group| outcomes[group] == GroupOutcome::Success) {
+        // Too little light arrives where the far end sends none: the switch has been made all the same.
+        let is_there = |group: usize| {
+            matches!(outcomes[group], GroupOutcome::Success | GroupOutcome::PowerLow)
+                && active[group] == order.paths[group]
+        };
+        if groups.iter().any(is_there) {
             self.generation = self.generation.wrapping_add(1);
         }
         Ok(self.report(TransactionId(order.transaction), outcomes, active))

@@ -35,10 +35,8 @@ pub enum LightSource {
         /// What arrives.
         power_mdbm: i32,
     },
-    /// Light that none of the ends sends that were tried: another device's.
+    /// Light without a name that none of the ends sends that were tried.
     Stranger {
-        /// The name that it carries; empty where it has none.
-        name: String,
         /// What arrives.
         power_mdbm: i32,
     },
@@ -81,6 +79,8 @@ pub struct Commission {
     rows: Vec<EndRow>,
     /// Planned fibres that have not been lit yet.
     planned: Vec<(usize, usize)>,
+    /// The end that should light each, by their names; also where that is not tried.
+    far: BTreeMap<String, String>,
     /// Modules that are not moved any more.
     left_out: BTreeSet<DeviceName>,
     /// Rounds of halves that are left: which half, of which bit, over which ends.
@@ -107,6 +107,8 @@ impl Commission {
             group_of.push(group);
         }
         let number: BTreeMap<&FibreEnd, usize> = ends.iter().zip(0..).collect();
+        let both = planned.iter().flat_map(|(a, b)| [(a, b), (b, a)]);
+        let far = both.map(|(end, far)| (end_name(end), end_name(far))).collect();
         let planned = planned.iter().filter_map(|(a, b)| Some((*number.get(a)?, *number.get(b)?)));
         let planned = planned.collect();
         let others = |end: usize| {
@@ -118,14 +120,14 @@ impl Commission {
         let row = |end| EndRow { candidates: others(end), power_mdbm: None, source: None };
         let rows = (0..ends.len()).map(row).collect();
         let (left_out, halves) = (BTreeSet::new(), Vec::new());
-        Self { ends, group_of, groups, rows, planned, left_out, halves, rounds: 0 }
+        Self { ends, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
-    /// Takes over what was found of these ends before.
+    /// Takes over what was seen to light these ends before. What saw nothing is tried again: more may be tried now.
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             let known = found.get(&end_name(&self.ends[end]));
-            let known = known.filter(|source| !matches!(source, LightSource::Untried { .. }));
+            let known = known.filter(|source| matches!(source, LightSource::End { .. }));
             if let Some(source) = known {
                 self.settle(end, source.clone());
             }
@@ -214,12 +216,9 @@ impl Commission {
             };
             self.rows[end].power_mdbm = Some(power_mdbm);
             match seen.neighbours.get(slot) {
-                Some(name) => match named.get(name) {
-                    Some(_) => self.settle(end, LightSource::End { end: name.clone(), power_mdbm }),
-                    None => {
-                        self.settle(end, LightSource::Stranger { name: name.clone(), power_mdbm })
-                    }
-                },
+                Some(name) => {
+                    self.settle(end, LightSource::End { end: name.clone(), power_mdbm });
+                }
                 None => self.rows[end].candidates.intersect_with(&on),
             }
         }
@@ -229,13 +228,28 @@ impl Commission {
     /// What lights each end, by its name.
     #[must_use]
     pub fn found(&self) -> BTreeMap<String, LightSource> {
-        let source = |row: &EndRow| {
-            let left = row.candidates.count_ones(..);
-            let unclear =
-                || LightSource::Untried { why: format!("{left} ends may be joined with it") };
-            row.source.clone().unwrap_or_else(unclear)
+        let number: BTreeMap<String, usize> =
+            self.ends.iter().zip(0..).map(|(end, number)| (end_name(end), number)).collect();
+        let is_tried = |end: &String| {
+            let row = number.get(end).map(|number| &self.rows[*number].source);
+            row.is_some_and(|source| !matches!(source, Some(LightSource::Untried { .. })))
         };
-        self.ends.iter().zip(&self.rows).map(|(end, row)| (end_name(end), source(row))).collect()
+        let source = |name: &String, row: &EndRow| match &row.source {
+            None => {
+                let left = row.candidates.count_ones(..);
+                LightSource::Untried { why: format!("{left} ends may be joined with it") }
+            }
+            // An end that sees nothing while its own far end sends nothing says nothing of their fibre.
+            Some(LightSource::Nothing) => match self.far.get(name).filter(|far| !is_tried(far)) {
+                Some(far) => {
+                    LightSource::Untried { why: format!("its far end {far} was not tried") }
+                }
+                None => LightSource::Nothing,
+            },
+            Some(source) => source.clone(),
+        };
+        let names = self.ends.iter().map(end_name).zip(&self.rows);
+        names.map(|(name, row)| (name.clone(), source(&name, row))).collect()
     }
 
     /// Rows with one candidate left that was seen, and rows with none, are settled; two ends that light each other
@@ -253,9 +267,7 @@ impl Commission {
                         let other = row.candidates.ones().next().expect("one is left");
                         LightSource::End { end: end_name(&self.ends[other]), power_mdbm }
                     }
-                    (Some(power_mdbm), 0) => {
-                        LightSource::Stranger { name: String::new(), power_mdbm }
-                    }
+                    (Some(power_mdbm), 0) => LightSource::Stranger { power_mdbm },
                     (None, 0) => LightSource::Nothing,
                     _ => continue,
                 };

@@ -528,7 +528,10 @@ impl Dialect for Gnmi {
     fn finish(&mut self, op: &Op) -> Outcome {
         match (self.failed.take(), self.mastership.denied()) {
             (Some(why), _) => Outcome::Failed(why),
-            (None, Some(why)) if matches!(op, Op::Arm { .. }) => Outcome::Refused(why),
+            // Nothing has to be set on a switch that stands as wanted: so what was denied is undone.
+            (None, Some(why)) if matches!(op, Op::Arm { want, .. } if !self.ports.stands(want)) => {
+                Outcome::Refused(why)
+            }
             (None, _) => self.ports.outcome(op),
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
-use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot};
+use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot, at};
 
 /// The most ports a switch may say it has.
 const PORTS_MAX: u32 = 1 << 16;
@@ -73,6 +73,11 @@ impl Ports {
             Op::Disarm { .. } => Task::Nothing,
             Op::Switch { moves, .. } => self.change(moves)?,
         })
+    }
+
+    /// Whether every port was read where it is wanted.
+    pub(super) fn stands(&self, want: &Positions) -> bool {
+        want.iter().all(|(&slot, &to)| at(&self.seen.positions, slot) == to)
     }
 
     fn change(&mut self, moves: &[Move]) -> Result<Task, String> {

@@ -29,7 +29,8 @@ fn next(runtime: &Runtime, device: &DeviceName, contended: &Contended) -> String
     let keep = format!("keep what it sets: lightloom ctl adopt {device}");
     if contended.claimed_by.is_some() {
         return format!(
-            "stop one of the two controllers; a claim ends 60 s after its holder; {keep}"
+            "stop one of the two controllers: a claim in a database ends 60 s after its holder, a role over gNMI is taken \
+             by a larger election id; {keep}"
         );
     }
     let again = attention::again(runtime).unwrap_or("lightloom ctl apply PLAN --mode update");

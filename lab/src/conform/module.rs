@@ -25,6 +25,8 @@ const LINE: Duration = Duration::from_millis(15);
 const LOOPBACK: u8 = 15;
 const DARK: u8 = 0;
 const HOT: u8 = 2;
+/// The outcome of a move to where too little light arrives.
+const POWER_LOW: u8 = 130;
 
 const UNTESTABLE: [(&str, &str); 5] = [
     (
@@ -47,6 +49,8 @@ pub struct ModuleSuite {
     next_transaction: u32,
     /// Of its identity.
     external_paths: u8,
+    groups: usize,
+    has_loopback: bool,
     has_dark: bool,
     dwell: Duration,
     commit_max: Duration,
@@ -111,6 +115,8 @@ pub(super) fn run_but(
         unanswered: BTreeSet::new(),
         next_transaction: u32::try_from(results.draw() >> 34).unwrap_or(1) | 1,
         external_paths: 0,
+        groups: 0,
+        has_loopback: false,
         has_dark: false,
         dwell: Duration::ZERO,
         commit_max: Duration::ZERO,
@@ -308,6 +314,9 @@ impl ModuleSuite {
         }
         Ok(match fired.payload[8 + group] {
             1 => Ok((transaction, fired)),
+            POWER_LOW => Err(CaseVerdict::Fault(format!(
+                "a move to path {path} has outcome 130: too little light arrives there, from its far end or by its own fault"
+            ))),
             outcome @ 128.. => {
                 Err(CaseVerdict::Fault(format!("a move to path {path} has outcome {outcome}")))
             }
@@ -332,6 +341,9 @@ impl ModuleSuite {
         };
         if status.armed != 0 && status.armed != status.fired {
             return Some(format!("transaction {} of another host is armed", status.armed));
+        }
+        if group >= self.groups {
+            return Some(format!("--may-move: the module has no group {group}"));
         }
         self.group = Some((group, status.active[group]));
         None

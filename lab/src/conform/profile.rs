@@ -99,6 +99,17 @@ impl ProfileLink {
         let memory =
             WatchedMemory { memory: Eeprom::new(eeprom.to_owned()), written: Arc::clone(&written) };
         let module = ServedModule::new("module".into(), None, profile, Box::new(memory), shared);
+        let mut module = module;
+        let mut registers = [0; REGISTER_BYTES_MAX];
+        let is_refused =
+            matches!(module.answer(&Request::Hello, &mut registers), Reply::Refused(_));
+        if is_refused {
+            anyhow::bail!(
+                "{}: {}",
+                eeprom.display(),
+                module.trouble().unwrap_or("it does not answer")
+            );
+        }
         let (reassembler, said, began) = (Reassembler::new(), Vec::new(), Instant::now());
         let is_shielded = false;
         Ok(Self { module, written, reassembler, said, began, interrupted, is_shielded })

@@ -11,6 +11,7 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
@@ -40,6 +41,8 @@ use lightloom::progress::Progress;
 const ROUNDS_MAX: usize = 2_000;
 /// Modules that fail a round are left out, and the round is tried again, so often.
 const TRIES_MAX: usize = 16;
+/// How long the change of another client is waited for.
+const OTHERS_WITHIN: Duration = Duration::from_secs(30);
 /// Less light than this is none.
 const LEAST_DBM: f64 = -14.0;
 
@@ -63,7 +66,7 @@ pub(super) struct CommissionArguments {
     #[arg(long)]
     dry_run: bool,
     /// Light may arrive so much weaker than the fabric's `optics` says, in dB.
-    #[arg(long, value_name = "DB", default_value_t = 2.0)]
+    #[arg(long, value_name = "DB", default_value_t = 2.0, value_parser = margin)]
     margin: f64,
 }
 
@@ -86,6 +89,7 @@ impl CtlSession {
         }
         report.begin(&site.fabric)?;
         report.modules = site.checked_modules();
+        report.take_lit(&site.modules);
         let inventory = wanted.inventory.as_deref().map(papers::inventory).transpose()?;
         let serials = self.serials(&site, inventory.is_some() || wanted.cabling.is_some())?;
         report.serials = inventory.map(|inventory| papers::compare_serials(&inventory, &serials));
@@ -178,7 +182,7 @@ impl CtlSession {
             );
             lit = true;
             let read = self.probe(round, &mut commission)?;
-            commission.heard(&read, least_mdbm());
+            commission.heard(&read, mdbm(LEAST_DBM));
             report.rounds += 1;
             report.found.extend(commission.found());
             report.save(state)?;
@@ -214,11 +218,7 @@ impl CtlSession {
                 mode: Mode::Probe,
                 ..ApplyBody::default()
             };
-            let response = self.client.post("/v1/apply", &body)?;
-            let txn = match response.read() {
-                Ok(Answer::Accepted { txn }) if response.is_good() => txn,
-                _ => anyhow::bail!("{}", show::refusal(&response.body)),
-            };
+            let txn = self.begun(&body)?;
             let past = self.transaction(txn)?;
             if past.result == TransactionResult::Committed {
                 return self.seen(&round);
@@ -238,6 +238,21 @@ impl CtlSession {
             }
         }
         anyhow::bail!("modules fail one after the other: `lightloom ctl status` shows them")
+    }
+
+    /// The transaction of a round. Another change that is on its way is waited for.
+    fn begun(&self, body: &ApplyBody<Box<RawValue>>) -> anyhow::Result<u32> {
+        let until = Instant::now() + OTHERS_WITHIN;
+        loop {
+            let response = self.client.post("/v1/apply", body)?;
+            match response.read() {
+                Ok(Answer::Accepted { txn }) if response.is_good() => return Ok(txn),
+                Ok(Answer::Conflict { .. }) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                _ => anyhow::bail!("{}", show::refusal(&response.body)),
+            }
+        }
     }
 
     fn transaction(&self, txn: u32) -> anyhow::Result<Transaction> {
@@ -303,9 +318,9 @@ impl Rack {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a power in 1/1000 dBm")]
-fn least_mdbm() -> i32 {
-    (LEAST_DBM * 1000.0) as i32
+fn margin(text: &str) -> Result<f64, String> {
+    let margin = text.parse().ok().filter(|margin| (0.0..=30.0).contains(margin));
+    margin.ok_or_else(|| "write a number of dB from 0 to 30".to_owned())
 }
 
 fn is_free(module: &DeviceStatus) -> bool {
@@ -321,6 +336,7 @@ fn why_not(module: &DeviceStatus) -> Option<String> {
     match module.state {
         _ if !module.up => Some(module.trouble.clone().unwrap_or("it does not answer".into())),
         DeviceState::Unseen => Some("it has not been read".into()),
+        DeviceState::Moving => Some("a change of it is on its way".into()),
         DeviceState::Attention => Some("an operator has to look at it first".into()),
         _ if carries => Some("it carries a circuit".into()),
         _ if moved => Some("it stands elsewhere than the journal says".into()),
@@ -328,10 +344,13 @@ fn why_not(module: &DeviceStatus) -> Option<String> {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "a power in 1/1000 dBm")]
+fn mdbm(dbm: f64) -> i32 {
+    (dbm * 1000.0).round() as i32
+}
+
 fn observation(device: &DeviceStatus) -> anyhow::Result<Observation> {
     let slot = |text: &String| text.parse().map(Slot).context("a slot is a number");
-    #[expect(clippy::cast_possible_truncation, reason = "a power in 1/1000 dBm")]
-    let mdbm = |dbm: f64| (dbm * 1000.0).round() as i32;
     let positions = device.slots.iter().map(|(s, to)| Ok((slot(s)?, Position(*to))));
     let powers = device.power_dbm.iter().map(|(s, dbm)| Ok((slot(s)?, mdbm(*dbm))));
     let neighbours = device.neighbours.iter().map(|(s, name)| Ok((slot(s)?, name.clone())));

@@ -218,7 +218,7 @@ fn a_module_that_answers_under_two_names_is_moved_under_one() {
     let first = Modules::serve(1, 1, &links("first"));
     let _second = Modules::serve(1, 1, &links("second"));
     on_a_runtime(async {
-        let mut devices = "devices:\n".to_owned();
+        let mut devices = "policies: {poll_every: 100ms}\ndevices:\n".to_owned();
         for (device, links) in [("n0/b0", links("first")), ("n1/b0", links("second"))] {
             let at = links.join("n0-b0");
             devices += &format!(

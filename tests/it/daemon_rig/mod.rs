@@ -97,7 +97,7 @@ impl Drop for Modules {
 }
 
 /// A ring with a job on three quarters of it.
-fn fabric_file(nodes: u32) -> String {
+pub(crate) fn fabric_file(nodes: u32) -> String {
     let gpus = nodes * 3 / 16 * 16;
     format!(
         "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\

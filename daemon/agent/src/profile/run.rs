@@ -71,13 +71,13 @@ impl ModuleProfile {
         }
     }
 
-    /// The path of a code; dark if it is none of them.
-    fn path(&self, code: u8) -> Path {
+    /// The path of a code; none if the profile does not have it.
+    fn path(&self, code: u8) -> Option<Path> {
         let paths = &self.file.paths;
         let external = paths.external.iter().position(|known| *known == code);
         let external = external.and_then(|index| Path::external(index as u8 + 1));
         let loopback = (paths.loopback == Some(code)).then_some(Path::LOOPBACK);
-        external.or(loopback).unwrap_or(Path::DARK)
+        external.or(loopback).or((paths.dark == Some(code)).then_some(Path::DARK))
     }
 
     /// Whether the bytes stand there that such a module shows.
@@ -98,11 +98,15 @@ impl ModuleProfile {
     /// Where the light of each group is, by the module's own sensor.
     ///
     /// # Errors
-    /// The bus's.
+    /// The bus's; a code that the profile does not have.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
-            *path = self.path(code);
+            *path = self.path(code).ok_or_else(|| {
+                BusError(format!(
+                    "the light stands at code {code}, which the profile does not have"
+                ))
+            })?;
         }
         Ok(paths)
     }

@@ -150,6 +150,36 @@ fn a_bus_that_fails_leaves_an_outcome_that_is_unknown() {
     assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
 }
 
+/// The switch is made though no light arrives where it goes: a daemon that reads back counts on it.
+#[test]
+fn a_move_into_a_dark_fibre_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Held::new("A1");
+    let mut module = module("m", &memory, &shared(folder.path(), true));
+    ask(&mut module, &Request::Hello).unwrap();
+    let mut bench = memory.0.lock().unwrap();
+    let now = bench.now;
+    bench.module.apply(now, "unplug 2".parse().unwrap(), &mut Vec::new());
+    drop(bench);
+    let report = ask(&mut module, &go(1, 2)).unwrap().unwrap();
+    assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::PowerLow, 1));
+    assert_eq!(status(&mut module).generation, 1);
+}
+
+/// Light at a code that the profile does not have is not called dark.
+#[test]
+fn light_at_an_unknown_code_is_not_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Held::new("A1");
+    let profile = shipped("registers", &[("loopback: 15", "loopback: 7")]).unwrap();
+    let shared = shared(folder.path(), true);
+    let mut module =
+        ServedModule::new("m".into(), None, Arc::new(profile), Box::new(memory.clone()), shared);
+    ask(&mut module, &Request::Hello).unwrap();
+    assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
+    assert!(module.trouble().unwrap().contains("code 15"), "{:?}", module.trouble());
+}
+
 /// Light that goes is said within the time of a flag and a look, light that is back after a flag's time without one; a move
 /// of its own is no news; one event is on its way at a time.
 #[test]

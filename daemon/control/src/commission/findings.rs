@@ -104,34 +104,30 @@ fn finding(
         LightSource::End { end, power_mdbm } if end == from => Some(*power_mdbm),
         _ => None,
     };
-    let untried =
-        [(&fibre.a, a), (&fibre.b, b)].into_iter().find_map(|(end, source)| match source {
-            LightSource::Untried { why } => Some(format!("{end}: {why}")),
-            _ => None,
-        });
-    match ((arrives(a, &fibre.b), a), (arrives(b, &fibre.a), b)) {
-        ((Some(at_a_mdbm), _), (Some(at_b_mdbm), _)) => match least_mdbm {
+    let is_wrong = |at: &LightSource, from: &str| match at {
+        LightSource::End { end, .. } => end != from,
+        LightSource::Stranger { .. } => true,
+        LightSource::Nothing | LightSource::Untried { .. } => false,
+    };
+    if is_wrong(a, &fibre.b) || is_wrong(b, &fibre.a) {
+        return CablingFinding::Elsewhere { at_a: a.clone(), at_b: b.clone() };
+    }
+    let untried = [(&fibre.a, a), (&fibre.b, b)].into_iter().find_map(|(end, at)| match at {
+        LightSource::Untried { why } => Some(format!("{end}: {why}")),
+        _ => None,
+    });
+    match (arrives(a, &fibre.b), arrives(b, &fibre.a), untried) {
+        (_, _, Some(why)) => CablingFinding::Untried { why },
+        (Some(at_a_mdbm), Some(at_b_mdbm), _) => match least_mdbm {
             Some(least_mdbm) if at_a_mdbm.min(at_b_mdbm) < least_mdbm => {
                 CablingFinding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm }
             }
             _ => CablingFinding::AsPlanned { at_a_mdbm, at_b_mdbm },
         },
-        ((Some(power_mdbm), _), (None, LightSource::Nothing)) => {
-            CablingFinding::OneWay { dark: fibre.b.clone(), power_mdbm }
-        }
-        ((None, LightSource::Nothing), (Some(power_mdbm), _)) => {
-            CablingFinding::OneWay { dark: fibre.a.clone(), power_mdbm }
-        }
-        ((None, LightSource::Nothing), (None, LightSource::Nothing)) => CablingFinding::Missing,
-        _ => match untried {
-            Some(why) if !is_lit(a) && !is_lit(b) => CablingFinding::Untried { why },
-            _ => CablingFinding::Elsewhere { at_a: a.clone(), at_b: b.clone() },
-        },
+        (Some(power_mdbm), None, _) => CablingFinding::OneWay { dark: fibre.b.clone(), power_mdbm },
+        (None, Some(power_mdbm), _) => CablingFinding::OneWay { dark: fibre.a.clone(), power_mdbm },
+        (None, None, _) => CablingFinding::Missing,
     }
-}
-
-fn is_lit(source: &LightSource) -> bool {
-    matches!(source, LightSource::End { .. } | LightSource::Stranger { .. })
 }
 
 /// Plugs whose exchange puts two fibres right: an end is joined with one whose own partner is joined with its own.

@@ -221,6 +221,29 @@ fn what_was_found_is_not_looked_for_again() {
     assert_eq!(again.found(), whole.found());
 }
 
+/// What saw nothing while its own far end was not tried is tried again once that can be: no healthy fibre is accused.
+#[test]
+fn what_was_not_tried_before_is_tried_when_it_can_be() {
+    let (ends, planned) = ring(8, 2);
+    let plant = Plant::of(&planned, true);
+    // At first a job has these modules: only the others are given.
+    let busy = |end: &FibreEnd| end.0.as_str().starts_with("n3/") || end.0.as_str() == "n5/b0";
+    let free: Vec<FibreEnd> = ends.iter().filter(|end| !busy(end)).cloned().collect();
+    let first = run(&plant, &free, &planned);
+    for (fibre, finding) in findings(&fibres(&planned), &first.found(), |_| None) {
+        let is_tried = [&fibre.a, &fibre.b].iter().all(|end| first.found().contains_key(*end));
+        assert_eq!(finding.is_good(), is_tried, "{fibre:?}: {finding:?}");
+        assert!(is_tried || matches!(finding, CablingFinding::Untried { .. }), "{finding:?}");
+    }
+    let mut then = Commission::new(ends.clone(), &planned, &resting(&ends));
+    then.resume(&first.found());
+    while let Some(stand) = then.next_round() {
+        then.heard(&plant.read(&stand), LEAST);
+    }
+    let found = findings(&fibres(&planned), &then.found(), |_| None);
+    assert!(found.iter().all(|(_, finding)| finding.is_good()), "{found:?}");
+}
+
 /// A module that cannot be tried leaves its far ends dark: no fault is claimed of their fibres.
 #[test]
 fn a_module_that_is_left_out_is_no_missing_cable() {

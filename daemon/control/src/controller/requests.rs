@@ -209,6 +209,13 @@ impl Controller {
         };
         // What is undone is known by its plan again, so that a fault afterwards finds its bypass.
         let past = self.ledger.history.iter().find(|past| past.txn == txn);
+        if past.is_some_and(|past| past.cause == Cause::Probe) {
+            let reason = format!(
+                "transaction {txn} is a probe, and before it stood another: roll back the change before, or let \
+                 `lightloom ctl commission` put the modules back"
+            );
+            return Err(vec![reason]);
+        }
         let plan_sha256 = past.map(|past| past.plan_before.clone()).unwrap_or_default();
         let mut broken = past.map(|past| past.broken_before.clone()).unwrap_or_default();
         broken.extend(self.ledger.found_since(txn));

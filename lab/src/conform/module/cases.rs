@@ -137,7 +137,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "every-path",
             "firmware-api 2",
-            "the group goes to each external path that the identity has, and the status has it there",
+            "the group goes to each path that the identity has, and the status has it there",
         ),
         every_path,
     ),
@@ -180,14 +180,15 @@ fn identity(module: &mut ModuleSuite) -> CaseResult {
     if bytes.len() != 68 {
         return found(format!("it has {} bytes", bytes.len()));
     }
+    let (groups, paths) = (bytes[53], bytes[54]);
+    module.external_paths = paths;
+    module.groups = usize::from(groups);
+    [module.has_dark, module.has_loopback] = [1, 2].map(|bit| bytes[55] & bit != 0);
+    module.dwell = Duration::from_micros(u64::from(u16_at(bytes, 60)));
+    module.commit_max = Duration::from_micros(u64::from(u32_at(bytes, 62)));
     if bytes[0] > bytes[1] || bytes[0] == 0 {
         return found(format!("versions {} to {}", bytes[0], bytes[1]));
     }
-    let (groups, paths) = (bytes[53], bytes[54]);
-    module.external_paths = paths;
-    module.has_dark = bytes[55] & 1 != 0;
-    module.dwell = Duration::from_micros(u64::from(u16_at(bytes, 60)));
-    module.commit_max = Duration::from_micros(u64::from(u32_at(bytes, 62)));
     let is_in = |number: u8| (1..=8).contains(&number);
     holds(is_in(groups) && is_in(paths), || format!("{groups} groups of {paths} paths"))
 }
@@ -364,7 +365,9 @@ fn fire(module: &mut ModuleSuite) -> CaseResult {
 
 fn every_path(module: &mut ModuleSuite) -> CaseResult {
     let (group, _) = module.group.unwrap_or((0, LOOPBACK));
-    for path in 1..=module.external_paths {
+    let other = [(module.has_loopback, LOOPBACK), (module.has_dark, DARK)];
+    let other = other.into_iter().filter_map(|(has, path)| has.then_some(path));
+    for path in (1..=module.external_paths).chain(other) {
         if module.status()?.active[group] != path {
             moved!(module, path);
         }

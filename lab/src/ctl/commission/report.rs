@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::papers::{CablingRecord, SerialCheck};
 use super::{
-    CablingFinding, DeviceName, DeviceStatus, FibreEnds, LightSource, Position, Positions, Rack,
-    Slot, files, findings, output, show, swaps,
+    CablingFinding, DeviceName, DeviceStatus, FibreEnds, LEAST_DBM, LightSource, Position,
+    Positions, Rack, Slot, files, findings, mdbm, output, show, swaps,
 };
 
 /// Lines of one item that are shown.
@@ -88,6 +88,26 @@ impl CommissionReport {
     pub(super) fn remember_rest(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in modules.iter().filter(|(_, module)| module.probed.is_empty()) {
             self.stood.insert(name.clone(), module.slots.get("0").copied().unwrap_or(0));
+        }
+    }
+
+    /// What the daemon sees at ends that carry circuits now is newer than what was found of them.
+    pub(super) fn take_lit(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
+        for (name, module) in
+            modules.iter().filter(|(_, module)| module.up && module.probed.is_empty())
+        {
+            for (slot, at) in &module.slots {
+                let (end, power) = (format!("{name}.{at}"), module.power_dbm.get(slot));
+                let power = power.copied().filter(|dbm| *dbm >= LEAST_DBM);
+                match (power, module.neighbours.get(slot)) {
+                    (Some(dbm), Some(by)) => {
+                        let power_mdbm = mdbm(dbm);
+                        self.found.insert(end, LightSource::End { end: by.clone(), power_mdbm });
+                    }
+                    (Some(_), None) => {}
+                    (None, _) => drop(self.found.remove(&end)),
+                }
+            }
         }
     }
 
@@ -208,7 +228,7 @@ impl FibreReport {
                 dbm(*power_mdbm)
             ),
             CablingFinding::Missing => {
-                "no light at either end: no cable, or a broken one".to_owned()
+                "no light at either end: no cable, a broken one, or plugged in where nothing was tried".to_owned()
             }
             CablingFinding::Untried { why } => format!("not tried: {why}"),
             CablingFinding::Elsewhere { at_a, at_b } => {
@@ -222,10 +242,7 @@ impl FibreReport {
 fn source(source: &LightSource) -> String {
     match source {
         LightSource::End { end, .. } => format!("lit by {end}"),
-        LightSource::Stranger { name, .. } if name.is_empty() => {
-            "lit by an end that was not tried".into()
-        }
-        LightSource::Stranger { name, .. } => format!("lit by {name}"),
+        LightSource::Stranger { .. } => "lit by an end that was not tried".into(),
         LightSource::Nothing => "dark".into(),
         LightSource::Untried { why } => format!("not tried ({why})"),
     }
