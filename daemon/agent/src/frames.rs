@@ -22,17 +22,7 @@ pub struct AskedFrame {
 pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let length = event.encode(&mut payload);
-    let frame = Frame {
-        version: VERSION,
-        kind: FrameKind::Event,
-        sequence: number,
-        command: command::EVENT,
-        status: 0,
-        payload: &payload[..length],
-    };
-    let mut line = [0; ENCODED_BYTES_MAX];
-    let length = frame.encode(&mut line);
-    line[..length].to_vec()
+    line(FrameKind::Event, number, command::EVENT, 0, &payload[..length])
 }
 
 /// A reply as it goes on the line.
@@ -40,14 +30,11 @@ pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
 pub fn encode(asked: &AskedFrame, reply: &Reply<'_>) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let (status, length) = reply.encode(&mut payload);
-    let frame = Frame {
-        version: VERSION,
-        kind: FrameKind::Reply,
-        sequence: asked.sequence,
-        command: asked.command,
-        status,
-        payload: &payload[..length],
-    };
+    line(FrameKind::Reply, asked.sequence, asked.command, status, &payload[..length])
+}
+
+fn line(kind: FrameKind, sequence: u16, command: u8, status: u8, payload: &[u8]) -> Vec<u8> {
+    let frame = Frame { version: VERSION, kind, sequence, command, status, payload };
     let mut line = [0; ENCODED_BYTES_MAX];
     let length = frame.encode(&mut line);
     line[..length].to_vec()

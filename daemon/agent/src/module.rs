@@ -144,6 +144,7 @@ impl ServedModule {
         request: &Request<'_>,
         registers: &'a mut [u8; REGISTER_BYTES_MAX],
     ) -> Reply<'a> {
+        self.trouble = None;
         let done = self.perform(request, registers);
         done.unwrap_or_else(|trouble| match trouble {
             NotDone::Refused(refusal) => Reply::Refused(refusal),

@@ -16,6 +16,20 @@ pub use file::{
 };
 pub use run::{ModuleProfile, PathOrder};
 
+/// The profile in a file.
+///
+/// # Errors
+/// It cannot be read; its first mistake.
+#[cfg(feature = "reach")]
+pub fn read(path: &std::path::Path) -> anyhow::Result<ModuleProfile> {
+    use anyhow::Context;
+
+    let shown = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let (profile, mistakes) = load(&shown, &bytes);
+    profile.with_context(|| mistakes.first().map_or_else(String::new, ToString::to_string))
+}
+
 /// What can be wrong with a profile beyond its shape.
 pub mod codes {
     use lightloom_fabric::document::Code;

@@ -241,11 +241,7 @@ pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     for module in &file.cages {
         let path = module.profile.as_path();
         if !known.contains_key(path) {
-            let shown = path.display().to_string();
-            let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-            let (profile, mistakes) = profile::load(&shown, &bytes);
-            let why = || mistakes.first().map_or_else(String::new, ToString::to_string);
-            known.insert(path, Arc::new(profile.with_context(why)?));
+            known.insert(path, Arc::new(profile::read(path)?));
         }
         found.push(Arc::clone(&known[path]));
     }

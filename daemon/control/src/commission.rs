@@ -73,6 +73,8 @@ struct ProbedGroup {
 #[derive(Clone, Debug)]
 pub struct Commission {
     ends: Vec<FibreEnd>,
+    /// The number of each end, by its name.
+    named: BTreeMap<String, usize>,
     /// By the end's number, the group's.
     group_of: Vec<usize>,
     groups: Vec<ProbedGroup>,
@@ -119,8 +121,9 @@ impl Commission {
         };
         let row = |end| EndRow { candidates: others(end), power_mdbm: None, source: None };
         let rows = (0..ends.len()).map(row).collect();
+        let named = ends.iter().map(end_name).zip(0..).collect();
         let (left_out, halves) = (BTreeSet::new(), Vec::new());
-        Self { ends, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
+        Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
     /// Takes over what was seen to light these ends before. What saw nothing is tried again: more may be tried now.
@@ -192,16 +195,11 @@ impl Commission {
 
     /// Takes in how the devices were read in a round. Less than `least_mdbm` is no light.
     pub fn heard(&mut self, read: &BTreeMap<DeviceName, Observation>, least_mdbm: i32) {
-        let number: BTreeMap<&FibreEnd, usize> = self.ends.iter().zip(0..).collect();
-        let named: BTreeMap<String, usize> =
-            self.ends.iter().zip(0..).map(|(end, number)| (end_name(end), number)).collect();
         let mut on = FixedBitSet::with_capacity(self.ends.len());
         for group in &self.groups {
             let Some(seen) = read.get(&group.device) else { continue };
-            let end = (group.device.clone(), group.slot, at(&seen.positions, group.slot));
-            if let Some(end) = number.get(&end) {
-                on.insert(*end);
-            }
+            let stands = at(&seen.positions, group.slot);
+            on.extend(group.ends.iter().copied().filter(|end| self.ends[*end].2 == stands));
         }
         for end in on.ones() {
             if self.rows[end].source.is_some() {
@@ -222,16 +220,14 @@ impl Commission {
                 None => self.rows[end].candidates.intersect_with(&on),
             }
         }
-        self.conclude(&named);
+        self.conclude();
     }
 
     /// What lights each end, by its name.
     #[must_use]
     pub fn found(&self) -> BTreeMap<String, LightSource> {
-        let number: BTreeMap<String, usize> =
-            self.ends.iter().zip(0..).map(|(end, number)| (end_name(end), number)).collect();
         let is_tried = |end: &String| {
-            let row = number.get(end).map(|number| &self.rows[*number].source);
+            let row = self.named.get(end).map(|number| &self.rows[*number].source);
             row.is_some_and(|source| !matches!(source, Some(LightSource::Untried { .. })))
         };
         let source = |name: &String, row: &EndRow| match &row.source {
@@ -248,13 +244,13 @@ impl Commission {
             },
             Some(source) => source.clone(),
         };
-        let names = self.ends.iter().map(end_name).zip(&self.rows);
-        names.map(|(name, row)| (name.clone(), source(&name, row))).collect()
+        let rows = self.named.iter().map(|(name, number)| (name, &self.rows[*number]));
+        rows.map(|(name, row)| (name.clone(), source(name, row))).collect()
     }
 
     /// Rows with one candidate left that was seen, and rows with none, are settled; two ends that light each other
     /// light no other end.
-    fn conclude(&mut self, named: &BTreeMap<String, usize>) {
+    fn conclude(&mut self) {
         loop {
             let mut changed = false;
             for end in 0..self.rows.len() {
@@ -275,7 +271,7 @@ impl Commission {
                 changed = true;
             }
             let lit_by = |end: usize| match &self.rows[end].source {
-                Some(LightSource::End { end, .. }) => named.get(end).copied(),
+                Some(LightSource::End { end, .. }) => self.named.get(end).copied(),
                 _ => None,
             };
             let joined = |end: &usize| lit_by(*end).is_some_and(|by| lit_by(by) == Some(*end));

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use lightloom_agent::eeprom::Eeprom;
 use lightloom_agent::frames::{AskedFrame, encode};
 use lightloom_agent::memory::{BusError, ModuleMemory};
@@ -89,11 +88,7 @@ impl ProfileLink {
         profile: &Path,
         interrupted: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let shown = profile.display().to_string();
-        let bytes = std::fs::read(profile).with_context(|| format!("cannot read {shown}"))?;
-        let (profile, mistakes) = profile::load(&shown, &bytes);
-        let why = || mistakes.first().map_or_else(String::new, ToString::to_string);
-        let profile = Arc::new(profile.with_context(why)?);
+        let profile = Arc::new(profile::read(profile)?);
         let shared = Arc::new(AgentState::new(MoveLog::forgetful(), true));
         let written = WrittenPlaces::default();
         let memory =
