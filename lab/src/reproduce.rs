@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Tables of published runs (CSV); with them `mfu` holds the step against each, and with `--format markdown` and `--format csv` writes docs/validation-mfu.md and docs/validation-mfu.csv.
+    /// Tables of published runs (CSV); with them `mfu` holds the step against each, and with `--format markdown` and `--format csv` writes docs/validation-mfu.md and docs/validation-mfu.csv; `collectives` holds collectives against theirs.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     runs: Vec<PathBuf>,
     /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
@@ -75,23 +75,30 @@ enum PublishedStudy {
     Rfabric,
     /// The training part of InfiniteHBD: MFU over numbers of GPUs.
     Mfu,
+    /// Measured collectives beside their closed forms; needs `--runs`.
+    Collectives,
 }
 
 impl PublishedStudy {
+    fn reads_runs(self) -> bool {
+        matches!(self, Self::Mfu | Self::Collectives)
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Infinitehbd => "infinitehbd",
             Self::Mixnet => "mixnet",
             Self::Rfabric => "rfabric",
             Self::Mfu => "mfu",
+            Self::Collectives => "collectives",
         }
     }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     anyhow::ensure!(
-        arguments.runs.is_empty() || arguments.study == PublishedStudy::Mfu,
-        "--runs belongs to `lightloom reproduce mfu`: leave it out"
+        arguments.runs.is_empty() || arguments.study.reads_runs(),
+        "--runs belongs to `lightloom reproduce mfu` and `lightloom reproduce collectives`: leave it out"
     );
     anyhow::ensure!(
         !arguments.why || arguments.study == PublishedStudy::Rfabric,
@@ -105,6 +112,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         PublishedStudy::Rfabric => {
             let (network, phases) = shipped_rfabric()?;
             rfabric(&network, &phases, &prices)
+        }
+        PublishedStudy::Collectives => {
+            return study::collectives(&arguments.runs, arguments.format);
         }
         PublishedStudy::Mfu if arguments.runs.is_empty() => {
             return study::reproduce(arguments.format);

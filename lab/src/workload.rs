@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom workload`: steps that other tools describe or recorded, run or replayed on a fabric.
 
+mod collective;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -34,6 +36,7 @@ use lightloom::table::TextTable;
   lightloom workload run step.0.et step.1.et step.2.et step.3.et --arch khop:3 --tp 4
   lightloom workload run binary_tree_32.goal --arch dgx
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
+  lightloom workload collective all-reduce --accelerator h100 --gpus 4096 --size 64MiB
   lightloom workload replay rank0.json rank1.json --fabric topologies/ring-256.yaml
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8")]
 pub(crate) struct Arguments {
@@ -45,6 +48,7 @@ pub(crate) struct Arguments {
 enum Verb {
     Run(RunArguments),
     Replay(ReplayArguments),
+    Collective(collective::CollectiveArguments),
 }
 
 /// Runs a described step packet by packet: Chakra execution traces, a file a rank, one SimAI text, or one GOAL text.
@@ -132,6 +136,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.action {
         Verb::Run(arguments) => run_described(arguments),
         Verb::Replay(arguments) => replay_recorded(arguments),
+        Verb::Collective(arguments) => collective::run(arguments),
     }
 }
 

@@ -86,6 +86,23 @@ fn the_command_line_writes_the_page_of_validation_and_its_rows() {
     assert!(readme.expect("a README").contains(&stated), "README.md does not say `{stated}`");
 }
 
+#[test]
+fn the_command_line_writes_the_page_of_collectives() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let tables = ["collectives_measured.csv", "collectives_measured_2.csv"].map(|n| data.join(n));
+    if !tables.iter().all(|table| table.exists()) {
+        println!("skipped: no ../shared/data");
+        return;
+    }
+    let tables = tables.map(|table| table.display().to_string()).join(",");
+    let output = Command::new(crate::programs::lightloom())
+        .args(["reproduce", "collectives", "--format", "markdown", "--runs", &tables])
+        .output()
+        .expect("the command runs");
+    let page = String::from_utf8(output.stdout).expect("text");
+    crate::documentation::agrees("validation-collectives.md", &page);
+}
+
 #[derive(serde::Deserialize)]
 struct Row {
     used_to: String,

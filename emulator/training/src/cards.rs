@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use lightloom_collective::Generation;
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_units::{BitsPerSecond, Bytes, Text};
 
@@ -149,6 +150,18 @@ impl Accelerator {
         let own = accelerator("h100").expect("h100 is shipped");
         let h100 = chips.iter().find(|chip| chip.name == "h100").expect("h100 is fitted");
         h100.adapted(best(&own), best(self))
+    }
+
+    /// What a communication library takes it for; `None` for what is not one of its GPUs on a switch.
+    #[must_use]
+    pub fn generation(&self) -> Option<Generation> {
+        let starts = |parts: &[&str]| parts.iter().any(|part| self.name.starts_with(part));
+        let known = [
+            (Generation::Ampere, &["a100"][..]),
+            (Generation::Hopper, &["h100", "h200", "h800", "h20"]),
+            (Generation::Blackwell, &["b200", "b300", "gb200", "gb300"]),
+        ];
+        known.into_iter().find(|(_, names)| starts(names)).map(|(generation, _)| generation)
     }
 
     fn usual_framework(&self) -> &'static Framework {

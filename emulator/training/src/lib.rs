@@ -18,6 +18,7 @@ pub mod cards;
 pub mod chakra;
 pub mod chrome;
 pub mod claims;
+pub mod collectives;
 pub mod described;
 pub mod explain;
 pub mod fit;

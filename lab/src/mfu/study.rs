@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use lightloom_fabric::provenance::{Input, Inputs, Provenance};
 use lightloom_training::claims::{Claim, ClaimVerdict, claims};
+use lightloom_training::collectives::{self, JudgedCollective};
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 use lightloom_training::runs::page::{ComparedRun, page};
@@ -43,11 +44,7 @@ pub(crate) fn reproduce(format: ResultFormat) -> anyhow::Result<VerbOutcome> {
 /// Published runs beside what is computed for them: the page of validation, or its rows.
 pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
-    let texts: Vec<String> = tables
-        .iter()
-        .enumerate()
-        .map(|(place, path)| read(path, place, &mut inputs))
-        .collect::<Result<_, _>>()?;
+    let texts = texts(tables, &mut inputs)?;
     let (runs, mistakes) = Runs::read(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     let judged = runs.judge();
     let document = || PublishedErrors::of(&judged, mistakes.len(), inputs);
@@ -57,6 +54,37 @@ pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Res
         ResultFormat::Text | ResultFormat::Markdown => output::print(&page(&judged, &mistakes))?,
     }
     Ok(VerbOutcome::Good)
+}
+
+/// Measured collectives beside what is computed for them: the page of validation, or its rows.
+pub(crate) fn collectives(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
+    anyhow::ensure!(!tables.is_empty(), "no collectives to hold against: name tables with --runs");
+    let mut inputs = Inputs::new();
+    let texts = texts(tables, &mut inputs)?;
+    let (collectives, without) =
+        collectives::judge(&texts.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let made = Provenance::of("lightloom.published-collectives/v1", inputs);
+    let document = PublishedCollectives { made, rows_without_figure: without, collectives };
+    match format {
+        ResultFormat::Json => output::print_json(&document)?,
+        ResultFormat::Csv => output::print(&csv_of(&document, "collectives")?)?,
+        ResultFormat::Text | ResultFormat::Markdown => {
+            output::print(&collectives::page(&document.collectives, without))?;
+        }
+    }
+    Ok(VerbOutcome::Good)
+}
+
+#[derive(Serialize)]
+struct PublishedCollectives {
+    #[serde(flatten)]
+    made: Provenance,
+    rows_without_figure: usize,
+    collectives: Vec<JudgedCollective>,
+}
+
+fn texts(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Vec<String>> {
+    tables.iter().enumerate().map(|(place, path)| read(path, place, inputs)).collect()
 }
 
 /// The text of a table of runs, noted among the inputs.

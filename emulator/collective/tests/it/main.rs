@@ -6,4 +6,5 @@
     reason = "a test ends where its set-up fails, prints figures and reads shipped files"
 )]
 
+mod library;
 mod schedules;

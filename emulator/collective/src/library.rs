@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long a collective takes in a communication library: every algorithm with every protocol, and which is chosen.
+//!
+//! ```text
+//!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, cards)
+//! ```
+//! What is pipelined is limited by its slowest part, not by the sum of its parts. Latencies, rates of lanes, limits of LL
+//! and shares of NVLS are those by which NCCL itself chooses (NCCL, `src/graph/tuning.cc` of 2.27), chunks of trees those
+//! of its `src/enqueue.cc`. Fitted, on the fitting rows of docs/validation-collectives.md, are [`LAUNCH`], [`TREE_LAUNCH`],
+//! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`]; [`PAIRWISE_STEP`] is assumed.
+//!
+//! Not here: groups whose domains hold different numbers of ranks, and graphs of NICs that are not one for each GPU.
+
+use serde::{Deserialize, Serialize};
+
+use super::CollectiveKind;
+
+/// Seconds until a collective starts: the host's launch and the kernel's.
+const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
+/// The same of a tree of switches.
+const TREE_LAUNCH: f64 = 15e-6;
+/// Seconds of a step between the switches of two domains.
+const TREE_STEP: f64 = 11.3e-6;
+/// Bytes per second at which one channel passes a chunk on.
+const CHANNEL_RATE: f64 = 2e9;
+/// Shares of the cards' rate that rings and trees reach.
+const CARD_SHARES: [f64; 2] = [0.96, 0.931];
+/// Rings inside a domain lose a share of the time of their first bytes, those of a switch a time, until channels are full.
+const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
+/// Shares of the domain's and the cards' rate that an all-to-all reaches.
+const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
+/// Seconds that each further domain adds to an all-to-all.
+const PAIRWISE_STEP: f64 = 2e-6;
+const MEBIBYTE: f64 = 1_048_576.0;
+
+struct RingFill {
+    share: f64,
+    bytes: f64,
+    switch_seconds: f64,
+}
+
+/// A generation of GPUs, as far as the library tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// A100.
+    Ampere,
+    /// H100, H200, H800.
+    Hopper,
+    /// B200, GB200 and their successors.
+    Blackwell,
+}
+
+impl Generation {
+    /// Share of the domain's data-sheet rate that its lanes carry: 20.0, 20.6 and 40.1 GB/s each.
+    fn lanes(self) -> f64 {
+        [0.8, 0.824, 0.802][self as usize]
+    }
+    /// Share of that in collectives that the switch computes; `None` if it computes none.
+    fn in_switch(self) -> Option<f64> {
+        [None, Some(0.85), Some(0.74)][self as usize]
+    }
+    /// Ranks of a domain from which on the switch computes.
+    fn least_in_switch(self) -> u64 {
+        [u64::MAX, 5, 6][self as usize]
+    }
+    /// Bytes per second that LL carries at most in one, two and more domains.
+    fn low_latency(self, domains: u64) -> f64 {
+        let most = [[87.7e9, 22.5e9, 19e9], [141e9, 45e9, 35e9], [282e9, 90e9, 70e9]];
+        most[self as usize][domains.clamp(1, 3) as usize - 1]
+    }
+}
+
+/// How a library moves what a collective exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// One ring through all ranks for each channel.
+    Ring,
+    /// Two binary trees over domains, a chain inside each.
+    Tree,
+    /// The switch of the domain adds and copies.
+    Nvls,
+    /// The same inside, two binary trees between domains.
+    NvlsTree,
+    /// The same inside, and the network's switches add between domains.
+    Sharp,
+    /// Each rank to each.
+    Pairwise,
+}
+
+/// How a message says that it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// A flag with every four bytes.
+    Ll,
+    /// A flag with every 120 bytes.
+    Ll128,
+    /// Whole chunks.
+    Simple,
+}
+
+/// What [`Site::ways`] computes for one algorithm and protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LibraryTime {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// How long it takes.
+    pub seconds: f64,
+}
+
+/// The ranks of a group, and the links between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// What the GPUs are.
+    pub generation: Generation,
+    /// Ranks.
+    pub ranks: u64,
+    /// Domains that they lie in, as many in each.
+    pub domains: u64,
+    /// Bytes per second that a GPU sends into its domain, one way, as the data sheet says.
+    pub domain_rate: f64,
+    /// Bytes per second that the network card of a GPU sends, one way, as the data sheet says.
+    pub card_rate: f64,
+}
+
+/// Seconds before the first step, and of a step inside a domain and between domains: LL, LL128, Simple.
+type Latencies = [(Protocol, f64, f64, f64); 3];
+const RING: Latencies = [
+    (Protocol::Ll, 6.6e-6, 0.6e-6, 2.7e-6),
+    (Protocol::Ll128, 14e-6, 1.9e-6, 4e-6),
+    (Protocol::Simple, 8.4e-6, 3.4e-6, 14e-6),
+];
+const TREE: Latencies = [
+    (Protocol::Ll, 6.8e-6, 0.6e-6, 5e-6),
+    (Protocol::Ll128, 14e-6, 1.25e-6, 8.5e-6),
+    (Protocol::Simple, 8.4e-6, 4e-6, 14e-6),
+];
+/// Seconds of a collective in the switch of one domain.
+const IN_SWITCH: f64 = 25e-6;
+
+impl Site {
+    /// The fastest of [`Site::ways`] that is `allowed`; `None` if none is.
+    #[must_use]
+    pub fn choose(
+        &self,
+        kind: CollectiveKind,
+        bytes: f64,
+        allowed: impl Fn(Algorithm, Protocol) -> bool,
+    ) -> Option<LibraryTime> {
+        let ways = self.ways(kind, bytes).into_iter();
+        ways.filter(|way| allowed(way.algorithm, way.protocol))
+            .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
+    }
+
+    /// Every algorithm and protocol for a collective of `bytes`, see the description of this crate for what they count.
+    #[must_use]
+    pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
+        let time = |algorithm, protocol, seconds| LibraryTime { algorithm, protocol, seconds };
+        if kind == CollectiveKind::AllToAll {
+            return vec![time(Algorithm::Pairwise, Protocol::Simple, self.pairwise(bytes))];
+        }
+        let rounds = if kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
+        let mut ways = RING
+            .map(|latency| time(Algorithm::Ring, latency.0, self.ring(rounds, bytes, latency)))
+            .to_vec();
+        if kind != CollectiveKind::AllReduce {
+            return ways;
+        }
+        if self.domains > 1 {
+            ways.extend(
+                TREE.map(|latency| time(Algorithm::Tree, latency.0, self.tree(bytes, latency))),
+            );
+        }
+        if let Some(share) = self.generation.in_switch() {
+            ways.extend(
+                self.in_switches(share, bytes)
+                    .into_iter()
+                    .map(|(algorithm, seconds)| time(algorithm, Protocol::Simple, seconds)),
+            );
+        }
+        ways
+    }
+
+    /// Ranks of each domain.
+    fn inside(&self) -> f64 {
+        self.ranks as f64 / self.domains as f64
+    }
+    fn lanes(&self) -> f64 {
+        self.domain_rate * self.generation.lanes()
+    }
+    fn cards(&self, share: f64) -> f64 {
+        self.inside() * self.card_rate * share
+    }
+    fn depth(&self) -> f64 {
+        (self.domains as f64).log2().ceil()
+    }
+    fn launch(&self) -> f64 {
+        LAUNCH[self.generation as usize]
+    }
+    /// The slowest of what a channel passes.
+    fn slowest(&self, share: f64) -> f64 {
+        if self.domains == 1 {
+            return self.lanes();
+        }
+        // With one rank a domain nothing goes through lanes.
+        let lanes = if self.ranks == self.domains { f64::INFINITY } else { self.lanes() };
+        lanes.min(self.cards(share))
+    }
+
+    fn ring(
+        &self,
+        rounds: f64,
+        bytes: f64,
+        (protocol, base, inside, between): (Protocol, f64, f64, f64),
+    ) -> f64 {
+        let (n, domains) = (self.ranks as f64, self.domains as f64);
+        let stretched = self.domains > 1;
+        let (inside, between) = match protocol {
+            Protocol::Simple if stretched => (1.4 * inside, 1.4 * between),
+            Protocol::Ll if stretched => (1.8 * inside, between),
+            _ => (inside, between),
+        };
+        let steps = rounds * ((n - domains) * inside + (domains - 1.0) * between);
+        let rate = self.limit(protocol, self.slowest(CARD_SHARES[0]), 1.0);
+        let moved = rounds * (n - 1.0) / n / rate;
+        let filling = if stretched || protocol == Protocol::Ll {
+            0.0
+        } else {
+            FILL.share * moved * bytes.min(FILL.bytes)
+        };
+        self.launch() + base + steps + moved * bytes + filling
+    }
+
+    /// What a protocol leaves of `rate`; a `part` of the limit of LL applies.
+    fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
+        match protocol {
+            Protocol::Ll => (0.5 * rate).min(part * self.generation.low_latency(self.domains)),
+            Protocol::Ll128 => 0.92 * rate,
+            Protocol::Simple => rate,
+        }
+    }
+
+    fn tree(
+        &self,
+        bytes: f64,
+        (protocol, base, inside, between): (Protocol, f64, f64, f64),
+    ) -> f64 {
+        let (inside, chunk) = match protocol {
+            Protocol::Ll => (1.8 * inside, (bytes / 16.0).min(16_384.0)),
+            _ => (inside, chunk(bytes)),
+        };
+        let chain = (self.inside() - 1.0) * (inside + 16.0 * chunk / self.lanes());
+        let trees = self.depth() * (between + chunk / CHANNEL_RATE);
+        // A domain sends each byte up one tree and down both.
+        let rate = self.limit(protocol, self.slowest(CARD_SHARES[1]) / 2.0, 0.5);
+        self.launch() + base + 2.0 * (chain + trees) + bytes / rate
+    }
+
+    fn in_switches(&self, share: f64, bytes: f64) -> Vec<(Algorithm, f64)> {
+        let inside = self.inside();
+        let switch = self.lanes() * share * inside / (inside + 1.0);
+        if self.domains == 1 {
+            if self.ranks < self.generation.least_in_switch() {
+                return Vec::new();
+            }
+            let filling = FILL.switch_seconds * (bytes / (16.0 * MEBIBYTE)).min(1.0);
+            let seconds = self.launch() + IN_SWITCH + filling + bytes / switch;
+            return vec![(Algorithm::Nvls, seconds)];
+        }
+        if self.ranks == self.domains {
+            return Vec::new();
+        }
+        let passed = TREE_STEP + chunk(bytes) / CHANNEL_RATE;
+        let cards = self.cards(CARD_SHARES[1]);
+        let trees = TREE_LAUNCH + 2.0 * self.depth() * passed + bytes / switch.min(cards / 2.0);
+        let network = TREE_LAUNCH + 2.0 * passed + bytes / switch.min(cards);
+        vec![(Algorithm::NvlsTree, trees), (Algorithm::Sharp, network)]
+    }
+
+    fn pairwise(&self, bytes: f64) -> f64 {
+        let (n, inside) = (self.ranks as f64, self.inside());
+        let [domain, card] = PAIRWISE_SHARES;
+        let within = (inside - 1.0) / n * bytes / (self.lanes() * domain);
+        let across = (n - inside) / n * bytes / (self.card_rate * card)
+            + (self.domains as f64 - 1.0) * PAIRWISE_STEP;
+        let across = if self.domains > 1 { across } else { 0.0 };
+        self.launch() + RING[2].1 + within.max(across)
+    }
+}
+
+/// Bytes that a tree passes on at once.
+fn chunk(bytes: f64) -> f64 {
+    if bytes < 8.0 * MEBIBYTE { 32_768.0 } else { 65_536.0 }
+}

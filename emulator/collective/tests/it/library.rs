@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a library chooses, and that what it pipelines takes as long as its slowest part.
+use lightloom_collective::{Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Site};
+
+const MEBIBYTE: f64 = 1_048_576.0;
+
+fn hopper(ranks: u64, domains: u64) -> Site {
+    let generation = Generation::Hopper;
+    Site { generation, ranks, domains, domain_rate: 450e9, card_rate: 50e9 }
+}
+
+fn chosen(site: Site, kind: CollectiveKind, mebibytes: f64) -> LibraryTime {
+    let no_sharp = |way, _| way != Algorithm::Sharp;
+    site.choose(kind, mebibytes * MEBIBYTE, no_sharp).unwrap()
+}
+
+#[test]
+fn a_large_all_reduce_over_512_nodes_is_no_sum_of_its_stages() {
+    // Measured: 255.5 GB/s in the mean from 64 MiB; stages one after the other come to 53.5 GB/s.
+    let time = chosen(hopper(4096, 512), CollectiveKind::AllReduce, 1024.0);
+    let bus = CollectiveKind::AllReduce.bus_factor(4096) * 1024.0 * MEBIBYTE / time.seconds;
+    assert_eq!(time.algorithm, Algorithm::NvlsTree);
+    assert!((280e9..370e9).contains(&bus), "{bus}");
+}
+
+#[test]
+fn one_node_of_hopper_changes_from_ll_to_its_switch_between_one_and_two_mebibytes() {
+    // What H200 was seen to do (stas00/ml-engineering): LL up to 1 MiB, NVLS from 2 MiB and above four GPUs.
+    let chosen = |ranks, mebibytes| {
+        let time = chosen(hopper(ranks, 1), CollectiveKind::AllReduce, mebibytes);
+        (time.algorithm, time.protocol)
+    };
+    assert_eq!(chosen(8, 1.0), (Algorithm::Ring, Protocol::Ll));
+    assert_eq!(chosen(8, 2.0), (Algorithm::Nvls, Protocol::Simple));
+    assert_eq!(chosen(4, 8192.0), (Algorithm::Ring, Protocol::Simple));
+}
+
+#[test]
+fn a_collective_of_twice_the_bytes_takes_longer() {
+    for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::AllToAll] {
+        for (ranks, domains) in [(2, 1), (8, 1), (16, 2), (64, 8), (64, 64), (4096, 512)] {
+            let time = |power: i32| chosen(hopper(ranks, domains), kind, 2f64.powi(power)).seconds;
+            assert!((-10..14).all(|power| time(power) < time(power + 1)), "{kind:?} {ranks}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Measured collectives in a table, each with the time that a library's closed form computes for it.
+//!
+//! A row becomes what a user types for `lightloom workload collective`. Groups source × hardware fall wholly into fitting
+//! or testing by their names alone.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+pub use lightloom_collective::{Algorithm, CollectiveKind, LibraryTime, Protocol, Site};
+use serde::{Deserialize, Serialize};
+
+use super::cards;
+
+/// Bytes taken for a row that states a plateau and no size.
+const PLATEAU: f64 = 17_179_869_184.0;
+const MEBIBYTE: f64 = 1_048_576.0;
+
+/// A measured collective, and what is computed for it.
+#[derive(Clone, Debug, Serialize)]
+pub struct JudgedCollective {
+    /// Row id.
+    pub id: String,
+    /// Where it was published.
+    pub source: String,
+    /// What it ran on.
+    pub hardware: String,
+    /// The operation.
+    pub collective: String,
+    /// GPUs.
+    pub gpus: u64,
+    /// Domains that they lie in.
+    pub domains: u64,
+    /// See the crate `lightloom-collective`.
+    pub bytes: f64,
+    /// `test` if it was kept back from the fit.
+    pub used_to: &'static str,
+    /// The class in tables.
+    pub class: String,
+    /// What was measured.
+    pub measured_seconds: f64,
+    /// What is computed.
+    #[serde(flatten)]
+    pub ours: LibraryTime,
+    /// `(ours − measured) / measured`, in percent.
+    pub error_percent: f64,
+}
+
+/// The columns that are read.
+#[derive(Deserialize)]
+struct Row {
+    id: String,
+    source: String,
+    hardware: String,
+    fabric: String,
+    nodes: Option<u64>,
+    gpus: Option<u64>,
+    #[serde(rename = "link_GBps_per_gpu")]
+    link: Option<f64>,
+    #[serde(rename = "nic_GBps_per_gpu")]
+    card: Option<f64>,
+    collective: String,
+    algo: String,
+    size_bytes: Option<f64>,
+    #[serde(rename = "busbw_GBps")]
+    bus: Option<f64>,
+}
+
+impl Row {
+    /// What was measured beside what is computed; `None` for what is no collective of a library on a switch, and for a row
+    /// that lacks a rate.
+    fn judged(self) -> Option<JudgedCollective> {
+        let kind = match &self.collective[..] {
+            "all_reduce" => CollectiveKind::AllReduce,
+            "all_gather" => CollectiveKind::AllGather,
+            "reduce_scatter" => CollectiveKind::ReduceScatter,
+            "all_to_all" => CollectiveKind::AllToAll,
+            _ => return None,
+        };
+        let named = ["A100", "H100", "H200", "GB200", "B200"];
+        let card = named.into_iter().find(|name| self.hardware.contains(name))?;
+        let generation = cards::accelerator(&card.to_lowercase()).ok()?.generation()?;
+        let is_one = self.hardware.contains("NVL72");
+        let domains = if is_one { 1 } else { self.nodes? };
+        let site = Site {
+            generation,
+            ranks: self.gpus?,
+            domains,
+            domain_rate: 1e9 * self.link?,
+            card_rate: 1e9 * self.card.unwrap_or(0.0),
+        };
+        let bytes = self.size_bytes.unwrap_or(PLATEAU);
+        let factor = kind.bus_factor(usize::try_from(site.ranks).ok()?);
+        let measured_seconds = factor * bytes / (1e9 * self.bus?);
+        let (fabric, algorithm) = (self.fabric, self.algo.to_lowercase());
+        let ours =
+            site.choose(kind, bytes, |way, protocol| says(&algorithm, &fabric, way, protocol))?;
+        let error_percent = 100.0 * (ours.seconds / measured_seconds - 1.0);
+        Some(JudgedCollective {
+            class: class(domains, bytes),
+            id: self.id,
+            source: self.source,
+            hardware: self.hardware,
+            collective: kind.name().to_owned(),
+            gpus: site.ranks,
+            domains,
+            bytes,
+            used_to: "fit",
+            measured_seconds,
+            ours,
+            error_percent,
+        })
+    }
+}
+
+/// Whether a row of this algorithm and fabric may have run `way`: what it names, or what the library chooses.
+fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bool {
+    match algorithm {
+        "nvlstree" => way == Algorithm::NvlsTree,
+        "ib sharp" => way == Algorithm::Sharp,
+        "nvls/sharp" => way == Algorithm::Nvls,
+        "nvlink" => way == Algorithm::Ring,
+        _ if algorithm.starts_with("ring") => way == Algorithm::Ring,
+        // On EFA neither flags in the data nor trees of switches are in use.
+        _ if fabric.contains("EFA") => (way, protocol) == (Algorithm::Ring, Protocol::Simple),
+        _ => way != Algorithm::Sharp,
+    }
+}
+
+const SIZES: [&str; 3] = ["up to 1 MiB", "up to 64 MiB", "from 64 MiB"];
+const PLACES: [&str; 2] = ["inside a domain", "over domains"];
+
+fn class(domains: u64, bytes: f64) -> String {
+    let size = if bytes <= MEBIBYTE {
+        0
+    } else if bytes < 64.0 * MEBIBYTE {
+        1
+    } else {
+        2
+    };
+    format!("{}, {}", PLACES[usize::from(domains > 1)], SIZES[size])
+}
+
+/// Reads tables of measured collectives, and says how many rows have no figure. Of the groups source × hardware inside
+/// domains, and of those over domains, each in the order of their names, every second one tests.
+///
+/// # Errors
+/// If a table lacks a column, or a cell is no number.
+pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
+    let (mut judged, mut without) = (Vec::new(), 0);
+    for table in tables {
+        for row in csv::Reader::from_reader(table.as_bytes()).into_deserialize::<Row>() {
+            match row?.judged() {
+                Some(one) => judged.push(one),
+                None => without += 1,
+            }
+        }
+    }
+    let name = |one: &JudgedCollective| (one.source.clone(), one.hardware.clone());
+    for over in [false, true] {
+        let within = |one: &&mut JudgedCollective| (one.domains > 1) == over;
+        let names: BTreeSet<_> = judged.iter_mut().filter(within).map(|one| name(one)).collect();
+        for one in judged.iter_mut().filter(within) {
+            if names.iter().position(|other| *other == name(one)).is_some_and(|at| at % 2 == 1) {
+                one.used_to = "test";
+            }
+        }
+    }
+    Ok((judged, without))
+}
+
+/// Mean absolute error in percent of the collectives of a class, those that test or those that fit, and their number.
+#[must_use]
+pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str) -> (f64, usize) {
+    let these: Vec<f64> = judged
+        .iter()
+        .filter(|one| one.class == class && one.used_to == used_to)
+        .map(|one| one.error_percent.abs())
+        .collect();
+    (these.iter().sum::<f64>() / these.len().max(1) as f64, these.len())
+}
+
+/// The classes, in the order of tables.
+pub fn classes() -> impl Iterator<Item = String> {
+    PLACES.iter().flat_map(|place| SIZES.iter().map(move |size| format!("{place}, {size}")))
+}
+
+const HEAD: &str = "\
+# How far collectives are from published measurements
+
+Written by `lightloom reproduce collectives --runs collectives_measured.csv,collectives_measured_2.csv --format markdown`; `--format csv`
+prints every row. Each goes the way of `lightloom workload collective`: the algorithm that the row names, or the one chosen.
+
+Groups of one source and hardware, inside domains and over them, in the order of their names fit and test in turn; the first fits. The
+form was settled with all rows in view. The fitted values head `emulator/collective/src/library.rs`; the others are NCCL's.
+
+| class | test rows | mean absolute error | fitting rows | theirs |
+| --- | --- | --- | --- | --- |
+";
+
+/// The page of validation.
+#[must_use]
+pub fn page(judged: &[JudgedCollective], without: usize) -> String {
+    let mut page = String::from(HEAD);
+    let cell = |(error, rows): (f64, usize)| {
+        let error = if rows == 0 { "–".to_owned() } else { format!("{error:.1} %") };
+        format!("{rows} | {error}")
+    };
+    for class in classes() {
+        let [test, fit] = ["test", "fit"].map(|used_to| cell(error(judged, &class, used_to)));
+        let _ = writeln!(page, "| {class} | {test} | {fit} |");
+    }
+    let _ = write!(
+        page,
+        "\nOf {} rows {without} get no figure: no collective, no switch, or no rate. Not validated: all-gather and reduce-scatter over domains,\n\
+         all-to-all below its plateau, and up to 1 MiB over domains, where all rows fit.\n",
+        judged.len() + without
+    );
+    page
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom workload collective`: how long one collective takes, and what the library chooses for it.
+
+use lightloom_training::architecture::architecture;
+use lightloom_training::cards;
+use lightloom_training::collectives::{Algorithm, CollectiveKind, LibraryTime, Protocol, Site};
+use lightloom_training::network::Group;
+use lightloom_units::Bytes;
+use serde::Serialize;
+
+use lightloom::output::{VerbOutcome, WrongUsage};
+use lightloom::result::ResultArguments;
+use lightloom::table::TextTable;
+
+/// Computes how long one collective takes, and with which algorithm and protocol.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lightloom workload collective all-reduce --accelerator h100 --gpus 4096 --size 1MiB,64MiB,1GiB
+  lightloom workload collective all-reduce --accelerator b200 --gpus 8 --size 64MiB --all")]
+pub(super) struct CollectiveArguments {
+    /// What it computes.
+    #[arg(value_enum)]
+    kind: Kind,
+    /// The GPUs, with the rates of their links.
+    #[arg(long, value_name = "NAME", default_value = "h100")]
+    accelerator: String,
+    /// How many there are.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1 << 24))]
+    gpus: u64,
+    /// Sizes as NCCL's tests count them: what each rank has before an all-reduce, after an all-gather.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1MiB,64MiB,1GiB")]
+    size: Vec<Bytes>,
+    /// Another domain than the GPUs are sold with: nvl:36|72|576, dgx.
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// GPUs from one rank to the next: 8 with TP 8 between them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
+    stride: u64,
+    /// Show every algorithm and protocol, not only the one chosen.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Kind {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    gpus: u64,
+    domains: u64,
+    rows: Vec<CollectiveRow>,
+}
+
+#[derive(Serialize)]
+struct CollectiveRow {
+    bytes: u64,
+    #[serde(flatten)]
+    time: LibraryTime,
+    bus_gigabytes_per_second: f64,
+}
+
+pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome> {
+    let card = cards::accelerator(&arguments.accelerator)?;
+    let generation = card.generation().ok_or_else(|| {
+        let name = &card.name;
+        WrongUsage(format!("`{name}` has no library times: write a100, h100, h200, b200 or gb200"))
+    })?;
+    let network = match &arguments.arch {
+        Some(arch) => architecture(arch)?,
+        None => card.network(),
+    };
+    let group = Group { size: arguments.gpus, stride: arguments.stride };
+    let site = Site {
+        generation,
+        ranks: group.size,
+        domains: group.size / network.inside(group),
+        domain_rate: network.domain_rate,
+        card_rate: network.scale_out_rate,
+    };
+    let kind = match arguments.kind {
+        Kind::AllReduce => CollectiveKind::AllReduce,
+        Kind::AllGather => CollectiveKind::AllGather,
+        Kind::ReduceScatter => CollectiveKind::ReduceScatter,
+        Kind::AllToAll => CollectiveKind::AllToAll,
+    };
+    let rows = |size: &Bytes| -> Vec<CollectiveRow> {
+        let bytes = size.0 as f64;
+        let factor = kind.bus_factor(usize::try_from(site.ranks).unwrap_or(usize::MAX));
+        let times = if arguments.all {
+            site.ways(kind, bytes)
+        } else {
+            site.choose(kind, bytes, |way, _| way != Algorithm::Sharp).into_iter().collect()
+        };
+        let row = |time: LibraryTime| CollectiveRow {
+            bytes: size.0,
+            bus_gigabytes_per_second: factor * bytes / time.seconds / 1e9,
+            time,
+        };
+        times.into_iter().map(row).collect()
+    };
+    let document = Document {
+        schema: "lightloom.collective/v1",
+        gpus: site.ranks,
+        domains: site.domains,
+        rows: arguments.size.iter().flat_map(rows).collect(),
+    };
+    arguments.result.show(&document, "rows", || text(&document))?;
+    Ok(VerbOutcome::Good)
+}
+
+fn text(document: &Document) -> String {
+    let mut table = TextTable::new(["size", "algorithm", "protocol", "µs", "bus GB/s"]);
+    for row in &document.rows {
+        let algorithm = match row.time.algorithm {
+            Algorithm::Ring => "ring",
+            Algorithm::Tree => "tree",
+            Algorithm::Nvls => "NVLS",
+            Algorithm::NvlsTree => "NVLS tree",
+            Algorithm::Sharp => "SHARP",
+            Algorithm::Pairwise => "pairwise",
+        };
+        let protocol = match row.time.protocol {
+            Protocol::Ll => "LL",
+            Protocol::Ll128 => "LL128",
+            Protocol::Simple => "Simple",
+        };
+        table.row([
+            Bytes(row.bytes).to_string(),
+            algorithm.to_owned(),
+            protocol.to_owned(),
+            format!("{:.1}", 1e6 * row.time.seconds),
+            format!("{:.1}", row.bus_gigabytes_per_second),
+        ]);
+    }
+    format!("{} GPUs in {} domains\n\n{table}", document.gpus, document.domains)
+}
