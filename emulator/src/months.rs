@@ -18,24 +18,20 @@
 mod alternatives;
 mod bill;
 mod cases;
-mod cause;
 mod failures;
 mod known;
 mod month;
-mod policy;
 mod seats;
 mod table;
-mod training;
 
 pub use alternatives::{Alternative, Change};
 pub use bill::{
-    BillRow, FailureRow, Figure, Goodput, JobRow, MONTHS_SCHEMA, MonthRow, MonthsResult, RunCases,
-    TableRow, months,
+    BillRow, FailureRow, Figure, JobRow, MONTHS_SCHEMA, MonthRow, MonthsResult, RunCases, TableRow,
+    months,
 };
 pub use cases::{Case, CaseRun, Prepared};
-pub use cause::Cause;
 pub use failures::{PartChange, changes};
 pub use known::LossesFrom;
-pub use month::{Month, TrainedJob, month};
-pub use policy::{Answer, Policy, Replicas};
+pub use lightloom_planner::goodput::{Answer, Cause, Goodput, Policy, Replicas, TrainedJob};
+pub use month::{Month, month};
 pub use table::{JobLossSample, LossSample, LossTable};

@@ -162,7 +162,7 @@ fn costs(rows: &[Row]) -> TextTable {
     for row in rows {
         table.row([
             row.design.clone(),
-            row.policy.to_string(),
+            row.policy.clone(),
             row.gpus.to_string(),
             format!("{:.1}", row.capex_usd / 1e6),
             format!("{:.1}", row.cost_usd / 1e6),
@@ -197,7 +197,7 @@ fn shares(rows: &[Row]) -> TextTable {
         let shares = &row.shares;
         table.row([
             row.design.clone(),
-            row.policy.to_string(),
+            row.policy.clone(),
             percent(shares.useful),
             percent(shares.redone),
             percent(shares.restarting),

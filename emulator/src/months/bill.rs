@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::alternatives::{self, Alternative, Change};
 use super::{
-    CaseRun, Cause, LossSample, LossTable, LossesFrom, Month, Prepared, TrainedJob, month,
+    CaseRun, Cause, Goodput, LossSample, LossTable, LossesFrom, Month, Prepared, TrainedJob, month,
 };
 use crate::EmulateError;
 use crate::nearest_rank::percentile;
@@ -65,27 +65,11 @@ pub struct BillRow {
     pub usd: Option<f64>,
 }
 
-/// Goodput over a span, by the three factors of arXiv 2502.06982.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Goodput {
-    /// Share of all GPU time in which jobs had all their GPUs.
-    pub scheduling: f64,
-    /// Share of that in steps that counted.
-    pub runtime: f64,
-    /// Utilisation of the GPUs in these steps: MFU.
-    pub program: f64,
-    /// Their product.
-    pub overall: f64,
-}
-
-impl Goodput {
-    fn of(months: &[Month]) -> Self {
-        let mean =
-            |of: fn(&Month) -> f64| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64;
-        let (scheduling, runtime) = (mean(Month::scheduling), mean(Month::runtime));
-        let program = mean(Month::program);
-        Self { scheduling, runtime, program, overall: scheduling * runtime * program }
-    }
+/// The factors of goodput, as means over months.
+fn goodput(months: &[Month]) -> Goodput {
+    let mean =
+        |of: fn(&Month) -> f64| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64;
+    Goodput::new(mean(Month::scheduling), mean(Month::runtime), mean(Month::program))
 }
 
 /// A job of the span.
@@ -368,7 +352,7 @@ fn result(
         lost_usd: span.gpu_hour.map(|price| price.0 * lost_gpu_hours.mean),
         lost_gpu_hours,
         bill: bill(prepared, months),
-        goodput: Goodput::of(months),
+        goodput: goodput(months),
         saves_most: best.map(|best| best.change),
         alternatives,
         losses_from: prepared.losses_from().cloned(),

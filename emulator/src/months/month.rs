@@ -5,38 +5,18 @@
 
 use std::collections::BTreeMap;
 
+use lightloom_planner::goodput::Training;
 use lightloom_units::Milliseconds;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
 use super::failures::PartChange;
-use super::policy::{Answer, Policy, Replicas};
 use super::seats::Seats;
-use super::training::Training;
-use super::{Cause, LossSample, LossTable};
+use super::{Answer, Cause, LossSample, LossTable};
 use crate::substrate::AnyPart;
 
 /// Picoseconds of a millisecond.
 const MILLISECOND: i128 = 1_000_000_000;
-
-/// A job that trains over a span.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrainedJob {
-    /// Its name.
-    pub name: String,
-    /// Its GPUs.
-    pub gpus: u64,
-    /// What a step takes without a failure, in picoseconds.
-    pub step: i128,
-    /// The closed form of such a step, in seconds.
-    pub closed_form: f64,
-    /// Utilisation of its GPUs in such a step.
-    pub mfu: f64,
-    /// What it does that has lost a node.
-    pub policy: Policy,
-    /// Its replicas.
-    pub replicas: Replicas,
-}
 
 /// What a month came to. Times are picoseconds of one GPU.
 #[derive(Clone, Debug, Default, PartialEq)]

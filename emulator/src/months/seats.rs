@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::policy::Answer;
-use super::{LossTable, TrainedJob};
+use super::{Answer, LossTable, TrainedJob};
 
 /// GPUs of one node, as part of some replicas of a job.
 type Seat = (usize, Vec<u32>);

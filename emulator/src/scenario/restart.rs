@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a job does that has lost a node: policies as they are sold and run, each with its own times.
 
+use lightloom_planner::goodput::{Answer, Policy};
 use lightloom_units::Picoseconds;
 
 /// What a job does that has lost a node.
@@ -88,4 +89,31 @@ pub struct MemoryCopies {
     pub write: Picoseconds,
     /// Nodes that have the state of one, itself among them: with so many dead nodes at once it is gone.
     pub copies: u32,
+}
+
+impl From<Restart> for Policy {
+    fn from(restart: Restart) -> Self {
+        match restart {
+            Restart::Barrier => Self::restart(1, 0, 0),
+            Restart::Checkpoint(checkpoint) => policy(checkpoint, Answer::Restart),
+            Restart::InMemory { memory, checkpoint } => {
+                let MemoryCopies { every, load, write, copies } = memory;
+                let (load, write) = (load.0.into(), write.0.into());
+                let answer = Answer::InMemory { every: every.max(1), load, write, copies };
+                policy(checkpoint, answer)
+            }
+            Restart::Migrate { takes, checkpoint } => {
+                policy(checkpoint, Answer::Migrate { takes: takes.0.into() })
+            }
+            Restart::Elastic { reform, start, rejoin, least, checkpoint } => {
+                let [reform, start, rejoin] = [reform, start, rejoin].map(|time| time.0.into());
+                policy(checkpoint, Answer::Elastic { reform, start, rejoin, least })
+            }
+        }
+    }
+}
+
+fn policy(checkpoint: Checkpoints, answer: Answer) -> Policy {
+    let Checkpoints { every, load, write } = checkpoint;
+    Policy { every: every.max(1), load: load.0.into(), write: write.0.into(), answer }
 }

@@ -85,13 +85,14 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         &[FaultPolicy::Regroup]
     }
 
-    /// As [`usable`](Self::usable), under one of its policies.
+    /// As [`usable`](Self::usable), under one of its policies; under [`FaultPolicy::Backup`] each domain keeps back `spares` nodes.
     ///
     /// # Errors
     /// If no group of `tp` GPUs ever fits.
     fn usable_under(
         &self,
         _: FaultPolicy,
+        _spares: u32,
         cluster: Cluster,
         tp: u32,
     ) -> Result<Box<dyn UsableGpus>, CannotHold> {
@@ -141,6 +142,10 @@ pub trait UsableGpus {
     fn repair(&mut self, node: NodeId);
     /// GPUs that are in a full group now.
     fn usable_gpus(&self) -> u32;
+    /// Whether a warm spare takes the place of this healthy node if it fails now.
+    fn has_spare_for(&self, _: NodeId) -> bool {
+        false
+    }
 }
 
 /// Refuses a group of no GPU, and one larger than the cluster.

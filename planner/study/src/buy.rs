@@ -7,16 +7,18 @@
 //!   designs × policies ─────┴──▶ run (jobs over faults) ──▶ Spent ──▶ Row ──▶ winner, Pareto, flips
 //! ```
 //!
-//! Every GPU-millisecond of the window is in exactly one account of [`Spent`], so waiting, faults and
-//! fragmentation are counted once. Crossing traffic and slower links stretch the step of the jobs.
+//! Every GPU-picosecond of the window is in exactly one account of [`Spent`], so waiting, faults and
+//! fragmentation are counted once, under the causes of a scenario's months. Crossing traffic and slower links stretch the step of the jobs.
 
 mod faults;
 mod file;
+mod queue;
 mod run;
 mod speed;
 mod verdict;
 
 use lightloom_fabric::trace::{FaultTrace, NodesError};
+use lightloom_planner::goodput::{Answer as JobAnswer, Goodput, Policy};
 use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -55,9 +57,15 @@ pub struct JobKind {
 pub struct Candidate {
     /// The design.
     pub design: Box<dyn Architecture>,
-    /// What happens to a job whose node becomes faulty.
+    /// What the design does about a faulty node.
     pub policy: FaultPolicy,
-    /// Milliseconds from a start or a fault to the next step.
+    /// Nodes that each domain keeps back, under [`FaultPolicy::Backup`].
+    pub spares: u32,
+    /// What a job does that has lost a node.
+    pub answer: JobAnswer,
+    /// Share of its parts that an elastic job goes on with at least.
+    pub least: f64,
+    /// Milliseconds from a start, or from a fault that the answer does not cover, to the next step.
     pub restart_ms: u64,
 }
 
@@ -97,6 +105,8 @@ pub struct Question {
     pub peak_tflops: f64,
     /// Share of the peak that the jobs reach on the reference network.
     pub mfu: f64,
+    /// Picoseconds of a step on the reference network.
+    pub step: i128,
     /// How the network stretches a step.
     pub speed: Speed,
     /// The jobs.
@@ -105,6 +115,8 @@ pub struct Question {
     pub checkpoint_every_ms: u64,
     /// Milliseconds a checkpoint takes.
     pub checkpoint_ms: u64,
+    /// Milliseconds until a job knows that it has lost a node.
+    pub outage_ms: u64,
     /// What fails.
     pub faults: FaultModel,
     /// What running costs.
@@ -142,8 +154,8 @@ pub struct LeftOut {
 pub struct Row {
     /// The design.
     pub design: String,
-    /// Its policy.
-    pub policy: FaultPolicy,
+    /// What it does about a faulty node, with what its jobs do where that is not what they do anyway.
+    pub policy: String,
     /// GPUs bought: as many as asked, or as the budget allows.
     pub gpus: u32,
     /// Dollars of the whole purchase.
@@ -166,10 +178,12 @@ pub struct Row {
     pub cross_tor_share: f64,
     /// Jobs finished in the window.
     pub jobs_finished: u32,
-    /// Times a job lost its work since the last checkpoint.
+    /// Faults that hit a job.
     pub interruptions: u64,
     /// Shares of all GPU-hours, which sum to 1.
     pub shares: Shares,
+    /// Goodput, in the words of scenarios over months.
+    pub goodput: Goodput,
     /// Whether no other design costs less and does more.
     pub is_pareto: bool,
     #[serde(skip)]
@@ -185,11 +199,11 @@ pub struct Shares {
     pub redone: f64,
     /// From a start or a fault to the next step.
     pub restarting: f64,
-    /// Writing checkpoints.
+    /// Writing checkpoints, and copies in memory.
     pub checkpoint: f64,
-    /// In full groups, free, while a job waits for more of them.
+    /// In full groups, free, and wanted by jobs that wait for more of them.
     pub waiting: f64,
-    /// In full groups, free, while no job waits.
+    /// In full groups, free, and wanted by no job.
     pub idle: f64,
     /// Healthy and in no full group.
     pub fragmented: f64,
@@ -346,7 +360,7 @@ fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<C
     let cluster = Cluster { nodes: bought, ..asked };
     let state = candidate
         .design
-        .usable_under(candidate.policy, cluster, question.tp)
+        .usable_under(candidate.policy, candidate.spares, cluster, question.tp)
         .map_err(|why| why.to_string())?;
     let largest = question.jobs.iter().max_by_key(|job| job.gpus).expect("a workload has jobs");
     let usable = state.usable_gpus();
@@ -367,15 +381,38 @@ fn row(question: &Question, priced: &Priced<'_>, history: &History, seed: Seed) 
     let Priced { candidate, cluster, .. } = *priced;
     let (stretch, cross_tor_share) =
         question.speed.stretch(question, candidate, cluster, history, seed);
+    let ps = |ms: u64| i128::from(ms) * run::MILLISECOND;
+    let every = ps(question.checkpoint_every_ms) as f64 / (question.step as f64 * stretch);
     let rules = Rules {
         tp: question.tp,
         policy: candidate.policy,
+        spares: candidate.spares,
         stretch,
-        restart_ms: candidate.restart_ms,
-        checkpoint_every_ms: question.checkpoint_every_ms,
-        checkpoint_ms: question.checkpoint_ms,
+        step: question.step,
+        job: Policy {
+            every: every.round().clamp(1.0, 1e9) as u32,
+            load: ps(candidate.restart_ms),
+            write: ps(question.checkpoint_ms),
+            answer: candidate.answer,
+        },
+        least: candidate.least,
+        outage: ps(question.outage_ms),
     };
     let spent = run(candidate.design.as_ref(), cluster, &rules, history)
         .expect("a design that cannot hold the groups was left out");
     verdict::row(question, priced, &spent, stretch, cross_tor_share)
+}
+
+impl Candidate {
+    /// How its policy is shown: with what is not the rule for it.
+    fn label(&self) -> String {
+        let mut label = self.policy.to_string();
+        if self.policy == FaultPolicy::Backup && self.spares != 1 {
+            label += &format!(" of {} nodes", self.spares);
+        }
+        if self.answer.name() != self.policy.usual_answer() {
+            label += &format!(", {}", self.answer.name());
+        }
+        label
+    }
 }

@@ -14,6 +14,8 @@ pub(super) struct Domains {
     gpus_per_node: u32,
     tp: u32,
     policy: FaultPolicy,
+    /// GPUs of a domain that replace faulty ones.
+    kept_back: u32,
     usable: u32,
 }
 
@@ -23,19 +25,20 @@ pub(super) fn domains(
     gpus_per_domain: u32,
     tp: u32,
 ) -> Result<Box<dyn UsableGpus>, CannotHold> {
-    domains_under(FaultPolicy::Regroup, cluster, gpus_per_domain, tp)
+    domains_under((FaultPolicy::Regroup, 0), cluster, gpus_per_domain, tp)
 }
 
-/// The same under a policy.
+/// The same under a policy; under [`FaultPolicy::Backup`] each domain keeps back so many nodes.
 pub(super) fn domains_under(
-    policy: FaultPolicy,
+    (policy, spares): (FaultPolicy, u32),
     cluster: Cluster,
     gpus_per_domain: u32,
     tp: u32,
 ) -> Result<Box<dyn UsableGpus>, CannotHold> {
     check_size(cluster, tp)?;
-    let kept_back = if policy == FaultPolicy::Backup { cluster.gpus_per_node } else { 0 };
-    if tp + kept_back > gpus_per_domain {
+    let is_backup = policy == FaultPolicy::Backup;
+    let kept_back = if is_backup { cluster.gpus_per_node.saturating_mul(spares) } else { 0 };
+    if tp.saturating_add(kept_back) > gpus_per_domain {
         let backup =
             if kept_back > 0 { format!(" and {kept_back} as backup") } else { String::new() };
         return Err(CannotHold(format!(
@@ -48,7 +51,7 @@ pub(super) fn domains_under(
         .collect();
     let gpus_per_node = cluster.gpus_per_node;
     let mut domains =
-        Domains { healthy, gpus, gpus_per_domain, gpus_per_node, tp, policy, usable: 0 };
+        Domains { healthy, gpus, gpus_per_domain, gpus_per_node, tp, policy, kept_back, usable: 0 };
     domains.usable = (0..domains.healthy.len()).map(|domain| domains.in_groups(domain)).sum();
     Ok(Box::new(domains))
 }
@@ -61,7 +64,7 @@ impl Domains {
         let installed = self.gpus_per_domain.min(self.gpus - first);
         match self.policy {
             FaultPolicy::Backup => {
-                healthy.min(installed.saturating_sub(self.gpus_per_node)) / self.tp * self.tp
+                healthy.min(installed.saturating_sub(self.kept_back)) / self.tp * self.tp
             }
             FaultPolicy::ReducedTp => {
                 let (full, rest) = (healthy / self.tp, healthy % self.tp);
@@ -96,5 +99,16 @@ impl UsableGpus for Domains {
     }
     fn usable_gpus(&self) -> u32 {
         self.usable
+    }
+    /// While the faulty GPUs of its domain, its own among them, are no more than were kept back.
+    fn has_spare_for(&self, node: NodeId) -> bool {
+        let first = node.0 * self.gpus_per_node;
+        let end = first + self.gpus_per_node;
+        (first / self.gpus_per_domain..=(end - 1) / self.gpus_per_domain).all(|domain| {
+            let begin = domain * self.gpus_per_domain;
+            let beyond = (begin + self.gpus_per_domain).min(self.gpus);
+            let own = end.min(beyond) - first.max(begin);
+            beyond - begin - self.healthy[domain as usize] + own <= self.kept_back
+        })
     }
 }

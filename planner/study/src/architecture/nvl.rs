@@ -49,10 +49,11 @@ impl Architecture for Nvl {
     fn usable_under(
         &self,
         policy: FaultPolicy,
+        spares: u32,
         cluster: Cluster,
         tp: u32,
     ) -> Result<Box<dyn UsableGpus>, CannotHold> {
-        domains_under(policy, cluster, self.gpus_per_rack * self.racks, tp)
+        domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {

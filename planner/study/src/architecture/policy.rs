@@ -20,10 +20,23 @@ pub enum FaultPolicy {
     SpareCubes,
     /// Groups are formed anew of what is healthy in each domain.
     Regroup,
-    /// Every domain keeps one node back that replaces a faulty one: 64 + 1.
+    /// Every domain keeps nodes back that replace faulty ones: 64 + 1.
     Backup,
     /// A group goes on with at least half of its GPUs.
     ReducedTp,
+}
+
+impl FaultPolicy {
+    /// What a job usually does under it that has lost a node, as [`lightloom_planner::goodput::Answer`] calls it: it moves to a
+    /// warm spare, goes on with fewer GPUs, or starts again.
+    #[must_use]
+    pub const fn usual_answer(self) -> &'static str {
+        match self {
+            Self::Backup => "migrate",
+            Self::ReducedTp => "elastic",
+            _ => "restart",
+        }
+    }
 }
 
 impl fmt::Display for FaultPolicy {

@@ -5,6 +5,8 @@ use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use lightloom_planner::goodput::Answer;
+
 use super::{Candidate, FaultModel, JobKind, Question, Running, Speed};
 use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
 
@@ -55,9 +57,65 @@ pub struct DesignRecord {
     /// What it does about a faulty node; by default what the design was made for.
     #[serde(default)]
     pub policy: Option<FaultPolicy>,
+    /// Warm spare nodes of each domain, under `policy: backup`.
+    #[serde(default)]
+    pub spares: Option<u32>,
+    /// What its jobs do that have lost a node, if not what they usually do under this policy.
+    #[serde(default)]
+    pub answer: Option<AnswerRecord>,
     /// Minutes from a fault to the next step, if not those of `checkpoint`.
     #[serde(default)]
     pub restart_minutes: Option<f64>,
+}
+
+/// What a job does that has lost a node: exactly one of these, as in `restart` of a scenario.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AnswerRecord {
+    /// It begins again at its checkpoint.
+    Restart(NothingRecord),
+    /// It begins again at a copy in the memory of other nodes.
+    InMemory(InMemoryRecord),
+    /// It moves to a spare node with the state of its replicas.
+    Migrate(MigrateRecord),
+    /// It goes on without the group of the node, or the node where the policy is `reduced-tp`, until others are free.
+    Elastic(ElasticRecord),
+}
+
+/// Copies in memory.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InMemoryRecord {
+    /// Minutes between two copies.
+    pub every_minutes: f64,
+    /// Seconds that taking one takes.
+    pub seconds: f64,
+    /// Minutes from a fault to the next step.
+    pub load_minutes: f64,
+    /// With so many nodes dead at once the copies are gone.
+    #[serde(default = "two")]
+    pub copies: u32,
+}
+
+/// Moving to a spare node.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MigrateRecord {
+    /// Minutes that it takes.
+    pub minutes: f64,
+}
+
+/// Going on with less.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ElasticRecord {
+    /// Minutes until it goes on with less.
+    pub reform_minutes: f64,
+    /// Minutes that it stands still to be whole again.
+    pub rejoin_minutes: f64,
+    /// With a smaller share of its parts it stops.
+    #[serde(default = "half")]
+    pub least: f64,
 }
 
 /// What shall run.
@@ -80,6 +138,9 @@ pub struct WorkloadRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepRecord {
+    /// Seconds of a step, which decide how much of one a fault costs.
+    #[serde(default = "ten")]
+    pub seconds: f64,
     /// GB/s of a GPU, each direction, at which the shares hold.
     pub at_gbytes_per_s: f64,
     /// Tensor-parallel communication.
@@ -123,6 +184,15 @@ pub struct CheckpointRecord {
     pub seconds: f64,
     /// Minutes from a start or a fault to the next step.
     pub restart_minutes: f64,
+    /// Minutes that moving to a warm spare takes.
+    #[serde(default = "two_minutes")]
+    pub migrate_minutes: f64,
+    /// Minutes until a job goes on with fewer GPUs, and again until it is whole.
+    #[serde(default = "one")]
+    pub reform_minutes: f64,
+    /// Seconds until a job knows that it has lost a node.
+    #[serde(default)]
+    pub outage_seconds: f64,
 }
 
 /// What fails: exactly one of these.
@@ -132,7 +202,7 @@ pub enum FaultsRecord {
     /// Each node by itself, with exponential times.
     Exponential(ExponentialRecord),
     /// The published rate, durations and months (docs/traces.md), on as many servers as needed.
-    Published(PublishedRecord),
+    Published(NothingRecord),
     /// The servers of a trace file beside this one, drawn for as many as needed.
     Trace(String),
 }
@@ -150,7 +220,7 @@ pub struct ExponentialRecord {
 /// Nothing to choose.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PublishedRecord {}
+pub struct NothingRecord {}
 
 /// What running costs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -167,6 +237,18 @@ pub struct RunningRecord {
     pub pue: f64,
 }
 
+const fn two() -> u32 {
+    2
+}
+const fn half() -> f64 {
+    0.5
+}
+const fn two_minutes() -> f64 {
+    2.0
+}
+const fn ten() -> f64 {
+    10.0
+}
 const fn four() -> u32 {
     4
 }
@@ -215,6 +297,7 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
         tp: file.workload.tp,
         peak_tflops: file.workload.peak_tflops,
         mfu: file.workload.mfu,
+        step: ((step.seconds * 1e12).round() as i128).max(1),
         speed: Speed {
             tensor_parallel: step.tensor_parallel,
             all_to_all: step.all_to_all,
@@ -226,6 +309,7 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
         jobs,
         checkpoint_every_ms: ms(file.checkpoint.every_minutes / 1_440.0).max(1),
         checkpoint_ms: ms(file.checkpoint.seconds / 86_400.0),
+        outage_ms: ms(file.checkpoint.outage_seconds / 86_400.0),
         faults,
         running: Running {
             service_years: running.service_years,
@@ -243,7 +327,7 @@ fn fault_model(record: &FaultsRecord) -> FaultModel {
             mtbf_ms: record.node_mtbf_days * MS_PER_DAY,
             repair_ms: record.repair_hours * MS_PER_DAY / 24.0,
         },
-        FaultsRecord::Published(PublishedRecord {}) => FaultModel::Published,
+        FaultsRecord::Published(NothingRecord {}) => FaultModel::Published,
         FaultsRecord::Trace(file) => FaultModel::Trace(file.clone()),
     }
 }
@@ -278,6 +362,7 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
         ("/days", file.days, 0.001, 3_650.0),
         ("/workload/peak_tflops", file.workload.peak_tflops, 1e-6, ANY),
         ("/workload/mfu", file.workload.mfu, 1e-6, 1.0),
+        ("/workload/step/seconds", step.seconds, 1e-6, 1e5),
         ("/workload/step/at_gbytes_per_s", step.at_gbytes_per_s, 1e-6, ANY),
         ("/workload/step/tensor_parallel", step.tensor_parallel, 0.0, 1.0),
         ("/workload/step/all_to_all", step.all_to_all, 0.0, 1.0),
@@ -286,6 +371,9 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
         ("/checkpoint/every_minutes", file.checkpoint.every_minutes, 1e-3, 1e6),
         ("/checkpoint/seconds", file.checkpoint.seconds, 0.0, 1e6),
         ("/checkpoint/restart_minutes", file.checkpoint.restart_minutes, 0.0, 1e5),
+        ("/checkpoint/migrate_minutes", file.checkpoint.migrate_minutes, 0.0, 1e5),
+        ("/checkpoint/reform_minutes", file.checkpoint.reform_minutes, 0.0, 1e5),
+        ("/checkpoint/outage_seconds", file.checkpoint.outage_seconds, 0.0, 1e6),
         ("/running/service_years", running.service_years, 0.01, 100.0),
         ("/running/gpu_watts", running.gpu_watts, 0.0, 1e6),
         ("/running/usd_per_kwh", running.usd_per_kwh, 0.0, 1e3),
@@ -298,11 +386,7 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
         numbers.extend([mtbf, repair]);
     }
     for (path, number, low, high) in numbers {
-        if !(low..=high).contains(&number) {
-            check
-                .error(codes::BAD_VALUE, path, format!("{number} is not from {low} to {high}"))
-                .help(format!("write a number from {low} to {high}"));
-        }
+        check_range(path, number, low, high, check);
     }
     let shares = step.tensor_parallel + step.all_to_all + step.data_parallel;
     if shares >= 1.0 {
@@ -383,17 +467,74 @@ fn candidates(file: &BuyFile, check: &mut Check<'_>) -> Vec<Candidate> {
                 .help(format!("write one of: {}", names.join(", ")));
         }
         let minutes = record.restart_minutes.unwrap_or(file.checkpoint.restart_minutes);
-        if !(0.0..=1e5).contains(&minutes) {
+        check_range(&format!("{place}/restart_minutes"), minutes, 0.0, 1e5, check);
+        if record.spares.is_some() && policy != FaultPolicy::Backup {
+            let message = format!("the policy `{policy}` keeps no spares back");
             check
-                .error(
-                    codes::BAD_VALUE,
-                    &format!("{place}/restart_minutes"),
-                    format!("{minutes} min"),
-                )
-                .help("write minutes from 0 to 100000");
+                .error(codes::BAD_VALUE, &format!("{place}/spares"), message)
+                .help("write `policy: backup`, or leave `spares` out");
         }
+        let spares = record.spares.unwrap_or(1);
+        if spares == 0 || spares > 64 {
+            let message = format!("{spares} spare nodes a domain");
+            check
+                .error(codes::BAD_VALUE, &format!("{place}/spares"), message)
+                .help("write 1 to 64, or leave `policy: backup` out");
+        }
+        let (answer, least) = answer(record, policy, file, &format!("{place}/answer"), check);
         let restart_ms = (minutes * 60_000.0).round().max(0.0) as u64;
-        candidates.push(Candidate { design, policy, restart_ms });
+        candidates.push(Candidate { design, policy, spares, answer, least, restart_ms });
     }
     candidates
+}
+
+/// What its jobs do that have lost a node, and the share of its parts that an elastic one goes on with.
+fn answer(
+    record: &DesignRecord,
+    policy: FaultPolicy,
+    file: &BuyFile,
+    place: &str,
+    check: &mut Check<'_>,
+) -> (Answer, f64) {
+    let mut ps = |key: &str, seconds: f64| {
+        check_range(&format!("{place}/{key}"), seconds, 0.0, 1e7, check);
+        (seconds * 1e12).round() as i128
+    };
+    let elastic = |reform, rejoin| Answer::Elastic { reform, start: 0, rejoin, least: 1 };
+    let usual = file.checkpoint.reform_minutes * 60.0;
+    match &record.answer {
+        None => match policy.usual_answer() {
+            "migrate" => {
+                let takes = ps("migrate", file.checkpoint.migrate_minutes * 60.0);
+                (Answer::Migrate { takes }, half())
+            }
+            "elastic" => (elastic(ps("elastic", usual), ps("elastic", usual)), half()),
+            _ => (Answer::Restart, half()),
+        },
+        Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
+        Some(AnswerRecord::Migrate(record)) => {
+            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes * 60.0) }, half())
+        }
+        Some(AnswerRecord::InMemory(record)) => {
+            let steps = record.every_minutes * 60.0 / file.workload.step.seconds;
+            let write = ps("in_memory/seconds", record.seconds);
+            let load = ps("in_memory/load_minutes", record.load_minutes * 60.0);
+            let (every, copies) = (steps.round().clamp(1.0, 1e6) as u32, record.copies);
+            (Answer::InMemory { every, load, write, copies }, half())
+        }
+        Some(AnswerRecord::Elastic(record)) => {
+            let reform = ps("elastic/reform_minutes", record.reform_minutes * 60.0);
+            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes * 60.0);
+            check_range(&format!("{place}/elastic/least"), record.least, 1e-6, 1.0, check);
+            (elastic(reform, rejoin), record.least)
+        }
+    }
+}
+
+fn check_range(path: &str, number: f64, low: f64, high: f64, check: &mut Check<'_>) {
+    if !(low..=high).contains(&number) {
+        check
+            .error(codes::BAD_VALUE, path, format!("{number} is not from {low} to {high}"))
+            .help(format!("write a number from {low} to {high}"));
+    }
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs over months of faults on one design: who holds which GPUs, and what became of every GPU-millisecond.
+//! Jobs over months of faults on one design: who holds which GPUs, and what became of every GPU-picosecond.
 //!
-//! Jobs start in the order of their arrival, each when as many GPUs in full groups are free as it wants; the
-//! first that does not fit holds the others back. A faulty node stops the job that holds it: the work
-//! since the last checkpoint is lost, and the job goes before all that arrived later. Where groups are
-//! lost, the jobs that arrived last stop until the others fit. A stop by another job's fault costs the same.
+//! A job under way, its policy and the causes of lost time are those of a scenario's months ([`lightloom_planner::goodput`]).
+//! Here is what a fleet has besides: arrivals, a queue with backfill, and groups that a fault takes away. A fault costs the job
+//! that holds the node what its policy says. Where groups are lost, the jobs that arrived last stop until the others fit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::trace::{Change, Health, Timeline};
+use lightloom_planner::goodput::{Answer, Cause, Policy, Replicas, TrainedJob, Training};
 
+use super::queue::{self, Waiting};
 use crate::architecture::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
+
+/// Picoseconds of a millisecond.
+pub(super) const MILLISECOND: i128 = 1_000_000_000;
 
 /// A job that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,87 +43,134 @@ pub struct History {
 pub struct Rules {
     /// GPUs of a group.
     pub tp: u32,
-    /// The policy.
+    /// What the design does about a faulty node.
     pub policy: FaultPolicy,
+    /// Nodes that each domain keeps back, under [`FaultPolicy::Backup`].
+    pub spares: u32,
     /// Time of a step ÷ time on the reference network.
     pub stretch: f64,
-    /// Milliseconds from a start to the first step.
-    pub restart_ms: u64,
-    /// Milliseconds of work between checkpoints.
-    pub checkpoint_every_ms: u64,
-    /// Milliseconds of a checkpoint.
-    pub checkpoint_ms: u64,
+    /// Picoseconds of a step on the reference network.
+    pub step: i128,
+    /// What a job does that has lost a node; its checkpoints count steps of this design.
+    pub job: Policy,
+    /// Share of its parts that an elastic job goes on with at least.
+    pub least: f64,
+    /// Picoseconds until a job knows that it has lost a node.
+    pub outage: i128,
 }
 
-/// GPU-milliseconds by what became of them, and what was counted on the way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Rules {
+    /// A job of so many GPUs under these rules.
+    fn trained(&self, gpus: u32, gpus_per_node: u32) -> TrainedJob {
+        let step = ((self.step as f64 * self.stretch).round() as i128).max(1);
+        let part = if self.policy == FaultPolicy::ReducedTp { gpus_per_node } else { self.tp };
+        let count = (gpus / part.max(1)).max(1);
+        let answer = match self.job.answer {
+            Answer::Elastic { reform, start, rejoin, .. } => {
+                let least = (f64::from(count) * self.least).ceil() as u32;
+                Answer::Elastic { reform, start, rejoin, least }
+            }
+            answer => answer,
+        };
+        TrainedJob {
+            name: String::new(),
+            gpus: u64::from(gpus),
+            step,
+            closed_form: 0.0,
+            mfu: 1.0,
+            policy: Policy { answer, ..self.job },
+            replicas: Replicas { count, step_with_fewer: step, of_node: Vec::new() },
+        }
+    }
+}
+
+/// Picoseconds of one GPU by what became of them, and what was counted on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// In steps that count.
-    pub useful: u64,
-    /// In steps that are lost, and unfinished checkpoints.
-    pub redone: u64,
-    /// From a start to the first step.
-    pub restarting: u64,
-    /// Writing checkpoints.
-    pub checkpoint: u64,
-    /// Free while a job waits.
-    pub waiting: u64,
-    /// Free while none does.
-    pub idle: u64,
-    /// Healthy, in no full group.
-    pub fragmented: u64,
-    /// On faulty nodes.
-    pub faulty: u64,
+    /// In steps that count, in the time that they take without faults.
+    pub useful: i128,
+    /// For what the others were lost; with `useful` they add up to all GPUs, all the time.
+    pub lost: BTreeMap<Cause, i128>,
+    /// In which jobs had their GPUs.
+    pub allocated: i128,
     /// Jobs that finished.
     pub finished: u32,
-    /// Jobs that lost work.
+    /// Faults that hit a job.
     pub interruptions: u64,
+    /// Times that a job lost its GPUs, and waited.
+    pub stops: u64,
 }
 
 impl Spent {
     /// All of them.
     #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.useful
-            + self.redone
-            + self.restarting
-            + self.checkpoint
-            + self.waiting
-            + self.idle
-            + self.fragmented
-            + self.faulty
+    pub fn total(&self) -> i128 {
+        self.useful + self.lost.values().sum::<i128>()
+    }
+
+    /// What was lost for one of these causes.
+    #[must_use]
+    pub fn lost_for(&self, causes: &[Cause]) -> i128 {
+        causes.iter().filter_map(|cause| self.lost.get(cause)).sum()
+    }
+
+    fn lose(&mut self, cause: Cause, time: i128) {
+        if time != 0 {
+            *self.lost.entry(cause).or_default() += time;
+        }
     }
 }
 
-/// A job that runs.
-#[derive(Clone, Copy, Debug)]
-struct Running {
-    gpus: u32,
-    since_ms: u64,
-    left_ms: u64,
-    ends_ms: u64,
+/// A job that has arrived.
+struct Arrived<'a> {
+    training: Training<'a>,
+    /// Useful picoseconds of each GPU after which it ends.
+    work: i128,
+    /// Until when its time is counted.
+    counted: i128,
+    /// When it ends without another fault, while it runs; how long it then runs, while it waits.
+    ends: i128,
 }
 
-/// How a stretch of running ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    Finished,
-    Stopped,
-    Window,
+impl Arrived<'_> {
+    fn held(&self) -> u32 {
+        u32::try_from(self.training.held()).expect("a job holds GPUs of the cluster")
+    }
+
+    /// Counts its time until `now`.
+    fn count(&mut self, now: i128) {
+        self.training.advance(now - std::mem::replace(&mut self.counted, now));
+    }
+
+    /// GPUs of a part that it can leave out.
+    fn part(&self) -> u32 {
+        self.training.job.gpus as u32 / self.training.job.replicas.count
+    }
+
+    /// Leaves one more part out. Whether enough of it is left.
+    fn leave_out(&mut self) -> bool {
+        self.training.left_out += 1;
+        if self.training.has_too_few() {
+            self.training.left_out -= 1;
+            return false;
+        }
+        true
+    }
 }
 
-struct Simulation<'a> {
+struct Fleet<'a> {
     rules: &'a Rules,
     state: Box<dyn UsableGpus>,
     gpus: u32,
     gpus_per_node: u32,
     healthy: u32,
     held: u32,
-    now_ms: u64,
-    /// By number of arrival.
-    running: BTreeMap<u32, Running>,
-    /// GPUs and milliseconds left of those that wait.
-    waiting: BTreeMap<u32, (u32, u64)>,
+    now: i128,
+    jobs: Vec<Arrived<'a>>,
+    running: BTreeSet<u32>,
+    waiting: BTreeSet<u32>,
+    /// GPUs that waiting jobs want.
+    wanted: u64,
     spent: Spent,
 }
 
@@ -133,19 +184,24 @@ pub fn run(
     rules: &Rules,
     history: &History,
 ) -> Result<Spent, CannotHold> {
-    let mut simulation = Simulation {
+    let trained: Vec<TrainedJob> =
+        history.arrivals.iter().map(|job| rules.trained(job.gpus, cluster.gpus_per_node)).collect();
+    let mut fleet = Fleet {
         rules,
-        state: design.usable_under(rules.policy, cluster, rules.tp)?,
+        state: design.usable_under(rules.policy, rules.spares, cluster, rules.tp)?,
         gpus: cluster.gpus(),
         gpus_per_node: cluster.gpus_per_node,
         healthy: cluster.gpus(),
         held: 0,
-        now_ms: 0,
-        running: BTreeMap::new(),
-        waiting: BTreeMap::new(),
+        now: 0,
+        jobs: Vec::new(),
+        running: BTreeSet::new(),
+        waiting: BTreeSet::new(),
+        wanted: 0,
         spent: Spent::default(),
     };
-    let window = history.faults.window().0;
+    let instant = |ms: u64| i128::from(ms) * MILLISECOND;
+    let window = instant(history.faults.window().0);
     let mut changes = history
         .faults
         .changes()
@@ -153,57 +209,69 @@ pub fn run(
         .zip(&history.hits)
         .filter(|(change, _)| change.node.0 < cluster.nodes)
         .peekable();
-    let mut arrivals = (0..).zip(&history.arrivals).peekable();
+    let mut arrivals = history.arrivals.iter().zip(&trained).peekable();
     loop {
-        let next_end = simulation.running.values().map(|job| job.ends_ms).min();
-        let next_change = changes.peek().map(|(change, _)| change.at.0);
-        let next_arrival = arrivals.peek().map(|(_, arrival)| arrival.at_ms);
+        let next_end = fleet.running.iter().map(|id| fleet.jobs[*id as usize].ends).min();
+        let next_change = changes.peek().map(|(change, _)| instant(change.at.0));
+        let next_arrival = arrivals.peek().map(|(arrival, _)| instant(arrival.at_ms));
         let soonest = [next_end, next_change, next_arrival].into_iter().flatten().min();
         let Some(at) = soonest.filter(|at| *at < window) else { break };
-        simulation.pass_until(at);
+        fleet.pass_until(at);
         // Of one instant: jobs that finish, then nodes, then arrivals.
         if next_end == Some(at) {
-            simulation.finish();
+            fleet.finish();
         } else if next_change == Some(at) {
             let (change, hit) = changes.next().expect("peeked");
-            simulation.change(*change, *hit);
-        } else if let Some((number, arrival)) = arrivals.next() {
-            let work = (arrival.work_ms as f64 * rules.stretch).round() as u64;
-            simulation.waiting.insert(number, (arrival.gpus, work.max(1)));
+            fleet.change(*change, *hit);
+        } else if let Some((arrival, job)) = arrivals.next() {
+            fleet.arrive(arrival, job);
         }
-        simulation.start();
+        fleet.start();
     }
-    simulation.pass_until(window);
-    for job in std::mem::take(&mut simulation.running).into_values() {
-        simulation.charge(&job, End::Window);
-    }
-    Ok(simulation.spent)
+    fleet.pass_until(window);
+    Ok(fleet.spent())
 }
 
-impl Simulation<'_> {
-    fn pass_until(&mut self, at_ms: u64) {
-        let spent_ms = at_ms - self.now_ms;
-        let usable = self.state.usable_gpus();
-        let gpu_ms = |gpus: u32| u64::from(gpus) * spent_ms;
-        self.spent.faulty += gpu_ms(self.gpus - self.healthy);
-        self.spent.fragmented += gpu_ms(self.healthy - usable);
-        let free = gpu_ms(usable - self.held);
-        match self.waiting.is_empty() {
-            true => self.spent.idle += free,
-            false => self.spent.waiting += free,
-        }
-        self.now_ms = at_ms;
+impl<'a> Fleet<'a> {
+    fn pass_until(&mut self, at: i128) {
+        let (time, usable) = (at - self.now, self.state.usable_gpus());
+        let gpus = |gpus: u32| i128::from(gpus) * time;
+        let free = usable - self.held;
+        let waiting = free.min(u32::try_from(self.wanted).unwrap_or(u32::MAX));
+        self.spent.lose(Cause::UnderRepair, gpus(self.gpus - self.healthy));
+        self.spent.lose(Cause::InNoGroup, gpus(self.healthy - usable));
+        self.spent.lose(Cause::WaitingForNodes, gpus(waiting));
+        self.spent.lose(Cause::IdleSpares, gpus(free - waiting));
+        self.spent.allocated += gpus(self.held);
+        self.now = at;
+    }
+
+    fn arrive(&mut self, arrival: &Arrival, job: &'a TrainedJob) {
+        let work = (arrival.work_ms as f64 * self.rules.stretch).round().max(1.0);
+        let mut training = Training::of(job);
+        training.begin();
+        let work = work as i128 * MILLISECOND;
+        let ends = training.time_to(work);
+        let id = self.jobs.len() as u32;
+        self.jobs.push(Arrived { training, work, counted: self.now, ends });
+        self.wait(id);
+    }
+
+    fn wait(&mut self, id: u32) {
+        self.waiting.insert(id);
+        self.wanted += self.jobs[id as usize].training.job.gpus;
     }
 
     /// Every job that ends now.
     fn finish(&mut self) {
-        let now = self.now_ms;
-        let ended: Vec<u32> =
-            self.running.iter().filter(|(_, job)| job.ends_ms == now).map(|(id, _)| *id).collect();
+        let now = self.now;
+        let has_ended = |id: &u32| self.jobs[*id as usize].ends == now;
+        let ended: Vec<u32> = self.running.iter().copied().filter(has_ended).collect();
         for id in ended {
-            let job = self.running.remove(&id).expect("it runs");
-            self.held -= job.gpus;
-            self.charge(&job, End::Finished);
+            self.running.remove(&id);
+            let job = &mut self.jobs[id as usize];
+            job.count(now);
+            self.held -= job.held();
             self.spent.finished += 1;
         }
     }
@@ -215,13 +283,15 @@ impl Simulation<'_> {
                 self.healthy += self.gpus_per_node;
             }
             Health::Faulty => {
-                if let Some(id) = self.holder((hit * f64::from(self.healthy)) as u32) {
-                    self.stop(id);
-                }
+                let victim = self.holder((hit * f64::from(self.healthy)) as u32);
+                let has_spare = self.state.has_spare_for(change.node);
                 self.state.fail(change.node);
                 self.healthy -= self.gpus_per_node;
+                if let Some(id) = victim {
+                    self.hit(id, has_spare);
+                }
                 while self.held > self.state.usable_gpus() {
-                    let last = *self.running.last_key_value().expect("running jobs hold them").0;
+                    let last = *self.running.last().expect("running jobs hold them");
                     self.stop(last);
                 }
             }
@@ -231,53 +301,108 @@ impl Simulation<'_> {
     /// The job that holds the GPU at `place` along the jobs in order of arrival.
     fn holder(&self, place: u32) -> Option<u32> {
         let mut end = 0;
-        self.running.iter().find_map(|(id, job)| {
-            end += job.gpus;
-            (place < end).then_some(*id)
+        self.running.iter().copied().find(|id| {
+            end += self.jobs[*id as usize].held();
+            place < end
         })
     }
 
-    fn stop(&mut self, id: u32) {
-        let job = self.running.remove(&id).expect("it runs");
-        self.held -= job.gpus;
-        let left = self.charge(&job, End::Stopped);
-        self.waiting.insert(id, (job.gpus, left));
+    /// A node of a running job dies; `has_spare` if its domain has a warm one.
+    fn hit(&mut self, id: u32, has_spare: bool) {
         self.spent.interruptions += 1;
+        let usable = self.state.usable_gpus();
+        let job = &mut self.jobs[id as usize];
+        job.count(self.now);
+        if job.training.is_elastic() {
+            loop {
+                if !job.leave_out() {
+                    return self.stop(id);
+                }
+                self.held -= job.part();
+                if self.held <= usable {
+                    break;
+                }
+            }
+        }
+        // Without a warm spare in the domain there is none to move to.
+        let moves = self.rules.policy != FaultPolicy::Backup || has_spare;
+        let dead = if moves { 1 } else { job.training.job.replicas.count };
+        let step = job.training.in_step().max(1);
+        job.training.hit(&[(Cause::Outage, self.rules.outage), (Cause::DoneAgain, step)], dead);
+        job.ends = self.now + job.training.time_to(job.work);
+    }
+
+    fn stop(&mut self, id: u32) {
+        self.running.remove(&id);
+        let job = &mut self.jobs[id as usize];
+        job.count(self.now);
+        self.held -= job.held();
+        job.training.stop(usize::MAX);
+        job.training.gives_up_nodes();
+        job.training.left_out = 0;
+        job.ends = {
+            let mut again = job.training.clone();
+            again.resume();
+            again.time_to(job.work)
+        };
+        self.spent.stops += 1;
+        self.wait(id);
     }
 
     fn start(&mut self) {
-        let Rules { restart_ms, checkpoint_every_ms, checkpoint_ms, .. } = *self.rules;
-        while let Some((&id, &(gpus, left_ms))) = self.waiting.first_key_value() {
-            if self.held + gpus > self.state.usable_gpus() {
-                return;
-            }
+        self.take_up();
+        let free = self.state.usable_gpus() - self.held;
+        let jobs = &self.jobs;
+        let waiting = self.waiting.iter().map(|id| {
+            let job = &jobs[*id as usize];
+            Waiting { id: *id, gpus: job.training.job.gpus as u32, takes: job.ends }
+        });
+        let running = self.running.iter().map(|id| {
+            let job = &jobs[*id as usize];
+            (job.ends, job.held())
+        });
+        for id in queue::starts(waiting, running, free, self.now) {
             self.waiting.remove(&id);
-            self.held += gpus;
-            let checkpoints = (left_ms - 1) / checkpoint_every_ms;
-            let ends_ms = self.now_ms + restart_ms + left_ms + checkpoints * checkpoint_ms;
-            self.running.insert(id, Running { gpus, since_ms: self.now_ms, left_ms, ends_ms });
+            self.running.insert(id);
+            let job = &mut self.jobs[id as usize];
+            self.wanted -= job.training.job.gpus;
+            if job.training.waits.is_some() {
+                job.training.resume();
+            }
+            job.counted = self.now;
+            job.ends += self.now;
+            self.held += job.held();
         }
     }
 
-    /// Accounts for what a job did since it started; the work that is left.
-    fn charge(&mut self, job: &Running, end: End) -> u64 {
-        let Rules { restart_ms, checkpoint_every_ms, checkpoint_ms, .. } = *self.rules;
-        let elapsed = self.now_ms - job.since_ms;
-        let restarting = elapsed.min(restart_ms);
-        let cycle = checkpoint_every_ms + checkpoint_ms;
-        let (whole, rest) = ((elapsed - restarting) / cycle, (elapsed - restarting) % cycle);
-        let rest_work = rest.min(checkpoint_every_ms);
-        let gpu_ms = |ms: u64| u64::from(job.gpus) * ms;
-        let spent = &mut self.spent;
-        spent.restarting += gpu_ms(restarting);
-        spent.checkpoint += gpu_ms(whole * checkpoint_ms);
-        spent.useful += gpu_ms(whole * checkpoint_every_ms);
-        if end == End::Stopped {
-            spent.redone += gpu_ms(rest);
-        } else {
-            spent.useful += gpu_ms(rest_work);
-            spent.checkpoint += gpu_ms(rest - rest_work);
+    /// Elastic jobs take up what they left out, in order of arrival.
+    fn take_up(&mut self) {
+        let Answer::Elastic { rejoin, .. } = self.rules.job.answer else { return };
+        for id in &self.running {
+            let job = &mut self.jobs[*id as usize];
+            let free = (self.state.usable_gpus() - self.held) / job.part();
+            let back = free.min(job.training.left_out);
+            if back > 0 {
+                job.count(self.now);
+                job.training.left_out -= back;
+                self.held += back * job.part();
+                job.training.takes_up(rejoin);
+                job.ends = self.now + job.training.time_to(job.work);
+            }
         }
-        job.left_ms - whole * checkpoint_every_ms
+    }
+
+    /// All accounts, at the end of the window.
+    fn spent(mut self) -> Spent {
+        for (id, job) in (0..).zip(&mut self.jobs) {
+            if self.running.contains(&id) {
+                job.count(self.now);
+            }
+            self.spent.useful += job.training.useful;
+            for (cause, time) in &job.training.lost {
+                *self.spent.lost.entry(*cause).or_default() += time;
+            }
+        }
+        self.spent
     }
 }

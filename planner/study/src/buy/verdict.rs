@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use lightloom_planner::goodput::{Cause, Goodput};
+
 use super::{Priced, Question, Row, Shares, Spent};
 use crate::cost::{CostFigures, PriceList};
 
 const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
+const PS_PER_YEAR: f64 = 1e9 * MS_PER_YEAR;
 const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 /// What a kilowatt-hour is called among the prices.
 const ENERGY: &str = "kilowatt-hour";
@@ -114,11 +117,11 @@ pub(super) fn row(
     parts.insert("gpu".to_owned(), priced.gpu_usd[1] * f64::from(gpus) * share);
     parts.insert(ENERGY.to_owned(), energy_usd);
     let cost_usd = capex(1) * share + energy_usd;
-    let useful_gpu_years = spent.useful as f64 / MS_PER_YEAR;
+    let useful_gpu_years = spent.useful as f64 / PS_PER_YEAR;
     let useful = useful_gpu_years * question.peak_tflops / 1e3 * question.mfu / step_stretch;
     Row {
         design: priced.candidate.design.name(),
-        policy: priced.candidate.policy,
+        policy: priced.candidate.label(),
         gpus,
         capex_usd: capex(1),
         cost_usd,
@@ -132,6 +135,11 @@ pub(super) fn row(
         jobs_finished: spent.finished,
         interruptions: spent.interruptions,
         shares: shares(spent),
+        goodput: Goodput::new(
+            spent.allocated as f64 / spent.total().max(1) as f64,
+            spent.useful as f64 / spent.allocated.max(1) as f64,
+            question.mfu / step_stretch,
+        ),
         is_pareto: false,
         parts: parts.into_iter().collect(),
     }
@@ -143,16 +151,24 @@ fn watts_of(bill: &CostFigures) -> f64 {
 }
 
 fn shares(spent: &Spent) -> Shares {
-    let share = |gpu_ms: u64| gpu_ms as f64 / spent.total().max(1) as f64;
+    let share = |time: i128| time as f64 / spent.total().max(1) as f64;
+    let lost = |causes: &[Cause]| share(spent.lost_for(causes));
     Shares {
         useful: share(spent.useful),
-        redone: share(spent.redone),
-        restarting: share(spent.restarting),
-        checkpoint: share(spent.checkpoint),
-        waiting: share(spent.waiting),
-        idle: share(spent.idle),
-        fragmented: share(spent.fragmented),
-        faulty: share(spent.faulty),
+        redone: lost(&[Cause::DoneAgain]),
+        restarting: lost(&[
+            Cause::Outage,
+            Cause::CheckpointLoad,
+            Cause::MemoryLoad,
+            Cause::Migration,
+            Cause::Reform,
+            Cause::Rejoin,
+        ]),
+        checkpoint: lost(&[Cause::CheckpointWrite, Cause::MemoryWrite]),
+        waiting: lost(&[Cause::WaitingForNodes]),
+        idle: lost(&[Cause::IdleSpares]),
+        fragmented: lost(&[Cause::InNoGroup]),
+        faulty: lost(&[Cause::UnderRepair]),
     }
 }
 

@@ -9,6 +9,7 @@
 )]
 
 mod buy;
+mod buy_months;
 mod compare;
 mod compare_naive;
 mod cost;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What jobs of a month do that have lost a node, in picoseconds and steps.
 
-use crate::scenario::{Checkpoints, MemoryCopies, Restart};
-
 /// From what a job begins again, and how it answers the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -97,33 +95,6 @@ impl Policy {
     pub const fn restart(every: u32, load: i128, write: i128) -> Self {
         Self { every, load, write, answer: Answer::Restart }
     }
-
-    fn of(checkpoint: Checkpoints, answer: Answer) -> Self {
-        let Checkpoints { every, load, write } = checkpoint;
-        Self { every: every.max(1), load: load.0.into(), write: write.0.into(), answer }
-    }
-}
-
-impl From<Restart> for Policy {
-    fn from(restart: Restart) -> Self {
-        match restart {
-            Restart::Barrier => Self::restart(1, 0, 0),
-            Restart::Checkpoint(checkpoint) => Self::of(checkpoint, Answer::Restart),
-            Restart::InMemory { memory, checkpoint } => {
-                let MemoryCopies { every, load, write, copies } = memory;
-                let (load, write) = (load.0.into(), write.0.into());
-                let answer = Answer::InMemory { every: every.max(1), load, write, copies };
-                Self::of(checkpoint, answer)
-            }
-            Restart::Migrate { takes, checkpoint } => {
-                Self::of(checkpoint, Answer::Migrate { takes: takes.0.into() })
-            }
-            Restart::Elastic { reform, start, rejoin, least, checkpoint } => {
-                let [reform, start, rejoin] = [reform, start, rejoin].map(|time| time.0.into());
-                Self::of(checkpoint, Answer::Elastic { reform, start, rejoin, least })
-            }
-        }
-    }
 }
 
 /// The data-parallel replicas of a job.
@@ -136,4 +107,23 @@ pub struct Replicas {
     pub step_with_fewer: i128,
     /// By node at the start: the replicas that have a GPU on it.
     pub of_node: Vec<Vec<u32>>,
+}
+
+/// A job that trains over a span.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainedJob {
+    /// Its name.
+    pub name: String,
+    /// Its GPUs.
+    pub gpus: u64,
+    /// What a step takes without a failure, in picoseconds.
+    pub step: i128,
+    /// The closed form of such a step, in seconds.
+    pub closed_form: f64,
+    /// Utilisation of its GPUs in such a step.
+    pub mfu: f64,
+    /// What it does that has lost a node.
+    pub policy: Policy,
+    /// Its replicas.
+    pub replicas: Replicas,
 }

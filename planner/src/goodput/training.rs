@@ -3,33 +3,47 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::policy::Answer;
-use super::{Cause, Policy, TrainedJob};
+use super::{Answer, Cause, Policy, TrainedJob};
+
+/// So many steps, and what is written meanwhile.
+struct Cycle {
+    steps: i128,
+    writing: i128,
+    copying: i128,
+    period: i128,
+}
 
 /// A job under way. Its sums are picoseconds of one GPU.
-pub(super) struct Training<'a> {
-    pub(super) job: &'a TrainedJob,
+#[derive(Clone, Debug)]
+pub struct Training<'a> {
+    /// The job.
+    pub job: &'a TrainedJob,
     /// What a step takes longer now for parts other than nodes.
-    pub(super) slower: i128,
+    pub slower: i128,
     /// What it takes longer because the job is on other nodes than at the start.
-    pub(super) slower_elsewhere: i128,
+    pub slower_elsewhere: i128,
     /// Replicas that it goes on without.
-    pub(super) left_out: u32,
+    pub left_out: u32,
     /// Useful work done.
-    pub(super) useful: i128,
+    pub useful: i128,
     /// What is to be worked off before it goes on.
     pending: VecDeque<(Cause, i128)>,
     /// Whole steps among that which are done again.
     again: i128,
+    /// Whether the step under way is among that.
+    lost_step: bool,
     /// Nodes that died since it went on last.
     deaths: u32,
     /// It waits until no more nodes than this are out.
-    pub(super) waits: Option<usize>,
-    pub(super) lost: BTreeMap<Cause, i128>,
+    pub waits: Option<usize>,
+    /// What was lost, by cause.
+    pub lost: BTreeMap<Cause, i128>,
 }
 
 impl<'a> Training<'a> {
-    pub(super) fn of(job: &'a TrainedJob) -> Self {
+    /// A job that has not begun.
+    #[must_use]
+    pub fn of(job: &'a TrainedJob) -> Self {
         Self {
             job,
             slower: 0,
@@ -38,6 +52,7 @@ impl<'a> Training<'a> {
             useful: 0,
             pending: VecDeque::new(),
             again: 0,
+            lost_step: false,
             deaths: 0,
             waits: None,
             lost: BTreeMap::new(),
@@ -45,7 +60,8 @@ impl<'a> Training<'a> {
     }
 
     /// GPUs of its replicas that are not left out.
-    pub(super) fn held(&self) -> i128 {
+    #[must_use]
+    pub fn held(&self) -> i128 {
         let all = i128::from(self.job.gpus);
         all - all / i128::from(self.job.replicas.count.max(1)) * i128::from(self.left_out)
     }
@@ -59,6 +75,29 @@ impl<'a> Training<'a> {
         (calm + self.slower).max(1)
     }
 
+    /// What comes again and again while nothing is to be worked off.
+    fn cycle(&self) -> Cycle {
+        let Policy { every, write, answer, .. } = self.job.policy;
+        let (copied_every, copy) = match answer {
+            Answer::InMemory { every, write, .. } => (i128::from(every), write),
+            _ => (1, 0),
+        };
+        let every = i128::from(every);
+        let (steps, writing, copying) = (every * copied_every, write * copied_every, copy * every);
+        Cycle { steps, writing, copying, period: self.step() * steps + writing + copying }
+    }
+
+    /// How long it takes, without another failure, until it has done so much useful work of each GPU.
+    #[must_use]
+    pub fn time_to(&self, work: i128) -> i128 {
+        let round_up = |part: i128, of: i128| (part + of - 1) / of.max(1);
+        let left = (work * i128::from(self.job.gpus) - self.useful).max(0);
+        let Cycle { steps, period, .. } = self.cycle();
+        let pending: i128 = self.pending.iter().map(|(_, time)| time).sum();
+        let left = round_up(left, self.held());
+        pending + round_up(left * period, self.job.step * steps)
+    }
+
     /// Useful work of the whole job, in the time that it takes with all replicas.
     fn progress(&self) -> i128 {
         self.useful / i128::from(self.job.gpus.max(1))
@@ -70,12 +109,14 @@ impl<'a> Training<'a> {
     }
 
     /// Whether it goes on with fewer replicas.
-    pub(super) const fn is_elastic(&self) -> bool {
+    #[must_use]
+    pub const fn is_elastic(&self) -> bool {
         self.job.policy.answer.is_elastic()
     }
 
     /// Whether fewer replicas are left than it goes on with.
-    pub(super) const fn has_too_few(&self) -> bool {
+    #[must_use]
+    pub const fn has_too_few(&self) -> bool {
         let left = self.job.replicas.count.saturating_sub(self.left_out);
         matches!(self.job.policy.answer, Answer::Elastic { least, .. } if left < least)
     }
@@ -87,7 +128,7 @@ impl<'a> Training<'a> {
     }
 
     /// Time passes.
-    pub(super) fn advance(&mut self, mut time: i128) {
+    pub fn advance(&mut self, mut time: i128) {
         while let Some((cause, left)) = self.pending.front_mut() {
             let (cause, worked) = (*cause, (*left).min(time));
             *left -= worked;
@@ -99,14 +140,7 @@ impl<'a> Training<'a> {
             }
             self.pending.pop_front();
         }
-        let Policy { every, write, answer, .. } = self.job.policy;
-        let (copied_every, copy) = match answer {
-            Answer::InMemory { every, write, .. } => (i128::from(every), write),
-            _ => (1, 0),
-        };
-        let every = i128::from(every);
-        let (steps, writing, copying) = (every * copied_every, write * copied_every, copy * every);
-        let period = self.step() * steps + writing + copying;
+        let Cycle { steps, writing, copying, period } = self.cycle();
         let useful = time * self.job.step * steps / period;
         let (written, copied) = (time * writing / period, time * copying / period);
         self.useful += useful * self.held();
@@ -116,21 +150,23 @@ impl<'a> Training<'a> {
     }
 
     /// A failure hits it, of a node or of something else. Whether it cost anything.
-    pub(super) fn hit(&mut self, once: &[(Cause, i128)], dead_nodes: u32) -> bool {
+    pub fn hit(&mut self, once: &[(Cause, i128)], dead_nodes: u32) -> bool {
         // What was late for one cause and early for another cost nothing.
         if once.iter().map(|(_, time)| time).sum::<i128>() == 0 {
             return false;
         }
         let is_down = !self.pending.is_empty();
         if !is_down {
-            (self.again, self.deaths) = (0, 0);
+            self.is_new_outage();
         }
-        self.deaths += dead_nodes;
+        self.deaths = self.deaths.saturating_add(dead_nodes);
         // What was to be done again before still is; nothing has been done since.
-        let counts = |(cause, _): &&(Cause, i128)| !(is_down && *cause == Cause::DoneAgain);
+        let is_lost = self.lost_step;
+        let counts = |(cause, _): &&(Cause, i128)| !(is_lost && *cause == Cause::DoneAgain);
         self.pending.extend(once.iter().filter(counts));
         if once.iter().any(|(cause, time)| *cause == Cause::DoneAgain && *time != 0) {
             let (cause, time, every) = self.begins_again();
+            self.lost_step = true;
             self.pending.push_back((cause, time));
             let whole = self.since(every) / self.job.step.max(1);
             if whole > self.again {
@@ -139,6 +175,11 @@ impl<'a> Training<'a> {
             }
         }
         true
+    }
+
+    /// Nothing of earlier failures is left to be worked off.
+    fn is_new_outage(&mut self) {
+        (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }
 
     /// What it does first when it begins again, for how long, and how many steps lie between the places where it can.
@@ -156,29 +197,80 @@ impl<'a> Training<'a> {
         }
     }
 
-    pub(super) fn stop(&mut self, until: usize) {
+    /// It stops, and waits until no more nodes than this are out.
+    pub fn stop(&mut self, until: usize) {
         self.waits = Some(until);
         self.pending.clear();
         self.again = 0;
     }
 
+    /// It begins for the first time: its state is read.
+    pub fn begin(&mut self) {
+        self.waits = None;
+        self.pending.push_back((Cause::CheckpointLoad, self.job.policy.load));
+    }
+
+    /// What it has done of the step under way.
+    #[must_use]
+    pub fn in_step(&self) -> i128 {
+        self.since(1)
+    }
+
+    /// Other jobs get its nodes while it waits: nothing is left of it but its checkpoints.
+    pub fn gives_up_nodes(&mut self) {
+        self.deaths = u32::MAX;
+    }
+
     /// A node of it dies, while it waits.
-    pub(super) fn loses_a_node(&mut self) {
-        self.deaths += 1;
+    pub fn loses_a_node(&mut self) {
+        self.deaths = self.deaths.saturating_add(1);
     }
 
     /// It has its nodes again, and begins again: no run covers that, so it is computed.
-    pub(super) fn resume(&mut self) {
+    pub fn resume(&mut self) {
         let (cause, time, every) = self.begins_again();
         self.waits = None;
         self.pending.push_back((cause, time));
         let since = self.since(every);
         self.pending.push_back((Cause::DoneAgain, since * self.step() / self.job.step.max(1)));
         self.again = since / self.job.step.max(1);
+        self.lost_step = true;
     }
 
     /// Replicas that were left out are ready again.
-    pub(super) fn takes_up(&mut self, rejoin: i128) {
+    pub fn takes_up(&mut self, rejoin: i128) {
+        if self.pending.is_empty() {
+            self.is_new_outage();
+        }
         self.pending.push_back((Cause::Rejoin, rejoin));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Replicas;
+    use super::*;
+
+    #[test]
+    fn a_node_that_dies_while_replicas_are_taken_up_costs_the_step_under_way() {
+        let answer = Answer::Elastic { reform: 5, start: 0, rejoin: 7, least: 1 };
+        let job = TrainedJob {
+            name: "t".to_owned(),
+            gpus: 8,
+            step: 100,
+            closed_form: 0.0,
+            mfu: 1.0,
+            policy: Policy { answer, ..Policy::restart(10, 50, 0) },
+            replicas: Replicas { count: 8, step_with_fewer: 100, of_node: Vec::new() },
+        };
+        let mut training = Training::of(&job);
+        training.advance(130);
+        assert!(training.hit(&[(Cause::Outage, 1), (Cause::DoneAgain, 30)], 1));
+        training.advance(36 + 20);
+        training.takes_up(7);
+        training.advance(3);
+        assert!(training.hit(&[(Cause::Outage, 1), (Cause::DoneAgain, 50)], 1));
+        training.advance(1_000);
+        assert_eq!(training.lost[&Cause::DoneAgain], 8 * (30 + 50));
     }
 }

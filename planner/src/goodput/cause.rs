@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::stages::StageName;
+use super::StageName;
 
 /// What GPU-hours are lost for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,8 @@ pub enum Cause {
     UnderRepair,
     /// Nodes that work and have no job.
     IdleSpares,
+    /// GPUs that work and are in no full group.
+    InNoGroup,
 }
 
 impl Cause {
@@ -62,6 +64,7 @@ impl Cause {
             Self::WaitingForNodes => "waiting_for_nodes",
             Self::UnderRepair => "under_repair",
             Self::IdleSpares => "idle_spares",
+            Self::InNoGroup => "in_no_group",
         }
     }
 
@@ -106,6 +109,7 @@ impl fmt::Display for Cause {
             Self::WaitingForNodes => "waiting for nodes",
             Self::UnderRepair => "nodes under repair",
             Self::IdleSpares => "idle spares",
+            Self::InNoGroup => "in no full group",
         };
         f.pad(words)
     }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which waiting jobs start: in the order of arrival, and later ones before where they delay no earlier one (EASY backfill).
+//!
+//! The first that does not fit gets a reservation at the instant at which enough running jobs have ended. A later one starts if it
+//! fits now, and either ends by then or leaves enough GPUs for the first. Ends are those without further faults.
+
+/// A job that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    /// Its number of arrival.
+    pub(super) id: u32,
+    /// GPUs it wants.
+    pub(super) gpus: u32,
+    /// How long it then runs without a fault.
+    pub(super) takes: i128,
+}
+
+/// The jobs that start now. `waiting` is in order of arrival; `running` gives the end and the GPUs of each; `free` GPUs are free.
+pub(super) fn starts(
+    waiting: impl IntoIterator<Item = Waiting>,
+    mut running: impl Iterator<Item = (i128, u32)>,
+    mut free: u32,
+    now: i128,
+) -> Vec<u32> {
+    let mut started = Vec::new();
+    let mut new_ends: Vec<(i128, u32)> = Vec::new();
+    let mut reserved: Option<(i128, u32)> = None;
+    for job in waiting {
+        if free == 0 {
+            break;
+        }
+        let fits = job.gpus <= free;
+        match &mut reserved {
+            None if fits => new_ends.push((now + job.takes, job.gpus)),
+            None => {
+                new_ends.extend(running.by_ref());
+                new_ends.sort_unstable();
+                reserved = Some(reservation(&new_ends, free, job.gpus));
+                continue;
+            }
+            Some(_) if !fits => continue,
+            Some((at, _)) if now + job.takes <= *at => {}
+            Some((_, spare)) if job.gpus <= *spare => *spare -= job.gpus,
+            Some(_) => continue,
+        }
+        free -= job.gpus;
+        started.push(job.id);
+    }
+    started
+}
+
+/// When `gpus` are free, and how many more than these then are. Never, and all that are free now, if too few work for that.
+fn reservation(ends: &[(i128, u32)], free: u32, gpus: u32) -> (i128, u32) {
+    let mut then = free;
+    for (end, more) in ends {
+        then += more;
+        if then >= gpus {
+            return (*end, then - gpus);
+        }
+    }
+    (i128::MAX, free)
+}
