@@ -264,9 +264,24 @@ pub fn buy(
     let tasks: Vec<(usize, usize)> = (0..histories.len())
         .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
         .collect();
+    // Of one design under several policies the step is the same.
+    let same = |design: usize| {
+        let name = |at: usize| priced[at].candidate.design.name();
+        (0..=design)
+            .find(|at| name(*at) == name(design) && priced[*at].cluster == priced[design].cluster)
+    };
+    let first: Vec<usize> = (0..priced.len()).filter_map(same).collect();
+    let steps: Vec<(f64, f64)> = tasks
+        .par_iter()
+        .map(|(history, design)| match first[*design] == *design {
+            true => question.speed.step(question, &priced[*design], &histories[*history], seed),
+            false => (0.0, 0.0),
+        })
+        .collect();
+    let step_of = |(history, design): (usize, usize)| steps[history * first.len() + first[design]];
     let rows: Vec<Row> = tasks
         .into_par_iter()
-        .map(|(history, design)| row(question, &priced[design], &histories[history], seed))
+        .map(|task| row(question, &priced[task.1], &histories[task.0], step_of(task)))
         .collect();
     let mut by_history = rows.chunks(priced.len().max(1)).map(<[Row]>::to_vec);
     let mut rows = by_history.next().unwrap_or_default();
@@ -377,10 +392,13 @@ fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<C
 }
 
 /// One design over one history.
-fn row(question: &Question, priced: &Priced<'_>, history: &History, seed: Seed) -> Row {
+fn row(
+    question: &Question,
+    priced: &Priced<'_>,
+    history: &History,
+    (stretch, cross_tor_share): (f64, f64),
+) -> Row {
     let Priced { candidate, cluster, .. } = *priced;
-    let (stretch, cross_tor_share) =
-        question.speed.stretch(question, candidate, cluster, history, seed);
     let ps = |ms: u64| i128::from(ms) * run::MILLISECOND;
     let every = ps(question.checkpoint_every_ms) as f64 / (question.step as f64 * stretch);
     let rules = Rules {

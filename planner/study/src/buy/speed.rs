@@ -7,7 +7,7 @@
 
 use lightloom_units::seed::Seed;
 
-use super::{Candidate, History, Question};
+use super::{Candidate, History, Priced, Question};
 use crate::architecture::{Cluster, Site};
 use crate::compare::{CrossTorQuestion, NodeFaultRatio, cross_tor_shares};
 
@@ -33,14 +33,14 @@ pub struct Speed {
 
 impl Speed {
     /// The stretch of a candidate's step, and the share of hops that cross ToRs.
-    pub(super) fn stretch(
+    pub(super) fn step(
         &self,
         question: &Question,
-        candidate: &Candidate,
-        cluster: Cluster,
+        priced: &Priced<'_>,
         history: &History,
         seed: Seed,
     ) -> (f64, f64) {
+        let Priced { candidate, cluster, .. } = *priced;
         let site =
             Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic: question.nic };
         let rate = candidate
