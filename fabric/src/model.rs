@@ -13,7 +13,8 @@ pub struct Model {
     pub name: String,
     /// Where the dimensions come from, and how sure they are.
     pub source: String,
-    /// Transformer layers, without multi-token-prediction layers.
+    /// Transformer layers, without multi-token-prediction layers. With `state_space`, every attention, Mamba-2 and
+    /// feed-forward part is a layer of its own.
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u32,
@@ -23,6 +24,9 @@ pub struct Model {
     pub attention: Attention,
     /// The feed-forward part of every layer.
     pub feed_forward: FeedForward,
+    /// Mamba-2 layers, in hybrids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_space: Option<StateSpace>,
     /// Multi-token-prediction depths: each adds a layer, a `2h×h` projection and a further output layer.
     #[serde(default)]
     pub prediction_depths: u32,
@@ -68,7 +72,7 @@ pub enum Attention {
 pub struct FeedForward {
     /// Width of the dense layers.
     pub width: u32,
-    /// `gelu` has two matrices, `swiglu` three.
+    /// `gelu` and `squared-relu` have two matrices, `swiglu` three.
     pub activation: Activation,
     /// Experts, where layers have them.
     #[serde(default)]
@@ -79,8 +83,10 @@ pub struct FeedForward {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
-    /// Up and down.
+    /// Up and down, in models of the age of dropout.
     Gelu,
+    /// Up and down.
+    SquaredRelu,
     /// Gate, up and down.
     Swiglu,
     /// The same with biases and clamped values, as in gpt-oss; without a kernel that does all of it at once.
@@ -92,9 +98,100 @@ impl Activation {
     #[must_use]
     pub fn matrices(self) -> f64 {
         match self {
-            Self::Gelu => 2.0,
+            Self::Gelu | Self::SquaredRelu => 2.0,
             Self::Swiglu | Self::SwigluClamped => 3.0,
         }
+    }
+}
+
+/// Mamba-2 layers of a hybrid. What is left of its layers has feed-forward parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateSpace {
+    /// Mamba-2 layers.
+    pub layers: u32,
+    /// Layers that attend.
+    pub attention_layers: u32,
+    /// Heads of a Mamba-2 layer.
+    pub heads: u32,
+    /// Width of a head.
+    pub head_size: u32,
+    /// Values that a head keeps for each of its channels.
+    pub state_size: u32,
+    /// Groups of heads that share what goes into and comes out of the state.
+    pub groups: u32,
+    /// Tokens that the convolution sees.
+    #[serde(default = "four")]
+    pub convolution: u32,
+    /// Tokens that are worked on at once.
+    #[serde(default = "chunk")]
+    pub chunk: u32,
+}
+
+const fn four() -> u32 {
+    4
+}
+
+const fn chunk() -> u32 {
+    128
+}
+
+impl StateSpace {
+    /// Width of all heads.
+    #[must_use]
+    pub fn inner(&self) -> f64 {
+        f64::from(self.heads) * f64::from(self.head_size)
+    }
+    /// Width that goes through the convolution.
+    #[must_use]
+    pub fn convolved(&self) -> f64 {
+        self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
+    }
+    /// Width of the projection into the layer: gate, convolved values, a step width for each head.
+    #[must_use]
+    pub fn projected(&self) -> f64 {
+        self.inner() + self.convolved() + f64::from(self.heads)
+    }
+    /// Weights of one layer.
+    #[must_use]
+    pub fn parameters(&self, hidden: u32) -> f64 {
+        let h = f64::from(hidden);
+        h * (self.projected() + self.inner())
+            + self.convolved() * f64::from(self.convolution)
+            + 3.0 * f64::from(self.heads)
+            + self.inner()
+    }
+    /// Forward operations of the scan for a token (Megatron-LM, `mamba_layer_flops`).
+    #[must_use]
+    pub fn scan_operations(&self) -> f64 {
+        7.0 * self.inner() * f64::from(self.state_size)
+    }
+    /// Bytes that convolution, scan and gate move forward for a token: each reads and writes its values, and the state
+    /// of every chunk is written and read twice in four bytes.
+    #[must_use]
+    pub fn moved_bytes(&self) -> f64 {
+        4.0 * self.convolved()
+            + 12.0 * self.inner()
+            + 16.0 * self.inner() * f64::from(self.state_size) / f64::from(self.chunk)
+    }
+}
+
+/// How much of each part a layer has in the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerShares {
+    /// Attention.
+    pub attention: f64,
+    /// Mamba-2.
+    pub state_space: f64,
+    /// Feed-forward parts or experts.
+    pub feed_forward: f64,
+}
+
+impl LayerShares {
+    /// Parts with a norm and a residual addition, against the two of a transformer layer.
+    #[must_use]
+    pub fn parts(&self) -> f64 {
+        (self.attention + self.state_space + self.feed_forward) / 2.0
     }
 }
 
@@ -213,10 +310,26 @@ impl Model {
         self.layers - self.expert_layers()
     }
 
-    /// Weights of one dense feed-forward part.
+    /// What a layer has of each part: all of attention and feed-forward part, but in hybrids.
+    #[must_use]
+    pub fn shares(&self) -> LayerShares {
+        let Some(state_space) = &self.state_space else {
+            return LayerShares { attention: 1.0, state_space: 0.0, feed_forward: 1.0 };
+        };
+        let share = |layers: u32| f64::from(layers) / f64::from(self.layers.max(1));
+        let mixing = state_space.layers.saturating_add(state_space.attention_layers);
+        LayerShares {
+            attention: share(state_space.attention_layers),
+            state_space: share(state_space.layers),
+            feed_forward: share(self.layers.saturating_sub(mixing)),
+        }
+    }
+
+    /// Weights of one dense feed-forward part, as all weights here in the mean of the layers.
     #[must_use]
     pub fn dense_parameters(&self) -> f64 {
-        self.feed_forward.activation.matrices()
+        self.shares().feed_forward
+            * self.feed_forward.activation.matrices()
             * f64::from(self.hidden)
             * f64::from(self.feed_forward.width)
     }
@@ -225,7 +338,8 @@ impl Model {
     #[must_use]
     pub fn expert_parameters(&self) -> f64 {
         self.feed_forward.experts.as_ref().map_or(0.0, |experts| {
-            self.feed_forward.activation.matrices()
+            self.shares().feed_forward
+                * self.feed_forward.activation.matrices()
                 * f64::from(self.hidden)
                 * f64::from(experts.width)
         })
@@ -236,15 +350,20 @@ impl Model {
     pub fn shared_parameters(&self) -> f64 {
         let h = f64::from(self.hidden);
         self.feed_forward.experts.as_ref().map_or(0.0, |experts| {
-            self.feed_forward.activation.matrices() * h * f64::from(experts.shared_width)
-                + h * f64::from(experts.count)
+            self.shares().feed_forward
+                * (self.feed_forward.activation.matrices() * h * f64::from(experts.shared_width)
+                    + h * f64::from(experts.count))
         })
     }
 
-    /// Weights of one attention part with the two norms of its layer.
+    /// Weights of one attention part, and in hybrids of Mamba-2, with the norms of its layer.
     #[must_use]
     pub fn attention_parameters(&self) -> f64 {
-        self.attention.parameters(self.hidden) + 2.0 * f64::from(self.hidden)
+        let shares = self.shares();
+        let mamba = self.state_space.as_ref().map_or(0.0, |mamba| mamba.parameters(self.hidden));
+        shares.attention * self.attention.parameters(self.hidden)
+            + shares.state_space * mamba
+            + 2.0 * shares.parts() * f64::from(self.hidden)
     }
 
     /// Weights of the embedding; the output layer has as many.
@@ -301,7 +420,9 @@ pub const MODEL_FILES: &[(&str, &str)] = files!(
     "mpt-3b",
     "mpt-70b",
     "mpt-7b",
+    "nemotron-3-nano",
     "nemotron-340b",
+    "nemotron-h-56b",
     "qwen2.5-72b",
     "qwen3-235b-a22b",
     "qwen3-30b-a3b",
@@ -341,6 +462,17 @@ fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
             positive.push(("/attention/latent/key_value_rank", key_value_rank));
             positive.push(("/attention/latent/plain_size", plain_size));
             positive.push(("/attention/latent/value_size", value_size));
+        }
+    }
+    if let Some(mamba) = &model.state_space {
+        positive.push(("/state_space/heads", mamba.heads));
+        positive.push(("/state_space/head_size", mamba.head_size));
+        positive.push(("/state_space/state_size", mamba.state_size));
+        positive.push(("/state_space/groups", mamba.groups));
+        positive.push(("/state_space/chunk", mamba.chunk));
+        if mamba.layers.saturating_add(mamba.attention_layers) > model.layers {
+            let message = format!("there are only {} layers", model.layers);
+            check.error(codes::BAD_VALUE, "/state_space/layers", message);
         }
     }
     if let Some(experts) = &model.feed_forward.experts {
@@ -414,6 +546,8 @@ mod tests {
             ("llama-3.1-70b", 70.6, 70.6),
             ("llama-3.1-405b", 405.8, 405.8),
             ("nemotron-340b", 340.0, 340.0),
+            ("nemotron-3-nano", 31.6, 3.6),
+            ("nemotron-h-56b", 56.0, 56.0),
             ("mixtral-8x7b", 46.7, 12.9),
             ("mixtral-8x22b", 141.0, 39.1),
             ("deepseek-v3", 671.0, 37.5),

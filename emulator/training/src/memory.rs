@@ -107,6 +107,7 @@ fn activations_per_layer(
     // selective recomputation drops what norms and activation gave instead of the scores.
     let (per_width, kept_width, masks) = match model.feed_forward.activation {
         Activation::Gelu => (4.0, 2.0, 2.0),
+        Activation::SquaredRelu => (4.0, 2.0, 0.0),
         Activation::Swiglu | Activation::SwigluClamped => (6.0, 4.0, 0.0),
     };
     let drops_outputs = is_selective && software.flash_attention;
@@ -119,13 +120,18 @@ fn activations_per_layer(
     let per_width = if drops_outputs { per_width } else { per_width - saved };
     let attention = model.attention.core_width() + model.attention.key_value_width();
     let core_output = saved * model.attention.core_width() / 2.0;
-    let split = tokens * (2.0 * attention - core_output + per_width * feed_forward) / t;
-    let whole = tokens * h * (4.0 + norm_outputs + masks)
+    // Mamba-2 keeps what its projection gave and what its scan gave.
+    let mamba = model.state_space.as_ref().map_or(0.0, |m| 2.0 * (m.projected() + m.inner()));
+    let shares = model.shares();
+    let mixing = shares.attention * (2.0 * attention - core_output) + shares.state_space * mamba;
+    let split = tokens * (mixing + shares.feed_forward * per_width * feed_forward) / t;
+    let whole = tokens * h * shares.parts() * (4.0 + norm_outputs + masks)
         / if software.sequence_parallel { t } else { 1.0 };
     let scores = if software.flash_attention || is_selective {
         0.0
     } else {
-        5.0 * f64::from(model.attention.heads()) * batch.tokens as f64 * tokens / t
+        shares.attention * 5.0 * f64::from(model.attention.heads()) * batch.tokens as f64 * tokens
+            / t
     };
     split + whole + scores
 }

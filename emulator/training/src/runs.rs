@@ -83,17 +83,20 @@ impl Runs {
     }
 
     /// By run: whether it tests. Of each software on each accelerator the models, in the order of their names, fit and
-    /// test in turn; the first fits.
+    /// test in turn; the first fits. Hybrids all test: nothing is fitted on them.
     #[must_use]
     pub fn testing(&self) -> Vec<bool> {
         let mut models: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        for run in &self.runs {
+        for run in self.runs.iter().filter(|run| !run.is_hybrid()) {
             let all = models.entry((&run.software, &run.accelerator)).or_default();
             if let Err(place) = all.binary_search(&&*run.model) {
                 all.insert(place, &run.model);
             }
         }
         let tests = |run: &MeasuredRun| {
+            if run.is_hybrid() {
+                return true;
+            }
             let all = models.get(&(&*run.software, &*run.accelerator));
             all.and_then(|all| all.binary_search(&&*run.model).ok())
                 .is_some_and(|place| place % 2 == 1)
@@ -103,6 +106,10 @@ impl Runs {
 }
 
 impl MeasuredRun {
+    fn is_hybrid(&self) -> bool {
+        self.request.model.state_space.is_some()
+    }
+
     /// What the command line computes: the fastest mapping that fits.
     ///
     /// # Errors

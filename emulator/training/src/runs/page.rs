@@ -19,7 +19,7 @@ checks and memory limit, with the `--constants` of the software that ran. What a
 the search. Seconds come from the row, or from its tokens a second.
 
 Which runs fit constants and which only test them follows from names alone: of each software on each accelerator the models, in the order
-of their names, fit and test in turn; the first fits. Constants belong to a chip and to a software version ([mfu.md](mfu.md)). The *form* of
+of their names, fit and test in turn; the first fits; hybrids with Mamba-2 layers all test. Constants belong to a chip and to a software version ([mfu.md](mfu.md)). The *form* of
 the model was settled with all runs in view, so the test is of constants and not of the form.
 ";
 
@@ -30,7 +30,7 @@ const CONCLUSIONS: &str = "
   that differ by less count as equal. Where fewer than five runs test a class it prints *not validated*.
 * For dense models on the chips and software below, the computed step may stand in for a measured one within that error. For mixtures of
   experts it gives an order of magnitude: one framework's versions differ by up to a factor of two at the same mapping.
-* Not validated: other chips and software, larger jobs and groups than those of the rows, state-space layers, offload of activations, and
+* Not validated: other chips and software, larger jobs and groups than those of the rows, offload of activations, and
   refitted constants other than by the runs that were kept back. [mfu.md](mfu.md#constants) lists what the constants do not explain.
 ";
 

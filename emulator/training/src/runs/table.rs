@@ -43,6 +43,9 @@ const NAMES: &[(&str, &str)] = &[
     ("llama3.1-405b", "llama-3.1-405b"),
     ("deepseek-v3-671b", "deepseek-v3"),
     ("kimi_k2", "kimi-k2"),
+    ("nemotron_3_nano", "nemotron-3-nano"),
+    ("nemotronh-56b", "nemotron-h-56b"),
+    ("nemotronh 56b", "nemotron-h-56b"),
 ];
 
 /// MaxText's sequences an accelerator, TP and recomputation; the tables do not print them. From its configuration
@@ -385,6 +388,7 @@ impl Row {
                 activation: if is_swiglu { Activation::Swiglu } else { Activation::Gelu },
                 experts,
             },
+            state_space: None,
             prediction_depths: 0,
             name,
         })
@@ -435,6 +439,7 @@ impl Row {
             vocabulary,
             attention,
             feed_forward: FeedForward { width, activation, experts: None },
+            state_space: None,
             prediction_depths: 0,
         }
     }

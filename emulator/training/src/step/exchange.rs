@@ -22,7 +22,10 @@ impl Job<'_> {
         let bytes = self.activation_bytes();
         // Four all-gathers or reduce-scatters, or two all-reduces: the same bytes. Experts that are not cut by TP need
         // none of the two round the feed-forward part.
-        let count = if is_expert && !self.expert_layout().is_cut { 2.0 } else { 4.0 };
+        let shares = self.model.shares();
+        let mixing = 2.0 * (shares.attention + shares.state_space);
+        let is_whole = is_expert && !self.expert_layout().is_cut;
+        let count = mixing + if is_whole { 0.0 } else { 2.0 * shares.feed_forward };
         let tensor = self.network.all_gather_parts(tensor_group, bytes, links);
         let [inside, across] = tensor.map(|seconds| count * seconds);
         let tensor = [
@@ -37,8 +40,9 @@ impl Job<'_> {
             let [inside, across] = self.network.all_to_all_parts(group, bytes, links);
             // What goes to experts may be narrower than what comes back.
             let ways = 1.0 + calibration.software.dispatch_bytes / 2.0;
-            ways * (inside * calibration.expert_exposed
-                + across * calibration.expert_exposed_across)
+            shares.feed_forward
+                * ways
+                * (inside * calibration.expert_exposed + across * calibration.expert_exposed_across)
         } else {
             0.0
         };
@@ -54,7 +58,8 @@ impl Job<'_> {
     /// Bytes of the keys and values of a rank's tokens.
     pub(super) fn context_block(&self) -> f64 {
         let split = self.tensor().min(self.model.attention.key_value_width());
-        2.0 * self.tokens() * self.model.attention.key_value_width() / split
+        let width = self.model.shares().attention * self.model.attention.key_value_width();
+        2.0 * self.tokens() * width / split
     }
 
     /// Exposed context-parallel exchange of one forward and one backward pass over a layer. Backward, a ring passes

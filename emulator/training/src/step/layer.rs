@@ -6,7 +6,7 @@ use super::passes::{PassSeconds, Passes};
 use crate::calibration::Precision;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
-use crate::model::Activation;
+use crate::model::{Activation, StateSpace};
 
 impl Job<'_> {
     /// Forward and backward pass of one layer, recomputation included.
@@ -18,10 +18,12 @@ impl Job<'_> {
         let [context, context_backward] = self.context_exchange();
         // TP exchange hides behind the matrix products, never more of it than they last.
         let tensor = (exposed + across).max(all_tensor - gemms);
+        let shares = self.model.shares();
         let launch = if is_expert {
-            self.calibration.expert_launch_seconds
+            // A layer of experts alone takes the launches of its feed-forward part.
+            shares.feed_forward * self.calibration.expert_launch_seconds
         } else {
-            self.calibration.launch_seconds
+            shares.parts() * self.calibration.launch_seconds
         };
         let forward = PassSeconds { compute: gemms + core + elements, tensor, context, expert };
         let accumulate = self.memory_seconds(
@@ -82,15 +84,25 @@ impl Job<'_> {
     /// Seconds of the projections of one pass over attention: one product in, one out.
     pub(super) fn projection_gemms(&self) -> f64 {
         let h = f64::from(self.model.hidden);
+        let pair = |into: f64, values: f64| {
+            let tokens = self.tokens();
+            self.gemm(tokens, h, into / self.tensor(), self.precision)
+                + self.gemm(tokens, values / self.tensor(), h, self.precision)
+        };
+        let shares = self.model.shares();
+        let mamba = self.model.state_space.as_ref();
+        let mamba = mamba.map_or(0.0, |mamba| pair(mamba.projected(), mamba.inner()));
         let values = self.model.attention.core_width() / 2.0;
         let into = self.model.attention.parameters(self.model.hidden) / h - values;
-        let tokens = self.tokens();
-        self.gemm(tokens, h, into / self.tensor(), self.precision)
-            + self.gemm(tokens, values / self.tensor(), h, self.precision)
+        shares.attention * pair(into, values) + shares.state_space * mamba
     }
 
     /// Seconds of the products of one pass over the feed-forward part.
     pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
+        self.model.shares().feed_forward * self.whole_feed_forward(is_expert)
+    }
+
+    fn whole_feed_forward(&self, is_expert: bool) -> f64 {
         let tokens = self.tokens();
         let (Some(experts), true) = (&self.model.feed_forward.experts, is_expert) else {
             return self.feed_forward_products(tokens, self.model.feed_forward.width.into());
@@ -150,7 +162,10 @@ impl Job<'_> {
             let forward = full / 2.0 / rate;
             return (forward, 2.5 * forward);
         }
-        let scores = f64::from(self.model.attention.heads()) * self.batch.tokens as f64 * tokens;
+        let scores = self.model.shares().attention
+            * f64::from(self.model.attention.heads())
+            * self.batch.tokens as f64
+            * tokens;
         // Softmax and dropout read and write the scores twice, and a mask of one byte.
         (
             full / rate + self.memory_seconds(9.0 * scores),
@@ -164,9 +179,11 @@ impl Job<'_> {
         let h = f64::from(self.model.hidden);
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
         // Two norms (read, write) and two residual additions with bias (read twice, write).
-        let residual = 10.0 * h / split;
+        let shares = self.model.shares();
+        let residual = shares.parts() * 10.0 * h / split;
+        let mamba = self.model.state_space.as_ref().map_or(0.0, StateSpace::moved_bytes);
         let per_width = match self.model.feed_forward.activation {
-            Activation::Gelu => 2.0,
+            Activation::Gelu | Activation::SquaredRelu => 2.0,
             Activation::Swiglu => 3.0,
             // Biases, two clamps, sigmoid and products, each for itself.
             Activation::SwigluClamped => 24.0,
@@ -183,9 +200,14 @@ impl Job<'_> {
         // Inputs of the products are read, and written twice as eight bits: as they are and turned over.
         let cast = match self.precision {
             Precision::Bf16 => 0.0,
-            _ => 2.0 * (3.0 * h + width) / self.tensor(),
+            _ => {
+                2.0 * ((1.0 + 2.0 * shares.attention) * h + shares.feed_forward * width)
+                    / self.tensor()
+            }
         };
-        2.0 * tokens * (residual + routed + cast + per_width * width / self.tensor())
+        let per_part = routed + per_width * width / self.tensor();
+        2.0 * tokens * (residual + cast + shares.feed_forward * per_part)
+            + tokens * shares.state_space * mamba / self.tensor()
     }
 
     /// Weights that one rank holds of one layer.
