@@ -221,14 +221,15 @@ impl Sender {
     /// interface has one lane.
     #[inline(always)]
     pub(crate) fn poll(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
+        let repairs = self.has_repairs();
+        if !repairs && !self.may_send_next() {
+            return None;
+        }
         if let Some(probe) = self.probe_due(now, lane) {
             return Some(probe);
         }
-        if self.has_repairs() {
+        if repairs {
             return Some(self.poll_repair(now, lane));
-        }
-        if !self.may_send_next() {
-            return None;
         }
         let sequence = self.next;
         if sequence >= self.message_end {

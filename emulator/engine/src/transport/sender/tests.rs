@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::engine::packet::Contents;
-use crate::transport::Reordering;
+use crate::transport::{Balance, Reordering};
 
 fn sender(recovery: LossRecovery) -> Sender {
     let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
@@ -76,4 +76,20 @@ fn timeouts_back_off() {
         deadline = sender.deadline;
     }
     assert_eq!(sender.silent_since(), Some(0), "also after the longest backoff");
+}
+
+/// What it wanted to send when it took its place in the line for a port may have been answered since.
+#[test]
+fn a_probe_takes_the_turn_of_a_packet_and_never_one_of_its_own() {
+    let mut sender = sender(LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
+    let lane = SenderLane::new(0, 0..2);
+    let drawn = (vec![10, 20], vec![lane]);
+    sender.balancer = Some(Box::new(Balancer::new(Balance::Spray { paths: 2 }, drawn, (4, 0))));
+    burst(&mut sender, 0);
+    sender.balancer.as_mut().unwrap().lost(10, 3);
+    let later = 1_000_000_000;
+    assert_eq!(sender.poll(later, 0), None, "the window is full");
+    sender.acknowledged(&acknowledgement(1, 0), later);
+    assert!(sender.poll(later, 0).unwrap().probe);
+    assert!(!sender.poll(later, 0).unwrap().probe);
 }
