@@ -202,7 +202,7 @@ impl<'a> Context<'a> {
         let crosses = |link: &LinkId| on[link.index()] || on[link.reverse().index()];
         let is_hit = |flow: &FlowId| {
             let is_on = match self.engine.engine() {
-                Some(engine) => engine.paths(*flow).iter().flatten().any(crosses),
+                Some(engine) => engine.paths(*flow).links().iter().any(crosses),
                 None => self.engine.path(*flow).iter().any(crosses),
             };
             let is_open = || {

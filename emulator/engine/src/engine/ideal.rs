@@ -71,7 +71,9 @@ pub fn soonest(
         let last_full = before.checked_sub(1).map(|k| first * k + alone(transport.payload));
         (first * before + alone(short)).max(last_full.unwrap_or_default())
     };
-    paths.iter().map(by).min().expect("a flow has a path")
+    let mut unlike = paths.to_vec();
+    unlike.dedup_by(|one, before| network.are_alike(one, before));
+    unlike.iter().map(by).min().expect("a flow has a path")
 }
 
 /// What the fastest of some interfaces carries at least of a message that is sent by all of them: `ways` are paths

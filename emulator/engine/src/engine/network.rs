@@ -6,6 +6,7 @@
 //! shortest path runs over switches only.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
+use rustc_hash::FxHashMap;
 
 macro_rules! dense_index {
     ($(#[$doc:meta])* $name:ident) => {
@@ -229,7 +230,19 @@ impl NetworkBuilder {
         }
         let shortest_delay =
             self.links.iter().map(|link| link.spec.delay).min().expect("there are links");
-        Ok(Network { roles: self.roles, links: self.links, outgoing, shortest_delay })
+        let kinds = self.kinds();
+        Ok(Network { roles: self.roles, links: self.links, kinds, outgoing, shortest_delay })
+    }
+
+    /// By link: a number that links have in common which take equally long.
+    fn kinds(&self) -> Vec<u32> {
+        let mut known = FxHashMap::default();
+        let kind = |Link { from, spec, .. }: &Link| {
+            let next = known.len() as u32;
+            let is_host = self.roles[from.index()].is_host();
+            *known.entry((spec.rate, spec.delay, is_host)).or_insert(next)
+        };
+        self.links.iter().map(kind).collect()
     }
 }
 
@@ -259,6 +272,7 @@ fn check(id: LinkId, link: &Link, vertices: usize) -> Result<(), NetworkError> {
 pub struct Network {
     roles: Vec<VertexRole>,
     links: Vec<Link>,
+    kinds: Vec<u32>,
     outgoing: Vec<Vec<LinkId>>,
     shortest_delay: Picoseconds,
 }
@@ -283,6 +297,11 @@ impl Network {
     #[must_use]
     pub fn link(&self, link: LinkId) -> &Link {
         &self.links[link.index()]
+    }
+    /// Whether packets take equally long over both paths while they are idle.
+    pub(crate) fn are_alike(&self, one: &[LinkId], other: &[LinkId]) -> bool {
+        let kind = |link: &LinkId| self.kinds[link.index()];
+        one.iter().map(kind).eq(other.iter().map(kind))
     }
     /// The links that leave `vertex`, in order of id. Their reverses are those that enter it.
     #[must_use]

@@ -5,18 +5,24 @@
 //! Distances to a destination are computed once, when a flow first needs them, and kept until a
 //! link changes state. Hosts behind one switch share the distances of that switch.
 
+mod hops;
+mod paths;
 mod striped;
+mod towards;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lightloom_units::seed::Seed;
+use lightloom_units::seed::{Seed, Stream};
 use rand::Rng;
 use rustc_hash::FxHashMap;
 
+use self::hops::HopMap;
+pub use self::paths::Paths;
+use self::towards::{NoPath, Towards, UsableLinks};
 use super::groups::{Crossing, VertexGroups};
 use super::marking::mix;
-use super::network::{Link, LinkId, Network, Plane, VertexId};
+use super::network::{LinkId, Network, Plane, VertexId};
 
 /// How a flow finds its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -73,6 +79,11 @@ pub(crate) struct FlowName {
 }
 
 impl FlowName {
+    /// The name of what goes the other way.
+    pub(crate) fn back(self) -> Self {
+        Self { ends: (self.ends.1, self.ends.0), ..self }
+    }
+
     /// What the flow's own draws begin with.
     pub(crate) fn salt(self) -> u64 {
         let ends = u64::from(self.ends.0.0) << 32 | u64::from(self.ends.1.0);
@@ -91,8 +102,6 @@ pub struct Choice {
     pub salt: u32,
 }
 
-const FAR: u16 = u16::MAX;
-
 /// Ways through groups that are tried before a flow goes by the shortest path: not all lead on when something is
 /// down.
 const ATTEMPTS: usize = 8;
@@ -103,8 +112,8 @@ pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
     flows_between: FxHashMap<(VertexId, VertexId), u32>,
-    /// Hops to a vertex within a plane (or any), by vertex.
-    distances: FxHashMap<(VertexId, Option<Plane>), Vec<u16>>,
+    /// Distances within a plane (or any).
+    maps: FxHashMap<Option<Plane>, HopMap>,
 }
 
 impl Router {
@@ -113,7 +122,7 @@ impl Router {
             seed,
             up: vec![true; links],
             flows_between: FxHashMap::default(),
-            distances: FxHashMap::default(),
+            maps: FxHashMap::default(),
         }
     }
 
@@ -124,7 +133,7 @@ impl Router {
     pub(crate) fn set_up(&mut self, link: LinkId, up: bool) {
         if self.up[link.index()] != up {
             self.up[link.index()] = up;
-            self.distances.clear();
+            self.maps.clear();
         }
     }
 
@@ -145,81 +154,55 @@ impl Router {
         name: FlowName,
         route: &Route,
         count: u16,
-    ) -> Result<Vec<Vec<LinkId>>, RouteError> {
+    ) -> Result<Paths, RouteError> {
         let (from, to) = name.ends;
-        let draw_path = |router: &mut Self, draw| match route {
-            Route::Links(links) => follow(network, from, to, links),
-            Route::Shortest => router.shortest(network, name, None, draw),
-            Route::Within(plane) => router.shortest(network, name, Some(*plane), draw),
+        let draws = self.flow_draws(name);
+        match route {
+            Route::Links(links) => Ok(Paths::one(follow(network, from, to, links)?)),
             Route::Across(groups, crossing) => {
-                router.across(network, name, (groups, *crossing), draw)
+                let groups = (&**groups, *crossing);
+                drawn(count, |draw, path| self.across(network, name, groups, draw, path))
             }
-        };
-        let count = if matches!(route, Route::Links(_)) { 1 } else { count };
-        let mut paths = vec![draw_path(self, 0)?];
-        if count > 1
-            && let Some(plane) = route.plane()
-            && let Some(all) = self.all_shortest(network, (name, plane), paths[0][0], count)
-        {
-            return Ok(all);
-        }
-        for draw in 1..count {
-            let path = draw_path(self, draw)?;
-            if path[0] == paths[0][0] {
-                paths.push(path);
+            Route::Shortest | Route::Within(_) => {
+                let towards = self.towards(network, to, route.plane().flatten());
+                let first = towards.begin(from);
+                let mut steps = Vec::new();
+                let mut shortest = |draw, path: &mut Vec<LinkId>| {
+                    let mut draws = draws.of("flow", draw);
+                    let drawn = towards.draw(&first, &mut draws, (path, &mut steps));
+                    drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
+                };
+                let one = drawn(1, &mut shortest)?;
+                if count == 1 {
+                    return Ok(one);
+                }
+                match towards.all(one[0][0], count.into()) {
+                    Some(all) => Ok(draws.in_drawn_order(&all)),
+                    None => drawn(count, shortest),
+                }
             }
         }
-        Ok(paths)
     }
 
-    fn shortest(
-        &mut self,
-        network: &Network,
-        name: FlowName,
-        plane: Option<Plane>,
-        draw: u16,
-    ) -> Result<Vec<LinkId>, RouteError> {
-        let mut draws = self.draws(name, "flow", draw);
-        self.leg(network, name.ends, plane, &mut draws)
-    }
-
-    /// All shortest paths that begin with `first`, in an order drawn for the flow; nothing if they are more than
-    /// `most`.
-    fn all_shortest(
-        &mut self,
-        network: &Network,
-        (name, plane): (FlowName, Option<Plane>),
-        first: LinkId,
-        most: u16,
-    ) -> Option<Vec<Vec<LinkId>>> {
-        let to = name.ends.1;
-        let root = self.root_of(network, to, plane);
-        self.measure(network, root, plane);
-        let (mut done, mut open) = (Vec::new(), vec![vec![first]]);
-        while let Some(path) = open.pop() {
-            let at = network.link(path[path.len() - 1]).to;
-            if at == to {
-                done.push(path);
-                continue;
-            }
-            let links = self.leading_on(network, at, (root, to), plane);
-            open.extend(links.iter().map(|link| [&path[..], &[*link]].concat()));
-            if done.len() + open.len() > usize::from(most) {
-                return None;
-            }
-        }
-        let mut draw = self.draws(name, "order", 0);
-        for last in (1..done.len()).rev() {
-            done.swap(last, (draw.next_u64() % (last as u64 + 1)) as usize);
-        }
-        (!done.is_empty()).then_some(done)
-    }
-
-    /// What the `draw`th path of a flow is drawn from.
-    fn draws(&self, name: FlowName, what: &str, draw: u16) -> impl Rng + use<> {
+    /// What the paths of a flow are drawn from.
+    fn flow_draws(&self, name: FlowName) -> FlowDraws {
         let ends = u64::from(name.ends.0.0) << 32 | u64::from(name.ends.1.0);
-        Seed(self.seed.stream("ecmp", ends).next_u64())
-            .stream(what, u64::from(name.number) << 16 | u64::from(draw))
+        FlowDraws { seed: Seed(self.seed.stream("ecmp", ends).next_u64()), number: name.number }
+    }
+
+    /// Shortest paths to a vertex.
+    fn towards<'r>(
+        &'r mut self,
+        network: &'r Network,
+        to: VertexId,
+        plane: Option<Plane>,
+    ) -> Towards<'r> {
+        let up = &self.up[..];
+        let map = self.maps.entry(plane).or_insert_with(|| HopMap::new(network, plane, up));
+        let links = UsableLinks { network, up, plane };
+        let root = links.root_of(to);
+        map.measure(network, root, || links.before(to));
+        Towards::new(links, map, (root, to))
     }
 
     /// A path from group to group.
@@ -229,187 +212,139 @@ impl Router {
         name: FlowName,
         (groups, crossing): (&VertexGroups, Crossing),
         draw: u16,
-    ) -> Result<Vec<LinkId>, RouteError> {
-        let mut draws = self.draws(name, "across", draw);
+        path: &mut Vec<LinkId>,
+    ) -> Result<(), RouteError> {
+        let (begin, draws) = (path.len(), self.flow_draws(name));
+        let mut way = draws.of("across", draw);
         for _ in 0..ATTEMPTS {
-            let way = groups.way(name.ends, crossing, &mut draws);
-            if let Some(path) = self.along(network, name.ends, (groups, &way), &mut draws) {
-                return Ok(path);
+            let through = groups.way(name.ends, crossing, &mut way);
+            if self.along(network, name.ends, (groups, &through), &mut way, path).is_some() {
+                return Ok(());
             }
+            path.truncate(begin);
         }
-        self.shortest(network, name, None, draw)
+        self.leg(network, name.ends, &mut draws.of("flow", draw), path)
     }
 
-    /// A path through these groups; nothing if one of them cannot be left for the next.
+    /// Appends a path through these groups; nothing if one of them cannot be left for the next.
     fn along(
         &mut self,
         network: &Network,
         (from, to): (VertexId, VertexId),
         (groups, way): (&VertexGroups, &[u32]),
-        draws: &mut impl Rng,
-    ) -> Option<Vec<LinkId>> {
-        let (mut path, mut at) = (Vec::new(), from);
+        draws: &mut Stream,
+        path: &mut Vec<LinkId>,
+    ) -> Option<()> {
+        let mut at = from;
         for pair in way.windows(2) {
             let cables = groups.between(pair[0], pair[1]).iter().copied();
             let up: Vec<LinkId> = cables.filter(|cable| self.is_up(*cable)).collect();
             let cable = *up.get((draws.next_u64() % up.len().max(1) as u64) as usize)?;
             let ends = network.link(cable);
             if ends.from != at {
-                path.extend(self.leg(network, (at, ends.from), None, draws).ok()?);
+                self.leg(network, (at, ends.from), draws, path).ok()?;
             }
             path.push(cable);
             at = ends.to;
         }
-        path.extend(self.leg(network, (at, to), None, draws).ok()?);
-        Some(path)
+        self.leg(network, (at, to), draws, path).ok()
     }
 
-    /// One of the shortest paths between two vertices.
+    /// Appends one of the shortest paths between two vertices.
     fn leg(
         &mut self,
         network: &Network,
         (from, to): (VertexId, VertexId),
-        plane: Option<Plane>,
-        draw: &mut impl Rng,
-    ) -> Result<Vec<LinkId>, RouteError> {
-        let unreachable = RouteError::Unreachable { from, to };
-        let mut pick = |links: &[LinkId]| links[(draw.next_u64() % links.len() as u64) as usize];
-        let direct = self.usable(network, from, plane, |next| next == to);
-        if !direct.is_empty() {
-            return Ok(vec![pick(&direct)]);
-        }
-        let root = self.root_of(network, to, plane);
-        self.measure(network, root, plane);
-        let mut path = Vec::new();
-        let mut at = from;
-        while at != root {
-            let links = self.leading_on(network, at, (root, to), plane);
-            if links.is_empty() || self.distances[&(root, plane)][at.index()] == FAR {
-                return Err(unreachable);
-            }
-            path.push(pick(&links));
-            at = network.link(path[path.len() - 1]).to;
-        }
-        if root != to {
-            path.push(pick(&self.leading_on(network, root, (root, to), plane)));
-        }
-        Ok(path)
+        draws: &mut Stream,
+        path: &mut Vec<LinkId>,
+    ) -> Result<(), RouteError> {
+        let towards = self.towards(network, to, None);
+        let drawn = towards.draw(&towards.begin(from), draws, (path, &mut Vec::new()));
+        drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
     /// Where packets of the flow of this name may choose, farthest first: each vertex on a shortest path after
-    /// the first link of `path`, with the links that lead on. Nothing where
-    /// there is nothing to choose from.
+    /// its `first` link, with the links that lead on. Nothing where there is nothing to choose from.
     pub(crate) fn choices(
         &mut self,
         network: &Network,
         name: FlowName,
-        (route, path): (&Route, &[LinkId]),
+        (route, first): (&Route, LinkId),
     ) -> Vec<Choice> {
-        let plane = match route {
-            Route::Links(_) | Route::Across(..) => return Vec::new(),
-            Route::Shortest => None,
-            Route::Within(plane) => Some(*plane),
-        };
+        let Some(plane) = route.plane() else { return Vec::new() };
         let to = name.ends.1;
-        let root = self.root_of(network, to, plane);
-        self.measure(network, root, plane);
-        let ends = u64::from(name.ends.0.0) << 32 | u64::from(to.0);
-        let mut draw = Seed(self.seed.stream("ecmp", ends).next_u64())
-            .stream("choices", u64::from(name.number));
+        let mut draw = self.flow_draws(name).all("choices");
+        let towards = self.towards(network, to, plane);
         let mut choices: Vec<Choice> = Vec::new();
-        let mut next = VecDeque::from([network.link(path[0]).to]);
+        let mut next = VecDeque::from([network.link(first).to]);
         while let Some(at) = next.pop_front() {
             if at == to || choices.iter().any(|choice| choice.at == at) {
                 continue;
             }
-            let links = self.leading_on(network, at, (root, to), plane);
+            let links = towards.leading_on(at);
             next.extend(links.iter().map(|link| network.link(*link).to));
             choices.push(Choice { at, links, salt: (draw.next_u64() >> 32) as u32 });
         }
         choices
     }
+}
 
-    /// The links from `at` on shortest paths by way of `root`, whose distances are known.
-    fn leading_on(
-        &self,
-        network: &Network,
-        at: VertexId,
-        (root, to): (VertexId, VertexId),
-        plane: Option<Plane>,
-    ) -> Vec<LinkId> {
-        if at == root {
-            return self.usable(network, at, plane, |next| next == to);
-        }
-        let distances = &self.distances[&(root, plane)];
-        let here = distances[at.index()];
-        self.usable(network, at, plane, |next| {
-            let there = distances[next.index()];
-            there < here
-                && (there == 0 || network.role(next).forwards())
-                && (here == FAR || there + 1 == here)
-        })
+/// What the paths of one flow are drawn from.
+#[derive(Clone, Copy)]
+struct FlowDraws {
+    seed: Seed,
+    number: u32,
+}
+
+impl FlowDraws {
+    /// For the `draw`th path.
+    fn of(self, what: &str, draw: u16) -> Stream {
+        self.seed.stream(what, u64::from(self.number) << 16 | u64::from(draw))
     }
 
-    fn usable(
-        &self,
-        network: &Network,
-        at: VertexId,
-        plane: Option<Plane>,
-        wanted: impl Fn(VertexId) -> bool,
-    ) -> Vec<LinkId> {
-        let allowed = |link: &LinkId| {
-            let Link { to, spec, .. } = network.link(*link);
-            self.is_up(*link) && plane.is_none_or(|plane| spec.plane == plane) && wanted(*to)
-        };
-        network.outgoing(at).iter().copied().filter(allowed).collect()
+    /// For the flow as a whole.
+    fn all(self, what: &str) -> Stream {
+        self.seed.stream(what, self.number.into())
     }
 
-    /// The vertex whose distances serve for `to`: the only switch before it, if there is one.
-    fn root_of(&self, network: &Network, to: VertexId, plane: Option<Plane>) -> VertexId {
-        // A host beside it sends straight, and nothing else comes through a host that does not forward.
-        let entering = network.outgoing(to).iter().map(|link| link.reverse()).filter(|link| {
-            let Link { from, spec, .. } = network.link(*link);
-            self.is_up(*link)
-                && plane.is_none_or(|plane| spec.plane == plane)
-                && network.role(*from).forwards()
-        });
-        let mut before = entering.map(|link| network.link(link).from);
-        let Some(first) = before.next() else { return to };
-        if before.all(|vertex| vertex == first) { first } else { to }
-    }
-
-    /// Breadth-first search backwards from `root`.
-    fn measure(&mut self, network: &Network, root: VertexId, plane: Option<Plane>) {
-        if self.distances.contains_key(&(root, plane)) {
-            return;
+    fn in_drawn_order(self, paths: &Paths) -> Paths {
+        let mut order: Vec<usize> = (0..paths.len()).collect();
+        let mut draw = self.of("order", 0);
+        for last in (1..order.len()).rev() {
+            order.swap(last, (draw.next_u64() % (last as u64 + 1)) as usize);
         }
-        let mut distances = vec![FAR; network.vertex_count()];
-        distances[root.index()] = 0;
-        let mut frontier = VecDeque::from([root]);
-        while let Some(vertex) = frontier.pop_front() {
-            for entering in network.outgoing(vertex).iter().map(|link| link.reverse()) {
-                let link = network.link(entering);
-                let in_plane = plane.is_none_or(|plane| link.spec.plane == plane);
-                if !self.is_up(entering) || !in_plane || distances[link.from.index()] != FAR {
-                    continue;
-                }
-                distances[link.from.index()] = distances[vertex.index()] + 1;
-                if network.role(link.from).forwards() {
-                    frontier.push_back(link.from);
-                }
-            }
-        }
-        self.distances.insert((root, plane), distances);
+        let mut ordered = Paths::with_room(paths.len(), paths.links().len() / paths.len().max(1));
+        order.iter().for_each(|place| ordered.push(&paths[*place]));
+        ordered
     }
 }
 
+/// So many paths, of which those count that begin as the first does.
+fn drawn(
+    count: u16,
+    mut draw: impl FnMut(u16, &mut Vec<LinkId>) -> Result<(), RouteError>,
+) -> Result<Paths, RouteError> {
+    let mut path = Vec::new();
+    draw(0, &mut path)?;
+    let mut paths = Paths::with_room(count.into(), path.len());
+    paths.push(&path);
+    for number in 1..count {
+        path.clear();
+        draw(number, &mut path)?;
+        if path[0] == paths[0][0] {
+            paths.push(&path);
+        }
+    }
+    Ok(paths)
+}
+
 /// Checks that `links` lead from `from` to `to`.
-fn follow(
+fn follow<'l>(
     network: &Network,
     from: VertexId,
     to: VertexId,
-    links: &[LinkId],
-) -> Result<Vec<LinkId>, RouteError> {
+    links: &'l [LinkId],
+) -> Result<&'l [LinkId], RouteError> {
     let mut at = from;
     for &link in links {
         if network.link(link).from != at {
@@ -418,7 +353,7 @@ fn follow(
         at = network.link(link).to;
     }
     if at == to && !links.is_empty() {
-        Ok(links.to_vec())
+        Ok(links)
     } else {
         Err(RouteError::Unreachable { from, to })
     }

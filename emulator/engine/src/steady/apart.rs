@@ -186,7 +186,7 @@ impl<P: LocalProbe> Apart<P> {
         self.check(&spec)?;
         let name = self.router.name_flow((spec.source, spec.destination));
         let paths = self.router.find(&self.network, name, &spec.route, 1)?;
-        let path = paths.into_iter().next().expect("a path was asked for");
+        let path = paths[0].to_vec();
         self.check_fit(&spec, &path)?;
         if let Some(batch) = spec.batch {
             self.batches[batch.index()].flows.push(id);
@@ -297,7 +297,7 @@ impl<P: LocalProbe> Apart<P> {
         let (name, route) = (*name, spec.route.clone());
         let paths = self.router.find(&self.network, name, &route, 1)?;
         let flow = &mut self.flows[id.index()];
-        flow.paths.extend(paths);
+        flow.paths.extend(paths.iter().map(<[LinkId]>::to_vec));
         let act = Asked::Reroute(id, flow.paths.len() as u32 - 1);
         self.asked.push(act);
         Ok(())

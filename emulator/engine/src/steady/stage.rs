@@ -138,10 +138,10 @@ impl<P: Probe> Stage for Engine<P> {
         Self::ways(self, flow)
     }
     fn paths(&self, flow: FlowId) -> Vec<&[LinkId]> {
-        Self::paths(self, flow).iter().map(Vec::as_slice).collect()
+        Self::paths(self, flow).iter().collect()
     }
     fn takes_one_path(&self, flow: FlowId) -> bool {
-        Self::paths(self, flow).len() == 1 && self.choices(flow).is_empty()
+        Self::paths(self, flow).len() == 1 && self.choices(flow)[0].is_empty()
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
         Self::record(self, flow)

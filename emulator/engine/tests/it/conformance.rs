@@ -100,7 +100,7 @@ fn run(way: &Way, flows: &[(usize, usize)], size: u64, dark: Option<LinkId>) -> 
         let flow = FlowSpec::new(hosts[from], hosts[to], Bytes(size));
         let flow = engine.add_flow(flow).unwrap();
         let paths = engine.paths(flow);
-        for link in paths.iter().flatten() {
+        for link in paths.links() {
             loads[link.index()] += packets / paths.len() as f64;
             loads[link.reverse().index()] += packets / paths.len() as f64 / 64.0;
         }

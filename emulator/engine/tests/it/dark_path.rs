@@ -4,7 +4,7 @@
 
 use lightloom_engine::topology::LeafSpine;
 use lightloom_engine::transport::{
-    Balance, CongestionControl, LossRecovery, Nscc, Reordering, Transport, Window,
+    Balance, CongestionControl, Dctcp, LossRecovery, Nscc, Reordering, Swift, Transport, Window,
 };
 use lightloom_engine::{
     Engine, EngineSettings, FlowSpec, LinkChange, LinkId, LinkSpec, NetworkBuilder, Queueing,
@@ -25,7 +25,7 @@ fn engine(congestion: CongestionControl, balance: Balance) -> (Engine, [LinkId; 
     let hosts = shape.build_into(&mut builder);
     let network = builder.build().unwrap();
     let cable = *network.outgoing(VertexId(16)).iter().rev().nth(3).unwrap();
-    let percent = if congestion == CongestionControl::ReceiverCredit { 100 } else { 150 };
+    let percent = if matches!(congestion, CongestionControl::Nscc(_)) { 150 } else { 100 };
     let transport = Transport {
         congestion,
         balance,
@@ -34,7 +34,9 @@ fn engine(congestion: CongestionControl, balance: Balance) -> (Engine, [LinkId; 
         window: Window::BandwidthDelay { percent },
         ..Transport::default()
     };
-    let queueing = Some(Queueing { trim: true, ..Queueing::default() });
+    let answers_trims =
+        matches!(congestion, CongestionControl::Nscc(_) | CongestionControl::ReceiverCredit);
+    let queueing = answers_trims.then(|| Queueing { trim: true, ..Queueing::default() });
     let settings = EngineSettings { transport, queueing, ..EngineSettings::default() };
     let mut engine = Engine::new(network, settings).unwrap();
     for host in 0..8 {
@@ -63,19 +65,23 @@ fn cost(congestion: CongestionControl, balance: Balance) -> f64 {
     (last_end(&dark) as f64 - last_end(&whole) as f64) / 1e6
 }
 
-/// Everything that the cable would have carried, an eighth of 900 µs, and a quarter more. Sprayed flows lost every eighth
-/// packet for all that time, credit that was lost with answers was not replaced, and values were retired for packets that
-/// came late when the cable was back: up to 1,384 µs.
+/// Everything that the cable would have carried, an eighth of 900 µs, and less than half of that more. Sprayed flows lost
+/// every eighth packet for all that time, credit that was lost with answers was not replaced, values were retired for
+/// packets that came late when the cable was back, and where switches choose, all acknowledgements of a flow went by the dark
+/// cable: up to 1,384 µs.
 #[test]
 fn a_dark_path_of_eight_costs_what_it_did_not_carry() {
     let nscc = CongestionControl::Nscc(Nscc::default());
-    let controls = [nscc, CongestionControl::ReceiverCredit, CongestionControl::FixedWindow];
+    let dctcp = CongestionControl::Dctcp(Dctcp::default());
+    let swift = CongestionControl::Swift(Swift::default());
+    let credit = CongestionControl::ReceiverCredit;
+    let controls = [nscc, credit, CongestionControl::FixedWindow, dctcp, swift];
     let entropy = Balance::Entropy { values: 8, probe: Picoseconds::from_micros(50) };
     for congestion in controls {
-        for balance in [entropy, Balance::Spray { paths: 8 }] {
+        for balance in [entropy, Balance::Spray { paths: 8 }, Balance::Adaptive] {
             let cost = cost(congestion, balance);
             println!("{congestion:?}, {balance:?}: {cost:.1} us");
-            let most = 1.25 * DARK as f64 / 8e6;
+            let most = 1.44 * DARK as f64 / 8e6;
             assert!(cost <= most, "{congestion:?}, {balance:?}: {cost:.1} us");
         }
     }

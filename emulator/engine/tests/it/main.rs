@@ -15,6 +15,7 @@ mod conformance;
 mod credit_and_choice;
 mod dark_path;
 mod engine_validation;
+mod paths;
 mod planes;
 mod queueing;
 mod reference;

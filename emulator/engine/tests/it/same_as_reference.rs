@@ -137,7 +137,7 @@ fn settings(case: &Case, threads: usize) -> EngineSettings {
 }
 
 /// The paths of a flow, and where switches choose for it.
-type Ways = (Vec<Vec<LinkId>>, Vec<Choice>);
+type Ways = (Vec<Vec<LinkId>>, [Vec<Choice>; 2]);
 
 fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Ways>) {
     let settings = settings(case, threads);
@@ -145,7 +145,10 @@ fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Ways>) {
     for flow in flows(case) {
         engine.add_flow(flow).unwrap();
     }
-    let ways = |flow| (engine.paths(flow).to_vec(), engine.choices(flow).to_vec());
+    let ways = |flow| {
+        let paths = engine.paths(flow).iter().map(<[LinkId]>::to_vec);
+        (paths.collect(), engine.choices(flow).clone())
+    };
     let paths = (0..case.flows.len()).map(|i| ways(FlowId::from_index(i)));
     let paths = paths.collect();
     for (at, link, change) in changes(case, engine.network()) {
@@ -370,7 +373,7 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     for _ in 0..600 {
         let case = case().new_tree(&mut runner).unwrap().current();
         let (outcome, ways) = run_engine(&case, 1);
-        let choices = ways.iter().flat_map(|(_, choices)| choices);
+        let choices = ways.iter().flat_map(|(_, choices)| choices.iter().flatten());
         chosen += choices.filter(|choice| choice.links.len() > 1).count();
         dropped += outcome.totals.dropped;
         marked += outcome.totals.marked;

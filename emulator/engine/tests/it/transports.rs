@@ -281,11 +281,11 @@ fn a_flow_that_began_with_one_path_spreads_when_others_come_up() {
     engine.change_link(SimTime(20_000_000), first_spine.reverse(), LinkChange::Up);
     engine.run(SimTime(21_000_000));
     engine.reroute_flow(flow).unwrap();
-    let paths = engine.paths(flow).to_vec();
+    let paths = engine.paths(flow).clone();
     assert_eq!(paths.len(), 2);
     engine.run(millis(10));
     assert!(engine.record(flow).end.is_some());
-    for path in paths {
+    for path in paths.iter() {
         assert!(engine.port_count(path[1]).packets > 500, "{:?}", engine.port_count(path[1]));
     }
 }
@@ -306,7 +306,7 @@ fn a_flow_whose_switches_choose_uses_every_core() {
     let flow = engine.add_flow(flow).unwrap();
     engine.run(millis(10));
     // The choices that lead to cores: those of the aggregation switches of the first pod.
-    let choices = engine.choices(flow).to_vec();
+    let choices = engine.choices(flow)[0].clone();
     let loads: Vec<u64> = choices[1..5]
         .iter()
         .flat_map(|choice| &choice.links)
@@ -340,7 +340,7 @@ fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
         let flow = engine.add_flow(flow).unwrap();
         if dark {
             // Behind the spine, so that no switch on the way can go around it.
-            let path = engine.paths(flow)[3].clone();
+            let path = engine.paths(flow)[3].to_vec();
             engine.change_link(SimTime(200_000_000), path[2], LinkChange::Down);
         }
         engine.run(millis(100));
@@ -397,7 +397,7 @@ fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() 
     assert!(adaptive < 1.1, "{adaptive}");
     assert_eq!(dropped, 0);
     let mut engine = leaf_spine(Balance::Adaptive, selective);
-    let [_, uplink, ..] = engine.choices(FlowId(0))[0].links[..] else { panic!("four spines") };
+    let [_, uplink, ..] = engine.choices(FlowId(0))[0][0].links[..] else { panic!("four spines") };
     engine.change_link(SimTime(50_000_000), uplink, LinkChange::Down);
     engine.run(millis(100));
     let packets = engine.packets();

@@ -112,7 +112,7 @@ fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     }
     let crosses = |link: &LinkId| links.binary_search(link).is_ok();
     let waits = |flow: &FlowId| match context.engine.engine() {
-        Some(engine) => engine.paths(*flow).iter().flatten().any(crosses),
+        Some(engine) => engine.paths(*flow).links().iter().any(crosses),
         None => context.engine.path(*flow).iter().any(crosses),
     };
     context.engine.flows_on_dark_links().iter().any(waits)

@@ -97,7 +97,7 @@ pub enum BalanceFile {
     /// One path for the whole flow, by a seeded hash.
     #[default]
     PerFlow,
-    /// Each packet goes by a path drawn for it; one that lost a packet, and answered none sent later, is left alone until
+    /// Each packet goes by a path drawn for it, each once a round; one that lost a packet, and answered none sent later, is left alone until
     /// a probe is answered.
     Spray(PathsFile),
     /// Packets take turns over entropy values; one that lost a packet is retired until a probe is answered.

@@ -12,7 +12,7 @@ use crate::engine::network::{LinkId, Network, VertexId};
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
-use crate::engine::route::{Choice, FlowName, Route, RouteError};
+use crate::engine::route::{Choice, FlowName, Paths, Route, RouteError};
 use crate::engine::settings::EngineError;
 use crate::transport::{
     Balance, Balancer, CongestionControl, CongestionController, FlowInterfaces, IdlePath, Load,
@@ -27,9 +27,10 @@ pub(super) struct FlowState {
     pub(super) end: Option<SimTime>,
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
-    pub(super) paths: Vec<Vec<LinkId>>,
-    /// Where switches choose, farthest first; then the first path is only that of the acknowledgements.
-    pub(super) choices: Vec<Choice>,
+    pub(super) paths: Paths,
+    /// Where switches choose, for data and for acknowledgements, farthest first; the first path is then only one of
+    /// those that they may choose.
+    pub(super) choices: [Vec<Choice>; 2],
     pub(super) sender: Place,
     pub(super) receiver: Place,
     pub(super) cancelled: bool,
@@ -45,9 +46,9 @@ impl FlowState {
 }
 
 /// The links with which these paths begin, and the place of the first path that begins so.
-fn first_links(paths: &[Vec<LinkId>]) -> Vec<(LinkId, u16)> {
+fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
     let mut firsts: Vec<(LinkId, u16)> = Vec::new();
-    for (path, place) in paths.iter().zip(0..) {
+    for (place, path) in (0..).zip(paths.iter()) {
         if firsts.last().is_none_or(|(link, _)| *link != path[0]) {
             firsts.push((path[0], place));
         }
@@ -86,7 +87,7 @@ impl<P: Probe> Engine<P> {
         let window = self.window_of(&paths)?;
         let choices = self.choices_of(name, &spec.route, &paths);
         let start = spec.start.max(self.now);
-        let ways = (&paths[..], &choices[..]);
+        let ways = (&paths, &choices);
         let (sender, receiver) = self.make_ends((id, name), &spec, ways, load, window);
         self.flows.push(FlowState {
             name,
@@ -115,11 +116,7 @@ impl<P: Probe> Engine<P> {
     }
 
     /// The paths of a flow: those that begin with one link stand together.
-    fn find_paths(
-        &mut self,
-        name: FlowName,
-        route: &Route,
-    ) -> Result<Vec<Vec<LinkId>>, RouteError> {
+    fn find_paths(&mut self, name: FlowName, route: &Route) -> Result<Paths, RouteError> {
         let Transport { balance, interfaces, .. } = self.settings.transport;
         match interfaces {
             FlowInterfaces::One => self.router.find(&self.network, name, route, balance.paths()),
@@ -196,7 +193,7 @@ impl<P: Probe> Engine<P> {
         })
     }
 
-    fn window_of(&self, paths: &[Vec<LinkId>]) -> Result<u32, EngineError> {
+    fn window_of(&self, paths: &Paths) -> Result<u32, EngineError> {
         let path = &paths[0];
         let transport = &self.settings.transport;
         let packets = match transport.window {
@@ -238,7 +235,7 @@ impl<P: Probe> Engine<P> {
         time
     }
 
-    fn idle_path(&self, paths: &[Vec<LinkId>], window: u32) -> IdlePath {
+    fn idle_path(&self, paths: &Paths, window: u32) -> IdlePath {
         let path = &paths[0];
         let firsts = first_links(paths).into_iter();
         let rates = firsts.map(|(link, _)| self.network.link(link).spec.rate.get());
@@ -251,7 +248,7 @@ impl<P: Probe> Engine<P> {
         &mut self,
         (id, name): (FlowId, FlowName),
         spec: &FlowSpec,
-        ways: (&[Vec<LinkId>], &[Choice]),
+        ways: (&Paths, &[Vec<Choice>; 2]),
         load: Load,
         window: u32,
     ) -> (Place, Place) {
@@ -296,7 +293,7 @@ impl<P: Probe> Engine<P> {
     }
 
     /// The interfaces by which a flow with these paths leaves.
-    fn lanes_of(&self, paths: &[Vec<LinkId>], ways: usize) -> Vec<SenderLane> {
+    fn lanes_of(&self, paths: &Paths, ways: usize) -> Vec<SenderLane> {
         let port = |link: LinkId| self.layout.ports[link.index()].index;
         let firsts = first_links(paths);
         let ends = firsts.iter().skip(1).map(|(_, begin)| *begin).chain([ways as u16]);
@@ -305,14 +302,18 @@ impl<P: Probe> Engine<P> {
         firsts.iter().zip(ends).map(lane).collect()
     }
 
-    /// Where switches choose for a flow of this name, which leaves by one interface.
-    fn choices_of(&mut self, name: FlowName, route: &Route, paths: &[Vec<LinkId>]) -> Vec<Choice> {
+    /// Where switches choose for a flow of this name, which leaves by one interface: for its data and for what
+    /// acknowledges it.
+    fn choices_of(&mut self, name: FlowName, route: &Route, paths: &Paths) -> [Vec<Choice>; 2] {
         let is_striped = first_links(paths).len() > 1;
         if self.settings.transport.balance != Balance::Adaptive || paths[0].len() == 1 || is_striped
         {
-            return Vec::new();
+            return Default::default();
         }
-        self.router.choices(&self.network, name, (route, &paths[0]))
+        let path = &paths[0];
+        let (first, last) = (path[0], path[path.len() - 1].reverse());
+        [(name, first), (name.back(), last)]
+            .map(|(name, first)| self.router.choices(&self.network, name, (route, first)))
     }
 
     /// Appends paths, and the way back of the first or of each, to the route table, for the sending and the receiving
@@ -320,17 +321,21 @@ impl<P: Probe> Engine<P> {
     fn lay_routes(
         &mut self,
         flow: FlowId,
-        (paths, choices): (&[Vec<LinkId>], &[Choice]),
+        (paths, choices): (&Paths, &[Vec<Choice>; 2]),
         ends: [u32; 2],
     ) -> (Vec<u32>, u32) {
         self.ways.push((self.shared.routes.len(), flow));
         let [sender, receiver] = ends;
-        if !choices.is_empty() {
-            return self.lay_choices((&paths[0], choices), ends);
+        if let [data, answers] = choices
+            && !data.is_empty()
+        {
+            let (first, last) = (paths[0][0], paths[0][paths[0].len() - 1]);
+            let begin = self.lay_choices((first, data), receiver);
+            return (vec![begin], self.lay_choices((last.reverse(), answers), sender));
         }
         let by_path = self.settings.transport.answers_by_path();
         let mut answer = None;
-        let lay = |path: &Vec<LinkId>| {
+        let lay = |path: &[LinkId]| {
             let begin = self.lay_route(path.iter().copied(), receiver);
             // The way back lies behind: what goes back finds in the caches what has come.
             if by_path || answer.is_none() {
@@ -343,22 +348,17 @@ impl<P: Probe> Engine<P> {
         (data, answer.expect("a flow has a path"))
     }
 
-    /// Appends a way that begins as `path` and goes on by choice, and the way back of `path`: what is nearest to the end
-    /// comes first, so that everything leads to what is there already.
-    fn lay_choices(
-        &mut self,
-        (path, choices): (&[LinkId], &[Choice]),
-        [sender, receiver]: [u32; 2],
-    ) -> (Vec<u32>, u32) {
+    /// Appends a way that begins with `first` and goes on by choice to an end: what is nearest to that comes first, so that
+    /// everything leads to what is there already. Returns where it begins.
+    fn lay_choices(&mut self, (first, choices): (LinkId, &[Choice]), end: u32) -> u32 {
         self.shared.chooses = true;
         let mut begins = FxHashMap::default();
-        let delivery = self.lay_route(std::iter::empty(), receiver);
-        let answer = self.lay_route(path.iter().rev().map(|link| link.reverse()), sender);
+        let delivery = self.lay_route(std::iter::empty(), end);
         let mut begin = delivery;
         for (place, choice) in choices.iter().enumerate().rev() {
             if place == 0 {
                 begin = self.shared.routes.len();
-                self.shared.routes.push(self.layout.places[path[0].index()]);
+                self.shared.routes.push(self.layout.places[first.index()]);
             }
             let routes = &mut self.shared.routes;
             begins.insert(choice.at, routes.len());
@@ -369,7 +369,7 @@ impl<P: Probe> Engine<P> {
                 routes.push_option(self.layout.places[link.index()], rest);
             }
         }
-        (vec![begin], answer)
+        begin
     }
 
     fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
@@ -404,7 +404,8 @@ impl<P: Probe> Engine<P> {
         let state = &self.flows[flow.index()];
         let ends = [state.sender.index, state.receiver.index];
         let choices = self.choices_of(name, &route, &paths);
-        let lanes = self.lanes_of(&paths, if choices.is_empty() { paths.len() } else { 1 });
+        let ways = if choices[0].is_empty() { paths.len() } else { 1 };
+        let lanes = self.lanes_of(&paths, ways);
         let (cursors, answer) = self.lay_routes(flow, (&paths, &choices), ends);
         let state = &mut self.flows[flow.index()];
         (state.paths, state.choices) = (paths, choices);
@@ -443,8 +444,8 @@ impl<P: Probe> Engine<P> {
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
         let hit = |state: &FlowState| {
-            let chosen = state.choices.iter().flat_map(|choice| &choice.links);
-            let links = state.paths.iter().flatten().chain(chosen);
+            let chosen = state.choices.iter().flatten().flat_map(|choice| &choice.links);
+            let links = state.paths.links().iter().chain(chosen);
             state.end.is_none() && !state.cancelled && links.into_iter().any(dark)
         };
         (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
@@ -466,13 +467,14 @@ impl<P: Probe> Engine<P> {
 
     /// All paths that a flow's data takes in turn.
     #[must_use]
-    pub fn paths(&self, flow: FlowId) -> &[Vec<LinkId>] {
+    pub fn paths(&self, flow: FlowId) -> &Paths {
         &self.flows[flow.index()].paths
     }
 
-    /// Where switches choose for a flow's data, farthest first; nothing unless [`Balance::Adaptive`].
+    /// Where switches choose for a flow's data, and for what acknowledges it, farthest first; nothing unless
+    /// [`Balance::Adaptive`].
     #[must_use]
-    pub fn choices(&self, flow: FlowId) -> &[Choice] {
+    pub fn choices(&self, flow: FlowId) -> &[Vec<Choice>; 2] {
         &self.flows[flow.index()].choices
     }
 

@@ -42,7 +42,7 @@ impl<P: Probe> Engine<P> {
             sender.waits.gates.iter().map(|(receiver, _)| &shard.receivers[*receiver as usize]);
         let what = if !sender.started {
             FlowWait::Start
-        } else if let Some(dark) = state.paths.iter().flatten().find(is_dark) {
+        } else if let Some(dark) = state.paths.links().iter().find(is_dark) {
             FlowWait::Dark(*dark)
         } else if since.is_some() {
             FlowWait::Acknowledgements

@@ -60,7 +60,9 @@ impl Reference<'_> {
     pub(super) fn acknowledge(&mut self, packet: &Packet, beyond_gap: Option<u32>, trimmed: bool) {
         let flow = &self.flows[packet.flow];
         let path = &flow.paths[packet.path];
-        let mut way: VecDeque<_> = path.iter().rev().map(|link| link.reverse()).collect();
+        let known = if flow.choices[1].is_empty() { usize::MAX } else { 1 };
+        let back = path.iter().rev().map(|link| link.reverse());
+        let mut way: VecDeque<_> = back.take(known).collect();
         let first = way.pop_front().expect("a path has links");
         let acknowledgement = Packet {
             flow: packet.flow,
@@ -311,14 +313,18 @@ impl Reference<'_> {
     /// The place of the path for the next packet.
     pub(super) fn choose_path(&mut self, number: usize, sequence: u32) -> usize {
         let flow = &mut self.flows[number];
-        let count = flow.paths.len();
         match self.transport.balance {
             Balance::PerFlow | Balance::Adaptive => {}
             Balance::Spray { .. } => {
                 loop {
                     flow.drawn += 1;
                     let draw = super::splitmix(flow.salt.wrapping_add(flow.drawn));
-                    flow.turn = ((u128::from(draw) * count as u128) >> 64) as usize;
+                    // Of the paths that were not drawn in this round, from the last one on.
+                    let left = flow.to_draw.len() - flow.drawn_in_round;
+                    let place = ((u128::from(draw) * left as u128) >> 64) as usize;
+                    flow.to_draw.swap(flow.drawn_in_round, flow.drawn_in_round + place);
+                    flow.turn = flow.to_draw[flow.drawn_in_round];
+                    flow.drawn_in_round = (flow.drawn_in_round + 1) % flow.to_draw.len();
                     if !flow.retired.contains_key(&flow.turn) {
                         break;
                     }
@@ -362,7 +368,7 @@ impl Reference<'_> {
         } else {
             self.transport.packet().0
         };
-        let chosen_on_the_way = !flow.choices.is_empty();
+        let chosen_on_the_way = !flow.choices[0].is_empty();
         let known = if chosen_on_the_way { 1 } else { usize::MAX };
         let mut way: VecDeque<_> = flow.paths[path].iter().copied().take(known).collect();
         let first = way.pop_front().expect("a path has links");

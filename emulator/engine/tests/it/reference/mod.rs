@@ -118,7 +118,7 @@ enum Reason {
 struct Flow {
     spec: FlowSpec,
     paths: Vec<Vec<LinkId>>,
-    choices: Vec<Choice>,
+    choices: [Vec<Choice>; 2],
     window: u32,
     per_message: u32,
     // sending end
@@ -145,6 +145,9 @@ struct Flow {
     resent: u32,
     // load balancing
     turn: usize,
+    /// Spraying: the paths in the order of this round, and how many of them were drawn in it.
+    to_draw: Vec<usize>,
+    drawn_in_round: usize,
     salt: u64,
     drawn: u64,
     /// By path that is out of use: the packet it lost, and when it is probed.
@@ -261,7 +264,7 @@ impl<'a> Reference<'a> {
     pub(crate) fn add_flow(
         &mut self,
         spec: FlowSpec,
-        (paths, choices): (Vec<Vec<LinkId>>, Vec<Choice>),
+        (paths, choices): (Vec<Vec<LinkId>>, [Vec<Choice>; 2]),
         window: u32,
     ) {
         let number = self.flows.len();
@@ -275,6 +278,8 @@ impl<'a> Reference<'a> {
         self.flows.push(Flow {
             per_message: self.transport.packets_for(spec.message) as u32,
             spec,
+            to_draw: (0..paths.len()).collect(),
+            drawn_in_round: 0,
             paths,
             choices,
             window,

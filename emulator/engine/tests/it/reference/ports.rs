@@ -181,7 +181,8 @@ impl Reference<'_> {
     pub(super) fn lead_on(&self, link: LinkId, packet: &Packet) -> Option<LinkId> {
         let at = self.network.link(link).to;
         let choices = &self.flows[packet.flow].choices;
-        let choice = choices.iter().find(|choice| choice.at == at && !packet.acknowledgement)?;
+        let choices = &choices[usize::from(packet.acknowledgement)];
+        let choice = choices.iter().find(|choice| choice.at == at)?;
         let stands = |link: &LinkId| match self.ports[link.index()].down {
             true => u64::MAX / 2,
             false => self.stands_before(*link),

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Shortest paths to one vertex: what is looked up once for all of them.
+
+use std::borrow::Cow;
+
+use lightloom_units::seed::Stream;
+use rand::Rng;
+
+use super::hops::{FAR, HopMap, NextStep};
+use super::paths::Paths;
+use crate::engine::network::{Link, LinkId, Network, Plane, VertexId};
+
+/// The links that paths may use: those that are up, in one plane or in any.
+#[derive(Clone, Copy)]
+pub(super) struct UsableLinks<'n> {
+    pub(super) network: &'n Network,
+    pub(super) up: &'n [bool],
+    pub(super) plane: Option<Plane>,
+}
+
+impl UsableLinks<'_> {
+    pub(super) fn from(&self, at: VertexId, wanted: impl Fn(VertexId) -> bool) -> Vec<LinkId> {
+        let allowed = |link: &LinkId| {
+            let Link { to, .. } = self.network.link(*link);
+            self.allows(*link) && wanted(*to)
+        };
+        self.network.outgoing(at).iter().copied().filter(allowed).collect()
+    }
+
+    fn allows(&self, link: LinkId) -> bool {
+        let plane = self.network.link(link).spec.plane;
+        self.up[link.index()] && self.plane.is_none_or(|wanted| plane == wanted)
+    }
+
+    /// Vertices that pass packets on and from which a link leads to `to`.
+    pub(super) fn before(&self, to: VertexId) -> Vec<VertexId> {
+        let entering = self.network.outgoing(to).iter().map(|link| link.reverse());
+        entering
+            .filter(|link| self.allows(*link))
+            .map(|link| self.network.link(link).from)
+            .filter(|from| self.network.role(*from).forwards())
+            .collect()
+    }
+
+    /// The vertex whose distances serve for `to`: the only one before it that passes packets on, if there is one. A host
+    /// beside it sends straight, and nothing else comes through a host that does not forward.
+    pub(super) fn root_of(&self, to: VertexId) -> VertexId {
+        match &self.before(to)[..] {
+            [first, rest @ ..] if rest.iter().all(|vertex| vertex == first) => *first,
+            _ => to,
+        }
+    }
+}
+
+/// Shortest paths to a vertex.
+pub(super) struct Towards<'n> {
+    links: UsableLinks<'n>,
+    map: &'n HopMap,
+    row: &'n [u16],
+    to: VertexId,
+    root: VertexId,
+    /// From the root to the vertex; nothing where that is the root.
+    last: Vec<LinkId>,
+}
+
+/// No path leads there.
+#[derive(Debug)]
+pub(super) struct NoPath;
+
+impl<'n> Towards<'n> {
+    /// Those to `to`, whose distances are known from `root` on.
+    pub(super) fn new(
+        links: UsableLinks<'n>,
+        map: &'n HopMap,
+        (root, to): (VertexId, VertexId),
+    ) -> Self {
+        let last = if root == to { Vec::new() } else { links.from(root, |next| next == to) };
+        Self { links, map, row: map.row(root), to, root, last }
+    }
+
+    /// The links from `at` with which shortest paths go on.
+    pub(super) fn leading_on(&self, at: VertexId) -> Vec<LinkId> {
+        if at == self.root {
+            return self.last.clone();
+        }
+        if let Some(number) = self.map.number(at) {
+            if let Some(last) = self.last_links(number) {
+                return last.into_owned();
+            }
+            let mut steps = Vec::new();
+            self.step(number, &mut steps);
+            return steps.iter().map(|step| step.link).collect();
+        }
+        let beside = self.nearest(at);
+        self.links.from(at, |next| beside != FAR && self.beyond(next) == beside)
+    }
+
+    /// Links from `at` to the root.
+    pub(super) fn hops(&self, at: VertexId) -> u16 {
+        if at == self.root || self.map.number(at).is_some() {
+            return self.beyond(at);
+        }
+        self.nearest(at).saturating_add(1)
+    }
+
+    /// Links to the root from a vertex that paths may lead through, or from the root.
+    fn beyond(&self, at: VertexId) -> u16 {
+        match self.map.number(at) {
+            _ if at == self.root => 0,
+            Some(number) => self.row[number as usize],
+            None => FAR,
+        }
+    }
+
+    /// Links to the root from the nearest of those to which links lead from `at`.
+    fn nearest(&self, at: VertexId) -> u16 {
+        let beside = self.links.from(at, |_| true).into_iter();
+        let beside = beside.map(|link| self.beyond(self.links.network.link(link).to));
+        beside.min().unwrap_or(FAR)
+    }
+
+    /// Links from `from` to the end; nothing without a way.
+    pub(super) fn hops_to_end(&self, from: VertexId) -> Option<u32> {
+        if !self.links.from(from, |next| next == self.to).is_empty() {
+            return Some(1);
+        }
+        let hops = self.hops(from);
+        (hops != FAR).then(|| u32::from(hops) + u32::from(self.root != self.to))
+    }
+
+    /// Puts the steps in `steps` that lead on from the vertex of this number to others.
+    fn step(&self, number: u32, steps: &mut Vec<NextStep>) {
+        steps.clear();
+        let here = self.row[number as usize];
+        if here != FAR && here > 0 {
+            let leads = |step: &&NextStep| self.row[step.to as usize] == here - 1;
+            steps.extend(self.map.steps(number).iter().filter(leads));
+        }
+    }
+
+    /// The links that lead on from the vertex of this number, if they lead to the end or its root itself.
+    fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
+        match self.row[number as usize] {
+            0 => Some(Cow::Borrowed(&self.last)),
+            // The root may be a host, which is no vertex of the map.
+            1 if self.map.number(self.root).is_none() => {
+                let at = self.map.vertex(number);
+                Some(Cow::Owned(self.links.from(at, |next| next == self.root)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The links with which paths from `from` begin: to the end itself, if there is one.
+    pub(super) fn begin(&self, from: VertexId) -> Vec<LinkId> {
+        let direct = self.links.from(from, |next| next == self.to);
+        if direct.is_empty() { self.leading_on(from) } else { direct }
+    }
+
+    /// Appends to `path` a path that begins with one of `first`.
+    pub(super) fn draw(
+        &self,
+        first: &[LinkId],
+        draws: &mut Stream,
+        (path, steps): (&mut Vec<LinkId>, &mut Vec<NextStep>),
+    ) -> Result<(), NoPath> {
+        let mut pick = |count: usize| match count {
+            0 => Err(NoPath),
+            _ => Ok((draws.next_u64() % count as u64) as usize),
+        };
+        let link = first[pick(first.len())?];
+        path.push(link);
+        let at = self.links.network.link(link).to;
+        if at == self.to {
+            return Ok(());
+        }
+        let mut number = self.map.number(at).ok_or(NoPath)?;
+        loop {
+            if let Some(last) = self.last_links(number) {
+                path.push(last[pick(last.len())?]);
+                return Ok(());
+            }
+            self.step(number, steps);
+            let step = steps[pick(steps.len())?];
+            path.push(step.link);
+            if self.root == self.to && self.row[step.to as usize] == 0 {
+                return Ok(());
+            }
+            number = step.to;
+        }
+    }
+
+    /// All shortest paths that begin with `first`; nothing if they are more than `most`.
+    pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
+        let (mut all, mut steps) = (Paths::default(), Vec::new());
+        let mut path = vec![first];
+        let at = self.links.network.link(first).to;
+        if at == self.to {
+            all.push(&path);
+            return Some(all);
+        }
+        // By number of a vertex, the link that led there and how many stand before it.
+        let mut open = vec![(self.map.number(at)?, first, 0)];
+        while let Some((number, link, depth)) = open.pop() {
+            path.truncate(depth);
+            path.push(link);
+            if self.root == self.to && self.row[number as usize] == 0 {
+                all.push(&path);
+            } else if let Some(last) = self.last_links(number) {
+                for link in last.iter().rev() {
+                    path.push(*link);
+                    all.push(&path);
+                    path.pop();
+                }
+            } else {
+                self.step(number, &mut steps);
+                open.extend(steps.iter().map(|step| (step.to, step.link, depth + 1)));
+            }
+            if all.len() + open.len() > most {
+                return None;
+            }
+        }
+        Some(all)
+    }
+}
