@@ -94,8 +94,12 @@ enum SchemeState {
 }
 
 impl CongestionController {
-    /// `None` for a fixed window: nothing to keep.
-    pub(crate) fn new(control: CongestionControl, path: IdlePath) -> Option<Box<Self>> {
+    /// For a flow of so many packets. `None` for a fixed window: nothing to keep.
+    pub(crate) fn new(
+        control: CongestionControl,
+        path: IdlePath,
+        packets: u32,
+    ) -> Option<Box<Self>> {
         let scheme = match control {
             CongestionControl::FixedWindow => return None,
             CongestionControl::Dctcp(settings) => {
@@ -112,7 +116,8 @@ impl CongestionController {
             }
             CongestionControl::ReceiverCredit => SchemeState::Credit(credit::State::new(path)),
         };
-        let timed = if matches!(scheme, SchemeState::Credit(_)) { 1 } else { path.window };
+        let is_timed = !matches!(scheme, SchemeState::Credit(_));
+        let timed = if is_timed { path.window.min(packets) } else { 1 };
         let sent_at = vec![0; timed.next_power_of_two() as usize].into_boxed_slice();
         Some(Box::new(Self { scheme, sent_at, largest_window: path.window }))
     }

@@ -23,13 +23,23 @@ pub(super) struct HopMap {
     vertices: Vec<VertexId>,
     /// Links that lead on, by vertex.
     out: Adjacent<NextStep>,
-    /// From where links come, by vertex.
-    entering: Adjacent<u32>,
+    /// From where links come, by vertex: which vertex, and the place of the link among those that lead on from there.
+    entering: Adjacent<(u32, u16)>,
     /// By number: hosts are beside it, so that routes may well lead to it.
     is_leaf: Vec<bool>,
-    /// By destination and number: hops.
-    rows: FxHashMap<VertexId, Box<[u16]>>,
+    /// By destination and number.
+    rows: FxHashMap<VertexId, Box<[Onward]>>,
 }
+
+/// How it goes on from a vertex to a destination.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Onward {
+    pub(super) hops: u16,
+    /// The place of the only link that leads on, among those of the vertex; [`SEVERAL`]: there are more.
+    pub(super) only: u16,
+}
+
+pub(super) const SEVERAL: u16 = u16::MAX;
 
 /// A link, and the number of the vertex at its end.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +63,28 @@ impl<T> Adjacent<T> {
     }
 }
 
+impl Adjacent<NextStep> {
+    /// By vertex, where links to it come from, and the place of each among the links there.
+    fn turned(&self) -> Adjacent<(u32, u16)> {
+        let count = self.ends.len();
+        let mut ends = vec![0; count];
+        self.all.iter().for_each(|step| ends[step.to as usize] += 1);
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += std::mem::replace(end, sum);
+        }
+        let mut all = vec![(0, 0); self.all.len()];
+        for from in 0..count as u32 {
+            for (place, step) in (0..).zip(self.of(from)) {
+                let next = &mut ends[step.to as usize];
+                all[*next as usize] = (from, place);
+                *next += 1;
+            }
+        }
+        Adjacent { ends, all }
+    }
+}
+
 impl HopMap {
     pub(super) fn new(network: &Network, plane: Option<Plane>, up: &[bool]) -> Self {
         let mut numbers = vec![NONE; network.vertex_count()];
@@ -63,30 +95,22 @@ impl HopMap {
                 vertices.push(vertex);
             }
         }
-        let empty = || Vec::with_capacity(vertices.len());
-        let mut out = Adjacent { ends: empty(), all: Vec::new() };
-        let mut entering = Adjacent { ends: empty(), all: Vec::new() };
+        let mut out = Adjacent { ends: Vec::with_capacity(vertices.len()), all: Vec::new() };
         let mut is_leaf = vec![false; vertices.len()];
         for (number, vertex) in vertices.iter().enumerate() {
             for &link in network.outgoing(*vertex) {
                 let far = network.link(link).to;
                 let to = numbers[far.index()];
                 is_leaf[number] |= network.role(far).is_host();
-                let counts = |link: LinkId| {
-                    let spec = &network.link(link).spec;
-                    up[link.index()] && plane.is_none_or(|plane| spec.plane == plane)
-                };
-                if to != NONE && counts(link) {
+                let is_in_plane = plane.is_none_or(|plane| network.link(link).spec.plane == plane);
+                if to != NONE && up[link.index()] && is_in_plane {
                     out.all.push(NextStep { link, to });
-                }
-                if to != NONE && counts(link.reverse()) {
-                    entering.all.push(to);
                 }
             }
             is_leaf[number] |= network.role(*vertex).is_host();
             out.ends.push(out.all.len() as u32);
-            entering.ends.push(entering.all.len() as u32);
         }
+        let entering = out.turned();
         Self { numbers, vertices, out, entering, is_leaf, rows: FxHashMap::default() }
     }
 
@@ -104,8 +128,8 @@ impl HopMap {
         self.out.of(number)
     }
 
-    /// Hops to `root` by number; known once it was [measured](Self::measure).
-    pub(super) fn row(&self, root: VertexId) -> &[u16] {
+    /// The ways to `root` by number; known once it was [measured](Self::measure).
+    pub(super) fn row(&self, root: VertexId) -> &[Onward] {
         &self.rows[&root]
     }
 
@@ -139,38 +163,58 @@ impl HopMap {
         }
     }
 
-    fn keep(&mut self, root: VertexId, row: Vec<u16>) {
+    fn keep(&mut self, root: VertexId, row: Vec<Onward>) {
         self.rows.insert(root, row.into_boxed_slice());
     }
 
     /// Breadth first and backwards from `next`: vertices, each with the destinations, a bit each, from which they are
     /// `hops` away. Returns a row for each of `count` destinations.
-    fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<u16> {
+    fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
-        let mut rows = vec![FAR; count * vertices];
+        let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];
         let mut seen = vec![0u64; vertices];
-        let mut came = vec![0u64; vertices];
+        // By vertex: destinations that were found for the next hop, and those to which more than one link leads.
+        let mut found = vec![[0u64; 2]; vertices];
         while !next.is_empty() {
             let mut reached = Vec::new();
-            for (vertex, bits) in next {
-                let new = bits & !seen[vertex as usize];
-                seen[vertex as usize] |= new;
-                let mut left = new;
-                while left != 0 {
-                    rows[left.trailing_zeros() as usize * vertices + vertex as usize] = hops;
-                    left &= left - 1;
-                }
-                for &from in self.entering.of(vertex).iter().filter(|_| new != 0) {
-                    if came[from as usize] == 0 {
-                        reached.push(from);
-                    }
-                    came[from as usize] |= new;
+            for (vertex, bits) in &mut next {
+                *bits &= !seen[*vertex as usize];
+                seen[*vertex as usize] |= *bits;
+                for row in each(*bits) {
+                    rows[row * vertices + *vertex as usize].hops = hops;
                 }
             }
-            let taken = |vertex| (vertex, std::mem::take(&mut came[vertex as usize]));
+            for &(vertex, bits) in next.iter().filter(|(_, bits)| *bits != 0) {
+                for &(from, place) in self.entering.of(vertex) {
+                    let new = bits & !seen[from as usize];
+                    let [once, again] = &mut found[from as usize];
+                    if *once == 0 && new != 0 {
+                        reached.push(from);
+                    }
+                    for row in each(new & !*once) {
+                        rows[row * vertices + from as usize].only = place;
+                    }
+                    *again |= new & *once;
+                    *once |= new;
+                }
+            }
+            let taken = |vertex| {
+                let [once, again] = std::mem::take(&mut found[vertex as usize]);
+                for row in each(again) {
+                    rows[row * vertices + vertex as usize].only = SEVERAL;
+                }
+                (vertex, once)
+            };
             next = reached.into_iter().map(taken).collect();
             hops += 1;
         }
         rows
     }
+}
+
+/// The places of the bits that are set.
+fn each(bits: u64) -> impl Iterator<Item = usize> {
+    let rest = |bits: &u64| Some(*bits & (*bits).wrapping_sub(1)).filter(|rest| *rest != 0);
+    std::iter::successors(Some(bits).filter(|bits| *bits != 0), rest)
+        .map(|bits| bits.trailing_zeros() as usize)
 }

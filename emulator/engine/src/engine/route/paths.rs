@@ -9,13 +9,15 @@ use crate::engine::network::LinkId;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     links: Vec<LinkId>,
+    count: u32,
+    /// Where each ends; nothing while all are equally long, as shortest ones are.
     ends: Vec<u32>,
 }
 
 impl Paths {
     /// With room for so many paths of so many links.
     pub(super) fn with_room(paths: usize, links: usize) -> Self {
-        Self { links: Vec::with_capacity(paths * links), ends: Vec::with_capacity(paths) }
+        Self { links: Vec::with_capacity(paths * links), ..Self::default() }
     }
 
     /// One path.
@@ -27,8 +29,15 @@ impl Paths {
 
     /// Adds a path.
     pub(super) fn push(&mut self, links: &[LinkId]) {
+        let differs = self.links.len() != self.len() * links.len();
+        if self.ends.is_empty() && differs {
+            self.ends = (1..=self.count).map(|place| place * self.each()).collect();
+        }
         self.links.extend_from_slice(links);
-        self.ends.push(self.links.len() as u32);
+        self.count += 1;
+        if !self.ends.is_empty() {
+            self.ends.push(self.links.len() as u32);
+        }
     }
 
     /// Adds all of `more`.
@@ -36,16 +45,21 @@ impl Paths {
         more.iter().for_each(|path| self.push(path));
     }
 
+    /// How long each is, while all are equally long.
+    fn each(&self) -> u32 {
+        self.links.len() as u32 / self.count.max(1)
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.count as usize
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.count == 0
     }
 
     /// The links of each, in order.
@@ -64,7 +78,37 @@ impl Index<usize> for Paths {
     type Output = [LinkId];
 
     fn index(&self, place: usize) -> &[LinkId] {
-        let begin = if place == 0 { 0 } else { self.ends[place - 1] };
-        &self.links[begin as usize..self.ends[place] as usize]
+        assert!(place < self.len(), "there are {} paths", self.count);
+        let end = |place: usize| match &self.ends[..] {
+            [] => place * self.each() as usize,
+            ends => {
+                if place == 0 {
+                    0
+                } else {
+                    ends[place - 1] as usize
+                }
+            }
+        };
+        &self.links[end(place)..end(place + 1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn paths_come_back_as_they_went_in(
+            all in prop::collection::vec(prop::collection::vec(0u32..9, 1..3), 0..6),
+        ) {
+            let all: Vec<Vec<LinkId>> =
+                all.iter().map(|path| path.iter().map(|link| LinkId(*link)).collect()).collect();
+            let mut paths = Paths::default();
+            all.iter().for_each(|path| paths.push(path));
+            prop_assert_eq!(paths.len(), all.len());
+            prop_assert!(paths.iter().eq(all.iter().map(Vec::as_slice)));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use lightloom_units::seed::Stream;
 use rand::Rng;
 
-use super::hops::{FAR, HopMap, NextStep};
+use super::hops::{FAR, HopMap, NextStep, Onward, SEVERAL};
 use super::paths::Paths;
 use crate::engine::network::{Link, LinkId, Network, Plane, VertexId};
 
@@ -56,7 +56,7 @@ impl UsableLinks<'_> {
 pub(super) struct Towards<'n> {
     links: UsableLinks<'n>,
     map: &'n HopMap,
-    row: &'n [u16],
+    row: &'n [Onward],
     to: VertexId,
     root: VertexId,
     /// From the root to the vertex; nothing where that is the root.
@@ -107,7 +107,7 @@ impl<'n> Towards<'n> {
     fn beyond(&self, at: VertexId) -> u16 {
         match self.map.number(at) {
             _ if at == self.root => 0,
-            Some(number) => self.row[number as usize],
+            Some(number) => self.row[number as usize].hops,
             None => FAR,
         }
     }
@@ -131,16 +131,19 @@ impl<'n> Towards<'n> {
     /// Puts the steps in `steps` that lead on from the vertex of this number to others.
     fn step(&self, number: u32, steps: &mut Vec<NextStep>) {
         steps.clear();
-        let here = self.row[number as usize];
-        if here != FAR && here > 0 {
-            let leads = |step: &&NextStep| self.row[step.to as usize] == here - 1;
-            steps.extend(self.map.steps(number).iter().filter(leads));
+        let Onward { hops, only } = self.row[number as usize];
+        let all = self.map.steps(number);
+        if only != SEVERAL {
+            steps.push(all[usize::from(only)]);
+        } else if hops != FAR && hops > 0 {
+            let leads = |step: &&NextStep| self.row[step.to as usize].hops == hops - 1;
+            steps.extend(all.iter().filter(leads));
         }
     }
 
     /// The links that lead on from the vertex of this number, if they lead to the end or its root itself.
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
-        match self.row[number as usize] {
+        match self.row[number as usize].hops {
             0 => Some(Cow::Borrowed(&self.last)),
             // The root may be a host, which is no vertex of the map.
             1 if self.map.number(self.root).is_none() => {
@@ -183,7 +186,7 @@ impl<'n> Towards<'n> {
             self.step(number, steps);
             let step = steps[pick(steps.len())?];
             path.push(step.link);
-            if self.root == self.to && self.row[step.to as usize] == 0 {
+            if self.root == self.to && self.row[step.to as usize].hops == 0 {
                 return Ok(());
             }
             number = step.to;
@@ -204,7 +207,7 @@ impl<'n> Towards<'n> {
         while let Some((number, link, depth)) = open.pop() {
             path.truncate(depth);
             path.push(link);
-            if self.root == self.to && self.row[number as usize] == 0 {
+            if self.root == self.to && self.row[number as usize].hops == 0 {
                 all.push(&path);
             } else if let Some(last) = self.last_links(number) {
                 for link in last.iter().rev() {

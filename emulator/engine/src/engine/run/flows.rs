@@ -272,14 +272,17 @@ impl<P: Probe> Engine<P> {
         );
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.backs_off = self.settings.transport.backs_off();
-        sender.control_by(CongestionController::new(congestion, self.idle_path(ways.0, initial)));
+        let packets = load.messages * load.per_message;
+        let path = self.idle_path(ways.0, initial);
+        sender.control_by(CongestionController::new(congestion, path, packets));
         // A flow with one path today may have several when it is led anew.
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
         let lanes = self.lanes_of(ways.0, cursors.len());
+        let remembered = window.min(packets);
         sender.balancer = may_spread
-            .then(|| Box::new(Balancer::new(balance, (cursors, lanes), (window, name.salt()))));
+            .then(|| Box::new(Balancer::new(balance, (cursors, lanes), (remembered, name.salt()))));
         let messages = (load.messages, load.per_message);
         let mut receiver = Receiver::new((id.0, answer), messages, (window, recovery));
         if gives_credit {
