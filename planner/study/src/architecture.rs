@@ -19,9 +19,13 @@ mod chain;
 mod dgx;
 mod domains;
 mod fat_tree;
+mod ironwood;
 mod khop;
+mod kyber;
 mod mixnet;
+mod multi_plane;
 mod nvl;
+mod photonic_rails;
 mod policy;
 mod registry;
 mod rfabric;
@@ -101,6 +105,11 @@ pub trait Architecture: fmt::Debug + Send + Sync {
 
     /// Mean links that a byte of an all-to-all takes among `tp` GPUs of a group, 1 through a switch.
     fn all_to_all_hops(&self, _tp: u32) -> f64 {
+        1.0
+    }
+
+    /// Time of a step ÷ time without it, of a network whose circuits follow the phases of a step.
+    fn step_stretch(&self) -> f64 {
         1.0
     }
 

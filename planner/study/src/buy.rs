@@ -17,6 +17,8 @@ mod run;
 mod speed;
 mod verdict;
 
+use std::sync::Arc;
+
 use lightloom_fabric::trace::{FaultTrace, NodesError};
 use lightloom_planner::goodput::{Answer as JobAnswer, Goodput, Policy};
 use lightloom_units::seed::Seed;
@@ -57,6 +59,8 @@ pub struct JobKind {
 pub struct Candidate {
     /// The design.
     pub design: Box<dyn Architecture>,
+    /// The data-centre network that it has besides. `None` if it is left out of the cost.
+    pub network: Option<Arc<dyn Architecture>>,
     /// What the design does about a faulty node.
     pub policy: FaultPolicy,
     /// Nodes that each domain keeps back, under [`FaultPolicy::Backup`].
@@ -93,8 +97,8 @@ pub struct Question {
     pub window_ms: u64,
     /// Dollars that may be spent on purchase. `None` if any.
     pub budget_usd: Option<f64>,
-    /// The data-centre network that every design has besides. `None` if it is left out of the cost.
-    pub network: Option<Box<dyn Architecture>>,
+    /// Name of the network of every design that names none.
+    pub usual_network: Option<String>,
     /// Network card of a GPU.
     pub nic: NicRate,
     /// What is compared.
@@ -324,19 +328,19 @@ fn price<'a>(
         gpus_per_node: question.cluster.gpus_per_node,
         nic: question.nic,
     };
-    let network = match &question.network {
-        None => None,
-        Some(network) => match cost_of_one(network.as_ref(), &site, prices)? {
-            CostOutcome::Priced(figures) => Some(*figures),
-            CostOutcome::CannotPrice { cannot_price } => {
-                return Err(BuyError::Network(network.name(), cannot_price));
-            }
-        },
-    };
     let (mut priced, mut left_out) = (Vec::new(), Vec::new());
     let mut missing = MissingPrices(Default::default());
     for candidate in &question.candidates {
-        let name = candidate.design.name();
+        let network = match &candidate.network {
+            None => None,
+            Some(network) => match cost_of_one(network.as_ref(), &site, prices)? {
+                CostOutcome::Priced(figures) => Some(*figures),
+                CostOutcome::CannotPrice { cannot_price } => {
+                    return Err(BuyError::Network(network.name(), cannot_price));
+                }
+            },
+        };
+        let name = candidate.name(question);
         let mut leave_out = |why: String| left_out.push(LeftOut { design: name.clone(), why });
         let figures = match cost_of_one(candidate.design.as_ref(), &site, prices) {
             Err(lacking) => {
@@ -356,7 +360,6 @@ fn price<'a>(
             + network.as_ref().map_or(0.0, |network| network.cost_per_gpu_usd);
         match affordable(question, candidate, each) {
             Ok(cluster) => {
-                let network = network.clone();
                 priced.push(Priced { candidate, cluster, figures, network, gpu_usd });
             }
             Err(why) => leave_out(why),
@@ -422,6 +425,16 @@ fn row(
 }
 
 impl Candidate {
+    /// The design, and its network where that is not the one of the file.
+    fn name(&self, question: &Question) -> String {
+        match &self.network {
+            Some(network) if Some(network.name()) != question.usual_network => {
+                format!("{} on {}", self.design.name(), network.name())
+            }
+            _ => self.design.name(),
+        }
+    }
+
     /// How its policy is shown: with what is not the rule for it.
     fn label(&self) -> String {
         let mut label = self.policy.to_string();

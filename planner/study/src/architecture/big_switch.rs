@@ -5,11 +5,18 @@
 //! wasted.
 
 use super::domains::domains;
+use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 /// The ideal switch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BigSwitch;
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[("big-switch", "one ideal switch: the bound nobody beats")],
+    parse: |text| (text == "big-switch").then(|| Box::new(BigSwitch) as _),
+};
 
 impl Architecture for BigSwitch {
     fn name(&self) -> String {

@@ -16,6 +16,15 @@ pub(super) struct Layout {
     pub(super) blocks_joined: u32,
     /// GPUs in groups that so many blocks give.
     pub(super) gpus_joined: u32,
+    /// Blocks that can be joined with each other.
+    pub(super) blocks_per_pod: u32,
+}
+
+impl Layout {
+    /// GPUs in groups of so many healthy blocks of a pod.
+    const fn joined(&self, healthy: u32) -> u32 {
+        healthy / self.blocks_joined * self.gpus_joined
+    }
 }
 
 /// Faulty nodes of every block.
@@ -24,7 +33,9 @@ pub(super) struct Blocks {
     blocks_per_domain: u32,
     gpus_per_node: u32,
     faulty_nodes: Vec<u32>,
-    healthy_blocks: u32,
+    /// Of every pod.
+    healthy_blocks: Vec<u32>,
+    usable: u32,
 }
 
 impl Blocks {
@@ -34,13 +45,27 @@ impl Blocks {
         let whole_domains = cluster.gpus() / layout.gpus_per_domain;
         let rest = cluster.gpus() % layout.gpus_per_domain;
         let blocks = whole_domains * blocks_per_domain + rest / layout.gpus_per_block;
+        let pods = blocks.div_ceil(layout.blocks_per_pod);
+        let healthy_blocks: Vec<u32> = (0..pods)
+            .map(|pod| layout.blocks_per_pod.min(blocks - pod * layout.blocks_per_pod))
+            .collect();
+        let usable = healthy_blocks.iter().map(|healthy| layout.joined(*healthy)).sum();
         Self {
             layout,
             blocks_per_domain,
             gpus_per_node: cluster.gpus_per_node,
             faulty_nodes: vec![0; blocks as usize],
-            healthy_blocks: blocks,
+            healthy_blocks,
+            usable,
         }
+    }
+
+    /// Sets how many blocks of the pod of a block are healthy.
+    fn set(&mut self, block: usize, change: i32) {
+        let healthy = &mut self.healthy_blocks[block / self.layout.blocks_per_pod as usize];
+        self.usable -= self.layout.joined(*healthy);
+        *healthy = healthy.checked_add_signed(change).expect("it counts blocks");
+        self.usable += self.layout.joined(*healthy);
     }
 
     /// The blocks that a node has GPUs in.
@@ -62,17 +87,21 @@ impl Blocks {
 impl UsableGpus for Blocks {
     fn fail(&mut self, node: NodeId) {
         for block in self.blocks_of(node) {
-            self.healthy_blocks -= u32::from(self.faulty_nodes[block] == 0);
+            if self.faulty_nodes[block] == 0 {
+                self.set(block, -1);
+            }
             self.faulty_nodes[block] += 1;
         }
     }
     fn repair(&mut self, node: NodeId) {
         for block in self.blocks_of(node) {
             self.faulty_nodes[block] -= 1;
-            self.healthy_blocks += u32::from(self.faulty_nodes[block] == 0);
+            if self.faulty_nodes[block] == 0 {
+                self.set(block, 1);
+            }
         }
     }
     fn usable_gpus(&self) -> u32 {
-        self.healthy_blocks / self.layout.blocks_joined * self.layout.gpus_joined
+        self.usable
     }
 }

@@ -2,6 +2,7 @@
 //! Servers of 8 GPUs under their own switches, `dgx`: a group cannot leave its server.
 
 use super::domains::domains;
+use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 /// GPUs of a DGX server.
@@ -10,6 +11,12 @@ const GPUS_PER_SERVER: u32 = 8;
 /// A DGX cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dgx;
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[("dgx", "servers of 8 GPUs")],
+    parse: |text| (text == "dgx").then(|| Box::new(Dgx) as _),
+};
 
 impl Architecture for Dgx {
     fn name(&self) -> String {

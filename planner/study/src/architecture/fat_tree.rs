@@ -6,6 +6,7 @@
 //! link. Only ports in use are counted.
 
 use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
+use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 /// More tiers are not built.
@@ -38,6 +39,24 @@ impl FatTree {
             ))
         })
     }
+}
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[
+        ("fat-tree:K", "electrical fat-tree of K-port switches, as few tiers as do; price only"),
+        ("fat-tree:K:N", "the same of N tiers"),
+    ],
+    parse: |text| Some(Box::new(parse(text.strip_prefix("fat-tree:")?)?)),
+};
+
+fn parse(parameter: &str) -> Option<FatTree> {
+    let (radix, tiers) = match parameter.split_once(':') {
+        None => (parameter, None),
+        Some((radix, tiers)) => (radix, Some(number(tiers, 3)?)),
+    };
+    let radix = number(radix, 1 << 12).filter(|radix| radix.is_multiple_of(2))?;
+    Some(FatTree { radix, tiers })
 }
 
 impl Architecture for FatTree {
@@ -89,6 +108,7 @@ pub(super) fn dcn_bill(nic: NicRate, basis: String, counts: DcnCounts) -> Bill {
         BillLine::new(nic.part("switch-port"), counts.switch_ports.0, counts.switch_ports.1),
         BillLine::new(nic.part("dcn-optical"), counts.optics.0, counts.optics.1),
     ];
+    lines.retain(|line| line.count_per_gpu > 0.0);
     if let Some((count, formula)) = counts.ocs_ports {
         lines.push(BillLine::new("ocs-port", count, formula));
     }

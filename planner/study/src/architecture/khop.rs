@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::chain::Chain;
+use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
 /// Gigabytes per second that a GPU sends and receives in the ring: eight modules of 800 Gb/s. (Recalled;
@@ -59,6 +60,28 @@ pub struct WasteBounds {
     /// `(N_t/R − 1) / N`: what the division of N nodes by the group size may waste on top, even
     /// under an ideal switch.
     pub remainder: f64,
+}
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[
+        ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
+        ("khop:K:line", "the same, not closed"),
+        ("khop:K:spare", "closed, with a node more in each ring that passes light on"),
+    ],
+    parse: |text| Some(Box::new(parse(text.strip_prefix("khop:")?)?)),
+};
+
+fn parse(parameter: &str) -> Option<Khop> {
+    let (k, shape) = match parameter.split_once(':') {
+        Some((k, "spare")) => {
+            return Some(Khop { k: number(k, 64)?, shape: Shape::Ring, has_spares: true });
+        }
+        None | Some((_, "ring")) => (parameter.trim_end_matches(":ring"), Shape::Ring),
+        Some((k, "line")) => (k, Shape::Line),
+        Some(_) => return None,
+    };
+    Some(Khop { k: number(k, 64)?, shape, has_spares: false })
 }
 
 impl Architecture for Khop {

@@ -7,6 +7,7 @@
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 /// Share of the network cards on the electrical tree.
@@ -18,6 +19,12 @@ const TREE_OPTICS: f64 = 6.0;
 /// A network like MixNet's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mixnet;
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[("mixnet", "2 of 8 network cards on a fat-tree, 6 on optical switches; price only")],
+    parse: |text| (text == "mixnet").then(|| Box::new(Mixnet) as _),
+};
 
 impl Architecture for Mixnet {
     fn name(&self) -> String {

@@ -6,6 +6,7 @@
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{domains, domains_under};
+use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
 /// Gigabytes per second of a GPU, each direction.
@@ -28,6 +29,20 @@ pub(super) struct Nvl {
     pub(super) gpus_per_rack: u32,
     /// Racks that are one domain by cables between them.
     pub(super) racks: u32,
+}
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[
+        ("nvl:X", "NVLink switch domains of X GPUs; `nvl:72`"),
+        ("nvl:XxN", "the same of N racks of X; `nvl:36x2`"),
+    ],
+    parse: |text| Some(Box::new(parse(text.strip_prefix("nvl:")?)?)),
+};
+
+fn parse(parameter: &str) -> Option<Nvl> {
+    let (gpus, racks) = parameter.split_once('x').unwrap_or((parameter, "1"));
+    Some(Nvl { gpus_per_rack: number(gpus, 1 << 20)?, racks: number(racks, 1 << 10)? })
 }
 
 impl Architecture for Nvl {

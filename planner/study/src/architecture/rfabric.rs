@@ -7,6 +7,7 @@
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 /// What is optical.
@@ -25,6 +26,24 @@ pub(super) enum Optical {
 pub(super) struct Rfabric {
     pub(super) optical: Optical,
 }
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[
+        ("rfabric", "electrical leaves, optical switches above; price only"),
+        ("rfabric:thin", "the same beside a 4:1 electrical core"),
+        ("rfabric:core", "optical switches in the core only"),
+    ],
+    parse: |text| {
+        let optical = match text {
+            "rfabric" => Optical::AboveLeaves,
+            "rfabric:thin" => Optical::AboveLeavesThinCore,
+            "rfabric:core" => Optical::Core,
+            _ => return None,
+        };
+        Some(Box::new(Rfabric { optical }))
+    },
+};
 
 impl Architecture for Rfabric {
     fn name(&self) -> String {

@@ -4,11 +4,18 @@
 //! (The rule is our derivation.)
 
 use super::blocks::{Blocks, Layout};
+use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
 
 /// Fixed rings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SipRing;
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[("sip-ring", "fixed rings of the group size")],
+    parse: |text| (text == "sip-ring").then(|| Box::new(SipRing) as _),
+};
 
 impl Architecture for SipRing {
     fn name(&self) -> String {
@@ -22,6 +29,7 @@ impl Architecture for SipRing {
             gpus_per_block: tp,
             blocks_joined: 1,
             gpus_joined: tp,
+            blocks_per_pod: u32::MAX,
         };
         Ok(Box::new(Blocks::new(cluster, layout)))
     }

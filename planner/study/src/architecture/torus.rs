@@ -6,6 +6,7 @@
 //! nothing joins two tori: a group larger than one never fits. (The rule is our derivation.)
 
 use super::blocks::{Blocks, Layout};
+use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
 
 /// Static tori.
@@ -27,6 +28,18 @@ impl Torus {
     }
 }
 
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[("torus:XxYxZ", "static tori; `torus:8x8x8`")],
+    parse: |text| Some(Box::new(parse(text.strip_prefix("torus:")?)?)),
+};
+
+fn parse(parameter: &str) -> Option<Torus> {
+    let sides: Vec<u32> =
+        parameter.split('x').map(|side| number(side, 1 << 10)).collect::<Option<_>>()?;
+    Some(Torus { sides: sides.try_into().ok()? })
+}
+
 impl Architecture for Torus {
     fn name(&self) -> String {
         let [x, y, z] = self.sides;
@@ -44,8 +57,13 @@ impl Architecture for Torus {
         if !self.has_box_of(tp) {
             return Err(CannotHold(format!("no boxes of {tp} GPUs tile {}", self.name())));
         }
-        let layout =
-            Layout { gpus_per_domain, gpus_per_block: tp, blocks_joined: 1, gpus_joined: tp };
+        let layout = Layout {
+            gpus_per_domain,
+            gpus_per_block: tp,
+            blocks_joined: 1,
+            gpus_joined: tp,
+            blocks_per_pod: u32::MAX,
+        };
         Ok(Box::new(Blocks::new(cluster, layout)))
     }
 }

@@ -11,9 +11,10 @@
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
+use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-const GPUS_PER_CUBE: u32 = 64;
+pub(super) const CUBE: u32 = 64;
 /// Side of a cube.
 const SIDE: u32 = 4;
 /// Cubes of a full system: an optical switch has 128 usable ports, two for each cube.
@@ -23,6 +24,12 @@ const GBYTES_PER_S_PER_GPU: f64 = 300.0;
 /// Links on the board of a tray of 2·2·1 GPUs.
 const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
+/// Optical modules of a GPU: 6 faces of 4·4 links.
+pub(super) const MODULES: f64 = (6 * SIDE * SIDE) as f64 / CUBE as f64;
+/// Copper cables of a GPU: 144 links within a cube less 64 on boards.
+pub(super) const INNER_CABLES: f64 = (3 * SIDE * SIDE * (SIDE - 1)
+    - CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY) as f64
+    / CUBE as f64;
 
 /// What a faulty node takes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +44,22 @@ pub(super) struct Tpuv4 {
     pub(super) loss: Loss,
 }
 
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[
+        ("tpuv4", "cubes of 64, a fault loses its block"),
+        ("tpuv4:strict", "cubes of 64, a fault loses its cube"),
+    ],
+    parse: |text| {
+        let loss = match text {
+            "tpuv4" => Loss::Block,
+            "tpuv4:strict" => Loss::Cube,
+            _ => return None,
+        };
+        Some(Box::new(Tpuv4 { loss }))
+    },
+};
+
 impl Architecture for Tpuv4 {
     fn name(&self) -> String {
         match self.loss {
@@ -48,12 +71,18 @@ impl Architecture for Tpuv4 {
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
         check_size(cluster, tp)?;
         let (gpus_per_block, blocks_joined, gpus_joined) = match self.loss {
-            _ if tp >= GPUS_PER_CUBE => (GPUS_PER_CUBE, tp.div_ceil(GPUS_PER_CUBE), tp),
+            _ if tp >= CUBE => (CUBE, tp.div_ceil(CUBE), tp),
             Loss::Block => (tp, 1, tp),
-            Loss::Cube => (GPUS_PER_CUBE, 1, GPUS_PER_CUBE / tp * tp),
+            Loss::Cube => (CUBE, 1, CUBE / tp * tp),
         };
-        let gpus_per_domain = GPUS_PER_CUBE;
-        let layout = Layout { gpus_per_domain, gpus_per_block, blocks_joined, gpus_joined };
+        let gpus_per_domain = CUBE;
+        let layout = Layout {
+            gpus_per_domain,
+            gpus_per_block,
+            blocks_joined,
+            gpus_joined,
+            blocks_per_pod: u32::MAX,
+        };
         Ok(Box::new(Blocks::new(cluster, layout)))
     }
 
@@ -61,40 +90,39 @@ impl Architecture for Tpuv4 {
         &[FaultPolicy::SpareCubes]
     }
 
-    /// From 64 GPUs on sides are closed by light: 1 in the mean for each of three; below, a mesh of side s
-    /// has (s − 1/s)/3 for each.
     fn all_to_all_hops(&self, tp: u32) -> f64 {
-        let side = f64::from(tp.min(GPUS_PER_CUBE)).cbrt();
-        if tp >= GPUS_PER_CUBE {
-            2.0 * f64::from(SIDE) / 4.0 + f64::from(tp / GPUS_PER_CUBE * SIDE) / 4.0
-        } else {
-            (side - 1.0 / side).max(1.0)
-        }
+        torus_hops(tp)
     }
 
     /// A cube has 6 faces of 4·4 links that leave it as light, and 3 axes of 4·4 rows of 3
     /// links within, some of which are traces on the board of a tray.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
-        let per_gpu = |count: u32, gpus: u32| f64::from(count) / f64::from(gpus);
-        let face = SIDE * SIDE;
-        let inner_links = 3 * face * (SIDE - 1);
-        let board_links = GPUS_PER_CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY;
-        let optics = per_gpu(6 * face, GPUS_PER_CUBE);
         let lines = vec![
             BillLine::new(
                 "palomar-ocs",
-                per_gpu(3 * face, CUBES * GPUS_PER_CUBE),
+                3.0 * (SIDE * SIDE) as f64 / (CUBES * CUBE) as f64,
                 "one for each of 3·4·4 pairs of opposite links, for 4096 GPUs",
             ),
-            BillLine::new("optical-400g", optics, "6 faces of 4·4 links, for 64 GPUs"),
-            fibres(optics),
+            BillLine::new("optical-400g", MODULES, "6 faces of 4·4 links, for 64 GPUs"),
+            fibres(MODULES),
             BillLine::new(
                 "dac-400g",
-                per_gpu(inner_links - board_links, GPUS_PER_CUBE),
+                INNER_CABLES,
                 "144 links within a cube less 64 on boards, for 64 GPUs",
             ),
         ];
         let basis = "a full system of 64 cubes, 4096 GPUs".to_owned();
         Ok(Bill { gbytes_per_s_per_gpu: GBYTES_PER_S_PER_GPU, basis, lines })
+    }
+}
+
+/// Mean links that a byte of an all-to-all takes. From 64 GPUs on sides are closed by light: 1 in the mean for each of three;
+/// below, a mesh of side s has (s − 1/s)/3 for each.
+pub(super) fn torus_hops(tp: u32) -> f64 {
+    let side = f64::from(tp.min(CUBE)).cbrt();
+    if tp >= CUBE {
+        2.0 * f64::from(SIDE) / 4.0 + f64::from(tp / CUBE * SIDE) / 4.0
+    } else {
+        (side - 1.0 / side).max(1.0)
     }
 }

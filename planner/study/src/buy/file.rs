@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The buy file: what is asked, as people write it, and every mistake in it.
 
+use std::sync::Arc;
+
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -54,6 +56,9 @@ pub struct BuyFile {
 pub struct DesignRecord {
     /// Its name, as `lightloom compare --arch` reads it: `khop:3`, `nvl:72`.
     pub design: String,
+    /// Its data-centre network, if not that of the file.
+    #[serde(default)]
+    pub network: Option<String>,
     /// What it does about a faulty node; by default what the design was made for.
     #[serde(default)]
     pub policy: Option<FaultPolicy>,
@@ -270,8 +275,9 @@ pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>)
 fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     check_size(&file, check);
     check_numbers(&file, check);
-    let candidates = candidates(&file, check);
     let network = file.network.as_deref().and_then(|name| design(name, "/network", check));
+    let network: Option<Arc<dyn Architecture>> = network.map(Arc::from);
+    let candidates = candidates(&file, &network, check);
     let nic = NicRate::ALL.into_iter().find(|rate| rate.gbps() == file.nic_gbps);
     if nic.is_none() {
         let message = format!("there is no price of a network card of {} Gb/s", file.nic_gbps);
@@ -291,7 +297,7 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
         },
         window_ms: ms(file.days),
         budget_usd: file.budget_usd,
-        network,
+        usual_network: network.map(|network| network.name()),
         nic: nic?,
         candidates,
         tp: file.workload.tp,
@@ -450,12 +456,20 @@ fn design(name: &str, path: &str, check: &mut Check<'_>) -> Option<Box<dyn Archi
     }
 }
 
-fn candidates(file: &BuyFile, check: &mut Check<'_>) -> Vec<Candidate> {
+fn candidates(
+    file: &BuyFile,
+    usual: &Option<Arc<dyn Architecture>>,
+    check: &mut Check<'_>,
+) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (index, record) in file.designs.iter().enumerate() {
         let place = format!("/designs/{index}");
         let Some(design) = design(&record.design, &format!("{place}/design"), check) else {
             continue;
+        };
+        let network = match record.network.as_deref() {
+            None => usual.clone(),
+            Some(name) => self::design(name, &format!("{place}/network"), check).map(Arc::from),
         };
         let known = design.fault_policies();
         let policy = record.policy.unwrap_or(known[0]);
@@ -483,7 +497,7 @@ fn candidates(file: &BuyFile, check: &mut Check<'_>) -> Vec<Candidate> {
         }
         let (answer, least) = answer(record, policy, file, &format!("{place}/answer"), check);
         let restart_ms = (minutes * 60_000.0).round().max(0.0) as u64;
-        candidates.push(Candidate { design, policy, spares, answer, least, restart_ms });
+        candidates.push(Candidate { design, network, policy, spares, answer, least, restart_ms });
     }
     candidates
 }

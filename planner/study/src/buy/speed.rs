@@ -3,7 +3,8 @@
 //!
 //! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`: shares of a step on the reference network,
 //! whose every GPU has B GB/s to any other; b is the design's rate, h the mean hops of an all-to-all in a group,
-//! cross the share of inner data-parallel hops that leave their ToR.
+//! cross the share of inner data-parallel hops that leave their ToR. A network whose circuits follow the phases of a step
+//! stretches all of it.
 
 use lightloom_units::seed::Seed;
 
@@ -55,11 +56,12 @@ impl Speed {
             0.0
         };
         let computing = 1.0 - self.tensor_parallel - self.all_to_all - self.data_parallel;
-        let stretch = computing
+        let network = candidate.network.as_ref().map_or(1.0, |network| network.step_stretch());
+        let step = computing
             + self.tensor_parallel * slower
             + self.all_to_all * slower * hops
             + self.data_parallel * (1.0 + (self.cross_tor_slowdown - 1.0) * cross);
-        (stretch, cross)
+        (step * network, cross)
     }
 
     /// The crossing share that the planner reaches at the mean share of faulty nodes; zero for designs that

@@ -120,7 +120,7 @@ pub(super) fn row(
     let useful_gpu_years = spent.useful as f64 / PS_PER_YEAR;
     let useful = useful_gpu_years * question.peak_tflops / 1e3 * question.mfu / step_stretch;
     Row {
-        design: priced.candidate.design.name(),
+        design: priced.candidate.name(question),
         policy: priced.candidate.label(),
         gpus,
         capex_usd: capex(1),

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two-tier Clos networks of several planes, `multi-plane:8`: a network card is split into as many planes, each a tree of its own.
+//!
+//! Switches of 51.2 Tb/s have as many more ports as planes are slower, and a tree of two tiers ends at k²/2: 131,072 with 512
+//! ports of 100 Gb/s. Published of it (MRC): 2/3 of the optics and 3/5 of the switches of three tiers.
+
+use super::bill::{Bill, NoBill, Site};
+use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::registry::{DesignKind, number};
+use super::{Architecture, CannotHold, Cluster, UsableGpus};
+
+/// Gb/s of a switch.
+const SWITCH_GBPS: u32 = 51_200;
+/// Gb/s of a lane, below which no plane is.
+const LANE_GBPS: u32 = 100;
+
+/// How it is written.
+pub(super) const KIND: DesignKind = DesignKind {
+    forms: &[("multi-plane:P", "two tiers, P planes a network card; `multi-plane:8`; price only")],
+    parse: |text| {
+        let planes = number(text.strip_prefix("multi-plane:")?, 64)?;
+        Some(Box::new(MultiPlane { planes }))
+    },
+};
+
+/// A network of planes.
+#[derive(Clone, Copy, Debug)]
+struct MultiPlane {
+    planes: u32,
+}
+
+impl Architecture for MultiPlane {
+    fn name(&self) -> String {
+        format!("multi-plane:{}", self.planes)
+    }
+
+    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        Err(not_a_domain())
+    }
+
+    fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
+        let (planes, nic) = (self.planes, site.nic.gbps());
+        if nic % planes != 0 || nic / planes < LANE_GBPS {
+            return Err(NoBill(format!(
+                "a network card of {nic} Gb/s has no {planes} planes of {LANE_GBPS} Gb/s or more"
+            )));
+        }
+        let ports = SWITCH_GBPS / (nic / planes);
+        let ends = u64::from(ports).pow(2) / 2;
+        if ends < u64::from(site.gpus) {
+            return Err(NoBill(format!(
+                "two tiers of {ports}-port planes end at {ends} end points; {} are wanted",
+                site.gpus
+            )));
+        }
+        let basis = format!("{planes} planes of two tiers of {ports}-port switches");
+        let counts = DcnCounts {
+            switch_ports: (3.0, "2 of the lower tier, 1 of the upper, over all planes".to_owned()),
+            optics: (4.0, "both ends of one link a tier, over all planes".to_owned()),
+            ocs_ports: None,
+        };
+        Ok(dcn_bill(site.nic, basis, counts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Site, parse};
+    use crate::architecture::NicRate;
+
+    /// The three published figures: 131,072 end points, 2/3 of the optics, 3/5 of the switches.
+    #[test]
+    fn two_tiers_of_planes_hold_131072_with_two_thirds_of_the_optics() {
+        let site = |gpus| Site { gpus, gpus_per_node: 8, nic: NicRate::G800 };
+        let counts = |design: &str, gpus| -> Vec<f64> {
+            let bill = parse(design).unwrap().bill(&site(gpus)).unwrap();
+            bill.lines.iter().map(|line| line.count_per_gpu).collect()
+        };
+        let planes = counts("multi-plane:8", 131_072);
+        let tree = counts("fat-tree:128:3", 131_072);
+        assert!((planes[1] / tree[1] - 3.0 / 5.0).abs() < 1e-12, "{planes:?} {tree:?}");
+        assert!((planes[2] / tree[2] - 2.0 / 3.0).abs() < 1e-12, "{planes:?} {tree:?}");
+        let more = parse("multi-plane:8").unwrap().bill(&site(131_073)).unwrap_err().to_string();
+        assert!(more.contains("end at 131072 end points; 131073 are wanted"), "{more}");
+        let slow = Site { nic: NicRate::G400, ..site(8) };
+        assert!(parse("multi-plane:8").unwrap().bill(&slow).is_err());
+        assert!(parse("multi-plane:4").unwrap().bill(&slow).is_ok());
+    }
+}
