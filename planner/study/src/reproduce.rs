@@ -7,13 +7,17 @@
 mod claims;
 mod infinitehbd;
 mod mixnet;
+mod opus;
 mod rfabric;
 mod sentences;
 mod why;
 
 pub use claims::{Claim, Label, Published, Unit, Verdict};
-pub use infinitehbd::{Inputs, MEAN_WASTE_PERCENT, MEAN_WASTE_TP, StudyError, infinitehbd};
-pub use mixnet::mixnet;
+pub use infinitehbd::{
+    Inputs, MEAN_WASTE_PERCENT, MEAN_WASTE_TP, MFU, StudyError, infinitehbd, why as why_infinitehbd,
+};
+pub use mixnet::{mixnet, why as why_mixnet};
+pub use opus::{opus, why as why_opus};
 pub use rfabric::{rfabric, why as why_rfabric};
-pub use sentences::{Sentence, sentences, summary};
-pub use why::{Assumption, Departure, Outcome, Why};
+pub use sentences::{Sentence, SentenceVerdict, sentences, summary};
+pub use why::{Assumption, Departure, Outcome, Why, assumption, explain};

@@ -26,6 +26,12 @@ impl Label {
     pub const ALL: [Self; 5] =
         [Self::Read, Self::ReadBandOurs, Self::Trace, Self::RecalledReproduced, Self::Derived];
 
+    /// Whether it is shown to readers: it was published, or rests on what is public. Others are targets of tests.
+    #[must_use]
+    pub const fn is_public(self) -> bool {
+        matches!(self, Self::Read | Self::ReadBandOurs | Self::Trace)
+    }
+
     /// As shown to people.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -9,6 +9,7 @@ use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
+use super::why::{Why, assumption, explain};
 use crate::architecture::{Architecture, Cluster, NicRate, Site, parse};
 use crate::compare::{
     CrossTorQuestion, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
@@ -43,6 +44,10 @@ pub enum StudyError {
 /// 2,880 GPUs in nodes of four, and of eight: the cluster of the study.
 const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const R8: Cluster = Cluster { nodes: 360, gpus_per_node: 8 };
+const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's";
+const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes";
+/// The sentence on MFU, which is computed with the training model.
+pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 const NO_TRACE: &str = "needs the public fault trace: --faults FILE";
 
 /// Every claim that was read, or recalled and reproduced, with our figure where there is one.
@@ -124,7 +129,7 @@ fn figures<'a>(rows: &'a [Row], arch: &str, tp: u32) -> &'a Figures {
 
 fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> Section {
     let mut section = Section::new("Headline claims of the abstract", Label::Read);
-    section.stands_for("InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's");
+    section.stands_for(COST);
     let per_bandwidth = |arch| priced(costs, arch).cost_per_gbytes_per_s_usd;
     section.add(
         "interconnect cost of K = 2 per GB/s ÷ that of NVL-72",
@@ -155,16 +160,16 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
             section.add(claim, Unit::Ratio, near_zero, waste.mean("khop:2"));
         }
     }
-    section.stands_for("InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes");
+    section.stands_for(CROSSING);
     for (nodes_per_tor, job_share) in [(2, 0.85), (4, 0.75)] {
         cross_tor(&mut section, inputs.seed, nodes_per_tor, job_share, 0.07);
     }
-    section.stands_for("InfiniteHBD: MFU up to 3.37 times that of DGX");
+    section.stands_for(MFU);
     section.not_computed(
         "model FLOPs utilisation ÷ that of DGX, at most",
         Unit::Times,
         near(3.37, 0.1),
-        "see docs/validation-mfu.md",
+        "`lightloom reproduce mfu` has the mappings",
     );
     section.claims.extend(switching().claims);
     section
@@ -198,6 +203,80 @@ fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f
         100.0 * points[0].bound_mean,
         100.0 * limit
     ));
+}
+
+/// What the abstract leaves open: nodes under a ToR, the job's share of the cluster and its size; and what else the cost could be.
+/// The study's own prices come out to the cent, so that sentence rests on its rows.
+#[must_use]
+pub fn why(prices: &PriceList, seed: Seed) -> Vec<Why> {
+    vec![cost_why(prices), crossing_why(seed)]
+}
+
+fn cost_why(prices: &PriceList) -> Why {
+    let levels = [(1, "as recalled"), (0, "a fifth less"), (2, "a fifth more")];
+    let usd = |part: &str, level: usize| {
+        let usd = prices.quote(part).map(|quote| &quote.usd);
+        usd.map_or(f64::NAN, |usd| [usd.low, usd.mean, usd.high][level])
+    };
+    let costs = costs(prices).ok();
+    let per_bandwidth = |design: &str, part: &str, level: usize| {
+        let Some(costs) = &costs else { return f64::NAN };
+        let figures = priced(costs, design);
+        let lines = figures.bill.iter().map(|line| match line.part == part {
+            true => line.count_per_gpu * usd(part, level),
+            false => line.usd_per_gpu,
+        });
+        lines.sum::<f64>() / figures.gbytes_per_s_per_gpu
+    };
+    explain(
+        "InfiniteHBD: cost of K = 2 per GB/s ÷ that of NVL-72, in %",
+        None,
+        ((30.5, 31.5), None),
+        vec![
+            assumption("price of a transceiver that switches", &levels),
+            assumption("price of an NVLink switch chip", &levels),
+        ],
+        |choice| {
+            let [ours, theirs] = [choice[0], choice[1]].map(|at| levels[at].0);
+            100.0 * per_bandwidth("khop:2", "ocstrx-800g", ours)
+                / per_bandwidth("nvl:72", "nvlink-switch", theirs)
+        },
+    )
+}
+
+fn crossing_why(seed: Seed) -> Why {
+    const SNAPSHOTS: u64 = 3;
+    let clusters = [(2_048, "8,192 GPUs"), (720, "the study's 2,880 GPUs")];
+    let nodes_per_tor = [(4, "4"), (2, "2")];
+    let shares = [(0.85, "85 %"), (0.75, "75 %")];
+    let faulty = [(0.07, "7 %"), (0.05, "5 %"), (0.03, "3 %"), (0.01, "1 %")];
+    explain(
+        "InfiniteHBD: share of hops that cross ToRs, in % (near zero: up to 1 %)",
+        Some(CROSSING),
+        ((0.0, 1.0), None),
+        vec![
+            assumption("cluster", &clusters),
+            assumption("nodes under a ToR", &nodes_per_tor),
+            assumption("job's share of the cluster", &shares),
+            assumption("faulty nodes", &faulty),
+        ],
+        |choice| {
+            let question = CrossTorQuestion {
+                cluster: Cluster { nodes: clusters[choice[0]].0, gpus_per_node: 4 },
+                k: 3,
+                nodes_per_tor: nodes_per_tor[choice[1]].0,
+                tp: 32,
+                job_share: shares[choice[2]].0,
+                node_fault_ratios: &[faulty[choice[3]].0],
+                samples: SNAPSHOTS,
+                seed,
+            };
+            match cross_tor_shares(&question).as_deref() {
+                Ok([point]) if point.fits > 0.0 => 100.0 * point.orchestrated_mean,
+                _ => f64::NAN,
+            }
+        },
+    )
 }
 
 fn switching() -> Section {

@@ -2,15 +2,17 @@
 //! What papers on reconfigurable data-centre fabrics claim, from the planner's acceptance list.
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
-use super::why::{Assumption, Why, explain};
+use super::why::{Why, assumption, explain};
 use crate::architecture::NicRate;
 use crate::cost::PriceList;
 use crate::rfabric::baselines::OcsPrice;
 use crate::rfabric::claims::{
-    OneShot, Open, PerCost, RfabricClaim, Source, rfabric as acceptance_list,
+    OneShot, Open, PerCost, RfabricClaim, Source, break_even_seconds, forced_seconds,
+    rfabric as acceptance_list,
 };
-use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_planner::rfabric::phases::Phase;
+use lightloom_units::{Bytes, Picoseconds};
 
 /// The acceptance list on `network` with a step of `phases`.
 #[must_use]
@@ -68,7 +70,7 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
     SENTENCES.iter().find(is).map(|(.., sentence)| *sentence)
 }
 
-/// Why two published ratios are not ours: what their papers leave open, in all combinations. Ours is the first choice of
+/// Why published figures are not ours: what their papers leave open, in all combinations. Ours is the first choice of
 /// each. None where the price file lacks a part.
 #[must_use]
 pub fn why(
@@ -76,11 +78,8 @@ pub fn why(
     phases: &[Phase],
     prices: &PriceList,
 ) -> Option<Vec<Why>> {
-    Some(vec![per_cost(network, phases, prices)?, one_shot()])
-}
-
-fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
-    Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
+    let spec = network.spec();
+    Some(vec![per_cost(network, phases, prices)?, one_shot(), delay(spec), shifts(spec)])
 }
 
 fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceList) -> Option<Why> {
@@ -109,7 +108,8 @@ fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceLis
     let mut lacks = false;
     let why = explain(
         "RFabric: performance per cost against fat-trees",
-        (2.2, 3.1),
+        sentence_of("RFabric: fat-tree"),
+        ((2.2, 3.1), Some(1.0)),
         assumptions,
         |choice| {
             let open = Open {
@@ -141,7 +141,8 @@ fn one_shot() -> Why {
     ];
     explain(
         "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
-        (1.3, 1.5),
+        sentence_of("MixNet: "),
+        ((1.3, 1.5), Some(1.0)),
         assumptions,
         |choice| {
             let open = OneShot {
@@ -151,5 +152,33 @@ fn one_shot() -> Why {
             };
             open.figure()
         },
+    )
+}
+
+/// MixNet's models compute 100 ms before a layer; how long others do is open.
+fn delay(spec: &FatTreeSpec) -> Why {
+    let compute = [(100, "100 ms"), (50, "50 ms"), (25, "25 ms"), (0, "none")];
+    explain(
+        "MixNet: step at a delay of 25 ms ÷ step without delay",
+        sentence_of("MixNet's "),
+        ((1.0, 1.05), None),
+        vec![assumption("computation before each layer", &compute)],
+        |choice| {
+            let compute = Picoseconds::from_millis(compute[choice[0]].0);
+            let at = |ms| forced_seconds(spec, Picoseconds::from_millis(ms), compute);
+            at(25) / at(0)
+        },
+    )
+}
+
+/// The switching time at which changes stop paying grows with what a shift carries, which ACTINA's abstract does not give.
+fn shifts(spec: &FatTreeSpec) -> Why {
+    let sizes = [(4_096, "4 MiB"), (256, "256 KiB"), (1_024, "1 MiB"), (16_384, "16 MiB")];
+    explain(
+        "ACTINA: switching time in µs at which changes inside a collective stop paying",
+        sentence_of("ACTINA: "),
+        ((0.0, 100.0), None),
+        vec![assumption("bytes of a shift", &sizes)],
+        |choice| 1e6 * break_even_seconds(spec, Bytes(sizes[choice[0]].0 << 10)),
     )
 }

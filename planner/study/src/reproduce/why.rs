@@ -36,6 +36,12 @@ pub struct Outcome {
 pub struct Why {
     /// The claim.
     pub claim: String,
+    /// The published sentence that it is about. `None` if it is about none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentence: Option<&'static str>,
+    /// The figure that would mean that there is no effect. `None` if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_effect: Option<f64>,
     /// The least that agrees.
     pub low: f64,
     /// The most that agrees.
@@ -44,7 +50,7 @@ pub struct Why {
     pub ours: f64,
     /// What was varied.
     pub assumptions: Vec<Assumption>,
-    /// Combinations computed.
+    /// Combinations computed; those that nothing can be computed of are left out.
     pub combinations: usize,
     /// Those within the published range.
     pub within: usize,
@@ -61,9 +67,13 @@ pub struct Why {
 }
 
 /// Computes `figure` for every combination of choices, given as one index an assumption.
-pub(super) fn explain(
+///
+/// `published` is the range that agrees, and the figure that means no effect. What is not a number cannot be computed.
+#[must_use]
+pub fn explain(
     claim: &str,
-    (low, high): (f64, f64),
+    sentence: Option<&'static str>,
+    ((low, high), no_effect): ((f64, f64), Option<f64>),
     assumptions: Vec<Assumption>,
     mut figure: impl FnMut(&[usize]) -> f64,
 ) -> Why {
@@ -108,10 +118,12 @@ pub(super) fn explain(
         .collect();
     Why {
         claim: claim.to_owned(),
+        sentence,
+        no_effect,
         low,
         high,
         ours: figures[0],
-        combinations: all.len(),
+        combinations: figures.iter().filter(|figure| !figure.is_nan()).count(),
         within: inside.len(),
         least: figures.iter().copied().fold(f64::INFINITY, f64::min),
         most: figures.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -120,6 +132,12 @@ pub(super) fn explain(
         never,
         assumptions,
     }
+}
+
+/// An assumption from choices with their names.
+#[must_use]
+pub fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
+    Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
 }
 
 /// Whether `less` is `more` with one departure or several taken back.
@@ -147,7 +165,7 @@ mod tests {
     #[test]
     fn the_fewest_departures_are_found_and_what_never_helps_is_named() {
         let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];
-        let why = explain("x", (5.0, 6.0), three(), |choices| {
+        let why = explain("x", None, ((5.0, 6.0), None), three(), |choices| {
             choices.iter().zip(&factors).map(|(choice, factor)| factor[*choice]).product()
         });
         let departure = |about, choice: &str| Departure { about, choice: choice.to_owned() };
@@ -165,7 +183,7 @@ mod tests {
     /// What is within already needs no departure.
     #[test]
     fn ours_within_the_range_is_the_only_minimal_set() {
-        let why = explain("x", (0.0, 1.0), three(), |_| 1.0);
+        let why = explain("x", None, ((0.0, 1.0), None), three(), |_| 1.0);
         assert_eq!(why.minimal.len(), 1);
         assert!(why.minimal[0].departures.is_empty() && why.never.is_empty());
     }

@@ -142,7 +142,7 @@ fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -
 }
 
 /// Step time, computation included, when circuits follow every layer whatever it costs.
-fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
+pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
     let mut spec = spec.clone();
     spec.timing.control = Picoseconds::ZERO;
     spec.timing.switching = delay;
@@ -307,7 +307,7 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
 
 /// The longest switching time at which the planner still changes circuits between shift steps of `size`
 /// a leaf.
-fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
+pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
     let mut spec = spec.clone();
     spec.leaves = 8;
     spec.banks.truncate(1);
