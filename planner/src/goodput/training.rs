@@ -210,10 +210,10 @@ impl<'a> Training<'a> {
         self.pending.push_back((Cause::CheckpointLoad, self.job.policy.load));
     }
 
-    /// What it has done of the step under way.
+    /// What it takes to do again what it has done of the step under way, in a step as it is now.
     #[must_use]
     pub fn in_step(&self) -> i128 {
-        self.since(1)
+        self.since(1) * self.step() / self.job.step.max(1)
     }
 
     /// Other jobs get its nodes while it waits: nothing is left of it but its checkpoints.

@@ -25,6 +25,7 @@ mod kyber;
 mod mixnet;
 mod multi_plane;
 mod nvl;
+mod part_loss;
 mod photonic_rails;
 mod policy;
 mod registry;
@@ -42,6 +43,7 @@ use lightloom_units::id::NodeId;
 
 pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
 pub use khop::WasteBounds;
+pub use part_loss::PartLoss;
 pub use policy::FaultPolicy;
 pub use registry::{UnknownArchitecture, parse};
 
@@ -106,6 +108,11 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// Mean links that a byte of an all-to-all takes among `tp` GPUs of a group, 1 through a switch.
     fn all_to_all_hops(&self, _tp: u32) -> f64 {
         1.0
+    }
+
+    /// What it does without one part of this name of its bill: shares of these parts, each with what their loss costs.
+    fn without(&self, _part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
+        vec![(1.0, PartLoss::Out { gpus: 1 })]
     }
 
     /// Time of a step ÷ time without it, of a network whose circuits follow the phases of a step.

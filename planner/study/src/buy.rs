@@ -31,8 +31,9 @@ use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_on
 
 pub use faults::{FaultModel, arrivals, histories};
 pub use file::{BuyFile, load_buy};
-pub use run::{Arrival, History, Rules, Spent, run};
+pub use run::{Arrival, History, Rules, SlowPart, Spent, run};
 pub use speed::Speed;
+use speed::StepTime;
 use verdict::Elsewhere;
 pub use verdict::{DrawFlip, FaultFlip, PriceFlip, Rival, Verdict};
 
@@ -52,6 +53,17 @@ pub struct JobKind {
     pub work_ms: u64,
     /// Mean milliseconds between two arrivals; the first arrives at the start.
     pub every_ms: f64,
+}
+
+/// How often a part of a bill fails, each by itself with exponential times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartRate {
+    /// Its name in the price file.
+    pub part: String,
+    /// Mean milliseconds from repair to fault.
+    pub mtbf_ms: f64,
+    /// Mean milliseconds from fault to repair.
+    pub repair_ms: f64,
 }
 
 /// A design under a policy.
@@ -121,8 +133,10 @@ pub struct Question {
     pub checkpoint_ms: u64,
     /// Milliseconds until a job knows that it has lost a node.
     pub outage_ms: u64,
-    /// What fails.
+    /// Which nodes fail.
     pub faults: FaultModel,
+    /// Which other parts fail, by their name in the bill.
+    pub parts: Vec<PartRate>,
     /// What running costs.
     pub running: Running,
 }
@@ -205,6 +219,8 @@ pub struct Shares {
     pub restarting: f64,
     /// Writing checkpoints, and copies in memory.
     pub checkpoint: f64,
+    /// What steps took longer without a link, a transceiver or a switch.
+    pub slower: f64,
     /// In full groups, free, and wanted by jobs that wait for more of them.
     pub waiting: f64,
     /// In full groups, free, and wanted by no job.
@@ -264,28 +280,35 @@ pub fn buy(
     for other in &others {
         histories.extend(faults::histories(question, trace, Seed(*other), &[1.0])?);
     }
+    let of_factors = factors.iter().map(|factor| faults::Draw { factor: *factor, seed });
+    let of_others = others.iter().map(|other| faults::Draw { factor: 1.0, seed: Seed(*other) });
+    let draws: Vec<faults::Draw> = of_factors.chain(of_others).collect();
     let fault_ratio = NodeFaultRatio::of(std::slice::from_ref(&histories[0].faults));
     let tasks: Vec<(usize, usize)> = (0..histories.len())
         .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
         .collect();
     // Of one design under several policies the step is the same.
     let same = |design: usize| {
-        let name = |at: usize| priced[at].candidate.design.name();
+        let name = |at: usize| priced[at].candidate.name(question);
         (0..=design)
             .find(|at| name(*at) == name(design) && priced[*at].cluster == priced[design].cluster)
     };
     let first: Vec<usize> = (0..priced.len()).filter_map(same).collect();
-    let steps: Vec<(f64, f64)> = tasks
+    let steps: Vec<StepTime> = tasks
         .par_iter()
         .map(|(history, design)| match first[*design] == *design {
             true => question.speed.step(question, &priced[*design], &histories[*history], seed),
-            false => (0.0, 0.0),
+            false => StepTime::default(),
         })
         .collect();
     let step_of = |(history, design): (usize, usize)| steps[history * first.len() + first[design]];
     let rows: Vec<Row> = tasks
         .into_par_iter()
-        .map(|task| row(question, &priced[task.1], &histories[task.0], step_of(task)))
+        .map(|task| {
+            let (priced, step) = (&priced[task.1], step_of(task));
+            let history = draws[task.0].with_parts(question, priced, step, &histories[task.0]);
+            row(question, priced, &history, step)
+        })
         .collect();
     let mut by_history = rows.chunks(priced.len().max(1)).map(<[Row]>::to_vec);
     let mut rows = by_history.next().unwrap_or_default();
@@ -399,7 +422,7 @@ fn row(
     question: &Question,
     priced: &Priced<'_>,
     history: &History,
-    (stretch, cross_tor_share): (f64, f64),
+    StepTime { stretch, cross_tor_share, .. }: StepTime,
 ) -> Row {
     let Priced { candidate, cluster, .. } = *priced;
     let ps = |ms: u64| i128::from(ms) * run::MILLISECOND;

@@ -6,6 +6,7 @@
 //! link. Only ports in use are counted.
 
 use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
+use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
@@ -69,6 +70,17 @@ impl Architecture for FatTree {
 
     fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
         Err(not_a_domain())
+    }
+
+    /// Without its one link a host is out; between switches other paths carry its traffic.
+    fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {
+        let tiers = f64::from(self.tiers_for(site.gpus).unwrap_or(MOST_TIERS));
+        let out = PartLoss::Out { gpus: 1 };
+        match part.split('-').next() {
+            Some("dcn") => of_links_to_hosts(1.0 / tiers, out),
+            Some("switch") => of_links_to_hosts(1.0 / (2.0 * tiers - 1.0), out),
+            _ => vec![(1.0, out)],
+        }
     }
 
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {

@@ -7,6 +7,7 @@
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
+use super::part_loss::PartLoss;
 use super::registry::DesignKind;
 use super::tpuv4::{CUBE, INNER_CABLES, MODULES};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size, tpuv4};
@@ -56,6 +57,11 @@ impl Architecture for Ironwood {
 
     fn all_to_all_hops(&self, tp: u32) -> f64 {
         tpuv4::torus_hops(tp)
+    }
+
+    /// A torus that does not close is a cube less.
+    fn without(&self, _: &str, _: &Site) -> Vec<(f64, PartLoss)> {
+        vec![(1.0, PartLoss::Out { gpus: CUBE })]
     }
 
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::chain::Chain;
+use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
@@ -152,6 +153,12 @@ impl Architecture for Khop {
     fn reach(&self) -> Option<u8> {
         let plans = self.shape == Shape::Ring && !self.has_spares && self.k >= 2;
         plans.then(|| u8::try_from(self.k).expect("K is at most 64"))
+    }
+
+    /// A ring is as fast as its slowest bundle, which has eight modules; an edge within a node has two cables.
+    fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
+        let of = if part == "dac-1.6t" { CABLES_PER_EDGE } else { MODULES_PER_BUNDLE };
+        vec![(1.0, PartLoss::Slower { share: 1.0 / f64::from(of) })]
     }
 
     /// Of the R ring edges of a node, K are bundles and R − K are copper.

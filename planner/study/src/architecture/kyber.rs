@@ -7,6 +7,7 @@
 
 use super::bill::{Bill, BillLine, NoBill, Site};
 use super::domains::{domains, domains_under};
+use super::part_loss::PartLoss;
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
@@ -48,6 +49,12 @@ impl Architecture for Kyber {
         tp: u32,
     ) -> Result<Box<dyn UsableGpus>, CannotHold> {
         domains_under((policy, spares), cluster, GPUS, tp)
+    }
+
+    fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
+        let chips = f64::from(GPUS) * CHIPS_PER_GPU;
+        let of = if part == "nvlink-switch" { chips } else { LANES_PER_GPU };
+        vec![(1.0, PartLoss::Slower { share: 1.0 / of })]
     }
 
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {

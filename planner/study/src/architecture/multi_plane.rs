@@ -6,6 +6,7 @@
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
@@ -36,6 +37,16 @@ impl Architecture for MultiPlane {
 
     fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
         Err(not_a_domain())
+    }
+
+    /// Without a link to a host, or its port, its GPU is on one plane less; between switches other paths carry its traffic.
+    fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
+        let slower = PartLoss::Slower { share: 1.0 / f64::from(self.planes.max(2)) };
+        match part.split('-').next() {
+            Some("dcn") => of_links_to_hosts(2.0 / 4.0, slower),
+            Some("switch") => of_links_to_hosts(1.0 / 3.0, slower),
+            _ => vec![(1.0, PartLoss::Out { gpus: 1 })],
+        }
     }
 
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {

@@ -6,6 +6,7 @@
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{domains, domains_under};
+use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
@@ -69,6 +70,13 @@ impl Architecture for Nvl {
         tp: u32,
     ) -> Result<Box<dyn UsableGpus>, CannotHold> {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
+    }
+
+    /// A chip is one of a quarter of the GPUs' number, a cable one of 36 each direction.
+    fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
+        let chips = f64::from(self.gpus_per_rack * self.racks) * CHIPS_PER_TIER_SIDE;
+        let of = if part == "nvlink-switch" { chips } else { CABLES_PER_GPU / 2.0 };
+        vec![(1.0, PartLoss::Slower { share: 1.0 / of.max(2.0) })]
     }
 
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {

@@ -11,6 +11,7 @@
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
+use super::part_loss::PartLoss;
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
@@ -92,6 +93,15 @@ impl Architecture for Tpuv4 {
 
     fn all_to_all_hops(&self, tp: u32) -> f64 {
         torus_hops(tp)
+    }
+
+    /// A torus that does not close is a cube less; an optical switch is one of 48.
+    fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
+        let loss = match part {
+            "palomar-ocs" => PartLoss::Slower { share: 1.0 / 48.0 },
+            _ => PartLoss::Out { gpus: CUBE },
+        };
+        vec![(1.0, loss)]
     }
 
     /// A cube has 6 faces of 4·4 links that leave it as light, and 3 axes of 4·4 rows of 3

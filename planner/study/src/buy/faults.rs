@@ -2,14 +2,15 @@
 //! Faults and arrivals of a window, drawn once for all designs: by rates, or from a trace resampled to any size.
 
 use lightloom_fabric::trace::{
-    FaultTrace, NodesError, Synthesis, Timeline, TraceTime, part_fault_probability,
+    FaultTrace, Health, NodesError, Synthesis, Timeline, TraceTime, part_fault_probability,
 };
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
-use super::{Arrival, History, JobKind, Question};
-use crate::architecture::Cluster;
+use super::speed::StepTime;
+use super::{Arrival, History, JobKind, Priced, Question, SlowPart};
+use crate::architecture::{Architecture, Cluster, PartLoss, Site};
 
 /// Where faults come from.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,7 @@ pub enum FaultModel {
     Trace(String),
 }
 
+const DAY_MS: u64 = 86_400_000;
 /// Servers of the synthetic trace that is resampled.
 const SERVERS: u32 = 400;
 
@@ -60,9 +62,8 @@ pub fn histories(
             (_, Some(trace)) => resampled(trace, cluster, window, *factor, seed)?,
             (_, None) => Timeline::from_intervals(cluster.nodes, window, []),
         };
-        let mut random = seed.stream("which GPU a fault hits", 0);
-        let hits = faults.changes().iter().map(|_| random.random::<f64>()).collect();
-        Ok(History { faults, hits, arrivals: arrivals.clone() })
+        let hits = hits(&faults, seed);
+        Ok(History { faults, hits, arrivals: arrivals.clone(), slow: Vec::new() })
     };
     factors.iter().map(history).collect()
 }
@@ -114,7 +115,8 @@ fn exponential(
 }
 
 /// Each server of the cluster takes the faults of servers of the trace, drawn with replacement and begun at
-/// one drawn instant of the trace for all, so that faults that came together still do. `factor` servers in the mean.
+/// one drawn day of the trace for all, so that faults that came together still do; each at an hour of its own, so that copies of
+/// one server do not fail at one instant. `factor` servers in the mean.
 fn resampled(
     trace: &FaultTrace,
     cluster: Cluster,
@@ -142,10 +144,11 @@ fn resampled(
         let taken = whole as u32 + u32::from(random.random::<f64>() < factor - whole);
         for _ in 0..taken {
             let from = &by_server[random.random_range(0..trace.servers) as usize];
+            let late = random.random_range(0..DAY_MS);
             for (round, (start, end)) in
                 (0..rounds).flat_map(|round| from.iter().map(move |fault| (round, *fault)))
             {
-                let shift = |at: u64| TraceTime((at + round * period).saturating_sub(begin));
+                let shift = |at: u64| TraceTime((at + late + round * period).saturating_sub(begin));
                 for part in 0..parts {
                     let node = server * parts + part;
                     if random.random_bool(hit) && node < cluster.nodes {
@@ -156,4 +159,124 @@ fn resampled(
         }
     }
     Ok(Timeline::from_intervals(cluster.nodes, window, intervals))
+}
+
+/// Where the randomness of a history comes from, and how many times the faults asked for it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draw {
+    pub(super) factor: f64,
+    pub(super) seed: Seed,
+}
+
+impl Draw {
+    /// A history with the faults of the other parts of a candidate's bills.
+    pub(super) fn with_parts(
+        self,
+        question: &Question,
+        priced: &Priced<'_>,
+        step: StepTime,
+        history: &History,
+    ) -> History {
+        let mut history = history.clone();
+        if question.parts.is_empty() || self.factor == 0.0 {
+            return history;
+        }
+        let mut outages = intervals_of(&history.faults);
+        let known = outages.len();
+        let design: &dyn Architecture = priced.candidate.design.as_ref();
+        let network = priced.candidate.network.as_deref();
+        let bills = [
+            (Some(design), Some(&priced.figures), step.inside),
+            (network, priced.network.as_ref(), step.between),
+        ];
+        for (design, figures, exchange) in bills {
+            let (Some(design), Some(figures)) = (design, figures) else { continue };
+            for line in &figures.bill {
+                let units = line.count_per_gpu * f64::from(priced.cluster.gpus());
+                let of = (design, line.part.as_str(), units, exchange);
+                self.of_part(question, priced.cluster, of, &mut outages, &mut history.slow);
+            }
+        }
+        if outages.len() > known {
+            let window = TraceTime(question.window_ms);
+            history.faults = Timeline::from_intervals(question.cluster.nodes, window, outages);
+            history.hits = hits(&history.faults, self.seed);
+        }
+        history
+    }
+
+    /// Faults of all parts of one name: a process of the summed rate, each at a drawn GPU.
+    fn of_part(
+        self,
+        question: &Question,
+        cluster: Cluster,
+        (design, part, units, exchange): (&dyn Architecture, &str, f64, f64),
+        outages: &mut Vec<(NodeId, TraceTime, TraceTime)>,
+        slow: &mut Vec<SlowPart>,
+    ) {
+        let site =
+            Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic: question.nic };
+        let Some(rate) = question.parts.iter().find(|rate| rate.part == part) else { return };
+        let losses = design.without(part, &site);
+        let mean = rate.mtbf_ms / (units * self.factor).max(f64::MIN_POSITIVE);
+        let mut random = self.seed.stream(&format!("faults of {part}"), 0);
+        let mut at = drawn(&mut random, mean);
+        while at < question.window_ms as f64 {
+            let until = at + drawn(&mut random, rate.repair_ms);
+            let (place, mut which): (f64, f64) = (random.random(), random.random());
+            let loss = losses.iter().find(|(share, _)| {
+                which -= share;
+                which < 0.0
+            });
+            let (from_ms, until_ms) = (at as u64, until as u64);
+            match loss.map_or(PartLoss::Nothing, |(_, loss)| *loss) {
+                PartLoss::Nothing => {}
+                PartLoss::Slower { share } => {
+                    let slower = exchange * share / (1.0 - share);
+                    slow.push(SlowPart { from_ms, until_ms, place, slower });
+                }
+                PartLoss::Out { gpus } => {
+                    let gpu = (place * f64::from(cluster.gpus())) as u32 / gpus * gpus;
+                    let last = (gpu + gpus - 1).min(cluster.gpus() - 1);
+                    for node in gpu / cluster.gpus_per_node..=last / cluster.gpus_per_node {
+                        outages.push((NodeId(node), TraceTime(from_ms), TraceTime(until_ms)));
+                    }
+                }
+            }
+            at += drawn(&mut random, mean);
+        }
+    }
+}
+
+/// Which GPU each change hits: nodes that fail at one instant hit the same.
+fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
+    let mut random = seed.stream("which GPU a fault hits", 0);
+    let mut last: Option<(TraceTime, f64)> = None;
+    let hit = |change: &lightloom_fabric::trace::Change| {
+        let (_, hit) = match last {
+            Some((at, hit)) if at == change.at => (at, hit),
+            _ => *last.insert((change.at, random.random())),
+        };
+        hit
+    };
+    faults.changes().iter().map(hit).collect()
+}
+
+/// The outages of a timeline.
+fn intervals_of(faults: &Timeline) -> Vec<(NodeId, TraceTime, TraceTime)> {
+    let mut open: Vec<Option<TraceTime>> = vec![None; faults.nodes() as usize];
+    let mut intervals = Vec::new();
+    for change in faults.changes() {
+        let begun = &mut open[change.node.index()];
+        match change.health {
+            Health::Faulty => *begun = Some(change.at),
+            Health::Healthy => {
+                let from = begun.take();
+                intervals.extend(from.map(|from| (change.node, from, change.at)));
+            }
+        }
+    }
+    let still = (0..).zip(open).filter_map(|(node, from)| Some((NodeId(node), from?)));
+    intervals.extend(still.map(|(node, from)| (node, from, TraceTime(u64::MAX))));
+    intervals
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use lightloom_planner::goodput::Answer;
 
-use super::{Candidate, FaultModel, JobKind, Question, Running, Speed};
+use super::{Candidate, FaultModel, JobKind, PartRate, Question, Running, Speed};
 use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
 
 const MS_PER_DAY: f64 = 86_400_000.0;
@@ -46,8 +46,23 @@ pub struct BuyFile {
     pub checkpoint: CheckpointRecord,
     /// What fails.
     pub faults: FaultsRecord,
+    /// Which other parts of a bill fail, by their names in the price file: transceivers, cables, switches.
+    #[serde(default)]
+    pub part_faults: Vec<PartFaultRecord>,
     /// What running costs.
     pub running: RunningRecord,
+}
+
+/// Parts of one name, each by itself with exponential times.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartFaultRecord {
+    /// Its name in the price file.
+    pub part: String,
+    /// Mean hours from repair to fault of one.
+    pub mtbf_hours: f64,
+    /// Mean hours from fault to repair.
+    pub repair_hours: f64,
 }
 
 /// A design and what it does about faults.
@@ -289,6 +304,10 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     }
     let ms = |days: f64| (days * MS_PER_DAY).round() as u64;
     let step = &file.workload.step;
+    let parts = part_rates(&file.part_faults, check);
+    if check.has_errors() {
+        return None;
+    }
     let (faults, running) = (fault_model(&file.faults), &file.running);
     Some(Question {
         cluster: Cluster {
@@ -317,6 +336,7 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
         checkpoint_ms: ms(file.checkpoint.seconds / 86_400.0),
         outage_ms: ms(file.checkpoint.outage_seconds / 86_400.0),
         faults,
+        parts,
         running: Running {
             service_years: running.service_years,
             gpu_watts: running.gpu_watts,
@@ -325,6 +345,25 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
         },
         name: file.name,
     })
+}
+
+fn part_rates(records: &[PartFaultRecord], check: &mut Check<'_>) -> Vec<PartRate> {
+    let mut rates: Vec<PartRate> = Vec::new();
+    for (index, record) in records.iter().enumerate() {
+        let place = format!("/part_faults/{index}");
+        check_range(&format!("{place}/mtbf_hours"), record.mtbf_hours, 1.0, 1e12, check);
+        check_range(&format!("{place}/repair_hours"), record.repair_hours, 0.0, 1e6, check);
+        if rates.iter().any(|rate| rate.part == record.part) {
+            let message = format!("`{}` has a rate already", record.part);
+            check
+                .error(codes::BAD_VALUE, &format!("{place}/part"), message)
+                .help("write each part once");
+        }
+        let [mtbf_ms, repair_ms] =
+            [record.mtbf_hours, record.repair_hours].map(|hours| hours * MS_PER_DAY / 24.0);
+        rates.push(PartRate { part: record.part.clone(), mtbf_ms, repair_ms });
+    }
+    rates
 }
 
 fn fault_model(record: &FaultsRecord) -> FaultModel {

@@ -27,7 +27,20 @@ pub struct Arrival {
     pub work_ms: u64,
 }
 
-/// What happens to every design alike.
+/// A part that is out and makes a job slower until it is repaired.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowPart {
+    /// Since when, in milliseconds.
+    pub from_ms: u64,
+    /// Until when.
+    pub until_ms: u64,
+    /// Which of the healthy GPUs it is at: from 0 to 1 along the running jobs.
+    pub place: f64,
+    /// What a step of the job takes longer, of its time.
+    pub slower: f64,
+}
+
+/// What happens to every design alike; nodes that are out and slow parts for other parts of a bill are its own.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Nodes that fail and come back.
@@ -36,6 +49,8 @@ pub struct History {
     pub hits: Vec<f64>,
     /// Jobs in order of arrival.
     pub arrivals: Vec<Arrival>,
+    /// Parts whose loss makes a job slower.
+    pub slow: Vec<SlowPart>,
 }
 
 /// How jobs run on a design.
@@ -130,6 +145,10 @@ struct Arrived<'a> {
     counted: i128,
     /// When it ends without another fault, while it runs; how long it then runs, while it waits.
     ends: i128,
+    /// When a node of it died last: a server's nodes that die at once are one interruption.
+    hit_at: Option<i128>,
+    /// Times that it gave up its groups, and with them the slow parts there.
+    moves: u32,
 }
 
 impl Arrived<'_> {
@@ -171,6 +190,8 @@ struct Fleet<'a> {
     waiting: BTreeSet<u32>,
     /// GPUs that waiting jobs want.
     wanted: u64,
+    /// For every slow part that is out, the job it makes slower, if it had not moved more often than this.
+    slowed: Vec<Option<(u32, u32)>>,
     spent: Spent,
 }
 
@@ -198,6 +219,7 @@ pub fn run(
         running: BTreeSet::new(),
         waiting: BTreeSet::new(),
         wanted: 0,
+        slowed: vec![None; history.slow.len()],
         spent: Spent::default(),
     };
     let instant = |ms: u64| i128::from(ms) * MILLISECOND;
@@ -210,19 +232,31 @@ pub fn run(
         .filter(|(change, _)| change.node.0 < cluster.nodes)
         .peekable();
     let mut arrivals = history.arrivals.iter().zip(&trained).peekable();
+    let mut slow: Vec<(u64, bool, usize)> = (0..history.slow.len())
+        .flat_map(|at| {
+            let part = &history.slow[at];
+            [(part.from_ms, true, at), (part.until_ms, false, at)]
+        })
+        .collect();
+    slow.sort_unstable();
+    let mut slow = slow.into_iter().peekable();
     loop {
         let next_end = fleet.running.iter().map(|id| fleet.jobs[*id as usize].ends).min();
         let next_change = changes.peek().map(|(change, _)| instant(change.at.0));
         let next_arrival = arrivals.peek().map(|(arrival, _)| instant(arrival.at_ms));
-        let soonest = [next_end, next_change, next_arrival].into_iter().flatten().min();
+        let next_slow = slow.peek().map(|(at, ..)| instant(*at));
+        let soonest = [next_end, next_change, next_slow, next_arrival].into_iter().flatten().min();
         let Some(at) = soonest.filter(|at| *at < window) else { break };
         fleet.pass_until(at);
-        // Of one instant: jobs that finish, then nodes, then arrivals.
+        // Of one instant: jobs that finish, then nodes, then slow parts, then arrivals.
         if next_end == Some(at) {
             fleet.finish();
         } else if next_change == Some(at) {
             let (change, hit) = changes.next().expect("peeked");
             fleet.change(*change, *hit);
+        } else if next_slow == Some(at) {
+            let (_, begins, at) = slow.next().expect("peeked");
+            fleet.slow(at, &history.slow[at], begins);
         } else if let Some((arrival, job)) = arrivals.next() {
             fleet.arrive(arrival, job);
         }
@@ -253,7 +287,7 @@ impl<'a> Fleet<'a> {
         let work = work as i128 * MILLISECOND;
         let ends = training.time_to(work);
         let id = self.jobs.len() as u32;
-        self.jobs.push(Arrived { training, work, counted: self.now, ends });
+        self.jobs.push(Arrived { training, work, counted: self.now, ends, hit_at: None, moves: 0 });
         self.wait(id);
     }
 
@@ -307,12 +341,36 @@ impl<'a> Fleet<'a> {
         })
     }
 
+    /// A part is out that makes the job on it slower, or works again.
+    fn slow(&mut self, at: usize, part: &SlowPart, begins: bool) {
+        let slowed = match begins {
+            true => {
+                let id = self.holder((part.place * f64::from(self.healthy)) as u32);
+                id.map(|id| (id, self.jobs[id as usize].moves))
+            }
+            false => self.slowed[at].take(),
+        };
+        let Some((id, moves)) = slowed.filter(|(id, _)| self.running.contains(id)) else { return };
+        let job = &mut self.jobs[id as usize];
+        if job.moves != moves {
+            return;
+        }
+        job.count(self.now);
+        let longer = (job.training.job.step as f64 * part.slower).round() as i128;
+        job.training.slower += if begins { longer } else { -longer };
+        job.ends = self.now + job.training.time_to(job.work);
+        if begins {
+            self.slowed[at] = slowed;
+        }
+    }
+
     /// A node of a running job dies; `has_spare` if its domain has a warm one.
     fn hit(&mut self, id: u32, has_spare: bool) {
-        self.spent.interruptions += 1;
         let usable = self.state.usable_gpus();
         let job = &mut self.jobs[id as usize];
         job.count(self.now);
+        let is_known = job.hit_at.replace(self.now) == Some(self.now);
+        self.spent.interruptions += u64::from(!is_known);
         if job.training.is_elastic() {
             loop {
                 if !job.leave_out() {
@@ -323,6 +381,9 @@ impl<'a> Fleet<'a> {
                     break;
                 }
             }
+        }
+        if is_known {
+            return;
         }
         // Without a warm spare in the domain there is none to move to.
         let moves = self.rules.policy != FaultPolicy::Backup || has_spare;
@@ -340,6 +401,7 @@ impl<'a> Fleet<'a> {
         job.training.stop(usize::MAX);
         job.training.gives_up_nodes();
         job.training.left_out = 0;
+        (job.training.slower, job.moves) = (0, job.moves + 1);
         job.ends = {
             let mut again = job.training.clone();
             again.resume();

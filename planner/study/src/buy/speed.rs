@@ -32,15 +32,28 @@ pub struct Speed {
     pub nodes_per_tor: u32,
 }
 
+/// The time of a step of a candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct StepTime {
+    /// ÷ that on the reference network.
+    pub(super) stretch: f64,
+    /// Share of inner hops that cross ToRs.
+    pub(super) cross_tor_share: f64,
+    /// Share of it that exchange within groups takes.
+    pub(super) inside: f64,
+    /// Share of it that exchange between groups takes.
+    pub(super) between: f64,
+}
+
 impl Speed {
-    /// The stretch of a candidate's step, and the share of hops that cross ToRs.
+    /// The stretch of a candidate's step, with what the loss of parts makes longer.
     pub(super) fn step(
         &self,
         question: &Question,
         priced: &Priced<'_>,
         history: &History,
         seed: Seed,
-    ) -> (f64, f64) {
+    ) -> StepTime {
         let Priced { candidate, cluster, .. } = *priced;
         let site =
             Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic: question.nic };
@@ -61,7 +74,13 @@ impl Speed {
             + self.tensor_parallel * slower
             + self.all_to_all * slower * hops
             + self.data_parallel * (1.0 + (self.cross_tor_slowdown - 1.0) * cross);
-        (step * network, cross)
+        let inside = (self.tensor_parallel + self.all_to_all * hops) * slower;
+        StepTime {
+            stretch: step * network,
+            cross_tor_share: cross,
+            inside: inside / step,
+            between: (step - computing - inside) / step,
+        }
     }
 
     /// The crossing share that the planner reaches at the mean share of faulty nodes; zero for designs that

@@ -117,6 +117,7 @@ pub(super) fn row(
     parts.insert("gpu".to_owned(), priced.gpu_usd[1] * f64::from(gpus) * share);
     parts.insert(ENERGY.to_owned(), energy_usd);
     let cost_usd = capex(1) * share + energy_usd;
+    let slower = spent.lost_for(&[Cause::SlowerSteps]);
     let useful_gpu_years = spent.useful as f64 / PS_PER_YEAR;
     let useful = useful_gpu_years * question.peak_tflops / 1e3 * question.mfu / step_stretch;
     Row {
@@ -137,8 +138,9 @@ pub(super) fn row(
         shares: shares(spent),
         goodput: Goodput::new(
             spent.allocated as f64 / spent.total().max(1) as f64,
-            spent.useful as f64 / spent.allocated.max(1) as f64,
-            question.mfu / step_stretch,
+            (spent.useful + slower) as f64 / spent.allocated.max(1) as f64,
+            question.mfu / step_stretch * spent.useful as f64
+                / (spent.useful + slower).max(1) as f64,
         ),
         is_pareto: false,
         parts: parts.into_iter().collect(),
@@ -165,6 +167,7 @@ fn shares(spent: &Spent) -> Shares {
             Cause::Rejoin,
         ]),
         checkpoint: lost(&[Cause::CheckpointWrite, Cause::MemoryWrite]),
+        slower: lost(&[Cause::SlowerSteps]),
         waiting: lost(&[Cause::WaitingForNodes]),
         idle: lost(&[Cause::IdleSpares]),
         fragmented: lost(&[Cause::InNoGroup]),

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_fabric::trace::Health;
 use lightloom_study::architecture::{NicRate, Site, parse};
-use lightloom_study::buy::{buy, load_buy};
+use lightloom_study::buy::{buy, histories, load_buy};
 use lightloom_study::cost::{CostOutcome, PriceList, QuoteRecord, cost, read_prices};
 use lightloom_units::seed::Seed;
 
@@ -151,4 +152,58 @@ fn a_ring_wins_the_dense_workload_and_loses_the_one_of_experts() {
     let dense = answer("buy-pretraining.yaml");
     println!("{}", dense.verdict.sentence);
     assert!(dense.verdict.winner.unwrap().starts_with("khop"));
+}
+
+/// Without a transceiver a ring is slower, a switch domain without a chip is, a torus loses its cube, a host behind one plane
+/// its node and behind four a quarter of its rate; a part that the bill does not have changes nothing.
+#[test]
+fn a_part_that_fails_costs_each_design_what_it_does_without_it() {
+    let shares = |design: &str, network: &str, part: &str| {
+        let text = file(&format!("{{design: {design}, network: \"{network}\"}}"), "")
+            .replace("step: {", "step: {tensor_parallel: 0.2, data_parallel: 0.1, ")
+            .replace("name: a, gpus: 256", "name: a, gpus: 128")
+            .replace(
+                "running:",
+                &format!(
+                    "part_faults: [{{part: {part}, mtbf_hours: 20000, repair_hours: 24}}]\nrunning:"
+                ),
+            );
+        let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let answer = buy(&question.unwrap(), &prices(), None, Seed(3)).unwrap();
+        answer.rows[0].shares
+    };
+    let tree = "fat-tree:64";
+    for (design, network, part, is_slower, is_out) in [
+        ("khop:2", tree, "ocstrx-800g", true, false),
+        ("nvl:72", tree, "nvlink-switch", true, false),
+        ("nvl:144", tree, "copper-200g", true, false),
+        ("ironwood", tree, "dcn-optical-800g", false, true),
+        ("nvl:72", tree, "dcn-optical-400g", false, true),
+        ("nvl:72", "multi-plane:4", "dcn-optical-400g", true, false),
+        ("nvl:72", "photonic-rails", "ocs-port", false, true),
+        ("khop:2", tree, "nvlink-switch", false, false),
+    ] {
+        let of = shares(design, network, part);
+        let found = (of.slower > 0.0, of.faulty > 0.0);
+        assert_eq!(found, (is_slower, is_out), "{design} on {network} without {part}: {of:?}");
+    }
+}
+
+/// 4,096 servers are drawn from 400: their faults come on the same days, and each at an instant of its own.
+#[test]
+fn copies_of_a_server_of_the_trace_do_not_fail_at_one_instant() {
+    let text = file("{design: khop:2}", "")
+        .replace("gpus: 256\n", "gpus: 32768\n")
+        .replace("exponential: {node_mtbf_days: 1000000000, repair_hours: 1}", "published: {}");
+    let question = load_buy("t.yaml", text.as_bytes()).0.unwrap();
+    let history = &histories(&question, None, Seed(1), &[1.0]).unwrap()[0];
+    let of_faults = |of: &dyn Fn(u64, u32) -> (u64, u32)| {
+        let faults = history.faults.changes().iter();
+        let faults = faults.filter(|change| change.health == Health::Faulty && change.at.0 > 0);
+        faults.map(|change| of(change.at.0, change.node.0 / 2)).collect::<BTreeSet<_>>().len()
+    };
+    // A server has two nodes, which fail together where both do.
+    let (servers, instants) = (of_faults(&|at, server| (at, server)), of_faults(&|at, _| (at, 0)));
+    assert!(servers > 1_000 && instants * 100 > servers * 99, "{instants} {servers}");
 }

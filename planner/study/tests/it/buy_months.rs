@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 use lightloom_planner::goodput::{Answer, Cause, Policy};
 use lightloom_study::architecture::{Cluster, FaultPolicy, parse};
-use lightloom_study::buy::{Arrival, History, Rules, Spent, run};
+use lightloom_study::buy::{Arrival, History, Rules, SlowPart, Spent, run};
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -55,7 +55,7 @@ fn exponential_faults_give_the_renewal_formula() {
     let faults = Timeline::from_intervals(nodes, TraceTime(window), intervals);
     let hits = faults.changes().iter().map(|_| random.random::<f64>()).collect();
     let arrivals = vec![Arrival { at_ms: 0, gpus: used * 4, work_ms: window * 2 }];
-    let history = History { faults, hits, arrivals };
+    let history = History { faults, hits, arrivals, slow: Vec::new() };
     let rules = rules(4);
     let spent = run(parse("big-switch").unwrap().as_ref(), cluster, &rules, &history).unwrap();
     let ours = spent.useful as f64 / spent.allocated as f64;
@@ -91,7 +91,14 @@ fn drawn(seed: u64) -> History {
         })
         .collect();
     arrivals.sort_by_key(|arrival| arrival.at_ms);
-    History { faults, hits, arrivals }
+    let slow = (0..random.random_range(0..4))
+        .map(|_| {
+            let from_ms = random.random_range(0..window);
+            let until_ms = from_ms + random.random_range(1..900 * MINUTE);
+            SlowPart { from_ms, until_ms, place: random.random(), slower: random.random() }
+        })
+        .collect();
+    History { faults, hits, arrivals, slow }
 }
 
 fn drawn_answer(random: &mut Stream) -> Answer {
@@ -138,8 +145,12 @@ fn month(history: &History, rules: &Rules, island: u32) -> Value {
         let work = (job.work_ms as f64 * rules.stretch).round() as u64;
         json!([of_ms(job.at_ms), job.gpus, of_ms(work)])
     });
+    let slow = history
+        .slow
+        .iter()
+        .map(|part| json!([of_ms(part.from_ms), of_ms(part.until_ms), part.place, part.slower]));
     json!({
-        "nodes": CLUSTER.nodes, "gpus_per_node": CLUSTER.gpus_per_node, "island": island, "tp": rules.tp,
+        "slow": slow.collect::<Vec<_>>(), "nodes": CLUSTER.nodes, "gpus_per_node": CLUSTER.gpus_per_node, "island": island, "tp": rules.tp,
         "policy": rules.policy, "spares": rules.spares, "window": of_ms(history.faults.window().0),
         "step": seconds((rules.step as f64 * rules.stretch).round() as i128), "every": rules.job.every,
         "write": seconds(rules.job.write), "load": seconds(rules.job.load), "outage": seconds(rules.outage),
@@ -166,6 +177,7 @@ fn accounts(spent: &Spent) -> Vec<(&'static str, f64)> {
             ]),
         ),
         ("checkpoint", of(&[Cause::CheckpointWrite, Cause::MemoryWrite])),
+        ("slower", of(&[Cause::SlowerSteps])),
         ("waiting", of(&[Cause::WaitingForNodes])),
         ("idle", of(&[Cause::IdleSpares])),
         ("fragmented", of(&[Cause::InNoGroup])),
@@ -256,7 +268,7 @@ fn nothing_waits_where_the_load_fits() {
         })
         .collect();
     let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(window), []);
-    let history = History { faults, hits: Vec::new(), arrivals };
+    let history = History { faults, hits: Vec::new(), arrivals, slow: Vec::new() };
     let spent = run(parse("big-switch").unwrap().as_ref(), CLUSTER, &rules(8), &history).unwrap();
     assert_eq!((spent.lost_for(&[Cause::WaitingForNodes]), spent.stops), (0, 0));
     assert!(spent.finished > 55);
@@ -269,7 +281,8 @@ fn a_short_job_runs_before_a_large_one_that_waits_and_a_long_one_does_not() {
         let arrivals = [(0, 40, DAY), (1, 48, DAY), (2, 16, work_ms)]
             .map(|(at_ms, gpus, work_ms)| Arrival { at_ms, gpus, work_ms });
         let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(window), []);
-        let history = History { faults, hits: Vec::new(), arrivals: arrivals.to_vec() };
+        let arrivals = arrivals.to_vec();
+        let history = History { faults, hits: Vec::new(), arrivals, slow: Vec::new() };
         let design = parse("big-switch").unwrap();
         run(design.as_ref(), CLUSTER, &rules(8), &history).unwrap().finished
     };
@@ -285,9 +298,9 @@ fn a_policy_changes_a_figure_wherever_it_changes_what_happens() {
     let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), [fault(0)]);
     let hits = vec![0.1; faults.changes().len()];
     let arrivals = vec![Arrival { at_ms: 7, gpus: 32, work_ms: 9 * DAY }];
-    let hit = History { faults, hits, arrivals: arrivals.clone() };
+    let hit = History { faults, hits, arrivals: arrivals.clone(), slow: Vec::new() };
     let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), []);
-    let calm = History { faults, hits: Vec::new(), arrivals };
+    let calm = History { faults, hits: Vec::new(), arrivals, slow: Vec::new() };
     let useful = |history: &History, design: &str, policy, spares, answer| {
         let job = Policy { answer, ..rules(8).job };
         let rules = Rules { policy, spares, job, ..rules(8) };

@@ -17,17 +17,20 @@ class Job:
         self.left_out = 0
         self.redo = 0.0  # seconds that this outage makes it do again
         self.deaths = 0
+        self.hit_at = None
+        self.slow = {}  # by number of a slow part, what it adds to a step
 
     def held(self):
         return self.gpus - self.gpus // self.parts * self.left_out
 
     def shares(self):
-        """Of a second of steps: useful, writing."""
+        """Of a second of steps: useful, writing; the rest is what slow parts cost."""
         m = self.month
         step, writes = m["step"], m["write"] / m["every"]
         if m["answer"]["kind"] == "in_memory":
             writes += m["answer"]["write"] / m["answer"]["every"]
-        return step / (step + writes), writes / (step + writes)
+        whole = step + step * sum(self.slow.values()) + writes
+        return step / whole, writes / whole
 
     def time_left(self):
         owed = sum(time for _, time in self.debts)
@@ -46,13 +49,15 @@ class Job:
             useful, writing = self.shares()
             spent["useful"] += time * useful * self.held()
             spent["checkpoint"] += time * writing * self.held()
+            spent["slower"] += time * (1 - useful - writing) * self.held()
             self.progress += time * useful * self.held() / self.gpus
 
     def back_to(self, steps):
         """Begins again at the last of places so many steps apart."""
         since = self.progress % (steps * self.month["step"])
         if since > self.redo:
-            self.debts.append(["redone", since - self.redo])
+            longer = 1 + sum(self.slow.values())
+            self.debts.append(["redone", (since - self.redo) * longer])
             self.redo = since
 
     def is_hit(self, dead):
@@ -76,6 +81,7 @@ class Job:
     def begins_again(self):
         self.debts, self.redo, self.left_out = [["restarting", self.month["load"]]], 0.0, 0
         self.deaths = float("inf")
+        self.slow = {}
         self.back_to(self.month["every"])
 
 
@@ -126,16 +132,27 @@ def starts(now, jobs, running, waiting, free):
 
 
 def replay(month):
-    names = "useful redone restarting checkpoint waiting idle fragmented faulty".split()
+    names = "useful redone restarting checkpoint slower waiting idle fragmented faulty".split()
     spent = dict.fromkeys(names, 0.0)
     counts = {"finished": 0, "interruptions": 0, "stops": 0}
     jobs, running, waiting, dead, now = [], [], [], set(), 0.0
+    slow = [(begin, number, True) for number, (begin, _, _, _) in enumerate(month["slow"])]
+    slow += [(end, number, False) for number, (_, end, _, _) in enumerate(month["slow"])]
+    slow.sort()
     changes, arrivals = list(month["changes"]), list(month["arrivals"])
     gpus, per_node = month["nodes"] * month["gpus_per_node"], month["gpus_per_node"]
     elastic = month["answer"]["kind"] == "elastic"
 
     def held():
         return sum(jobs[one].held() for one in running)
+
+    def holder(share):
+        place, end = int(share * (gpus - len(dead) * per_node)), 0
+        for one in running:
+            end += jobs[one].held()
+            if place < end:
+                return one
+        return None
 
     def stop(one):
         running.remove(one)
@@ -152,24 +169,20 @@ def replay(month):
         return True
 
     def fault(node, hit):
-        place = int(hit * (gpus - len(dead) * per_node))
-        victim, end = None, 0
-        for one in running:
-            end += jobs[one].held()
-            if place < end:
-                victim = one
-                break
+        victim = holder(hit)
         dead.add(node)
         if victim is not None:
-            counts["interruptions"] += 1
             job, goes_on = jobs[victim], True
+            is_known = job.hit_at == now
+            job.hit_at = now
+            counts["interruptions"] += not is_known
             if elastic:
                 goes_on = leaves_out(job)
                 while goes_on and held() > usable(month, dead):
                     goes_on = leaves_out(job)
             if not goes_on:
                 stop(victim)
-            else:
+            elif not is_known:
                 replaced = month["policy"] != "backup" or has_spare(month, dead, node)
                 job.is_hit(1 if replaced else job.parts)
         while held() > usable(month, dead):
@@ -179,6 +192,7 @@ def replay(month):
         ends = [now + jobs[one].time_left() for one in running]
         nexts = [min(ends, default=float("inf"))]
         nexts += [changes[0][0] if changes else float("inf")]
+        nexts += [slow[0][0] if slow else float("inf")]
         nexts += [arrivals[0][0] if arrivals else float("inf")]
         at = min(min(nexts), month["window"])
         time, works = at - now, usable(month, dead)
@@ -203,6 +217,14 @@ def replay(month):
                 fault(node, hit)
             else:
                 dead.discard(node)
+        elif nexts[2] <= at:
+            _, number, begins = slow.pop(0)
+            _, _, place, slower = month["slow"][number]
+            one = holder(place) if begins else None
+            if one is not None:
+                jobs[one].slow[number] = slower
+            for job in jobs if not begins else []:
+                job.slow.pop(number, None)
         else:
             _, wants, work = arrivals.pop(0)
             waiting.append(len(jobs))

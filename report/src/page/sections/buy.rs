@@ -141,7 +141,7 @@ fn costs(rows: &[Row]) -> FigureTable {
         };
         table.row([
             Cell::text(&row.design),
-            Cell::text(row.policy.to_string()),
+            Cell::text(&row.policy),
             Cell::number(f64::from(row.gpus), ShownUnit::Count),
             shown(row.capex_usd / 1e6, "million USD", 1),
             shown(row.cost_usd / 1e6, "million USD", 1),
@@ -162,6 +162,7 @@ fn shares(rows: &[Row]) -> FigureTable {
         .numbers("redone")
         .numbers("restarting")
         .numbers("checkpoint")
+        .numbers("slower steps")
         .numbers("waiting")
         .numbers("idle")
         .numbers("fragmented")
@@ -173,6 +174,7 @@ fn shares(rows: &[Row]) -> FigureTable {
             of.redone,
             of.restarting,
             of.checkpoint,
+            of.slower,
             of.waiting,
             of.idle,
             of.fragmented,
