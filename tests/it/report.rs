@@ -353,7 +353,7 @@ fn what_to_buy_is_answered_first() {
     }
     let html = page(&[&file]);
     // Bars of one design under several policies say which policy.
-    assert!(html.contains(">nvl:72 (regroup)</text>"));
+    assert!(html.contains(">nvl:72 (reduced-tp)</text>"));
     assert!(html.len() <= MOST_BYTES, "{} bytes", html.len());
     assert!(html.find("id=\"buy\"").unwrap() < html.find("id=\"waste\"").unwrap());
     assert_good(&html, &["buy", "buy-bars", "table-buy", "waste", "cost-bars"], "buy");
