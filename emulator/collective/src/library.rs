@@ -11,9 +11,13 @@
 //!
 //! Not here: groups whose domains hold different numbers of ranks, and graphs of NICs that are not one for each GPU.
 
+mod plan;
+
 use serde::{Deserialize, Serialize};
 
 use super::CollectiveKind;
+
+pub use plan::{Joined, LibraryPlan};
 
 /// Seconds until a collective starts: the host's launch and the kernel's.
 const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
@@ -174,9 +178,9 @@ impl Site {
                 TREE.map(|latency| time(Algorithm::Tree, latency.0, self.tree(bytes, latency))),
             );
         }
-        if let Some(share) = self.generation.in_switch() {
+        if let Some(switch) = self.in_switch_rate() {
             ways.extend(
-                self.in_switches(share, bytes)
+                self.in_switches(switch, bytes)
                     .into_iter()
                     .map(|(algorithm, seconds)| time(algorithm, Protocol::Simple, seconds)),
             );
@@ -210,28 +214,33 @@ impl Site {
         lanes.min(self.cards(share))
     }
 
-    fn ring(
-        &self,
-        rounds: f64,
-        bytes: f64,
-        (protocol, base, inside, between): (Protocol, f64, f64, f64),
-    ) -> f64 {
+    fn ring(&self, rounds: f64, bytes: f64, latency: (Protocol, f64, f64, f64)) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
-        let stretched = self.domains > 1;
-        let (inside, between) = match protocol {
-            Protocol::Simple if stretched => (1.4 * inside, 1.4 * between),
-            Protocol::Ll if stretched => (1.8 * inside, between),
-            _ => (inside, between),
-        };
+        let (protocol, base, inside, between) = self.stretched(latency);
         let steps = rounds * ((n - domains) * inside + (domains - 1.0) * between);
         let rate = self.limit(protocol, self.slowest(CARD_SHARES[0]), 1.0);
-        let moved = rounds * (n - 1.0) / n / rate;
-        let filling = if stretched || protocol == Protocol::Ll {
-            0.0
-        } else {
-            FILL.share * moved * bytes.min(FILL.bytes)
-        };
-        self.launch() + base + steps + moved * bytes + filling
+        let moved = rounds * (n - 1.0) / n * bytes / rate;
+        self.launch() + base + steps + moved * self.filling(protocol, bytes)
+    }
+
+    /// A ring's latencies: steps of rings over domains take longer.
+    fn stretched(
+        &self,
+        (protocol, base, inside, between): (Protocol, f64, f64, f64),
+    ) -> (Protocol, f64, f64, f64) {
+        match protocol {
+            Protocol::Simple if self.domains > 1 => (protocol, base, 1.4 * inside, 1.4 * between),
+            Protocol::Ll if self.domains > 1 => (protocol, base, 1.8 * inside, between),
+            _ => (protocol, base, inside, between),
+        }
+    }
+
+    /// How much longer a ring takes because its channels are not full at first.
+    fn filling(&self, protocol: Protocol, bytes: f64) -> f64 {
+        if self.domains > 1 || protocol == Protocol::Ll {
+            return 1.0;
+        }
+        1.0 + FILL.share * (FILL.bytes / bytes).min(1.0)
     }
 
     /// What a protocol leaves of `rate`; a `part` of the limit of LL applies.
@@ -259,9 +268,13 @@ impl Site {
         self.launch() + base + 2.0 * (chain + trees) + bytes / rate
     }
 
-    fn in_switches(&self, share: f64, bytes: f64) -> Vec<(Algorithm, f64)> {
-        let inside = self.inside();
-        let switch = self.lanes() * share * inside / (inside + 1.0);
+    /// Bytes per second of a collective in the switch of a domain.
+    fn in_switch_rate(&self) -> Option<f64> {
+        let share = self.generation.in_switch()?;
+        Some(self.lanes() * share * self.inside() / (self.inside() + 1.0))
+    }
+
+    fn in_switches(&self, switch: f64, bytes: f64) -> Vec<(Algorithm, f64)> {
         if self.domains == 1 {
             if self.ranks < self.generation.least_in_switch() {
                 return Vec::new();

@@ -18,6 +18,7 @@ mod fault_table;
 mod faults;
 mod flow_tables;
 mod islands;
+mod library_plans;
 mod lost_flows;
 mod mixed_metrics;
 mod months;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom workload collective`: how long one collective takes, and what the library chooses for it.
 
+use lightloom_emulator::training::library;
 use lightloom_training::architecture::architecture;
 use lightloom_training::cards;
 use lightloom_training::collectives::{Algorithm, CollectiveKind, LibraryTime, Protocol, Site};
@@ -16,7 +17,8 @@ use lightloom::table::TextTable;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom workload collective all-reduce --accelerator h100 --gpus 4096 --size 1MiB,64MiB,1GiB
-  lightloom workload collective all-reduce --accelerator b200 --gpus 8 --size 64MiB --all")]
+  lightloom workload collective all-reduce --accelerator b200 --gpus 8 --size 64MiB --all
+  lightloom workload collective all-reduce --gpus 64 --size 1MiB,64MiB --packets")]
 pub(super) struct CollectiveArguments {
     /// What it computes.
     #[arg(value_enum)]
@@ -39,6 +41,9 @@ pub(super) struct CollectiveArguments {
     /// Show every algorithm and protocol, not only the one chosen.
     #[arg(long)]
     all: bool,
+    /// Also run rings and trees packet by packet, up to 3e8 packets.
+    #[arg(long)]
+    packets: bool,
     #[command(flatten)]
     result: ResultArguments,
 }
@@ -65,6 +70,9 @@ struct CollectiveRow {
     #[serde(flatten)]
     time: LibraryTime,
     bus_gigabytes_per_second: f64,
+    /// The same plan in packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets_seconds: Option<f64>,
 }
 
 pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome> {
@@ -102,6 +110,10 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
         let row = |time: LibraryTime| CollectiveRow {
             bytes: size.0,
             bus_gigabytes_per_second: factor * bytes / time.seconds / 1e9,
+            packets_seconds: arguments
+                .packets
+                .then(|| library::seconds(&site, kind, bytes, time))
+                .flatten(),
             time,
         };
         times.into_iter().map(row).collect()
@@ -117,7 +129,8 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
 }
 
 fn text(document: &Document) -> String {
-    let mut table = TextTable::new(["size", "algorithm", "protocol", "µs", "bus GB/s"]);
+    let mut table =
+        TextTable::new(["size", "algorithm", "protocol", "µs", "bus GB/s", "packets µs"]);
     for row in &document.rows {
         let algorithm = match row.time.algorithm {
             Algorithm::Ring => "ring",
@@ -138,6 +151,7 @@ fn text(document: &Document) -> String {
             protocol.to_owned(),
             format!("{:.1}", 1e6 * row.time.seconds),
             format!("{:.1}", row.bus_gigabytes_per_second),
+            row.packets_seconds.map_or("–".to_owned(), |seconds| format!("{:.1}", 1e6 * seconds)),
         ]);
     }
     format!("{} GPUs in {} domains\n\n{table}", document.gpus, document.domains)

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What [`super::Site::ways`] computes, laid out as messages: the same steps, chunks and rates.
+
+use lightloom_units::Bytes;
+
+use super::{
+    Algorithm, CARD_SHARES, CHANNEL_RATE, LibraryTime, Protocol, RING, Site, TREE, TREE_LAUNCH,
+    TREE_STEP, chunk,
+};
+use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, TreeOperation};
+
+/// Channels of a tree: each passes on a chunk for each rank of a domain at once.
+const CHANNELS: f64 = 16.0;
+
+/// A collective of a library as messages.
+#[derive(Clone, Debug)]
+pub struct LibraryPlan {
+    /// Who sends what to whom. Of a tree the members are domains, of a ring ranks.
+    pub schedule: Schedule,
+    /// What joins the members.
+    pub joined: Joined,
+    /// Seconds before the first message.
+    pub start_seconds: f64,
+    /// Bytes per second that a member sends.
+    pub rate: f64,
+}
+
+/// What joins the members of a [`LibraryPlan`].
+#[derive(Clone, Debug)]
+pub enum Joined {
+    /// A link from each to the next, and the seconds of a step over it.
+    Ring(Vec<f64>),
+    /// A switch, and the seconds from a message's arrival to what waits for it.
+    Switch(f64),
+}
+
+impl Site {
+    /// What `way` sends; `None` for what a switch computes inside one domain or in the network, and for all-to-alls.
+    ///
+    /// # Errors
+    /// Fewer than two ranks.
+    pub fn plan(
+        &self,
+        kind: CollectiveKind,
+        bytes: f64,
+        way: LibraryTime,
+    ) -> Result<Option<LibraryPlan>, CollectiveError> {
+        match way.algorithm {
+            Algorithm::Ring => self.ring_plan(kind, bytes, way.protocol).map(Some),
+            Algorithm::Tree | Algorithm::NvlsTree => self.tree_plan(bytes, way).map(Some),
+            Algorithm::Nvls | Algorithm::Sharp | Algorithm::Pairwise => Ok(None),
+        }
+    }
+
+    fn ring_plan(
+        &self,
+        kind: CollectiveKind,
+        bytes: f64,
+        protocol: Protocol,
+    ) -> Result<LibraryPlan, CollectiveError> {
+        let (_, base, inside, between) = self.stretched(RING[protocol as usize]);
+        let (ranks, directions) = (self.ranks as usize, Directions::One);
+        let schedule = Ring { kind, ranks, size: Bytes(bytes as u64), directions }.schedule()?;
+        let last = self.ranks / self.domains - 1;
+        let step = |rank: u64| {
+            let leaves = self.domains > 1 && rank % (last + 1) == last;
+            if leaves { between } else { inside }
+        };
+        let rate = self.limit(protocol, self.slowest(CARD_SHARES[0]), 1.0);
+        Ok(LibraryPlan {
+            schedule,
+            joined: Joined::Ring((0..self.ranks).map(step).collect()),
+            start_seconds: self.launch() + base,
+            rate: rate / self.filling(protocol, bytes),
+        })
+    }
+
+    fn tree_plan(&self, bytes: f64, way: LibraryTime) -> Result<LibraryPlan, CollectiveError> {
+        let in_switch = way.algorithm == Algorithm::NvlsTree;
+        let size = if way.protocol == Protocol::Ll {
+            (bytes / CHANNELS).min(16_384.0)
+        } else {
+            chunk(bytes)
+        };
+        let (start_seconds, step, rate) = if in_switch {
+            let switch = self.in_switch_rate().unwrap_or(f64::INFINITY);
+            (TREE_LAUNCH, TREE_STEP, self.cards(CARD_SHARES[1]).min(2.0 * switch))
+        } else {
+            let (_, base, inside, between) = TREE[way.protocol as usize];
+            let inside = if way.protocol == Protocol::Ll { 1.8 * inside } else { inside };
+            let chain = (self.inside() - 1.0) * (inside + CHANNELS * size / self.lanes());
+            let rate = self.limit(way.protocol, self.slowest(CARD_SHARES[1]) / 2.0, 0.5);
+            (self.launch() + base + 2.0 * chain, between, 2.0 * rate)
+        };
+        let passing = size / CHANNEL_RATE;
+        let most = (CHANNELS * self.inside() * size).min(rate * passing);
+        let pieces = (bytes / most).ceil().max(1.0);
+        // Half of a piece is in each tree, and in half of the cases it waits for that of the other child.
+        let on_links = 0.75 * bytes / pieces / rate;
+        let schedule = Tree {
+            operation: TreeOperation::DoubleAllReduce,
+            ranks: self.domains as usize,
+            size: Bytes(bytes as u64),
+            pieces: pieces as u32,
+        };
+        Ok(LibraryPlan {
+            schedule: schedule.schedule()?,
+            joined: Joined::Switch((step + passing - on_links).max(0.0)),
+            start_seconds,
+            rate,
+        })
+    }
+}

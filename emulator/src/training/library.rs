@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One collective of a communication library packet by packet: the plan whose closed form
+//! `lightloom-collective` computes, on links of its rates.
+
+use lightloom_collective::{CollectiveKind, Joined, LibraryPlan, LibraryTime, Site};
+use lightloom_engine::collective::Placement;
+use lightloom_engine::topology::{self, RingShape, SwitchedDomain};
+use lightloom_engine::transport::{Transport, Window};
+use lightloom_engine::{
+    Engine, EngineSettings, LinkSpec, NetworkBuilder, Route, VertexId, VertexRole,
+};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+
+/// Packets that a run may have at most.
+const MOST_PACKETS: f64 = 3e8;
+
+/// The seconds that `way` takes in packets; `None` where it has no plan, or more packets than are run.
+///
+/// # Panics
+/// If a network of one ring or one switch cannot be built, which would be a mistake here.
+#[must_use]
+pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<f64> {
+    let plan = site.plan(kind, bytes, way).ok()??;
+    let packets = |s: &lightloom_collective::Sending| {
+        let payload = Transport::default().payload.0;
+        f64::from(s.messages) * s.message.0.div_ceil(payload) as f64
+    };
+    let many = plan.schedule.sendings.iter().map(packets).sum::<f64>() > MOST_PACKETS;
+    let is_pair = matches!(plan.joined, Joined::Ring(_)) && site.ranks < 3;
+    if many || is_pair {
+        return None;
+    }
+    let transport = Transport {
+        window: Window::Packets(1 << 14),
+        acknowledgement: Bytes(1),
+        ..Transport::default()
+    };
+    let mut settings = EngineSettings { transport, ..EngineSettings::default() };
+    let mut builder = NetworkBuilder::new();
+    let members = join(&plan, &mut builder, &mut settings);
+    let mut engine = Engine::new(builder.build().expect("links join members"), settings)
+        .expect("the settings are sound");
+    let running = Placement::new(members, Route::Shortest)
+        .start(&plan.schedule, &mut engine)
+        .expect("every member has a link");
+    engine.run(SimTime(u64::MAX));
+    let took = running.end(&engine)?.since(SimTime::START);
+    Some(plan.start_seconds + took.as_secs_f64())
+}
+
+/// Builds what joins the members. The rates of a plan are those of data: headers come on top, and acknowledgements weigh nothing.
+fn join(
+    plan: &LibraryPlan,
+    builder: &mut NetworkBuilder,
+    settings: &mut EngineSettings,
+) -> Vec<VertexId> {
+    let transport = &settings.transport;
+    let framed = 1.0 + transport.header.0 as f64 / transport.payload.0 as f64;
+    let rate = BitsPerSecond((plan.rate * framed * 8.0) as u64);
+    let picoseconds = |seconds: f64| Picoseconds((seconds * 1e12) as u64);
+    match &plan.joined {
+        Joined::Ring(steps) => {
+            let members: Vec<_> = steps.iter().map(|_| builder.add(VertexRole::Host)).collect();
+            let edge = |place: usize| LinkSpec::new(rate, picoseconds(steps[place]));
+            topology::Ring::build_into(builder, &members, RingShape::Ring, edge);
+            members
+        }
+        Joined::Switch(step) => {
+            settings.host_delay = picoseconds(*step);
+            let link = LinkSpec::new(rate, Picoseconds::from_nanos(1));
+            let gpus = plan.schedule.ranks as u32;
+            SwitchedDomain { gpus, switches: 1, link }.build_into(builder)
+        }
+    }
+}
