@@ -34,15 +34,22 @@ TRANSPORTS = {
         "mark_from: 800KB, mark_ramp: {all_from: 3200KB, percent: 20}, pause: {priorities: [0], above: 2MiB}",
     ),
     "swift": ("Swift, per flow", "congestion: swift", QUEUE),
-    "nscc": ("NSCC style, sprayed, trims", f"congestion: nscc, {SPRAY}, window_percent: 150", f"{QUEUE}, trim: true"),
+    "nscc": ("NSCC style, sprayed, trims", f"congestion: nscc, {SPRAY}, window_percent: 135", f"{QUEUE}, trim: true"),
     "entropy": (
         "NSCC style, 64 entropy values, trims",
-        "congestion: nscc, balance: {entropy: {values: 64, probe: 20us}}, window_percent: 200",
+        "congestion: nscc, balance: {entropy: {values: 64, probe: 20us}}, window_percent: 135",
+        f"{QUEUE}, trim: true",
+    ),
+    "adaptive": (
+        "NSCC style, switches choose, trims",
+        "congestion: nscc, balance: adaptive, window_percent: 135",
         f"{QUEUE}, trim: true",
     ),
     "credit": ("receiver credit, sprayed, trims", f"congestion: receiver_credit, {SPRAY}, window_percent: 100", f"{QUEUE}, trim: true"),
 }
-SPREAD = ("nscc", "entropy", "credit")
+SPREAD = ("nscc", "entropy", "adaptive", "credit")
+# What a permutation may take where switches choose, times its bound.
+ADAPTIVE = 1.25
 MIB = 1 << 20
 
 
@@ -70,9 +77,9 @@ def items():
     return {
         "permutation-16": Item(4, 64 * MIB, permutation(16), promised=1.15),
         "permutation-128": Item(8, 8 * MIB, permutation(128), promised=1.15),
-        "permutation-1024": Item(16, MIB, permutation(1024), promised=1.25),
+        "permutation-1024": Item(16, MIB, permutation(1024), promised=1.15),
         "permutation-8192": Item(32, 256 << 10, permutation(8192)),
-        "incast-32": Item(8, 8 * MIB, [(127 - 3 * at, 0) for at in range(32)], promised=1.02, again=7_000),
+        "incast-32": Item(8, 8 * MIB, [(127 - 3 * at, 0) for at in range(32)], promised=1.02, again=6_000),
         # Bytes of a host: 1 MiB for each of the 64.
         "all-to-all-64": Item(8, 64 * MIB, run="{all_to_all: at_once}, hosts: [h0..h63]"),
         "ring-128": Item(8, 16 * MIB, run="{all_reduce: ring}, directions: one"),
@@ -180,8 +187,10 @@ def table_of_ours(args, chosen, transports):
             dark = ours(args.lightloom, name, item, transport, True, args.keep)[1]
             times = took / bound
             row(name, TRANSPORTS[transport][0], f"{bound:.1f}", f"{took:.1f}", f"{times:.3f}", f"{dark:.1f}", f"{dark / took:.3f}", again, f"{seconds:.2f}")
-            if transport in SPREAD and item.promised and times > item.promised:
-                missed.append(f"{name} {transport}: {times:.3f} times the bound, {item.promised} promised")
+            is_permutation = item.flows and len({to for _, to in item.flows}) > 1
+            promised = ADAPTIVE if transport == "adaptive" and is_permutation else item.promised
+            if transport in SPREAD and promised and times > promised:
+                missed.append(f"{name} {transport}: {times:.3f} times the bound, {promised} promised")
             if transport in SPREAD and item.again and again > item.again:
                 missed.append(f"{name} {transport}: {again} sent again, {item.again} promised")
     return missed

@@ -66,8 +66,7 @@ fn every_verdict_is_recomputed_by_one_command() {
             .expect("the program runs");
         let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
         let sentences = document["sentences"].as_array().expect("sentences");
-        let found: Vec<&str> =
-            sentences.iter().filter_map(|one| one["verdict"].as_str()).collect();
+        let found: Vec<&str> = sentences.iter().filter_map(|one| one["verdict"].as_str()).collect();
         println!("{study}: {found:?}");
         for verdict in found {
             assert!(verdicts.contains(&verdict), "{study}: {verdict}");

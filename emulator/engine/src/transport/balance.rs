@@ -25,7 +25,7 @@ pub enum Balance {
         /// How many paths to draw from: all there are, if there are no more.
         paths: u16,
     },
-    /// Packets take turns over entropy values; one whose packet was marked or trimmed misses its next turn, and one
+    /// Packets take turns over entropy values; one whose packet was marked or trimmed misses its next turn, one of four at most, and one
     /// that lost a packet is retired until a probe is answered, or that packet after all (after OCP's
     /// Multipath Reliable Connection 1.0, from its public description; not a conforming implementation).
     Entropy {
@@ -109,13 +109,17 @@ pub(crate) struct Balancer {
     taken: Box<[u16]>,
 }
 
+/// Of so many turns a path misses one at most. Otherwise all flows leave a path that marks a little at once, and it is idle
+/// before they hear of it.
+const CAUTIOUS: u8 = 4;
+
 /// What a sender knows of a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct PathHistory {
     /// One past the highest number of a packet that took it and was answered.
     answered: u32,
-    /// It misses its next turn.
-    marked: bool,
+    /// Turns until a mark makes it miss one again; [`CAUTIOUS`]: it misses the next.
+    cautious: u8,
     retired: bool,
 }
 
@@ -212,7 +216,9 @@ impl Balancer {
                 // At most once around: with every path marked, the next one is as good as any.
                 for _ in 0..lane.width() {
                     let known = &mut self.known[usize::from(lane.turn)];
-                    if !std::mem::take(&mut known.marked) && !known.retired {
+                    let misses = known.cautious == CAUTIOUS;
+                    known.cautious = known.cautious.saturating_sub(1);
+                    if !misses && !known.retired {
                         break;
                     }
                     lane.step();
@@ -244,7 +250,9 @@ impl Balancer {
     pub(crate) fn echo(&mut self, sequence: u32, marked: bool) {
         if let Some(path) = self.path_of(sequence) {
             let known = &mut self.known[path];
-            known.marked |= marked;
+            if marked && known.cautious == 0 {
+                known.cautious = CAUTIOUS;
+            }
             known.answered = known.answered.max(sequence + 1);
         }
     }
@@ -373,6 +381,9 @@ mod tests {
         assert_eq!(paths(&mut entropy, 3), [20, 30, 10]);
         entropy.echo(1, true);
         assert_eq!(paths(&mut entropy, 4), [20, 10, 20, 30]);
+        // It has missed one of its last four: a mark changes nothing.
+        entropy.echo(3, true);
+        assert_eq!(paths(&mut entropy, 3), [10, 20, 30]);
         (0..3).for_each(|sequence| entropy.echo(sequence, true));
         assert_eq!(paths(&mut entropy, 2).len(), 2);
     }

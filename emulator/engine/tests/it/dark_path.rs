@@ -76,7 +76,7 @@ fn a_dark_path_of_eight_costs_what_it_did_not_carry() {
     let swift = CongestionControl::Swift(Swift::default());
     let credit = CongestionControl::ReceiverCredit;
     let controls = [nscc, credit, CongestionControl::FixedWindow, dctcp, swift];
-    let entropy = Balance::Entropy { values: 8, probe: Picoseconds::from_micros(50) };
+    let entropy = Balance::Entropy { values: 8, probe: Picoseconds::from_micros(20) };
     for congestion in controls {
         for balance in [entropy, Balance::Spray { paths: 8 }, Balance::Adaptive] {
             let cost = cost(congestion, balance);
