@@ -65,13 +65,15 @@ pub struct Watch {
     queues: QueueHistograms,
     /// By link: a sum over its arrivals; empty if runs are not compared.
     sums: Vec<u64>,
+    /// Whether arrivals are looked at.
+    looks: bool,
 }
 
 impl Watch {
     /// Keeps the packets of `tap` besides.
     #[must_use]
     pub fn with_tap(tap: Tap) -> Self {
-        Self { tap: Some(tap), ..Self::default() }
+        Self { tap: Some(tap), looks: true, ..Self::default() }
     }
 
     /// Watches the queues before links of these classes, by link.
@@ -85,12 +87,23 @@ impl Watch {
     #[must_use]
     pub fn with_sums(mut self, links: usize) -> Self {
         self.sums = vec![0; links];
+        self.looks = true;
         self
     }
 
     /// Whether packets of chosen links are kept.
     pub fn keeps_packets(&self) -> bool {
         self.tap.is_some()
+    }
+
+    #[cold]
+    fn look_at(&mut self, arrival: PacketArrival) {
+        if let Some(tap) = &mut self.tap {
+            tap.arrived(arrival);
+        }
+        if let Some(sum) = self.sums.get_mut(arrival.link.index()) {
+            *sum = sum.wrapping_add(arrival_sum(&arrival));
+        }
     }
 
     /// What packets found in the queues.
@@ -111,11 +124,8 @@ impl Probe for Watch {
 
     #[inline]
     fn arrived(&mut self, arrival: PacketArrival) {
-        if let Some(tap) = &mut self.tap {
-            tap.arrived(arrival);
-        }
-        if let Some(sum) = self.sums.get_mut(arrival.link.index()) {
-            *sum = sum.wrapping_add(arrival_sum(&arrival));
+        if self.looks {
+            self.look_at(arrival);
         }
     }
 
@@ -125,7 +135,7 @@ impl Probe for Watch {
     }
 
     fn may_leap(&self) -> bool {
-        self.tap.is_none() && self.sums.is_empty()
+        !self.looks
     }
 
     fn leap(&mut self, before: &Self, times: u32) {
@@ -139,7 +149,8 @@ impl LocalProbe for Watch {
     }
     fn local(&self, links: &[LinkId]) -> Self {
         let sums = if self.sums.is_empty() { Vec::new() } else { vec![0; links.len()] };
-        Self { tap: None, queues: self.queues.local(links), sums }
+        let looks = !sums.is_empty();
+        Self { tap: None, queues: self.queues.local(links), sums, looks }
     }
     fn sum(&self, link: LinkId) -> u64 {
         self.sums.get(link.index()).copied().unwrap_or_default()

@@ -20,15 +20,17 @@ const HALF_BITS: u32 = 10;
 pub struct QueueHistograms {
     /// By link: its class.
     classes: Arc<[u8]>,
-    /// By class: packets by bar of the histogram, as many bars as were needed.
-    bars: Vec<Vec<u64>>,
+    /// How many classes there are.
+    count: usize,
+    /// Packets by bar of the histogram and class, as many bars as were needed.
+    packets: Vec<u64>,
 }
 
 impl QueueHistograms {
     /// No packet seen, over links of these classes.
     pub(crate) fn new(classes: Vec<u8>) -> Self {
         let count = classes.iter().max().map_or(0, |class| usize::from(*class) + 1);
-        Self { classes: classes.into(), bars: vec![Vec::new(); count] }
+        Self { classes: classes.into(), count, packets: Vec::new() }
     }
 
     /// The class of a link; 0 where nothing is kept apart.
@@ -39,27 +41,25 @@ impl QueueHistograms {
     /// No packet seen, over a network of its own that has these links.
     pub(crate) fn local(&self, links: &[LinkId]) -> Self {
         let classes: Vec<u8> = links.iter().map(|link| self.class(*link)).collect();
-        Self { classes: classes.into(), bars: vec![Vec::new(); self.bars.len()] }
+        Self { classes: classes.into(), count: self.count, packets: Vec::new() }
     }
 
     /// Notes a packet that found `backlog` before it.
     #[inline]
     pub(crate) fn record(&mut self, link: LinkId, backlog: Bytes) {
         let Some(class) = self.classes.get(link.index()) else { return };
-        let (bars, bar) = (&mut self.bars[usize::from(*class)], bar_of(backlog));
-        if bar >= bars.len() {
-            more_bars(bars, bar);
+        let at = bar_of(backlog) * self.count + usize::from(*class);
+        match self.packets.get_mut(at) {
+            Some(packets) => *packets += 1,
+            None => count_first(&mut self.packets, at),
         }
-        bars[bar] += 1;
     }
 
     /// What has come since they were `before` has come so many times more.
     pub(crate) fn leap(&mut self, before: &Self, times: u32) {
-        for (bars, before) in self.bars.iter_mut().zip(&before.bars) {
-            for (bar, packets) in bars.iter_mut().enumerate() {
-                let known = before.get(bar).copied().unwrap_or_default();
-                *packets += (*packets - known) * u64::from(times);
-            }
+        let known = before.packets.iter().copied().chain(std::iter::repeat(0));
+        for (packets, known) in self.packets.iter_mut().zip(known) {
+            *packets += (*packets - known) * u64::from(times);
         }
     }
 
@@ -69,10 +69,8 @@ impl QueueHistograms {
         let mut parts = parts.into_iter();
         let mut all = parts.next().cloned().unwrap_or_default();
         for part in parts {
-            for (bars, more) in all.bars.iter_mut().zip(&part.bars) {
-                bars.resize(bars.len().max(more.len()), 0);
-                bars.iter_mut().zip(more).for_each(|(bar, more)| *bar += more);
-            }
+            all.packets.resize(all.packets.len().max(part.packets.len()), 0);
+            all.packets.iter_mut().zip(&part.packets).for_each(|(packets, more)| *packets += more);
         }
         all
     }
@@ -80,10 +78,12 @@ impl QueueHistograms {
     /// The histogram of a class, empty queues included; nothing if no packet came.
     #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
-        let bars = self.bars.get(class).filter(|bars| !bars.is_empty())?;
+        let of_class = self.packets.iter().skip(class).step_by(self.count.max(1));
+        let mut bars = of_class.enumerate().filter(|(_, packets)| **packets > 0).peekable();
+        bars.peek().filter(|_| class < self.count)?;
         let mut all =
             Histogram::new_with_bounds(1, MOST_BYTES, DIGITS).expect("the bounds are sound");
-        for (bar, packets) in bars.iter().enumerate().filter(|(_, packets)| **packets > 0) {
+        for (bar, packets) in bars {
             all.saturating_record_n(least_in(bar), *packets);
         }
         Some(all)
@@ -105,8 +105,9 @@ fn least_in(bar: usize) -> u64 {
 }
 
 #[cold]
-fn more_bars(bars: &mut Vec<u64>, bar: usize) {
-    bars.resize(bar + 1, 0);
+fn count_first(packets: &mut Vec<u64>, at: usize) {
+    packets.resize(at, 0);
+    packets.push(1);
 }
 
 #[cfg(test)]
