@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lightloom_fabric::document::{Diagnostic, codes};
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
-use lightloom_study::buy::{Answer, FaultModel, Question, Row, buy, load_buy};
+use lightloom_study::buy::{Answer, FaultModel, PlannedSteps, Question, Row, buy, load_buy};
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
@@ -57,7 +57,8 @@ struct BuyResult {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
-    let question = question(&arguments.file, &mut inputs)?;
+    let mut question = question(&arguments.file, &mut inputs)?;
+    take_step(&mut question, &arguments.file, &mut inputs)?;
     let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
     let trace = recorded(&question, &arguments.file, &mut inputs)?;
     let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed))?;
@@ -90,6 +91,29 @@ fn question(path: &Path, inputs: &mut Inputs) -> anyhow::Result<Question> {
     };
     output::diagnostics(&mistakes);
     question.ok_or(InputRefused.into())
+}
+
+/// The step of the result that the file names, beside it.
+pub(crate) fn take_step(
+    question: &mut Question,
+    file: &Path,
+    inputs: &mut Inputs,
+) -> anyhow::Result<()> {
+    let Some(name) = &question.step_from else { return Ok(()) };
+    let path = file.parent().unwrap_or(Path::new("")).join(name);
+    let refuse = |why: String| {
+        let message = format!("`workload.step.from`: {}: {why}", path.display());
+        let mistake = Diagnostic::whole_file(codes::UNREADABLE, &files::name(file), message);
+        output::diagnostics(&[mistake]);
+        anyhow::Error::from(InputRefused)
+    };
+    let bytes = files::read_document(&path).map_err(|mistake| refuse(mistake.message))?;
+    let steps: PlannedSteps =
+        serde_json::from_slice(&bytes).map_err(|mistake| refuse(mistake.to_string()))?;
+    files::note_input(inputs, "step", name, &bytes);
+    let step = steps.rows.first().ok_or_else(|| refuse("it has no row".to_owned()))?;
+    question.take_step(step);
+    Ok(())
 }
 
 /// The trace that the file names, beside it.

@@ -137,7 +137,9 @@ impl Inputs {
             InputKind::Buy => {
                 let (question, mistakes) = load_buy(&name, &bytes);
                 output::diagnostics(&mistakes);
-                once(&mut self.buy, (path.to_owned(), question.ok_or(InputRefused)?), kind, &name)?;
+                let mut question = question.ok_or(InputRefused)?;
+                crate::buy::take_step(&mut question, path, &mut Default::default())?;
+                once(&mut self.buy, (path.to_owned(), question), kind, &name)?;
             }
             InputKind::Run => self.runs.push(json(&name, &bytes, kind)?),
             InputKind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),

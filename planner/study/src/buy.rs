@@ -23,7 +23,7 @@ use lightloom_fabric::trace::{FaultTrace, NodesError};
 use lightloom_planner::goodput::{Answer as JobAnswer, Goodput, Policy};
 use lightloom_units::seed::Seed;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, Site};
 use crate::compare::NodeFaultRatio;
@@ -123,6 +123,8 @@ pub struct Question {
     pub mfu: f64,
     /// Picoseconds of a step on the reference network.
     pub step: i128,
+    /// The result that the step is taken from with [`Question::take_step`]. `None` if it is written in the file.
+    pub step_from: Option<String>,
     /// How the network stretches a step.
     pub speed: Speed,
     /// The jobs.
@@ -139,6 +141,43 @@ pub struct Question {
     pub parts: Vec<PartRate>,
     /// What running costs.
     pub running: Running,
+}
+
+/// A row of the result of `lightloom mfu`, as far as it is read: a step, and what exchange takes of it that nothing hides.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct PlannedStep {
+    step_seconds: f64,
+    mfu: f64,
+    tp_exposed_seconds: f64,
+    ep_exposed_seconds: f64,
+    dp_exposed_seconds: f64,
+}
+
+/// A result of `lightloom mfu`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PlannedSteps {
+    /// Best first.
+    pub rows: Vec<PlannedStep>,
+}
+
+impl Question {
+    /// Takes seconds, shares and MFU of a step from a planned one.
+    pub fn take_step(&mut self, planned: &PlannedStep) {
+        let share = |seconds: f64| seconds / planned.step_seconds;
+        let before = self.step as f64 / 1e12;
+        for candidate in &mut self.candidates {
+            // Copies are so many seconds apart, whatever a step takes.
+            if let JobAnswer::InMemory { every, .. } = &mut candidate.answer {
+                let steps = f64::from(*every) * before / planned.step_seconds;
+                *every = steps.round().clamp(1.0, 1e6) as u32;
+            }
+        }
+        self.step = ((planned.step_seconds * 1e12).round() as i128).max(1);
+        self.mfu = planned.mfu;
+        self.speed.tensor_parallel = share(planned.tp_exposed_seconds);
+        self.speed.all_to_all = share(planned.ep_exposed_seconds);
+        self.speed.data_parallel = share(planned.dp_exposed_seconds);
+    }
 }
 
 /// Why there is no answer.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The buy file: what is asked, as people write it, and every mistake in it.
 
+mod answer;
+
 use std::sync::Arc;
 
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use lightloom_planner::goodput::Answer;
+use answer::AnswerRecord;
+use answer::answer;
 
 use super::{Candidate, FaultModel, JobKind, PartRate, Question, Running, Speed};
 use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
@@ -88,56 +91,6 @@ pub struct DesignRecord {
     pub restart_minutes: Option<f64>,
 }
 
-/// What a job does that has lost a node: exactly one of these, as in `restart` of a scenario.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum AnswerRecord {
-    /// It begins again at its checkpoint.
-    Restart(NothingRecord),
-    /// It begins again at a copy in the memory of other nodes.
-    InMemory(InMemoryRecord),
-    /// It moves to a spare node with the state of its replicas.
-    Migrate(MigrateRecord),
-    /// It goes on without the group of the node, or the node where the policy is `reduced-tp`, until others are free.
-    Elastic(ElasticRecord),
-}
-
-/// Copies in memory.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InMemoryRecord {
-    /// Minutes between two copies.
-    pub every_minutes: f64,
-    /// Seconds that taking one takes.
-    pub seconds: f64,
-    /// Minutes from a fault to the next step.
-    pub load_minutes: f64,
-    /// With so many nodes dead at once the copies are gone.
-    #[serde(default = "two")]
-    pub copies: u32,
-}
-
-/// Moving to a spare node.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MigrateRecord {
-    /// Minutes that it takes.
-    pub minutes: f64,
-}
-
-/// Going on with less.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ElasticRecord {
-    /// Minutes until it goes on with less.
-    pub reform_minutes: f64,
-    /// Minutes that it stands still to be whole again.
-    pub rejoin_minutes: f64,
-    /// With a smaller share of its parts it stops.
-    #[serde(default = "half")]
-    pub least: f64,
-}
-
 /// What shall run.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -146,8 +99,9 @@ pub struct WorkloadRecord {
     pub tp: u32,
     /// Peak of a GPU in TFLOP/s.
     pub peak_tflops: f64,
-    /// Share of the peak that jobs reach on the reference network, without faults.
-    pub mfu: f64,
+    /// Share of the peak that jobs reach on the reference network, without faults; of `step.from` if that is given.
+    #[serde(default)]
+    pub mfu: Option<f64>,
     /// Shares of a step on the reference network that communication takes.
     pub step: StepRecord,
     /// The jobs.
@@ -158,6 +112,10 @@ pub struct WorkloadRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepRecord {
+    /// The result of `lightloom mfu --format json` for the planned job, or with the constants of measured runs, beside this
+    /// file: seconds, shares and `mfu` are those of its first row, and none is written here.
+    #[serde(default)]
+    pub from: Option<String>,
     /// Seconds of a step, which decide how much of one a fault costs.
     #[serde(default = "ten")]
     pub seconds: f64,
@@ -257,12 +215,6 @@ pub struct RunningRecord {
     pub pue: f64,
 }
 
-const fn two() -> u32 {
-    2
-}
-const fn half() -> f64 {
-    0.5
-}
 const fn two_minutes() -> f64 {
     2.0
 }
@@ -321,7 +273,8 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
         candidates,
         tp: file.workload.tp,
         peak_tflops: file.workload.peak_tflops,
-        mfu: file.workload.mfu,
+        mfu: file.workload.mfu.unwrap_or(1.0),
+        step_from: step.from.clone(),
         step: ((step.seconds * 1e12).round() as i128).max(1),
         speed: Speed {
             tensor_parallel: step.tensor_parallel,
@@ -406,7 +359,7 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
     let mut numbers = vec![
         ("/days", file.days, 0.001, 3_650.0),
         ("/workload/peak_tflops", file.workload.peak_tflops, 1e-6, ANY),
-        ("/workload/mfu", file.workload.mfu, 1e-6, 1.0),
+        ("/workload/mfu", file.workload.mfu.unwrap_or(1.0), 1e-6, 1.0),
         ("/workload/step/seconds", step.seconds, 1e-6, 1e5),
         ("/workload/step/at_gbytes_per_s", step.at_gbytes_per_s, 1e-6, ANY),
         ("/workload/step/tensor_parallel", step.tensor_parallel, 0.0, 1.0),
@@ -432,6 +385,24 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
     }
     for (path, number, low, high) in numbers {
         check_range(path, number, low, high, check);
+    }
+    let typed = shares_typed(step) || file.workload.mfu.is_some();
+    match (&step.from, typed) {
+        (Some(_), true) => {
+            check
+                .error(
+                    codes::BAD_VALUE,
+                    "/workload/step/from",
+                    "shares or `mfu` are written beside it",
+                )
+                .help("leave `from` out, or what it gives");
+        }
+        (None, _) if file.workload.mfu.is_none() => {
+            check
+                .error(codes::BAD_VALUE, "/workload/mfu", "there is no MFU")
+                .help("write `mfu`, or `step.from` with the result of `lightloom mfu`");
+        }
+        _ => {}
     }
     let shares = step.tensor_parallel + step.all_to_all + step.data_parallel;
     if shares >= 1.0 {
@@ -541,47 +512,9 @@ fn candidates(
     candidates
 }
 
-/// What its jobs do that have lost a node, and the share of its parts that an elastic one goes on with.
-fn answer(
-    record: &DesignRecord,
-    policy: FaultPolicy,
-    file: &BuyFile,
-    place: &str,
-    check: &mut Check<'_>,
-) -> (Answer, f64) {
-    let mut ps = |key: &str, seconds: f64| {
-        check_range(&format!("{place}/{key}"), seconds, 0.0, 1e7, check);
-        (seconds * 1e12).round() as i128
-    };
-    let elastic = |reform, rejoin| Answer::Elastic { reform, start: 0, rejoin, least: 1 };
-    let usual = file.checkpoint.reform_minutes * 60.0;
-    match &record.answer {
-        None => match policy.usual_answer() {
-            "migrate" => {
-                let takes = ps("migrate", file.checkpoint.migrate_minutes * 60.0);
-                (Answer::Migrate { takes }, half())
-            }
-            "elastic" => (elastic(ps("elastic", usual), ps("elastic", usual)), half()),
-            _ => (Answer::Restart, half()),
-        },
-        Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
-        Some(AnswerRecord::Migrate(record)) => {
-            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes * 60.0) }, half())
-        }
-        Some(AnswerRecord::InMemory(record)) => {
-            let steps = record.every_minutes * 60.0 / file.workload.step.seconds;
-            let write = ps("in_memory/seconds", record.seconds);
-            let load = ps("in_memory/load_minutes", record.load_minutes * 60.0);
-            let (every, copies) = (steps.round().clamp(1.0, 1e6) as u32, record.copies);
-            (Answer::InMemory { every, load, write, copies }, half())
-        }
-        Some(AnswerRecord::Elastic(record)) => {
-            let reform = ps("elastic/reform_minutes", record.reform_minutes * 60.0);
-            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes * 60.0);
-            check_range(&format!("{place}/elastic/least"), record.least, 1e-6, 1.0, check);
-            (elastic(reform, rejoin), record.least)
-        }
-    }
+/// Whether any share is written.
+fn shares_typed(step: &StepRecord) -> bool {
+    [step.tensor_parallel, step.all_to_all, step.data_parallel].iter().any(|share| *share != 0.0)
 }
 
 fn check_range(path: &str, number: f64, low: f64, high: f64, check: &mut Check<'_>) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use lightloom_fabric::trace::Health;
 use lightloom_study::architecture::{NicRate, Site, parse};
-use lightloom_study::buy::{buy, histories, load_buy};
+use lightloom_study::buy::{PlannedSteps, buy, histories, load_buy};
 use lightloom_study::cost::{CostOutcome, PriceList, QuoteRecord, cost, read_prices};
 use lightloom_units::seed::Seed;
 
@@ -206,4 +206,33 @@ fn copies_of_a_server_of_the_trace_do_not_fail_at_one_instant() {
     // A server has two nodes, which fail together where both do.
     let (servers, instants) = (of_faults(&|at, server| (at, server)), of_faults(&|at, _| (at, 0)));
     assert!(servers > 1_000 && instants * 100 > servers * 99, "{instants} {servers}");
+}
+
+/// The step of a planned job: its exposed exchange over its seconds, its MFU, and nothing typed beside it.
+#[test]
+fn the_step_is_that_of_the_planned_job() {
+    let planned = r#"{"rows": [{"arch": "dgx", "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
+        "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
+    let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
+    let text = file("{design: khop:2}", "")
+        .replace("mfu: 0.5, ", "")
+        .replace("step: {", "step: {from: step.json, ");
+    let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    let mut question = question.unwrap();
+    assert_eq!(question.step_from.as_deref(), Some("step.json"));
+    question.take_step(&planned.rows[0]);
+    let speed = question.speed;
+    let shares = [speed.tensor_parallel, speed.all_to_all, speed.data_parallel, question.mfu];
+    for (share, by_hand) in shares.into_iter().zip([0.2, 0.1, 0.05, 0.4]) {
+        assert!((share - by_hand).abs() < 1e-12, "{shares:?}");
+    }
+    assert_eq!(question.step, 5_000_000_000_000);
+    for (from, to, said) in [
+        ("step: {from", "step: {tensor_parallel: 0.2, from", "are written beside it"),
+        ("step: {from: step.json, ", "step: {", "there is no MFU"),
+    ] {
+        let mistakes = load_buy("t.yaml", text.replace(from, to).as_bytes()).1;
+        assert!(mistakes.iter().any(|one| one.message.contains(said)), "{mistakes:?}");
+    }
 }

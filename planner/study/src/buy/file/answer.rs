@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What jobs do that have lost a node, as people write it.
+
+use lightloom_fabric::document::Check;
+use lightloom_planner::goodput::Answer;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{BuyFile, DesignRecord, NothingRecord, check_range};
+use crate::architecture::FaultPolicy;
+
+const fn two() -> u32 {
+    2
+}
+const fn half() -> f64 {
+    0.5
+}
+
+/// What a job does that has lost a node: exactly one of these, as in `restart` of a scenario.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AnswerRecord {
+    /// It begins again at its checkpoint.
+    Restart(NothingRecord),
+    /// It begins again at a copy in the memory of other nodes.
+    InMemory(InMemoryRecord),
+    /// It moves to a spare node with the state of its replicas.
+    Migrate(MigrateRecord),
+    /// It goes on without the group of the node, or the node where the policy is `reduced-tp`, until others are free.
+    Elastic(ElasticRecord),
+}
+
+/// Copies in memory.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InMemoryRecord {
+    /// Minutes between two copies.
+    pub every_minutes: f64,
+    /// Seconds that taking one takes.
+    pub seconds: f64,
+    /// Minutes from a fault to the next step.
+    pub load_minutes: f64,
+    /// With so many nodes dead at once the copies are gone.
+    #[serde(default = "two")]
+    pub copies: u32,
+}
+
+/// Moving to a spare node.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MigrateRecord {
+    /// Minutes that it takes.
+    pub minutes: f64,
+}
+
+/// Going on with less.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ElasticRecord {
+    /// Minutes until it goes on with less.
+    pub reform_minutes: f64,
+    /// Minutes that it stands still to be whole again.
+    pub rejoin_minutes: f64,
+    /// With a smaller share of its parts it stops.
+    #[serde(default = "half")]
+    pub least: f64,
+}
+
+/// What its jobs do that have lost a node, and the share of its parts that an elastic one goes on with.
+pub(super) fn answer(
+    record: &DesignRecord,
+    policy: FaultPolicy,
+    file: &BuyFile,
+    place: &str,
+    check: &mut Check<'_>,
+) -> (Answer, f64) {
+    let mut ps = |key: &str, seconds: f64| {
+        check_range(&format!("{place}/{key}"), seconds, 0.0, 1e7, check);
+        (seconds * 1e12).round() as i128
+    };
+    let elastic = |reform, rejoin| Answer::Elastic { reform, start: 0, rejoin, least: 1 };
+    let usual = file.checkpoint.reform_minutes * 60.0;
+    match &record.answer {
+        None => match policy.usual_answer() {
+            "migrate" => {
+                let takes = ps("migrate", file.checkpoint.migrate_minutes * 60.0);
+                (Answer::Migrate { takes }, half())
+            }
+            "elastic" => (elastic(ps("elastic", usual), ps("elastic", usual)), half()),
+            _ => (Answer::Restart, half()),
+        },
+        Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
+        Some(AnswerRecord::Migrate(record)) => {
+            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes * 60.0) }, half())
+        }
+        Some(AnswerRecord::InMemory(record)) => {
+            let steps = record.every_minutes * 60.0 / file.workload.step.seconds;
+            let write = ps("in_memory/seconds", record.seconds);
+            let load = ps("in_memory/load_minutes", record.load_minutes * 60.0);
+            let (every, copies) = (steps.round().clamp(1.0, 1e6) as u32, record.copies);
+            (Answer::InMemory { every, load, write, copies }, half())
+        }
+        Some(AnswerRecord::Elastic(record)) => {
+            let reform = ps("elastic/reform_minutes", record.reform_minutes * 60.0);
+            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes * 60.0);
+            check_range(&format!("{place}/elastic/least"), record.least, 1e-6, 1.0, check);
+            (elastic(reform, rejoin), record.least)
+        }
+    }
+}
