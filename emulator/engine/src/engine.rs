@@ -20,6 +20,7 @@
 
 mod control;
 mod deadlock;
+mod earliest;
 mod flow;
 mod groups;
 mod ideal;

@@ -18,6 +18,7 @@
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
 
+use super::earliest::Earliest;
 use super::marking::{Marking, Ramp};
 use super::network::{LinkId, LinkSpec};
 use super::one_port::{CutThrough, OnePort};
@@ -46,8 +47,8 @@ pub(crate) struct SwitchQueues {
     sending: Vec<Room>,
     /// By place: when its last transmission ended, while ports are worked off together and none is under way.
     freed: Vec<u64>,
-    /// The earliest of `ends`, while ports are worked off together.
-    next_end: u64,
+    /// Which of `ends` is the earliest, while ports are worked off together.
+    earliest: Earliest,
 }
 
 /// What the queues work on: the ports of the switch and where their packets go.
@@ -84,7 +85,7 @@ impl SwitchQueues {
             waiting: vec![false; ports.len()],
             sending: vec![Room::default(); ports.len()],
             freed: vec![0; ports.len()],
-            next_end: IDLE,
+            earliest: Earliest::new(ports.len()),
             ports,
         }
     }
@@ -92,20 +93,14 @@ impl SwitchQueues {
     /// When the next transmission ends, while ports are worked off together; [`u64::MAX`]: none is
     /// under way.
     pub(crate) fn next_end(&self) -> u64 {
-        self.next_end
-    }
-
-    fn first_end(&self) -> u64 {
-        self.ends.iter().copied().min().unwrap_or(IDLE)
+        self.earliest.time()
     }
 
     /// Ends the transmission that is due and begins the next one there.
     pub(crate) fn end_next(&mut self, out: &mut impl Outlet) {
-        let now = self.next_end;
-        if let Some(place) = self.ends.iter().position(|end| *end == now) {
-            self.end_transmission(place as u32, out);
-        }
-        self.next_end = self.first_end();
+        let place = self.earliest.place();
+        self.end_transmission(place as u32, out);
+        self.earliest.set(place, self.ends[place]);
     }
 
     /// When it next does something of its own, once everything before `now` is done; [`u64::MAX`]: not
@@ -226,7 +221,7 @@ impl SwitchQueues {
                 self.store.take_up(room);
             }
         }
-        self.next_end = self.first_end();
+        self.earliest.take(&self.ends);
     }
 
     /// Ports are worked off one by one again.
@@ -350,7 +345,7 @@ impl SwitchQueues {
         sending.close();
         let until = self.ends[place as usize];
         self.sending[place as usize] = room;
-        self.next_end = self.next_end.min(until);
+        self.earliest.set(place as usize, until);
         if let Some(packet) = sent {
             let arrival = until + port.delay();
             out.launch(place, packet, arrival);
@@ -363,6 +358,7 @@ impl SwitchQueues {
         let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();
         self.ends[place as usize] = IDLE;
+        self.earliest.set(place as usize, IDLE);
         self.freed[place as usize] = now;
         let mut rooms = vec![std::mem::take(&mut self.sending[place as usize])];
         let port = out.port(place).0.clone();

@@ -160,7 +160,7 @@ pub struct NsccFile {
     /// Packets added to the window a round trip where nothing is marked.
     #[schemars(range(min = 1, max = 1000))]
     pub fair_increase: u32,
-    /// Packets added a round trip on top while the path is empty; less the nearer the target.
+    /// Packets added a round trip on top while the path is empty, an eighth of the window at most; less the nearer the target.
     #[schemars(range(min = 0, max = 1000))]
     pub proportional_increase: u32,
     /// By how much the window shrinks a round trip at twice the target delay, in per cent.

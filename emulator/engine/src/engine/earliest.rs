@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The earliest of a number of times, which change one at a time: a tournament (Knuth, TAOCP 3, 5.2.3).
+
+/// Times by place, and which is the earliest. A time of [`u64::MAX`] is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Earliest {
+    /// Those of the places stand in the second half; before, each is the earlier of two.
+    times: Vec<u64>,
+}
+
+impl Earliest {
+    pub(crate) fn new(places: usize) -> Self {
+        Self { times: vec![u64::MAX; 2 * places.next_power_of_two()] }
+    }
+
+    fn width(&self) -> usize {
+        self.times.len() / 2
+    }
+
+    /// Takes the times of all places.
+    pub(crate) fn take(&mut self, times: &[u64]) {
+        let width = self.width();
+        self.times[width..][..times.len()].copy_from_slice(times);
+        for at in (1..width).rev() {
+            self.times[at] = self.times[2 * at].min(self.times[2 * at + 1]);
+        }
+    }
+
+    /// Takes the time of one.
+    #[inline]
+    pub(crate) fn set(&mut self, place: usize, time: u64) {
+        let mut at = self.width() + place;
+        self.times[at] = time;
+        while at > 1 {
+            let earlier = self.times[at].min(self.times[at ^ 1]);
+            at /= 2;
+            if self.times[at] == earlier {
+                return;
+            }
+            self.times[at] = earlier;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn time(&self) -> u64 {
+        self.times[1.min(self.times.len() - 1)]
+    }
+
+    /// The first place that has it.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        let (mut at, earliest) = (1, self.time());
+        while at < self.width() {
+            at *= 2;
+            at += usize::from(self.times[at] != earliest);
+        }
+        at - self.width()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_earliest_is_the_first_of_the_least(
+            begin in prop::collection::vec(0u64..9, 1..20),
+            changes in prop::collection::vec((0usize..20, 0u64..9), 0..40),
+        ) {
+            let mut times = begin;
+            let mut earliest = Earliest::new(times.len());
+            earliest.take(&times);
+            for (place, time) in changes {
+                let place = place % times.len();
+                times[place] = time;
+                earliest.set(place, time);
+                let least = *times.iter().min().unwrap();
+                prop_assert_eq!(earliest.time(), least);
+                prop_assert_eq!(earliest.place(), times.iter().position(|at| *at == least).unwrap());
+            }
+        }
+    }
+}
