@@ -141,7 +141,7 @@ impl<P: Probe> Stage for Engine<P> {
         Self::paths(self, flow).iter().collect()
     }
     fn takes_one_path(&self, flow: FlowId) -> bool {
-        Self::paths(self, flow).len() == 1 && self.choices(flow)[0].is_empty()
+        Self::paths(self, flow).len() == 1 && self.choices(flow).is_empty()
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
         Self::record(self, flow)

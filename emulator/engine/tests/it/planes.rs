@@ -225,6 +225,44 @@ fn striped_flows_do_not_depend_on_the_number_of_threads() {
     assert_eq!(one, ends(3));
 }
 
+/// Switches chose for flows by one interface alone; where a reroute left one of several, answers went astray: another
+/// result on each number of threads, or none.
+#[test]
+fn switches_choose_for_flows_by_several_interfaces_before_and_after_a_reroute() {
+    let run = |threads: usize, dark: bool| {
+        let (builder, hosts) = planes(square(4, link(50)), 2);
+        let transport = over_all(Balance::Adaptive);
+        let settings = EngineSettings { transport, threads, ..EngineSettings::default() };
+        let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+        let flows: Vec<_> = (0..4)
+            .map(|host| FlowSpec::new(hosts[host], hosts[12 + host], Bytes(4 << 20)))
+            .map(|flow| engine.add_flow(flow).unwrap())
+            .collect();
+        let cable = engine.network().outgoing(hosts[0])[1];
+        if dark {
+            for link in [cable, cable.reverse()] {
+                engine.change_link(micros(5), link, LinkChange::Down);
+            }
+            engine.run(micros(25));
+            engine.reroute_flow(flows[0]).unwrap();
+        }
+        engine.run(micros(20_000));
+        assert_conserved(&engine);
+        let ends: Vec<_> = engine.records().map(|at| (at.end, at.retransmitted)).collect();
+        assert!(ends.iter().all(|(end, _)| end.is_some()), "{ends:?}");
+        let up = links_of(&engine, 0, |from| from.0 >= 16).into_iter().filter(|link| {
+            engine.network().role(engine.network().link(*link).to) == VertexRole::Switch
+        });
+        (ends, up.filter(|link| engine.port_count(*link).packets > 100).count())
+    };
+    for dark in [false, true] {
+        let (ends, used) = run(1, dark);
+        assert!(used >= 4 + 4, "{used} links between switches of a plane carry data and answers");
+        assert_eq!(ends, run(2, dark).0);
+        assert_eq!(ends, run(3, dark).0);
+    }
+}
+
 /// A flow is led anew over the planes that are left, and over all when they are back.
 #[test]
 fn striped_flows_are_led_over_the_planes_that_are_up() {

@@ -306,7 +306,7 @@ fn a_flow_whose_switches_choose_uses_every_core() {
     let flow = engine.add_flow(flow).unwrap();
     engine.run(millis(10));
     // The choices that lead to cores: those of the aggregation switches of the first pod.
-    let choices = engine.choices(flow)[0].clone();
+    let choices = engine.choices(flow)[0][0].clone();
     let loads: Vec<u64> = choices[1..5]
         .iter()
         .flat_map(|choice| &choice.links)
@@ -397,7 +397,9 @@ fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() 
     assert!(adaptive < 1.1, "{adaptive}");
     assert_eq!(dropped, 0);
     let mut engine = leaf_spine(Balance::Adaptive, selective);
-    let [_, uplink, ..] = engine.choices(FlowId(0))[0][0].links[..] else { panic!("four spines") };
+    let [_, uplink, ..] = engine.choices(FlowId(0))[0][0][0].links[..] else {
+        panic!("four spines")
+    };
     engine.change_link(SimTime(50_000_000), uplink, LinkChange::Down);
     engine.run(millis(100));
     let packets = engine.packets();

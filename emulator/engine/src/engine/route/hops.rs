@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 const AT_ONCE: usize = 64;
 
 /// The links that are up, of one plane or of all, between vertices that pass packets on, and distances over them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
     /// By vertex: its number here.
     numbers: Vec<u32>,
@@ -42,14 +42,14 @@ pub(super) struct Onward {
 pub(super) const SEVERAL: u16 = u16::MAX;
 
 /// A link, and the number of the vertex at its end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NextStep {
     pub(super) link: LinkId,
     pub(super) to: u32,
 }
 
 /// Lists of what is beside each vertex, one after another.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Adjacent<T> {
     ends: Vec<u32>,
     all: Vec<T>,
@@ -116,7 +116,7 @@ impl HopMap {
 
     /// The number of a vertex that passes packets on.
     pub(super) fn number(&self, vertex: VertexId) -> Option<u32> {
-        Some(self.numbers[vertex.index()]).filter(|number| *number != NONE)
+        self.numbers.get(vertex.index()).copied().filter(|number| *number != NONE)
     }
 
     pub(super) fn vertex(&self, number: u32) -> VertexId {
@@ -130,7 +130,7 @@ impl HopMap {
 
     /// The ways to `root` by number; known once it was [measured](Self::measure).
     pub(super) fn row(&self, root: VertexId) -> &[Onward] {
-        &self.rows[&root]
+        self.rows.get(&root).map_or(&[], |row| row)
     }
 
     /// Finds how far it is to `root`, which `before` lead to if it does not pass packets on itself. With each search more
@@ -149,7 +149,8 @@ impl HopMap {
             let row = self.search(1, first.map(|number| (number, 1)).collect(), 1);
             return self.keep(root, row);
         };
-        let most = AT_ONCE.min(self.rows.len() + 1);
+        // GPUs on rings are many, and few of them are asked for.
+        let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
         let is_alike = |vertex: VertexId| network.role(vertex) == network.role(root);
         let later = (number + 1..self.vertices.len() as u32).filter(|next| {
             let vertex = self.vertex(*next);

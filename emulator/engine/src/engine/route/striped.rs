@@ -29,7 +29,7 @@ impl Router {
         let (draws, (from, to)) = (self.flow_draws(name), name.ends);
         let mut paths = Paths::default();
         for (place, (first, plane)) in (0..).zip(firsts) {
-            let towards = self.towards(network, to, plane);
+            let towards = self.towards(network, name.ends, plane);
             let all = towards.all(first, share.into()).filter(|all| !all.is_empty());
             let beyond = |draw: u16, path: &mut Vec<LinkId>| {
                 path.push(first);
@@ -64,14 +64,14 @@ impl Router {
         planes.sort_unstable();
         let apart = planes.windows(2).all(|two| two[0] != two[1]);
         if !apart || plane.is_some() {
-            let links = self.towards(network, to, plane).begin(from);
+            let links = self.towards(network, (from, to), plane).begin(from);
             return links.into_iter().map(|link| (link, plane)).collect();
         }
         let measured: Vec<(u32, First)> = own
             .into_iter()
             .filter_map(|link| {
                 let plane = Some(network.link(link).spec.plane);
-                let hops = self.towards(network, to, plane).hops_to_end(from)?;
+                let hops = self.towards(network, (from, to), plane).hops_to_end(from)?;
                 Some((hops, (link, plane)))
             })
             .collect();

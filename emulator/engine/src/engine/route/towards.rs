@@ -27,6 +27,12 @@ impl UsableLinks<'_> {
         self.network.outgoing(at).iter().copied().filter(allowed).collect()
     }
 
+    /// Whether a link leads from one vertex to another.
+    pub(super) fn lead(&self, from: VertexId, to: VertexId) -> bool {
+        let mut links = self.network.outgoing(from).iter();
+        links.any(|link| self.network.link(*link).to == to && self.allows(*link))
+    }
+
     fn allows(&self, link: LinkId) -> bool {
         let plane = self.network.link(link).spec.plane;
         self.up[link.index()] && self.plane.is_none_or(|wanted| plane == wanted)

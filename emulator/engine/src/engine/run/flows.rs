@@ -13,6 +13,7 @@ use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
 use crate::engine::route::{Choice, FlowName, Paths, Route, RouteError};
+use crate::engine::routes::Routes;
 use crate::engine::settings::EngineError;
 use crate::transport::{
     Balance, Balancer, CongestionControl, CongestionController, FlowInterfaces, IdlePath, Load,
@@ -28,9 +29,9 @@ pub(super) struct FlowState {
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
     pub(super) paths: Paths,
-    /// Where switches choose, for data and for acknowledgements, farthest first; the first path is then only one of
-    /// those that they may choose.
-    pub(super) choices: [Vec<Choice>; 2],
+    /// By interface, where switches choose, for data and for acknowledgements, farthest first; its path is then only one of
+    /// those that they may choose. Nothing where they do not.
+    pub(super) choices: Vec<[Vec<Choice>; 2]>,
     pub(super) sender: Place,
     pub(super) receiver: Place,
     pub(super) cancelled: bool,
@@ -87,7 +88,7 @@ impl<P: Probe> Engine<P> {
         let window = self.window_of(&paths)?;
         let choices = self.choices_of(name, &spec.route, &paths);
         let start = spec.start.max(self.now);
-        let ways = (&paths, &choices);
+        let ways = (&paths, &choices[..]);
         let (sender, receiver) = self.make_ends((id, name), &spec, ways, load, window);
         self.flows.push(FlowState {
             name,
@@ -248,7 +249,7 @@ impl<P: Probe> Engine<P> {
         &mut self,
         (id, name): (FlowId, FlowName),
         spec: &FlowSpec,
-        ways: (&Paths, &[Vec<Choice>; 2]),
+        ways: (&Paths, &[[Vec<Choice>; 2]]),
         load: Load,
         window: u32,
     ) -> (Place, Place) {
@@ -305,18 +306,22 @@ impl<P: Probe> Engine<P> {
         firsts.iter().zip(ends).map(lane).collect()
     }
 
-    /// Where switches choose for a flow of this name, which leaves by one interface: for its data and for what
-    /// acknowledges it.
-    fn choices_of(&mut self, name: FlowName, route: &Route, paths: &Paths) -> [Vec<Choice>; 2] {
-        let is_striped = first_links(paths).len() > 1;
-        if self.settings.transport.balance != Balance::Adaptive || paths[0].len() == 1 || is_striped
-        {
-            return Default::default();
+    /// Where switches choose for a flow of this name, by interface: for its data and for what acknowledges it.
+    fn choices_of(
+        &mut self,
+        name: FlowName,
+        route: &Route,
+        paths: &Paths,
+    ) -> Vec<[Vec<Choice>; 2]> {
+        if self.settings.transport.balance != Balance::Adaptive || paths[0].len() == 1 {
+            return Vec::new();
         }
-        let path = &paths[0];
-        let (first, last) = (path[0], path[path.len() - 1].reverse());
-        [(name, first), (name.back(), last)]
-            .map(|(name, first)| self.router.choices(&self.network, name, (route, first)))
+        let of_path = |path: &[LinkId]| {
+            let (first, last) = (path[0], path[path.len() - 1].reverse());
+            [(name, first), (name.back(), last)]
+                .map(|(name, first)| self.router.choices(&self.network, name, (route, first)))
+        };
+        paths.iter().map(of_path).collect()
     }
 
     /// Appends paths, and the way back of the first or of each, to the route table, for the sending and the receiving
@@ -324,17 +329,16 @@ impl<P: Probe> Engine<P> {
     fn lay_routes(
         &mut self,
         flow: FlowId,
-        (paths, choices): (&Paths, &[Vec<Choice>; 2]),
+        (paths, choices): (&Paths, &[[Vec<Choice>; 2]]),
         ends: [u32; 2],
     ) -> (Vec<u32>, u32) {
         self.ways.push((self.shared.routes.len(), flow));
         let [sender, receiver] = ends;
-        if let [data, answers] = choices
-            && !data.is_empty()
-        {
-            let (first, last) = (paths[0][0], paths[0][paths[0].len() - 1]);
-            let begin = self.lay_choices((first, data), receiver);
-            return (vec![begin], self.lay_choices((last.reverse(), answers), sender));
+        if !choices.is_empty() {
+            let laid =
+                paths.iter().zip(choices).map(|(path, at)| self.lay_choices((path, at), ends));
+            let laid: Vec<(u32, u32)> = laid.collect();
+            return (laid.iter().map(|(begin, _)| *begin).collect(), laid[0].1);
         }
         let by_path = self.settings.transport.answers_by_path();
         let mut answer = None;
@@ -351,28 +355,58 @@ impl<P: Probe> Engine<P> {
         (data, answer.expect("a flow has a path"))
     }
 
-    /// Appends a way that begins with `first` and goes on by choice to an end: what is nearest to that comes first, so that
-    /// everything leads to what is there already. Returns where it begins.
-    fn lay_choices(&mut self, (first, choices): (LinkId, &[Choice]), end: u32) -> u32 {
+    /// Appends a way that begins as `path` and goes on by choice, and behind it that of what acknowledges it, which ends as it
+    /// began. Returns where both begin.
+    fn lay_choices(
+        &mut self,
+        (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),
+        [sender, receiver]: [u32; 2],
+    ) -> (u32, u32) {
         self.shared.chooses = true;
+        let (first, last) = (path[0], path[path.len() - 1].reverse());
+        let answered = self.lay_route(std::iter::empty(), sender);
+        let behind = self.lay_later(&answers[1..], answered);
+        // What has come by any way is answered by what lies behind its end.
+        let delivery = self.lay_route(std::iter::empty(), receiver);
+        let answer = self.shared.routes.len();
+        debug_assert_eq!(answer, Routes::answer(delivery));
+        self.lay_first((last, &answers[0]), (&behind, answered));
+        let behind = self.lay_later(&data[1..], delivery);
+        let begin = self.shared.routes.len();
+        self.lay_first((first, &data[0]), (&behind, delivery));
+        (begin, answer)
+    }
+
+    /// Appends choices, what is nearest to the end first, so that everything leads to what is there already. Returns by vertex
+    /// where each begins.
+    fn lay_later(&mut self, choices: &[Choice], end: u32) -> FxHashMap<VertexId, u32> {
         let mut begins = FxHashMap::default();
-        let delivery = self.lay_route(std::iter::empty(), end);
-        let mut begin = delivery;
-        for (place, choice) in choices.iter().enumerate().rev() {
-            if place == 0 {
-                begin = self.shared.routes.len();
-                self.shared.routes.push(self.layout.places[first.index()]);
-            }
-            let routes = &mut self.shared.routes;
-            begins.insert(choice.at, routes.len());
-            routes.push_choice(choice.links.len(), choice.salt);
-            for link in &choice.links {
-                let next = self.network.link(*link).to;
-                let rest = begins.get(&next).copied().unwrap_or(delivery);
-                routes.push_option(self.layout.places[link.index()], rest);
-            }
+        for choice in choices.iter().rev() {
+            let begin = self.shared.routes.len();
+            self.lay_choice(choice, (&begins, end));
+            begins.insert(choice.at, begin);
         }
-        begin
+        begins
+    }
+
+    /// Appends the way that begins with a link and the choice at its end.
+    fn lay_first(
+        &mut self,
+        (first, choice): (LinkId, &Choice),
+        behind: (&FxHashMap<VertexId, u32>, u32),
+    ) {
+        self.shared.routes.push(self.layout.places[first.index()]);
+        self.lay_choice(choice, behind);
+    }
+
+    fn lay_choice(&mut self, choice: &Choice, (begins, end): (&FxHashMap<VertexId, u32>, u32)) {
+        let routes = &mut self.shared.routes;
+        routes.push_choice(choice.links.len(), choice.salt);
+        for link in &choice.links {
+            let next = self.network.link(*link).to;
+            let rest = begins.get(&next).copied().unwrap_or(end);
+            routes.push_option(self.layout.places[link.index()], rest);
+        }
     }
 
     fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
@@ -407,8 +441,7 @@ impl<P: Probe> Engine<P> {
         let state = &self.flows[flow.index()];
         let ends = [state.sender.index, state.receiver.index];
         let choices = self.choices_of(name, &route, &paths);
-        let ways = if choices[0].is_empty() { paths.len() } else { 1 };
-        let lanes = self.lanes_of(&paths, ways);
+        let lanes = self.lanes_of(&paths, paths.len());
         let (cursors, answer) = self.lay_routes(flow, (&paths, &choices), ends);
         let state = &mut self.flows[flow.index()];
         (state.paths, state.choices) = (paths, choices);
@@ -447,7 +480,7 @@ impl<P: Probe> Engine<P> {
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
         let hit = |state: &FlowState| {
-            let chosen = state.choices.iter().flatten().flat_map(|choice| &choice.links);
+            let chosen = state.choices.iter().flatten().flatten().flat_map(|choice| &choice.links);
             let links = state.paths.links().iter().chain(chosen);
             state.end.is_none() && !state.cancelled && links.into_iter().any(dark)
         };
@@ -474,10 +507,10 @@ impl<P: Probe> Engine<P> {
         &self.flows[flow.index()].paths
     }
 
-    /// Where switches choose for a flow's data, and for what acknowledges it, farthest first; nothing unless
+    /// By interface, where switches choose for a flow's data, and for what acknowledges it, farthest first; nothing unless
     /// [`Balance::Adaptive`].
     #[must_use]
-    pub fn choices(&self, flow: FlowId) -> &[Vec<Choice>; 2] {
+    pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
         &self.flows[flow.index()].choices
     }
 
