@@ -90,12 +90,12 @@ impl<'a> Training<'a> {
     /// How long it takes, without another failure, until it has done so much useful work of each GPU.
     #[must_use]
     pub fn time_to(&self, work: i128) -> i128 {
-        let round_up = |part: i128, of: i128| (part + of - 1) / of.max(1);
+        let round_up = |(whole, rest): (i128, i128)| whole + i128::from(rest != 0);
         let left = (work * i128::from(self.job.gpus) - self.useful).max(0);
         let Cycle { steps, period, .. } = self.cycle();
         let pending: i128 = self.pending.iter().map(|(_, time)| time).sum();
-        let left = round_up(left, self.held());
-        pending + round_up(left * period, self.job.step * steps)
+        let left = round_up(scaled(left, 1, self.held().max(1)));
+        pending + round_up(scaled(left, period, self.job.step * steps))
     }
 
     /// Useful work of the whole job, in the time that it takes with all replicas.
@@ -103,7 +103,7 @@ impl<'a> Training<'a> {
         self.useful / i128::from(self.job.gpus.max(1))
     }
 
-    /// Useful work since the last of places to begin again from, so many steps apart.
+    /// Useful work since the last of places to begin again at, so many steps apart.
     fn since(&self, every: u32) -> i128 {
         self.progress() % (self.job.step * i128::from(every)).max(1)
     }
@@ -141,8 +141,8 @@ impl<'a> Training<'a> {
             self.pending.pop_front();
         }
         let Cycle { steps, writing, copying, period } = self.cycle();
-        let useful = time * self.job.step * steps / period;
-        let (written, copied) = (time * writing / period, time * copying / period);
+        let [useful, written, copied] =
+            [self.job.step * steps, writing, copying].map(|part| scaled(time, part, period).0);
         self.useful += useful * self.held();
         self.lose(Cause::CheckpointWrite, written);
         self.lose(Cause::MemoryWrite, copied);
@@ -165,10 +165,10 @@ impl<'a> Training<'a> {
         let counts = |(cause, _): &&(Cause, i128)| !(is_lost && *cause == Cause::DoneAgain);
         self.pending.extend(once.iter().filter(counts));
         if once.iter().any(|(cause, time)| *cause == Cause::DoneAgain && *time != 0) {
-            let (cause, time, every) = self.begins_again();
+            let (cause, time, since) = self.begins_again();
             self.lost_step = true;
             self.pending.push_back((cause, time));
-            let whole = self.since(every) / self.job.step.max(1);
+            let whole = since / self.job.step.max(1);
             if whole > self.again {
                 self.pending.push_back((Cause::DoneAgain, (whole - self.again) * self.step()));
                 self.again = whole;
@@ -182,18 +182,24 @@ impl<'a> Training<'a> {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }
 
-    /// What it does first when it begins again, for how long, and how many steps lie between the places where it can.
-    fn begins_again(&self) -> (Cause, i128, u32) {
+    /// What it does first when it begins again, for how long, and the useful work since the place where it does.
+    fn begins_again(&self) -> (Cause, i128, i128) {
         let Policy { every, load, answer, .. } = self.job.policy;
+        let checkpoint = self.since(every);
         match answer {
-            Answer::InMemory { every, load, copies, .. } if self.deaths < copies => {
-                (Cause::MemoryLoad, load, every)
+            // A copy that is older than the last checkpoint is of no use.
+            Answer::InMemory { every, load, copies, .. }
+                if self.deaths < copies && self.since(every) <= checkpoint =>
+            {
+                (Cause::MemoryLoad, load, self.since(every))
             }
             Answer::Migrate { takes } if self.deaths < self.job.replicas.count => {
-                (Cause::Migration, takes, 1)
+                (Cause::Migration, takes, self.since(1))
             }
-            Answer::Elastic { reform, .. } if self.waits.is_none() => (Cause::Reform, reform, 1),
-            _ => (Cause::CheckpointLoad, load, every),
+            Answer::Elastic { reform, .. } if self.waits.is_none() => {
+                (Cause::Reform, reform, self.since(1))
+            }
+            _ => (Cause::CheckpointLoad, load, checkpoint),
         }
     }
 
@@ -228,10 +234,9 @@ impl<'a> Training<'a> {
 
     /// It has its nodes again, and begins again: no run covers that, so it is computed.
     pub fn resume(&mut self) {
-        let (cause, time, every) = self.begins_again();
+        let (cause, time, since) = self.begins_again();
         self.waits = None;
         self.pending.push_back((cause, time));
-        let since = self.since(every);
         self.pending.push_back((Cause::DoneAgain, since * self.step() / self.job.step.max(1)));
         self.again = since / self.job.step.max(1);
         self.lost_step = true;
@@ -246,23 +251,81 @@ impl<'a> Training<'a> {
     }
 }
 
+/// `time · by ÷ of`, rounded down, and what is left of the product: exact where the product has more than 128 bits.
+fn scaled(time: i128, by: i128, of: i128) -> (i128, i128) {
+    if let Some(product) = time.checked_mul(by) {
+        return (product / of, product % of);
+    }
+    let (mut whole, mut rest) = (0, 0);
+    for bit in (0..i128::BITS - 1).rev() {
+        rest = 2 * rest + (time >> bit & 1) * by;
+        whole = 2 * whole + rest / of;
+        rest %= of;
+    }
+    (whole, rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Replicas;
     use super::*;
 
+    fn job(step: i128, policy: Policy) -> TrainedJob {
+        TrainedJob {
+            name: "t".to_owned(),
+            gpus: 8,
+            step,
+            closed_form: 0.0,
+            mfu: 1.0,
+            policy,
+            replicas: Replicas { count: 8, step_with_fewer: step, of_node: Vec::new() },
+        }
+    }
+
+    /// Copies 20,000 minutes and checkpoints half an hour apart have a common period of 41 years.
+    #[test]
+    fn rare_copies_beside_checkpoints_do_not_overflow() {
+        const SECOND: i128 = 1_000_000_000_000;
+        let answer = Answer::InMemory { every: 120_000, load: 1, write: 60 * SECOND, copies: 2 };
+        let job =
+            job(10 * SECOND, Policy { answer, ..Policy::restart(180, 600 * SECOND, 30 * SECOND) });
+        let mut training = Training::of(&job);
+        let month = 30 * 86_400 * SECOND;
+        let all = training.time_to(month);
+        training.advance(all);
+        let by_hand = month + month / 1_800 * 30 + month / 1_200_000 * 60;
+        assert!((all - by_hand).abs() < 10 * SECOND, "{all} {by_hand}");
+        assert_eq!(training.useful, 8 * month);
+        // Both ways to the same quotient.
+        for (time, by, of) in [(7, 5, 3), (1 << 100, 1 << 90, (1 << 90) - 1), (1 << 126, 6, 7)] {
+            let (whole, rest) = scaled(time, by, of);
+            assert!((0..of).contains(&rest));
+            let low = |a: i128, b: i128| a.wrapping_mul(b);
+            assert_eq!(low(whole, of).wrapping_add(rest), low(time, by));
+        }
+    }
+
+    /// Copies every 150 steps, checkpoints every 10: 38 steps on, the checkpoint after 30 is the newer.
+    #[test]
+    fn a_checkpoint_newer_than_the_copy_is_begun_again_at() {
+        let lost = |every, copies| {
+            let answer = Answer::InMemory { every, load: 5, write: 0, copies };
+            let job = job(100, Policy { answer, ..Policy::restart(10, 50, 0) });
+            let mut training = Training::of(&job);
+            training.advance(3_800);
+            assert!(training.hit(&[(Cause::DoneAgain, 1)], 1));
+            training.advance(10_000);
+            let of = |cause| training.lost.get(&cause).copied().unwrap_or(0) / 8;
+            [Cause::DoneAgain, Cause::MemoryLoad, Cause::CheckpointLoad].map(of)
+        };
+        assert_eq!(lost(150, 2), lost(150, 1));
+        assert_eq!([lost(150, 2), lost(6, 2)], [[801, 0, 50], [201, 5, 0]]);
+    }
+
     #[test]
     fn a_node_that_dies_while_replicas_are_taken_up_costs_the_step_under_way() {
         let answer = Answer::Elastic { reform: 5, start: 0, rejoin: 7, least: 1 };
-        let job = TrainedJob {
-            name: "t".to_owned(),
-            gpus: 8,
-            step: 100,
-            closed_form: 0.0,
-            mfu: 1.0,
-            policy: Policy { answer, ..Policy::restart(10, 50, 0) },
-            replicas: Replicas { count: 8, step_with_fewer: 100, of_node: Vec::new() },
-        };
+        let job = job(100, Policy { answer, ..Policy::restart(10, 50, 0) });
         let mut training = Training::of(&job);
         training.advance(130);
         assert!(training.hit(&[(Cause::Outage, 1), (Cause::DoneAgain, 30)], 1));

@@ -385,9 +385,9 @@ impl<'a> Fleet<'a> {
         if is_known {
             return;
         }
-        // Without a warm spare in the domain there is none to move to.
-        let moves = self.rules.policy != FaultPolicy::Backup || has_spare;
-        let dead = if moves { 1 } else { job.training.job.replicas.count };
+        // Without a warm spare in the domain there is none to move to; no other answer needs one.
+        let has_none = !has_spare && matches!(self.rules.job.answer, Answer::Migrate { .. });
+        let dead = if has_none { job.training.job.replicas.count } else { 1 };
         let step = job.training.in_step().max(1);
         job.training.hit(&[(Cause::Outage, self.rules.outage), (Cause::DoneAgain, step)], dead);
         job.ends = self.now + job.training.time_to(job.work);

@@ -106,7 +106,10 @@ fn drawn_answer(random: &mut Stream) -> Answer {
     let [load, takes, reform, rejoin] = [900, 300, 200, 100].map(&mut seconds);
     match random.random_range(0..4) {
         0 => Answer::Restart,
-        1 => Answer::InMemory { every: 3, load, write: SECOND / 10, copies: 2 },
+        1 => {
+            let every = [3, 100, 500][random.random_range(0..3)];
+            Answer::InMemory { every, load, write: SECOND / 10, copies: 2 }
+        }
         2 => Answer::Migrate { takes },
         _ => Answer::Elastic { reform, start: 0, rejoin, least: 1 },
     }
@@ -291,6 +294,25 @@ fn a_short_job_runs_before_a_large_one_that_waits_and_a_long_one_does_not() {
     assert_eq!([finished_in(2 * DAY, 2 * DAY + DAY / 4), finished_in(2 * DAY, 5 * DAY)], [2, 3]);
 }
 
+/// A second node dies in a domain whose one spare is taken; the job has others to go on, and its copies in memory.
+#[test]
+fn copies_in_memory_need_no_spare_in_the_domain() {
+    let fault = |node, at| (NodeId(node), TraceTime(at), TraceTime(3 * DAY));
+    let faults = [fault(0, DAY), fault(1, DAY + DAY / 2)];
+    let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), faults);
+    let hits = vec![0.1; faults.changes().len()];
+    let arrivals = vec![Arrival { at_ms: 7, gpus: 16, work_ms: 9 * DAY }];
+    let history = History { faults, hits, arrivals, slow: Vec::new() };
+    let answer = Answer::InMemory { every: 2, load: 60 * SECOND, write: 0, copies: 2 };
+    let useful = |policy| {
+        let rules = Rules { policy, job: Policy { answer, ..rules(8).job }, ..rules(8) };
+        let spent = run(parse("nvl:20").unwrap().as_ref(), CLUSTER, &rules, &history).unwrap();
+        assert_eq!((spent.interruptions, spent.stops), (2, 0));
+        spent.useful
+    };
+    assert_eq!(useful(FaultPolicy::Backup), useful(FaultPolicy::Regroup));
+}
+
 /// Of two policies, or two answers to a fault, of one design the figures differ wherever a fault hits a job.
 #[test]
 fn a_policy_changes_a_figure_wherever_it_changes_what_happens() {
@@ -317,7 +339,6 @@ fn a_policy_changes_a_figure_wherever_it_changes_what_happens() {
     // NVL-20 holds two groups of 8; the fault leaves 16 GPUs of a domain.
     let cases = [
         ("regroup", FaultPolicy::Regroup, 1, Answer::Restart),
-        ("regroup, migrate", FaultPolicy::Regroup, 1, migrate(120)),
         ("regroup, in memory", FaultPolicy::Regroup, 1, copies),
         ("regroup, elastic", FaultPolicy::Regroup, 1, elastic(45)),
         ("backup", FaultPolicy::Backup, 1, migrate(60)),
@@ -330,6 +351,9 @@ fn a_policy_changes_a_figure_wherever_it_changes_what_happens() {
             assert_ne!(one, two, "{name} and {other} under a fault");
         }
     }
+    // Where no spares are kept there is none to move to.
+    let regroup = |answer| useful(&hit, "nvl:20", FaultPolicy::Regroup, 1, answer);
+    assert_eq!(regroup(migrate(120)), regroup(Answer::Restart));
     // Without a fault only what is written meanwhile and what is kept back can differ.
     let restart = useful(&calm, "nvl:20", FaultPolicy::Regroup, 1, Answer::Restart);
     for (name, policy, spares, answer) in &cases {

@@ -68,7 +68,10 @@ class Job:
         self.debts.append(["restarting", m["outage"]])
         self.back_to(1)  # the step under way
         if answer["kind"] == "in_memory" and self.deaths < answer["copies"]:
-            load, steps = answer["load"], answer["every"]
+            # At the newer of copy and checkpoint.
+            step = m["step"]
+            newer = self.progress % (answer["every"] * step) <= self.progress % (m["every"] * step)
+            load, steps = (answer if newer else m)["load"], (answer if newer else m)["every"]
         elif answer["kind"] == "migrate" and self.deaths < self.parts:
             load, steps = answer["takes"], 1
         elif answer["kind"] == "elastic":
@@ -183,8 +186,9 @@ def replay(month):
             if not goes_on:
                 stop(victim)
             elif not is_known:
-                replaced = month["policy"] != "backup" or has_spare(month, dead, node)
-                job.is_hit(1 if replaced else job.parts)
+                replaced = month["policy"] == "backup" and has_spare(month, dead, node)
+                moves = month["answer"]["kind"] == "migrate"
+                job.is_hit(job.parts if moves and not replaced else 1)
         while held() > usable(month, dead):
             stop(running[-1])
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What jobs do that have lost a node, as people write it.
 
-use lightloom_fabric::document::Check;
+use lightloom_fabric::document::{Check, codes};
 use lightloom_planner::goodput::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,7 +24,7 @@ pub enum AnswerRecord {
     Restart(NothingRecord),
     /// It begins again at a copy in the memory of other nodes.
     InMemory(InMemoryRecord),
-    /// It moves to a spare node with the state of its replicas.
+    /// It moves to a spare node with the state of its replicas, under `policy: backup`.
     Migrate(MigrateRecord),
     /// It goes on without the group of the node, or the node where the policy is `reduced-tp`, until others are free.
     Elastic(ElasticRecord),
@@ -40,7 +40,7 @@ pub struct InMemoryRecord {
     pub seconds: f64,
     /// Minutes from a fault to the next step.
     pub load_minutes: f64,
-    /// With so many nodes dead at once the copies are gone.
+    /// With so many nodes dead at once the copies are gone, from 1 up.
     #[serde(default = "two")]
     pub copies: u32,
 }
@@ -74,7 +74,7 @@ pub(super) fn answer(
     place: &str,
     check: &mut Check<'_>,
 ) -> (Answer, f64) {
-    let mut ps = |key: &str, seconds: f64| {
+    let ps = |key: &str, seconds: f64, check: &mut Check<'_>| {
         check_range(&format!("{place}/{key}"), seconds, 0.0, 1e7, check);
         (seconds * 1e12).round() as i128
     };
@@ -83,26 +83,45 @@ pub(super) fn answer(
     match &record.answer {
         None => match policy.usual_answer() {
             "migrate" => {
-                let takes = ps("migrate", file.checkpoint.migrate_minutes * 60.0);
+                let takes = ps("migrate", file.checkpoint.migrate_minutes * 60.0, check);
                 (Answer::Migrate { takes }, half())
             }
-            "elastic" => (elastic(ps("elastic", usual), ps("elastic", usual)), half()),
+            "elastic" => {
+                (elastic(ps("elastic", usual, check), ps("elastic", usual, check)), half())
+            }
             _ => (Answer::Restart, half()),
         },
         Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
         Some(AnswerRecord::Migrate(record)) => {
-            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes * 60.0) }, half())
+            if policy != FaultPolicy::Backup {
+                let message = format!("the policy `{policy}` keeps no spare to move to");
+                check
+                    .error(codes::BAD_VALUE, &format!("{place}/migrate"), message)
+                    .help("write `policy: backup`, or `restart: {}`");
+            }
+            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes * 60.0, check) }, half())
         }
         Some(AnswerRecord::InMemory(record)) => {
             let steps = record.every_minutes * 60.0 / file.workload.step.seconds;
-            let write = ps("in_memory/seconds", record.seconds);
-            let load = ps("in_memory/load_minutes", record.load_minutes * 60.0);
-            let (every, copies) = (steps.round().clamp(1.0, 1e6) as u32, record.copies);
+            let write = ps("in_memory/seconds", record.seconds, check);
+            let load = ps("in_memory/load_minutes", record.load_minutes * 60.0, check);
+            let every_path = format!("{place}/in_memory/every_minutes");
+            check_range(&every_path, record.every_minutes, 1e-3, 1e6, check);
+            if record.copies == 0 {
+                check
+                    .error(
+                        codes::BAD_VALUE,
+                        &format!("{place}/in_memory/copies"),
+                        "copies that are always gone",
+                    )
+                    .help("write 1 or more, or `restart: {}` in place of `in_memory`");
+            }
+            let (every, copies) = (steps.round().clamp(1.0, 1e9) as u32, record.copies);
             (Answer::InMemory { every, load, write, copies }, half())
         }
         Some(AnswerRecord::Elastic(record)) => {
-            let reform = ps("elastic/reform_minutes", record.reform_minutes * 60.0);
-            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes * 60.0);
+            let reform = ps("elastic/reform_minutes", record.reform_minutes * 60.0, check);
+            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes * 60.0, check);
             check_range(&format!("{place}/elastic/least"), record.least, 1e-6, 1.0, check);
             (elastic(reform, rejoin), record.least)
         }
