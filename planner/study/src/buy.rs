@@ -169,7 +169,7 @@ impl Question {
             // Copies are so many seconds apart, whatever a step takes.
             if let JobAnswer::InMemory { every, .. } = &mut candidate.answer {
                 let steps = f64::from(*every) * before / planned.step_seconds;
-                *every = steps.round().clamp(1.0, 1e6) as u32;
+                *every = steps.round().clamp(1.0, 1e9) as u32;
             }
         }
         self.step = ((planned.step_seconds * 1e12).round() as i128).max(1);
@@ -312,7 +312,7 @@ pub fn buy(
     trace: Option<&FaultTrace>,
     seed: Seed,
 ) -> Result<Answer, BuyError> {
-    let (priced, left_out) = price(question, prices)?;
+    let (priced, mut left_out) = price(question, prices)?;
     let factors: Vec<f64> = std::iter::once(1.0).chain(FAULT_FACTORS).collect();
     let mut histories = histories(question, trace, seed, &factors)?;
     let others: Vec<u64> = (1..=OTHER_DRAWS).map(|more| seed.0.wrapping_add(more)).collect();
@@ -359,7 +359,8 @@ pub fn buy(
         draws: others.into_iter().zip(by_history).collect(),
     };
     verdict::mark_pareto(&mut rows);
-    rows.sort_by(|a, b| verdict::price_of(a).total_cmp(&verdict::price_of(b)));
+    rows.sort_by(verdict::cheaper);
+    left_out.sort_by(|a, b| (&a.design, &a.why).cmp(&(&b.design, &b.why)));
     let mut parts: Vec<String> = priced
         .iter()
         .flat_map(|priced| priced.figures.parts_without_watts.iter())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was spent to what it costs: rows, the Pareto front, the winner and where that flips.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -83,6 +84,12 @@ pub struct PriceFlip {
 /// The cost of a useful PFLOP-year, infinite where nothing useful is done.
 pub(super) fn price_of(row: &Row) -> f64 {
     row.usd_per_pflop_year.unwrap_or(f64::INFINITY)
+}
+
+/// Cheapest useful PFLOP-year first; of equal ones by name, in whatever order the designs were written.
+pub(super) fn cheaper(a: &Row, b: &Row) -> Ordering {
+    let text = |row: &Row| (row.design.clone(), row.policy.clone());
+    price_of(a).total_cmp(&price_of(b)).then_with(|| text(a).cmp(&text(b)))
 }
 
 /// How a row is called.
@@ -203,9 +210,17 @@ pub(super) fn judge(
     elsewhere: &Elsewhere,
     prices: &PriceList,
 ) -> Verdict {
+    let tied = winners(rows);
+    // Of designs that cost the same elsewhere, one that wins here.
     let best = |rows: &[Row]| {
-        let useful = rows.iter().filter(|row| row.usd_per_pflop_year.is_some());
-        useful.min_by(|a, b| price_of(a).total_cmp(&price_of(b))).map(name)
+        let first = rows
+            .iter()
+            .filter(|row| row.usd_per_pflop_year.is_some())
+            .min_by(|a, b| cheaper(a, b))?;
+        let costs_that = |one: &&String| {
+            rows.iter().any(|row| name(row) == **one && is_as_cheap(row, price_of(first)))
+        };
+        Some(tied.iter().find(costs_that).cloned().unwrap_or_else(|| name(first)))
     };
     let draw = |(seed, rows): &(u64, Vec<Row>)| DrawFlip { seed: *seed, winner: best(rows) };
     let rate = |(factor, rows): &(f64, Vec<Row>)| FaultFlip { factor: *factor, winner: best(rows) };
@@ -259,8 +274,12 @@ fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
 /// The designs that win, with their policies: what is the same in the table is the same here.
 pub(super) fn winners(rows: &[Row]) -> Vec<String> {
     let first = rows.first().map_or(f64::INFINITY, price_of);
-    let ties = |row: &&Row| price_of(row).is_finite() && price_of(row) <= first * (1.0 + 1e-6);
-    rows.iter().take_while(ties).map(name).collect()
+    rows.iter().take_while(|row| is_as_cheap(row, first)).map(name).collect()
+}
+
+/// Whether a row costs no more than this, to a millionth.
+fn is_as_cheap(row: &Row, usd: f64) -> bool {
+    price_of(row).is_finite() && price_of(row) <= usd * (1.0 + 1e-6)
 }
 
 fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> String {
@@ -268,8 +287,8 @@ fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> Strin
     let mut text =
         format!("Buy {}: ${} a useful PFLOP-year", tied.join(" or "), whole(price_of(first)));
     if let Some(second) = rows.get(tied.len()).filter(|row| row.usd_per_pflop_year.is_some()) {
-        let more = 100.0 * (price_of(second) / price_of(first) - 1.0);
-        text += &format!(", {more:.1} % below the next, {}", name(second));
+        let less = 100.0 * (1.0 - price_of(first) / price_of(second));
+        text += &format!(", {less:.1} % below the next, {}", name(second));
     }
     let open: Vec<&Rival> = verdict
         .within_prices
@@ -329,11 +348,12 @@ fn flips(verdict: &Verdict, winner: &str, tied: &[String]) -> Vec<String> {
     faults.chain(prices).collect()
 }
 
-/// For every price, changed alone, the nearest factor on either side at which the winner is another.
+/// For every price, changed alone, the nearest factor on either side at which a design is cheaper than all that win today.
 fn price_flips(question: &Question, rows: &[Row], prices: &PriceList) -> Vec<PriceFlip> {
-    let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
+    let (tied, others) = rows.split_at(winners(rows).len());
+    if tied.is_empty() {
         return Vec::new();
-    };
+    }
     let of = |row: &Row, part: &str| {
         let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);
         (usd / row.useful_pflop_years, (row.cost_usd - usd) / row.useful_pflop_years)
@@ -344,19 +364,27 @@ fn price_flips(question: &Question, rows: &[Row], prices: &PriceList) -> Vec<Pri
     parts.dedup();
     let mut flips = Vec::new();
     for part in parts {
-        let (slope, rest) = of(first, part);
         let mut nearest: [Option<(f64, &Row)>; 2] = [None, None];
-        for row in rows.iter().skip(1).filter(|row| row.useful_pflop_years > 0.0) {
+        for row in others.iter().filter(|row| row.useful_pflop_years > 0.0) {
             let (other_slope, other_rest) = of(row, part);
             // Where slope·m + rest = other_slope·m + other_rest.
-            let factor = (other_rest - rest) / (slope - other_slope);
-            if !(1.0 / WIDEST..=WIDEST).contains(&factor) {
-                continue;
-            }
-            let side = &mut nearest[usize::from(factor > 1.0)];
-            let distance = |factor: f64| factor.ln().abs();
-            if side.is_none_or(|(known, _)| distance(factor) < distance(known)) {
-                *side = Some((factor, row));
+            let crossing = |winner: &Row| {
+                let (slope, rest) = of(winner, part);
+                (other_rest - rest) / (slope - other_slope)
+            };
+            let crossings: Vec<f64> = tied.iter().map(crossing).collect();
+            for (above, side) in [false, true].into_iter().zip(&mut nearest) {
+                let range = if above { 1.0..=WIDEST } else { 1.0 / WIDEST..=1.0 };
+                if !crossings.iter().all(|factor| range.contains(factor)) {
+                    continue;
+                }
+                let distance = |factor: f64| factor.ln().abs();
+                let last = crossings.iter().copied();
+                let last = last.max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
+                let factor = last.expect("a design wins");
+                if side.is_none_or(|(known, _)| distance(factor) < distance(known)) {
+                    *side = Some((factor, row));
+                }
             }
         }
         let today = match part.as_str() {

@@ -132,6 +132,96 @@ fn what_cannot_be_bought_is_named() {
     assert!(none.contains("has no part `gpu`"), "{none}");
 }
 
+/// Copies 20,000 minutes apart beside checkpoints of half an hour lose what checkpoints alone lose, or less.
+#[test]
+fn answers_are_taken_in_all_their_range_and_refused_beyond() {
+    let said = |answer: &str| {
+        let text = file(&format!("{{design: nvl:72, answer: {answer}}}"), "");
+        let text = text.replace("gpus: 256, ", "gpus: 128, ").replace("1000000000", "100");
+        let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+        let Some(question) = question else {
+            let place = mistakes[0].place.as_ref().expect("a mistake has a place").clone();
+            let marked = &place.excerpt.text[place.excerpt.marked.clone()];
+            return Err(format!("{marked}: {}", mistakes[0].message));
+        };
+        Ok(buy(&question, &prices(), None, Seed(1)).unwrap().rows[0].useful_pflop_years)
+    };
+    let copies = |every: &str, copies: u32| {
+        said(&format!(
+            "{{in_memory: {{every_minutes: {every}, seconds: 0, load_minutes: 0, copies: {copies}}}}}"
+        ))
+    };
+    let restart = said("{restart: {}}").unwrap();
+    for every in ["1", "20000", "999983", "1000000"] {
+        let [one, two] = [1, 2].map(|one| copies(every, one).unwrap());
+        assert!(two >= one && (one / restart - 1.0).abs() < 1e-9, "{every}: {one} {two} {restart}");
+    }
+    for (refused, at, why) in [
+        (copies("2000000", 2), "2000000", "2000000 is not from 0.001 to 1000000"),
+        (copies("1", 0), "0", "copies that are always gone"),
+        (
+            said("{migrate: {minutes: 1}}"),
+            "{minutes: 1}",
+            "the policy `regroup` keeps no spare to move to",
+        ),
+    ] {
+        assert_eq!(refused.unwrap_err(), format!("{at}: {why}"));
+    }
+}
+
+/// Two designs that cost the same win together, in every draw and at every fault rate, whichever is written first.
+#[test]
+fn the_answer_does_not_depend_on_the_order_of_the_designs() {
+    // The larger domain leaves nothing over either: without faults that matter both do the same for other money.
+    let designs = [
+        "{design: nvl:72}",
+        "{design: nvl:72, policy: reduced-tp}",
+        "{design: nvl:72, answer: {in_memory: {every_minutes: 1000000, seconds: 0, load_minutes: 0, copies: 1}}}",
+        "{design: khop:2}",
+        "{design: nvl:36}",
+        "{design: dgx}",
+        "{design: big-switch}",
+    ];
+    let answer = |designs: &[&str]| {
+        let text = file(&designs.join(", "), "")
+            .replace("gpus: 256\n", "gpus: 288\n")
+            .replace("step: {", "step: {tensor_parallel: 0.6, ")
+            .replace("gpus: 256, ", "gpus: 128, ")
+            .replace("1000000000", "100");
+        let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+        let answer =
+            buy(&question.unwrap_or_else(|| panic!("{mistakes:?}")), &prices(), None, Seed(1));
+        serde_json::to_value(answer.unwrap()).unwrap()
+    };
+    let forth = answer(&designs);
+    let mut reversed = designs;
+    reversed.reverse();
+    assert_eq!(forth, answer(&reversed));
+    // Restarts at checkpoints cost the same by both names.
+    let both = answer(&[designs[2], designs[0]]);
+    let sentence = both["verdict"]["sentence"].as_str().unwrap();
+    assert!(
+        sentence.starts_with("Buy nvl:72 (regroup) or nvl:72 (regroup, in_memory): "),
+        "{sentence}"
+    );
+    assert!(sentence.contains("4 of 4 other draws"), "{sentence}");
+    assert_eq!(both["verdict"]["by_price"], serde_json::json!([]));
+    for flip in both["verdict"]["by_fault_rate"].as_array().unwrap() {
+        assert_eq!(flip["winner"], "nvl:72 (regroup)");
+    }
+}
+
+/// How far the winner is below the next is a share of what the next costs.
+#[test]
+fn below_the_next_is_a_share_of_the_next() {
+    let text = file("{design: khop:2}, {design: nvl:72}", "").replace("gpus: 256, ", "gpus: 128, ");
+    let answer = buy(&load_buy("t.yaml", text.as_bytes()).0.unwrap(), &prices(), None, Seed(1));
+    let answer = answer.unwrap();
+    let [first, second] = [0, 1].map(|at| answer.rows[at].usd_per_pflop_year.unwrap());
+    let said = format!("{:.1} % below the next", 100.0 * (second - first) / second);
+    assert!(answer.verdict.sentence.contains(&said), "{said}: {}", answer.verdict.sentence);
+}
+
 #[test]
 fn a_ring_wins_the_dense_workload_and_loses_the_one_of_experts() {
     let answer = |name: &str| {
