@@ -238,12 +238,13 @@ impl<'a> Context<'a> {
         Picoseconds(delay.get() * self.slowness())
     }
 
-    /// Whether something that is broken now will be repaired.
+    /// Whether something that is broken now will be repaired, or is being repaired at this instant.
     pub(crate) fn repairs_come(&self) -> bool {
         let now = self.now();
         self.events.iter().any(|event| {
             let began = event.at().is_some_and(|at| at <= now);
-            began && event.repaired_at().is_some_and(|repaired| repaired > now)
+            // Links are up a moment after they were repaired.
+            began && event.repaired_at().is_some_and(|repaired| repaired >= now)
         })
     }
 

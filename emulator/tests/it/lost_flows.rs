@@ -67,3 +67,32 @@ expect: [fct_p50 < 1s, fct_max < 1s, goodput >= 99%]
     let passed: Vec<bool> = outcome.expectations.iter().map(|one| one.passed).collect();
     assert_eq!(passed, [true, false, false], "{:?}", outcome.expectations);
 }
+
+/// The repair comes at the instant at which flows would be led anew: they wait for it, as they do a moment before.
+#[test]
+fn nothing_is_given_up_at_the_instant_of_a_repair() {
+    for lasts in ["999us", "1ms", "1001us"] {
+        let outcome = run(&format!(
+            "name: x\non: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 2}}}}\n\
+             traffic: [{{name: w, run: {{shift: 1}}, bytes: 1MiB}}]\n\
+             faults: [{{part: h0-s0, at: 10us, lasts: {lasts}}}]\n"
+        ));
+        assert_eq!((outcome.flows.count, outcome.flows.cancelled), (4, 0), "{lasts}");
+    }
+}
+
+/// What was lost without a word counted as under way, and what was trimmed waited for it: one packet a probe, 651 us.
+#[test]
+fn what_was_trimmed_does_not_wait_for_what_was_lost() {
+    let outcome = run("
+name: x
+on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}
+traffic: [{name: w, run: {shift: 4}, bytes: 1MiB}]
+transport: {congestion: nscc, balance: adaptive}
+switches: {trim: true}
+faults: [{part: s0-s2, at: 0us}]
+control: {reroute_delay: 20us}
+");
+    let end = outcome.workloads[0].end.unwrap();
+    assert!(end.0 < 300_000_000, "{end:?}");
+}

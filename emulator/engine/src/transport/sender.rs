@@ -478,6 +478,8 @@ impl Sender {
                 }
                 if self.tail.is_answered(arrived) {
                     (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
+                    // Nothing else is under way: what was trimmed need not wait for it.
+                    self.in_flight = 0;
                 }
                 self.repair_end =
                     self.repair_end.max((arrived + 1).saturating_sub(self.reordering));

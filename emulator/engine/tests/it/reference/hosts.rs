@@ -136,6 +136,7 @@ impl Reference<'_> {
                     }
                     if flow.out == Some(arrived) {
                         flow.out = None;
+                        flow.in_flight = 0;
                         flow.repair_end = flow.repair_end.max(arrived);
                         flow.to_repair.extend(flow.acked..flow.repair_end);
                         flow.repaired.extend(flow.acked..flow.repair_end);
