@@ -74,6 +74,32 @@ impl Generation {
     }
 }
 
+/// The shape of the high-bandwidth domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Any GPU reaches any other at full rate.
+    Switch,
+    /// A ring: full rate to neighbours alone.
+    Ring,
+    /// A three-dimensional torus: the rate is split over three dimensions.
+    Torus,
+}
+
+impl Shape {
+    /// Links that a byte of an all-to-all of `ranks` passes in the mean.
+    #[must_use]
+    pub fn links(self, ranks: f64) -> f64 {
+        match self {
+            Self::Switch => 1.0,
+            // The mean way round a ring is n/4 links, over two directions.
+            Self::Ring => (ranks / 4.0).max(1.0),
+            // Three dimensions of side n^(1/3), each with two directions.
+            Self::Torus => (ranks.cbrt() * 3.0 / 4.0).max(1.0),
+        }
+    }
+}
+
 /// How a library moves what a collective exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -124,6 +150,8 @@ pub struct Site {
     pub ranks: u64,
     /// Domains that they lie in, as many in each.
     pub domains: u64,
+    /// What joins the ranks of a domain: only a switch adds and copies.
+    pub shape: Shape,
     /// Bytes per second that a GPU sends into its domain, one way, as the data sheet says.
     pub domain_rate: f64,
     /// Bytes per second that the network card of a GPU sends, one way, as the data sheet says.
@@ -270,6 +298,9 @@ impl Site {
 
     /// Bytes per second of a collective in the switch of a domain.
     fn in_switch_rate(&self) -> Option<f64> {
+        if self.shape != Shape::Switch {
+            return None;
+        }
         let share = self.generation.in_switch()?;
         Some(self.lanes() * share * self.inside() / (self.inside() + 1.0))
     }
@@ -296,7 +327,8 @@ impl Site {
     fn pairwise(&self, bytes: f64) -> f64 {
         let (n, inside) = (self.ranks as f64, self.inside());
         let [domain, card] = PAIRWISE_SHARES;
-        let within = (inside - 1.0) / n * bytes / (self.lanes() * domain);
+        let within =
+            (inside - 1.0) / n * bytes * self.shape.links(inside) / (self.lanes() * domain);
         let across = (n - inside) / n * bytes / (self.card_rate * card)
             + (self.domains as f64 - 1.0) * PAIRWISE_STEP;
         let across = if self.domains > 1 { across } else { 0.0 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A library's collectives in packets against their closed forms.
-use lightloom_collective::{Algorithm, CollectiveKind, Generation, Site};
+use lightloom_collective::{Algorithm, CollectiveKind, Generation, Shape, Site};
 use lightloom_emulator::training::library;
 
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -23,7 +23,7 @@ fn largest(site: Site, kind: CollectiveKind, mebibytes: f64, algorithms: &[Algor
 
 fn hopper(ranks: u64, domains: u64) -> Site {
     let generation = Generation::Hopper;
-    Site { generation, ranks, domains, domain_rate: 450e9, card_rate: 50e9 }
+    Site { generation, ranks, domains, shape: Shape::Switch, domain_rate: 450e9, card_rate: 50e9 }
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub fn with_rates(
 }
 
 /// Names of architectures, for messages.
-const ARCHITECTURES: [&str; 9] =
+pub const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "khop:4", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "big-switch"];
 
 /// No architecture has this name.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-pub use lightloom_collective::{Algorithm, CollectiveKind, LibraryTime, Protocol, Site};
+pub use lightloom_collective::{Algorithm, CollectiveKind, LibraryTime, Protocol, Shape, Site};
 use serde::{Deserialize, Serialize};
 
 use super::cards;
@@ -86,6 +86,7 @@ impl Row {
             generation,
             ranks: self.gpus?,
             domains,
+            shape: Shape::Switch,
             domain_rate: 1e9 * self.link?,
             card_rate: 1e9 * self.card.unwrap_or(0.0),
         };

@@ -8,20 +8,9 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use lightloom_collective::Shape;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
-
-/// The shape of the high-bandwidth domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Shape {
-    /// Any GPU reaches any other at full rate.
-    Switch,
-    /// A ring: full rate to neighbours in the ring, all-to-all crosses `n/4` links on average.
-    Ring,
-    /// A three-dimensional torus: the rate is split over three dimensions.
-    Torus,
-}
 
 /// A network as the analytic step sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -76,19 +65,50 @@ pub struct Group {
     pub stride: u64,
 }
 
+/// The ranks do not fill the fewest domains evenly, and so no closed form holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{size} GPUs do not fill domains of at most {fitting} evenly: write {} or {}, the nearest that do",
+    nearest[0], nearest[1]
+)]
+pub struct UnevenDomains {
+    size: u64,
+    fitting: u64,
+    nearest: [u64; 2],
+}
+
 impl Network {
     /// How many ranks of `group` share a domain.
     #[must_use]
     pub fn inside(&self, group: Group) -> u64 {
+        (1..=group.size.min(self.fitting(group)))
+            .rev()
+            .find(|inside| group.size.is_multiple_of(*inside))
+            .unwrap_or(1)
+    }
+
+    /// How many ranks of such a group a domain holds at most.
+    fn fitting(&self, group: Group) -> u64 {
         // A ring joins neighbours; ranks that are apart meet in the scale-out network.
         if self.shape == Shape::Ring && group.stride != 1 {
             return 1;
         }
-        let fitting = u64::from(self.domain_gpus) / group.stride.max(1);
-        (1..=group.size.min(fitting.max(1)))
-            .rev()
-            .find(|inside| group.size.is_multiple_of(*inside))
-            .unwrap_or(1)
+        (u64::from(self.domain_gpus) / group.stride.max(1)).max(1)
+    }
+
+    /// The fewest domains that hold `group`, as many ranks in each.
+    ///
+    /// # Errors
+    /// If the ranks do not fill that many evenly.
+    pub fn even_domains(&self, group: Group) -> Result<u64, UnevenDomains> {
+        let fitting = self.fitting(group);
+        let even = |size: &u64| size.is_multiple_of(size.div_ceil(fitting));
+        if even(&group.size) {
+            return Ok(group.size.div_ceil(fitting));
+        }
+        let below = (2..group.size).rev().find(even).unwrap_or(fitting);
+        let above = (group.size + 1..).find(even).unwrap_or(fitting);
+        Err(UnevenDomains { size: group.size, fitting, nearest: [below, above] })
     }
 
     /// Bytes per second that each rank of `group` sends through its network card.
@@ -131,13 +151,7 @@ impl Network {
     pub fn all_to_all_parts(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> [f64; 2] {
         let inside = self.inside(group) as f64;
         let n = group.size as f64;
-        let detour = match self.shape {
-            Shape::Switch => 1.0,
-            // The mean way round a ring is n/4 links, over two directions.
-            Shape::Ring => (inside / 4.0).max(1.0),
-            // Three dimensions of side n^(1/3), each with two directions.
-            Shape::Torus => (inside.cbrt() * 3.0 / 4.0).max(1.0),
-        };
+        let detour = self.shape.links(inside);
         let within = (inside - 1.0) * efficiency.domain_step_seconds
             + (inside - 1.0) / n * bytes * detour / (self.domain_rate * efficiency.domain);
         let across =
@@ -223,6 +237,16 @@ mod tests {
         assert!((dgx().all_gather(group, 450e9, &IDEAL) - expected).abs() < 1e-9);
         assert_eq!(dgx().inside(Group { size: 32, stride: 8 }), 1);
         assert_eq!(dgx().inside(Group { size: 32, stride: 4 }), 2);
+    }
+
+    /// 13 GPUs were laid out as 13 domains of one.
+    #[test]
+    fn ranks_that_do_not_fill_domains_evenly_are_refused_with_the_nearest_that_do() {
+        let domains = |size| dgx().even_domains(Group { size, stride: 1 });
+        let filled = [2, 8, 12, 14, 16, 4096].map(|size| domains(size).ok());
+        assert_eq!(filled, [1, 1, 2, 2, 2, 512].map(Some));
+        let refused = [13, 20, 4095].map(|size| domains(size).unwrap_err().nearest);
+        assert_eq!(refused, [[12, 14], [18, 21], [4088, 4096]]);
     }
 
     #[test]

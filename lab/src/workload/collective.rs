@@ -32,7 +32,7 @@ pub(super) struct CollectiveArguments {
     /// Sizes as NCCL's tests count them: what each rank has before an all-reduce, after an all-gather.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1MiB,64MiB,1GiB")]
     size: Vec<Bytes>,
-    /// Another domain than the GPUs are sold with: nvl:36|72|576, dgx.
+    /// Another domain than the GPUs are sold with: khop:2|3|4, nvl:36|72|576, dgx, tpuv4, big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// GPUs from one rank to the next: 8 with TP 8 between them.
@@ -89,7 +89,8 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
     let site = Site {
         generation,
         ranks: group.size,
-        domains: group.size / network.inside(group),
+        domains: network.even_domains(group).map_err(|uneven| WrongUsage(uneven.to_string()))?,
+        shape: network.shape,
         domain_rate: network.domain_rate,
         card_rate: network.scale_out_rate,
     };
@@ -154,5 +155,33 @@ fn text(document: &Document) -> String {
             row.packets_seconds.map_or("–".to_owned(), |seconds| format!("{:.1}", 1e6 * seconds)),
         ]);
     }
-    format!("{} GPUs in {} domains\n\n{table}", document.gpus, document.domains)
+    let s = if document.domains == 1 { "" } else { "s" };
+    format!("{} GPUs in {} domain{s}\n\n{table}", document.gpus, document.domains)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Args;
+    use lightloom_training::architecture::ARCHITECTURES;
+
+    use super::*;
+
+    /// The help left out khop, tpuv4 and big-switch, which are accepted.
+    #[test]
+    fn the_help_lists_every_architecture_that_is_accepted() {
+        let command = CollectiveArguments::augment_args(clap::Command::new("collective"));
+        let option = command.get_arguments().find(|option| option.get_id() == "arch").unwrap();
+        let help = option.get_help().unwrap().to_string();
+        for name in ARCHITECTURES {
+            let (family, size) = name.split_once(':').unwrap_or((name, ""));
+            assert!(help.contains(family) && help.contains(size), "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn one_domain_is_no_plural() {
+        let document = |domains| Document { schema: "", gpus: 8, domains, rows: Vec::new() };
+        assert!(text(&document(1)).starts_with("8 GPUs in 1 domain\n"));
+        assert!(text(&document(2)).starts_with("8 GPUs in 2 domains\n"));
+    }
 }

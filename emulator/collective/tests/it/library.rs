@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a library chooses, and that what it pipelines takes as long as its slowest part.
-use lightloom_collective::{Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Site};
+use lightloom_collective::{
+    Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Shape, Site,
+};
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
 fn hopper(ranks: u64, domains: u64) -> Site {
     let generation = Generation::Hopper;
-    Site { generation, ranks, domains, domain_rate: 450e9, card_rate: 50e9 }
+    Site { generation, ranks, domains, shape: Shape::Switch, domain_rate: 450e9, card_rate: 50e9 }
 }
 
 fn chosen(site: Site, kind: CollectiveKind, mebibytes: f64) -> LibraryTime {
@@ -33,6 +35,23 @@ fn one_node_of_hopper_changes_from_ll_to_its_switch_between_one_and_two_mebibyte
     assert_eq!(chosen(8, 1.0), (Algorithm::Ring, Protocol::Ll));
     assert_eq!(chosen(8, 2.0), (Algorithm::Nvls, Protocol::Simple));
     assert_eq!(chosen(4, 8192.0), (Algorithm::Ring, Protocol::Simple));
+}
+
+/// A ring of 64 at 800 GB/s was given NVLS at 1083 GB/s.
+#[test]
+fn a_domain_without_a_switch_does_rings_below_its_link_and_its_all_to_all_crosses_many() {
+    let bytes = 16_384.0 * MEBIBYTE;
+    for (shape, domain_rate, links) in [(Shape::Ring, 800e9, 16.0), (Shape::Torus, 270e9, 3.0)] {
+        let site = Site { shape, domain_rate, ..hopper(64, 1) };
+        let ways = site.ways(CollectiveKind::AllReduce, bytes);
+        assert!(ways.iter().all(|way| way.algorithm == Algorithm::Ring), "{ways:?}");
+        let bus =
+            |way: &LibraryTime| CollectiveKind::AllReduce.bus_factor(64) * bytes / way.seconds;
+        assert!(ways.iter().all(|way| bus(way) <= domain_rate), "{ways:?}");
+        let seconds = |site: Site| chosen(site, CollectiveKind::AllToAll, 16_384.0).seconds;
+        let ratio = seconds(site) / seconds(Site { shape: Shape::Switch, ..site });
+        assert!((ratio / links - 1.0).abs() < 0.01, "{shape:?}: {ratio}");
+    }
 }
 
 #[test]
