@@ -13,9 +13,9 @@ use lightloom_planner::joint;
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_study::cost::PriceList;
 use lightloom_study::reproduce::{
-    Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, SentenceVerdict, Verdict, Why,
-    assumption, explain, infinitehbd, mixnet, opus, rfabric, sentences, summary, why_infinitehbd,
-    why_mixnet, why_opus, why_rfabric,
+    Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, SentenceVerdict,
+    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, rfabric, sentence_of, sentences,
+    summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_training::claims::{BATCH, Hiding, Point, sweep};
@@ -40,8 +40,8 @@ use lightloom::trace;
   lightloom reproduce opus --why
   lightloom reproduce mfu
 
-A published sentence is reproduced, in part, contradicted, undetermined (what the paper leaves open decides)
-or not by our means. Exit status 1 if one is contradicted or another figure differs by more than its tolerance.")]
+A published sentence is reproduced, in part, contradicted, undetermined or not by our means, as docs/validation.md
+defines them. Exit status 1 if one is contradicted or another figure differs by more than its tolerance.")]
 pub(crate) struct Arguments {
     /// The study.
     study: PublishedStudy,
@@ -137,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             return study::collectives(&arguments.runs, arguments.format);
         }
         PublishedStudy::Mfu if arguments.runs.is_empty() => {
-            return study::reproduce(arguments.format);
+            return study::reproduce(arguments.format, vec![sentence_of(MFU, &why_mfu())]);
         }
         PublishedStudy::Mfu => return study::published(&arguments.runs, arguments.format),
     };
@@ -179,14 +179,14 @@ fn infinitehbd_claims(
 }
 
 /// The gain in MFU under what the abstract leaves open.
-fn why_mfu() -> Why {
+pub(crate) fn why_mfu() -> Why {
     let hiding = [(Hiding::Fitted, "as measured with NeMo"), (Hiding::Nothing, "none")];
     let batch = [(1, "2,048 sequences"), (2, "4,096 sequences")];
     let context: [(&[u32], &str); 2] = [(&[1], "none"), (&[], "as best for each")];
     explain(
         "InfiniteHBD: MFU ÷ that of DGX with TP ≤ 8, at most",
         Some(MFU),
-        ((3.27, 3.47), Some(1.0)),
+        PublishedRange::times(3.27, 3.47),
         vec![
             assumption("exchange hidden", &hiding),
             assumption("batch", &batch),
@@ -259,22 +259,31 @@ fn text(document: &ReproduceResult) -> String {
 const MOST_SETS: usize = 8;
 
 fn explained(why: &Why) -> String {
+    let PublishedRange { low, high, unit, .. } = why.published;
+    let shown = |figure: f64| format!("{figure:.2}{unit}");
     let mut text = format!(
-        "Why: {} (published {} to {}, ours {:.2})\n\n{} of {} combinations of what the paper leaves open are within; \
-         they reach from {:.2} to {:.2}. Ours is the first choice of each:\n",
-        why.claim, why.low, why.high, why.ours, why.within, why.combinations, why.least, why.most
+        "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations of what the paper leaves open are within; \
+         they reach from {} to {}. Ours is the first choice of each:\n",
+        why.claim,
+        format_args!("{low}{unit}"),
+        format_args!("{high}{unit}"),
+        shown(why.ours),
+        why.within,
+        why.combinations,
+        shown(why.least),
+        shown(why.most)
     );
     for one in &why.assumptions {
         let _ = writeln!(text, "  {}: {}", one.about, one.choices.join(", "));
     }
     let mut alone = TextTable::new(["one departure", "figure"]);
     for outcome in &why.alone {
-        alone.row([together(outcome), format!("{:.2}", outcome.figure)]);
+        alone.row([together(outcome), shown(outcome.figure)]);
     }
     let mut sets = TextTable::new(["fewest departures that enter the range together", "figure"]);
     for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
         for outcome in same.iter().take(MOST_SETS) {
-            sets.row([together(outcome), format!("{:.2}", outcome.figure)]);
+            sets.row([together(outcome), shown(outcome.figure)]);
         }
         if same.len() > MOST_SETS {
             let more = same.len() - MOST_SETS;
@@ -315,11 +324,12 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
          Generated: `lightloom reproduce {study}{trace} --samples {} --seed {} --format markdown`. \
          Do not edit. `--format csv` writes every row; those of `infinitehbd` are [validation.csv](validation.csv).\n\n\
          Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md). \
-         The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{}\n{LABELS}",
+         The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{}\n{}\n{LABELS}",
         document.samples,
         document.seed,
         summary(&document.sentences),
-        document.sentences.iter().map(|one| format!("- {one}\n")).collect::<String>()
+        document.sentences.iter().map(|one| format!("- {one}\n")).collect::<String>(),
+        verdicts()
     );
     let is_in_full = |claim: &&Claim| claim.sentence.is_some() || claim.verdict == Verdict::Differs;
     text.push_str(
@@ -356,6 +366,13 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
         let _ = writeln!(text, "| {section} | {label} | {} | {agree} | {furthest} |", same.len());
     }
     text
+}
+
+/// The table that defines what came of a sentence.
+fn verdicts() -> String {
+    let row = |one: SentenceVerdict| format!("| {one} | {} |\n", one.meaning());
+    let rows: String = SentenceVerdict::ALL.map(row).concat();
+    format!("| of a sentence | meaning |\n| --- | --- |\n{rows}")
 }
 
 const LABELS: &str = "\

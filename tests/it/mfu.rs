@@ -143,8 +143,12 @@ fn the_training_study_prints_every_claim_with_its_verdict() {
     let with = |verdict: &str| claims.iter().filter(|claim| claim["verdict"] == verdict).count();
     assert!(with("reproduced") >= 2, "{document}");
     // What does not come out as published is the exit status, too.
-    let all_agree = with("reproduced") + with("added") == claims.len();
-    assert_eq!(output.status.code(), Some(if all_agree { 0 } else { 1 }));
+    assert_eq!(output.status.code(), Some(1));
+    // One rule over all cases: 3.64 times against 3.37 was "reproduced" here and undetermined elsewhere.
+    let sentence = &document["sentences"][0];
+    assert_eq!(sentence["verdict"], "contradicted", "{sentence}");
+    assert_eq!((&sentence["cases"], &sentence["agree"]), (&8.into(), &0.into()), "{sentence}");
+    assert_eq!(with("case"), 2);
 }
 
 #[test]

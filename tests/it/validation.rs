@@ -6,7 +6,7 @@ use std::process::Command;
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/fault_trace.json");
 
 #[test]
-fn the_validation_page_and_its_rows_are_up_to_date_and_no_sentence_is_contradicted() {
+fn the_validation_page_and_its_rows_are_up_to_date() {
     if !std::path::Path::new(TRACE).exists() {
         println!("skipped: no ../shared/data");
         return;
@@ -16,7 +16,8 @@ fn the_validation_page_and_its_rows_are_up_to_date_and_no_sentence_is_contradict
             .args(["reproduce", "infinitehbd", "--faults", TRACE, "--format", format])
             .output()
             .expect("the program runs");
-        assert!(run.status.success(), "some claim differs: {run:?}");
+        // One sentence is contradicted.
+        assert_eq!(run.status.code(), Some(1), "{run:?}");
         crate::documentation::agrees(name, &String::from_utf8_lossy(&run.stdout));
     }
 }
@@ -27,7 +28,7 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
         .args(["reproduce", "infinitehbd", "--format", "json"])
         .output()
         .expect("the program runs");
-    assert!(run.status.success(), "{run:?}");
+    assert_eq!(run.status.code(), Some(1), "one sentence is contradicted: {run:?}");
     let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
     let claims = document["claims"].as_array().expect("a list of claims");
     let with = |verdict: &str| claims.iter().filter(|c| c["verdict"] == verdict).count();
@@ -36,7 +37,7 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
     assert_eq!(sentences.len(), 5);
     let of = |claim: &&serde_json::Value| claim["label"] == "read" && claim["sentence"].is_null();
     assert_eq!(claims.iter().filter(of).count(), 4, "part counts are no sentence of the paper");
-    assert!(with("reproduced") > 6 && with("not_computed") > 10, "{document}");
+    assert!(with("reproduced") > 6 && with("needs_faults") > 8, "{document}");
     let is_from_memory = |claim: &serde_json::Value| {
         claim["label"] == "recalled_reproduced" || claim["label"] == "derived"
     };
@@ -49,7 +50,9 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
     };
     // One operating point of its own agrees, others do not: in part.
     assert_eq!(verdict("cross-ToR"), "in_part");
-    assert_eq!(verdict("31 %"), "reproduced");
+    // So does one of nine prices of the parts that were recalled.
+    assert_eq!(verdict("31 %"), "in_part");
+    assert_eq!(verdict("GPU waste"), "needs_faults");
 }
 
 /// Every study with published sentences has one command, which says what came of each, and why.
@@ -57,8 +60,8 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
 fn every_verdict_is_recomputed_by_one_command() {
     for (study, verdicts) in [
         ("mixnet", &["reproduced"][..]),
-        ("opus", &["in_part", "undetermined", "in_part", "not_by_our_means"][..]),
-        ("rfabric", &["undetermined", "undetermined", "in_part", "reproduced"][..]),
+        ("opus", &["undetermined", "contradicted", "not_by_our_means"][..]),
+        ("rfabric", &["undetermined", "in_part", "undetermined", "in_part"][..]),
     ] {
         let run = Command::new(crate::programs::lightloom())
             .args(["reproduce", study, "--why", "--format", "json"])
@@ -68,9 +71,7 @@ fn every_verdict_is_recomputed_by_one_command() {
         let sentences = document["sentences"].as_array().expect("sentences");
         let found: Vec<&str> = sentences.iter().filter_map(|one| one["verdict"].as_str()).collect();
         println!("{study}: {found:?}");
-        for verdict in found {
-            assert!(verdicts.contains(&verdict), "{study}: {verdict}");
-        }
+        assert_eq!(found, verdicts, "{study}");
         assert!(!document["why"].as_array().expect("whys").is_empty());
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lightloom_fabric::provenance::{Input, Inputs, Provenance};
+use lightloom_study::reproduce::{Sentence, SentenceVerdict};
 use lightloom_training::claims::{Claim, ClaimVerdict, claims};
 use lightloom_training::collectives::{self, JudgedCollective};
 use lightloom_training::runs::Runs;
@@ -23,22 +24,30 @@ struct Document {
     #[serde(flatten)]
     made: Provenance,
     study: &'static str,
+    sentences: Vec<Sentence>,
     claims: Vec<Claim>,
 }
 
 /// Prints every claim with its verdict; good if all that were published come out.
-pub(crate) fn reproduce(format: ResultFormat) -> anyhow::Result<VerbOutcome> {
+pub(crate) fn reproduce(
+    format: ResultFormat,
+    sentences: Vec<Sentence>,
+) -> anyhow::Result<VerbOutcome> {
     let made = Provenance::of("lightloom.reproduce-mfu/v1", Inputs::new());
-    let document = Document { made, study: "mfu", claims: claims() };
+    let document = Document { made, study: "mfu", sentences, claims: claims() };
     match format {
         ResultFormat::Json => output::print_json(&document)?,
-        ResultFormat::Text => output::print(&text(&document.claims))?,
+        ResultFormat::Text => output::print(&text(&document))?,
         ResultFormat::Csv => output::print(&csv_of(&document, "claims")?)?,
-        ResultFormat::Markdown => output::print(&markdown(&document.claims))?,
+        ResultFormat::Markdown => output::print(&markdown(&document))?,
     }
-    let agree =
-        |claim: &Claim| matches!(claim.verdict, ClaimVerdict::Reproduced | ClaimVerdict::Added);
-    Ok(if document.claims.iter().all(agree) { VerbOutcome::Good } else { VerbOutcome::Bad })
+    let differs = |claim: &Claim| {
+        matches!(claim.verdict, ClaimVerdict::ShapeOnly | ClaimVerdict::NotReproduced)
+    };
+    let is_contradicted = |one: &Sentence| one.verdict == SentenceVerdict::Contradicted;
+    let is_bad =
+        document.claims.iter().any(differs) || document.sentences.iter().any(is_contradicted);
+    Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 
 /// Published runs beside what is computed for them: the page of validation, or its rows.
@@ -133,15 +142,21 @@ fn cells(claim: &Claim) -> [String; 4] {
     [claim.claim.clone(), claim.published.clone(), claim.ours.clone(), verdict]
 }
 
-fn text(claims: &[Claim]) -> String {
-    let mut table = TextTable::new(["claim", "published", "ours", "verdict"]);
-    claims.iter().for_each(|claim| table.row(cells(claim)));
-    format!("MFU, full attention; constants and conventions: docs/mfu.md\n\n{table}")
+fn lines(sentences: &[Sentence]) -> String {
+    sentences.iter().map(|one| format!("{one}\n\n")).collect()
 }
 
-fn markdown(claims: &[Claim]) -> String {
-    let mut text = "| claim | published | ours | verdict |\n| --- | --- | --- | --- |\n".to_owned();
-    for claim in claims {
+fn text(document: &Document) -> String {
+    let mut table = TextTable::new(["claim", "published", "ours", "verdict"]);
+    document.claims.iter().for_each(|claim| table.row(cells(claim)));
+    let lines = lines(&document.sentences);
+    format!("{lines}MFU, full attention; constants and conventions: docs/mfu.md\n\n{table}")
+}
+
+fn markdown(document: &Document) -> String {
+    let mut text = lines(&document.sentences)
+        + "| claim | published | ours | verdict |\n| --- | --- | --- | --- |\n";
+    for claim in &document.claims {
         let _ = writeln!(text, "| {} |", cells(claim).join(" | "));
     }
     text

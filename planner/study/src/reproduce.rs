@@ -19,5 +19,5 @@ pub use infinitehbd::{
 pub use mixnet::{mixnet, why as why_mixnet};
 pub use opus::{opus, why as why_opus};
 pub use rfabric::{rfabric, why as why_rfabric};
-pub use sentences::{Sentence, SentenceVerdict, sentences, summary};
-pub use why::{Assumption, Departure, Outcome, Why, assumption, explain};
+pub use sentences::{Sentence, SentenceVerdict, sentence_of, sentences, summary};
+pub use why::{Assumption, Departure, Outcome, PublishedRange, Why, assumption, explain};

@@ -150,6 +150,8 @@ pub enum Verdict {
     Differs,
     /// It was not computed; the note says why.
     NotComputed,
+    /// It was not computed because the public fault trace was not given.
+    NeedsFaults,
 }
 
 impl fmt::Display for Verdict {
@@ -157,7 +159,7 @@ impl fmt::Display for Verdict {
         f.pad(match self {
             Self::Reproduced => "reproduced",
             Self::Differs => "DIFFERS",
-            Self::NotComputed => "not computed",
+            Self::NotComputed | Self::NeedsFaults => "not computed",
         })
     }
 }
@@ -241,6 +243,17 @@ impl Section {
     ) {
         let claim = self.push(claim.into(), unit, published, None, Verdict::NotComputed);
         claim.note = Some(why.to_owned());
+    }
+
+    /// Adds a claim that needs the public fault trace, which was not given.
+    pub(super) fn needs_faults(
+        &mut self,
+        claim: impl Into<String>,
+        unit: Unit,
+        published: Published,
+    ) {
+        let claim = self.push(claim.into(), unit, published, None, Verdict::NeedsFaults);
+        claim.note = Some("needs the public fault trace: --faults FILE".to_owned());
     }
 
     fn push(

@@ -9,7 +9,7 @@ use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
-use super::why::{Why, assumption, explain};
+use super::why::{PublishedRange, Why, assumption, explain};
 use crate::architecture::{Architecture, Cluster, NicRate, Site, parse};
 use crate::compare::{
     CrossTorQuestion, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare,
@@ -48,7 +48,6 @@ const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's
 const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes";
 /// The sentence on MFU, which is computed with the training model.
 pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
-const NO_TRACE: &str = "needs the public fault trace: --faults FILE";
 
 /// Every claim that was read, or recalled and reproduced, with our figure where there is one.
 ///
@@ -146,7 +145,7 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
         ("GPU waste of TPUv4 ÷ that of K = 2, TP-32", "tpuv4"),
     ] {
         match waste {
-            None => section.not_computed(claim, Unit::Times, more_than_ten, NO_TRACE),
+            None => section.needs_faults(claim, Unit::Times, more_than_ten),
             Some(waste) => {
                 let ratio = waste.mean(other) / waste.mean("khop:2");
                 section.add(claim, Unit::Times, more_than_ten, ratio);
@@ -155,7 +154,7 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
     }
     let claim = "GPU waste of K = 2 at TP-32 \"near zero\" (we ask for 1 %)";
     match waste {
-        None => section.not_computed(claim, Unit::Ratio, near_zero, NO_TRACE),
+        None => section.needs_faults(claim, Unit::Ratio, near_zero),
         Some(waste) => {
             section.add(claim, Unit::Ratio, near_zero, waste.mean("khop:2"));
         }
@@ -229,9 +228,9 @@ fn cost_why(prices: &PriceList) -> Why {
         lines.sum::<f64>() / figures.gbytes_per_s_per_gpu
     };
     explain(
-        "InfiniteHBD: cost of K = 2 per GB/s ÷ that of NVL-72, in %",
-        None,
-        ((30.5, 31.5), None),
+        "InfiniteHBD: cost of K = 2 per GB/s ÷ that of NVL-72",
+        Some(COST),
+        PublishedRange { low: 30.5, high: 31.5, no_effect: Some(100.0), unit: " %" },
         vec![
             assumption("price of a transceiver that switches", &levels),
             assumption("price of an NVLink switch chip", &levels),
@@ -251,9 +250,9 @@ fn crossing_why(seed: Seed) -> Why {
     let shares = [(0.85, "85 %"), (0.75, "75 %")];
     let faulty = [(0.07, "7 %"), (0.05, "5 %"), (0.03, "3 %"), (0.01, "1 %")];
     explain(
-        "InfiniteHBD: share of hops that cross ToRs, in % (near zero: up to 1 %)",
+        "InfiniteHBD: share of hops that cross ToRs (near zero: up to 1 %)",
         Some(CROSSING),
-        ((0.0, 1.0), None),
+        PublishedRange { low: 0.0, high: 1.0, no_effect: None, unit: " %" },
         vec![
             assumption("cluster", &clusters),
             assumption("nodes under a ToR", &nodes_per_tor),
@@ -298,7 +297,7 @@ fn trace_counts(trace: Option<&FaultTrace>) -> Section {
         Some(ours) => {
             section.add(claim, unit, published, ours);
         }
-        None => section.not_computed(claim, unit, published, NO_TRACE),
+        None => section.needs_faults(claim, unit, published),
     };
     let s = statistics.as_ref();
     add("faults", Unit::Count, near(584.0, 0.0), s.map(|s| f64::from(s.faults)));
@@ -348,7 +347,7 @@ fn fault_ratios(trace: Option<&FaultTrace>, waste: Option<&Waste>) -> Section {
         Label::RecalledReproduced,
     );
     let (Some(trace), Some(waste)) = (trace, waste) else {
-        section.not_computed("mean, nodes of 8 GPUs", Unit::Ratio, near(0.0233, 0.0), NO_TRACE);
+        section.needs_faults("mean, nodes of 8 GPUs", Unit::Ratio, near(0.0233, 0.0));
         return section;
     };
     // Tolerances: what draws of 360 of the 400 servers differ by.
@@ -378,7 +377,7 @@ fn mean_waste(waste: Option<&Waste>) -> Section {
         [("khop:2", 0.0053, 0.0007), ("nvl:72", 0.1004, 0.003), ("tpuv4", 0.0756, 0.013)]
     {
         match waste {
-            None => section.not_computed(arch, Unit::Ratio, near(value, tolerance), NO_TRACE),
+            None => section.needs_faults(arch, Unit::Ratio, near(value, tolerance)),
             Some(waste) => {
                 section.add(arch, Unit::Ratio, near(value, tolerance), waste.mean(arch));
             }

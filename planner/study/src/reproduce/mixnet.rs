@@ -2,7 +2,7 @@
 //! The cost ratios that MixNet reports against a three-tier fat-tree.
 
 use super::claims::{Claim, Label, Section, Unit, near};
-use super::why::{Why, assumption, explain};
+use super::why::{PublishedRange, Why, assumption, explain};
 use crate::architecture::{Architecture, NicRate, Site, parse};
 use crate::cost::{CostOutcome, MissingPrices, PriceList, cost};
 
@@ -58,7 +58,7 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     let why = explain(
         "MixNet: cost of a fat-tree at 400 Gb/s ÷ that of MixNet",
         None,
-        ((2.25, 2.35), Some(1.0)),
+        PublishedRange::times(2.25, 2.35),
         vec![assumption("price of an optical port", &ports), assumption("network cards", &cards)],
         |choice| {
             let card = if cards[choice[1]].0 { usd("nic-400g", 1) } else { 0.0 };

@@ -5,7 +5,7 @@
 //! network cards are in it, is open, and every combination is computed.
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
-use super::why::{Assumption, Why, assumption, explain};
+use super::why::{Assumption, PublishedRange, Why, assumption, explain};
 use crate::cost::PriceList;
 
 const COST: &str = "Opus: a network of photonic rails costs a quarter";
@@ -81,7 +81,7 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     };
     let mut with_cards = assumptions();
     with_cards.extend([assumption("network cards", &NICS), assumption("rate", &RATES)]);
-    let around = |value: f64| ((value - HALF, value + HALF), Some(1.0));
+    let around = |value: f64| PublishedRange::times(value - HALF, value + HALF);
     let cost = explain(
         "Opus: cost of a packet network ÷ that of photonic rails",
         Some(COST),

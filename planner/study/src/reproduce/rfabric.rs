@@ -2,7 +2,7 @@
 //! What papers on reconfigurable data-centre fabrics claim, from the planner's acceptance list.
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
-use super::why::{Why, assumption, explain};
+use super::why::{PublishedRange, Why, assumption, explain};
 use crate::architecture::NicRate;
 use crate::cost::PriceList;
 use crate::rfabric::baselines::OcsPrice;
@@ -109,7 +109,7 @@ fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceLis
     let why = explain(
         "RFabric: performance per cost against fat-trees",
         sentence_of("RFabric: fat-tree"),
-        ((2.2, 3.1), Some(1.0)),
+        PublishedRange::times(2.2, 3.1),
         assumptions,
         |choice| {
             let open = Open {
@@ -142,7 +142,7 @@ fn one_shot() -> Why {
     explain(
         "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
         sentence_of("MixNet: "),
-        ((1.3, 1.5), Some(1.0)),
+        PublishedRange::times(1.3, 1.5),
         assumptions,
         |choice| {
             let open = OneShot {
@@ -161,7 +161,7 @@ fn delay(spec: &FatTreeSpec) -> Why {
     explain(
         "MixNet: step at a delay of 25 ms ÷ step without delay",
         sentence_of("MixNet's "),
-        ((1.0, 1.05), None),
+        PublishedRange { no_effect: None, ..PublishedRange::times(1.0, 1.05) },
         vec![assumption("computation before each layer", &compute)],
         |choice| {
             let compute = Picoseconds::from_millis(compute[choice[0]].0);
@@ -175,9 +175,9 @@ fn delay(spec: &FatTreeSpec) -> Why {
 fn shifts(spec: &FatTreeSpec) -> Why {
     let sizes = [(4_096, "4 MiB"), (256, "256 KiB"), (1_024, "1 MiB"), (16_384, "16 MiB")];
     explain(
-        "ACTINA: switching time in µs at which changes inside a collective stop paying",
+        "ACTINA: switching time at which changes inside a collective stop paying",
         sentence_of("ACTINA: "),
-        ((0.0, 100.0), None),
+        PublishedRange { low: 0.0, high: 100.0, no_effect: None, unit: " µs" },
         vec![assumption("bytes of a shift", &sizes)],
         |choice| 1e6 * break_even_seconds(spec, Bytes(sizes[choice[0]].0 << 10)),
     )

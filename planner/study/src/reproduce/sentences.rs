@@ -14,18 +14,20 @@ use super::why::Why;
 pub enum SentenceVerdict {
     /// Every case comes out as published.
     Reproduced,
-    /// Some cases do.
+    /// Some cases do, and the range of all does not reach the figure that means no effect.
     InPart,
-    /// None does, and all lie on one side of what was published.
+    /// None does, and the range does not reach no effect.
     Contradicted,
-    /// The cases reach from more than was published, or no effect at all, to less: what the paper leaves open decides.
+    /// The cases reach no effect at all: what the paper leaves open decides.
     Undetermined,
     /// Nothing here can compute it; the note of its row says why.
     NotByOurMeans,
+    /// No verdict: it needs the public fault trace, which was not given.
+    NeedsFaults,
 }
 
 impl SentenceVerdict {
-    /// All of them.
+    /// All verdicts.
     pub const ALL: [Self; 5] = [
         Self::Reproduced,
         Self::InPart,
@@ -33,6 +35,21 @@ impl SentenceVerdict {
         Self::Undetermined,
         Self::NotByOurMeans,
     ];
+
+    /// What makes a sentence count so, as pages define it.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Reproduced => "every case of what the paper leaves open comes out as published",
+            Self::InPart => "some cases do, and their range does not contain “no effect”",
+            Self::Contradicted => "no case does, and their range does not contain “no effect”",
+            Self::Undetermined => {
+                "not every case does, and their range contains “no effect”: a ratio of 1, a change of 0 %"
+            }
+            Self::NotByOurMeans => "nothing here can compute it",
+            Self::NeedsFaults => "no verdict: `--faults FILE` was not given",
+        }
+    }
 }
 
 impl fmt::Display for SentenceVerdict {
@@ -43,6 +60,7 @@ impl fmt::Display for SentenceVerdict {
             Self::Contradicted => "contradicted",
             Self::Undetermined => "undetermined",
             Self::NotByOurMeans => "not by our means",
+            Self::NeedsFaults => "not computed: needs --faults FILE",
         })
     }
 }
@@ -61,15 +79,22 @@ pub struct Sentence {
     /// The figures of the cases, where they are of one kind: the least and the most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
+    /// What stands behind these figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<&'static str>,
 }
 
 impl fmt::Display for Sentence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sentence, verdict, cases, agree, range } = self;
+        let Self { sentence, verdict, cases, agree, range, unit } = self;
+        let unit = unit.unwrap_or("");
         write!(f, "{verdict}: {sentence}")?;
         match (range, cases) {
             (Some([least, most]), _) => {
-                write!(f, " ({least:.2} to {most:.2} in {cases} cases, {agree} as published)")
+                write!(
+                    f,
+                    " ({least:.2}{unit} to {most:.2}{unit} in {cases} cases, {agree} as published)"
+                )
             }
             (None, 0) => Ok(()),
             (None, 1) => f.write_str(" (1 case)"),
@@ -89,7 +114,7 @@ pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     }
     let of = |name: &&'static str| {
         let why = whys.iter().find(|why| why.sentence == Some(*name));
-        why.map_or_else(|| of_rows(name, claims), |why| of_cases(name, why))
+        why.map_or_else(|| of_rows(name, claims), |why| sentence_of(name, why))
     };
     names.iter().map(of).collect()
 }
@@ -100,31 +125,31 @@ fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     let with = |verdict| rows().filter(|claim| claim.verdict == verdict).count();
     let (agree, differ) = (with(Verdict::Reproduced), with(Verdict::Differs));
     let verdict = match (agree, differ) {
+        (0, 0) if with(Verdict::NeedsFaults) > 0 => SentenceVerdict::NeedsFaults,
         (0, 0) => SentenceVerdict::NotByOurMeans,
         (0, _) => SentenceVerdict::Contradicted,
         (_, 0) if agree == rows().count() => SentenceVerdict::Reproduced,
         _ => SentenceVerdict::InPart,
     };
     let sentence = name.to_owned();
-    Sentence { sentence, verdict, cases: agree + differ, agree, range: None }
+    Sentence { sentence, verdict, cases: agree + differ, agree, range: None, unit: None }
 }
 
-fn of_cases(name: &str, why: &Why) -> Sentence {
-    let Why { low, high, least, most, within, combinations, no_effect, .. } = *why;
-    let has_no_effect = no_effect.is_some_and(|none| (least..=most).contains(&none));
-    let verdict = if combinations == 0 {
-        SentenceVerdict::NotByOurMeans
-    } else if within == combinations {
-        SentenceVerdict::Reproduced
-    } else if most < low || least > high {
-        SentenceVerdict::Contradicted
-    } else if has_no_effect || within == 0 {
-        SentenceVerdict::Undetermined
-    } else {
-        SentenceVerdict::InPart
+/// A sentence over all cases of what its paper leaves open.
+#[must_use]
+pub fn sentence_of(name: &str, why: &Why) -> Sentence {
+    let Why { published, least, most, within, combinations, .. } = *why;
+    let has_no_effect = published.no_effect.is_some_and(|none| (least..=most).contains(&none));
+    let verdict = match within {
+        _ if combinations == 0 => SentenceVerdict::NotByOurMeans,
+        _ if within == combinations => SentenceVerdict::Reproduced,
+        _ if has_no_effect => SentenceVerdict::Undetermined,
+        0 => SentenceVerdict::Contradicted,
+        _ => SentenceVerdict::InPart,
     };
     let range = (combinations > 0).then_some([least, most]);
-    Sentence { sentence: name.to_owned(), verdict, cases: combinations, agree: within, range }
+    let (sentence, unit) = (name.to_owned(), range.map(|_| published.unit));
+    Sentence { sentence, verdict, cases: combinations, agree: within, range, unit }
 }
 
 /// The line that a result leads with.
@@ -133,31 +158,54 @@ pub fn summary(sentences: &[Sentence]) -> String {
     let with = |verdict| sentences.iter().filter(|sentence| sentence.verdict == verdict).count();
     let counts = SentenceVerdict::ALL.map(|verdict| (with(verdict), verdict));
     let some = counts.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<String> = some.map(|(count, verdict)| format!("{count} {verdict}")).collect();
+    let mut counts: Vec<String> =
+        some.map(|(count, verdict)| format!("{count} {verdict}")).collect();
+    let needs = SentenceVerdict::NeedsFaults;
+    if with(needs) > 0 {
+        counts.push(format!("{} {needs}", with(needs)));
+    }
     let s = if sentences.len() == 1 { "" } else { "s" };
     format!("{} published sentence{s}: {}", sentences.len(), counts.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::why::{Assumption, explain};
+    use super::super::claims::{Label, Section, Unit, near};
+    use super::super::why::{Assumption, PublishedRange, explain};
     use super::*;
 
-    fn verdict_of(figures: [f64; 3], no_effect: Option<f64>) -> SentenceVerdict {
+    fn of_figures(figures: [f64; 3], no_effect: Option<f64>) -> Sentence {
         let choices = ["a", "b", "c"].map(str::to_owned).into();
         let open = vec![Assumption { about: "x", choices }];
-        let why = explain("t", Some("t"), ((2.0, 3.0), no_effect), open, |at| figures[at[0]]);
-        of_cases("t", &why).verdict
+        let published = PublishedRange { no_effect, ..PublishedRange::times(2.0, 3.0) };
+        sentence_of("t", &explain("t", Some("t"), published, open, |at| figures[at[0]]))
     }
 
+    /// 10.45 to 210.94 times with no case as published was undetermined, and docs defined no verdict.
     #[test]
-    fn a_verdict_is_over_all_cases_and_one_operating_point_is_not_enough() {
+    fn a_verdict_is_over_all_cases_by_one_rule() {
+        let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;
         assert_eq!(verdict_of([2.1, 2.5, 3.0], Some(1.0)), SentenceVerdict::Reproduced);
         assert_eq!(verdict_of([2.1, 4.0, 1.5], Some(1.0)), SentenceVerdict::InPart);
         assert_eq!(verdict_of([2.1, 0.9, 1.5], Some(1.0)), SentenceVerdict::Undetermined);
+        assert_eq!(verdict_of([0.9, 1.9, 1.5], Some(1.0)), SentenceVerdict::Undetermined);
         assert_eq!(verdict_of([2.1, 0.9, 1.5], None), SentenceVerdict::InPart);
-        assert_eq!(verdict_of([1.9, 1.5, 1.7], None), SentenceVerdict::Contradicted);
-        assert_eq!(verdict_of([1.9, 3.5, 1.7], None), SentenceVerdict::Undetermined);
+        assert_eq!(verdict_of([1.9, 1.5, 1.7], Some(1.0)), SentenceVerdict::Contradicted);
+        assert_eq!(verdict_of([1.9, 3.5, 1.7], Some(1.0)), SentenceVerdict::Contradicted);
         assert_eq!(verdict_of([f64::NAN; 3], None), SentenceVerdict::NotByOurMeans);
+        let shown = of_figures([1.9, 3.5, 1.7], Some(1.0)).to_string();
+        assert_eq!(shown, "contradicted: t (1.70× to 3.50× in 3 cases, 0 as published)");
+    }
+
+    /// Without the trace a sentence was counted as not by our means.
+    #[test]
+    fn a_sentence_that_needs_the_trace_is_no_verdict_without_it() {
+        let mut section = Section::new("s", Label::Read);
+        section.stands_for("t");
+        section.needs_faults("c", Unit::Times, near(1.0, 0.1));
+        let sentences = sentences(&section.claims, &[]);
+        assert_eq!(sentences[0].to_string(), "not computed: needs --faults FILE: t");
+        let line = "1 published sentence: 1 not computed: needs --faults FILE";
+        assert_eq!(summary(&sentences), line);
     }
 }

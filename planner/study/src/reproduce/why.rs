@@ -31,6 +31,28 @@ pub struct Outcome {
     pub figure: f64,
 }
 
+/// What agrees with a sentence, and what would mean that it is about nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PublishedRange {
+    /// The least that agrees.
+    pub low: f64,
+    /// The most that agrees.
+    pub high: f64,
+    /// The figure that would mean that there is no effect. `None` if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_effect: Option<f64>,
+    /// What stands behind a figure, with a space where one belongs.
+    pub unit: &'static str,
+}
+
+impl PublishedRange {
+    /// A quotient, which has no effect at one.
+    #[must_use]
+    pub const fn times(low: f64, high: f64) -> Self {
+        Self { low, high, no_effect: Some(1.0), unit: "×" }
+    }
+}
+
 /// Why a figure is not the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
@@ -39,13 +61,9 @@ pub struct Why {
     /// The published sentence that it is about. `None` if it is about none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
-    /// The figure that would mean that there is no effect. `None` if none does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_effect: Option<f64>,
-    /// The least that agrees.
-    pub low: f64,
-    /// The most that agrees.
-    pub high: f64,
+    /// What agrees.
+    #[serde(flatten)]
+    pub published: PublishedRange,
     /// Ours.
     pub ours: f64,
     /// What was varied.
@@ -68,12 +86,12 @@ pub struct Why {
 
 /// Computes `figure` for every combination of choices, given as one index an assumption.
 ///
-/// `published` is the range that agrees, and the figure that means no effect. What is not a number cannot be computed.
+/// What is not a number cannot be computed.
 #[must_use]
 pub fn explain(
     claim: &str,
     sentence: Option<&'static str>,
-    ((low, high), no_effect): ((f64, f64), Option<f64>),
+    published: PublishedRange,
     assumptions: Vec<Assumption>,
     mut figure: impl FnMut(&[usize]) -> f64,
 ) -> Why {
@@ -89,7 +107,7 @@ pub fn explain(
         })
         .collect();
     let figures: Vec<f64> = all.iter().map(|choices| figure(choices)).collect();
-    let is_within = |figure: f64| (low..=high).contains(&figure);
+    let is_within = |figure: f64| (published.low..=published.high).contains(&figure);
     let departures = |choices: &[usize]| -> Vec<Departure> {
         let departs = |(at, choice): (usize, &usize)| {
             (*choice > 0).then(|| Departure {
@@ -119,9 +137,7 @@ pub fn explain(
     Why {
         claim: claim.to_owned(),
         sentence,
-        no_effect,
-        low,
-        high,
+        published,
         ours: figures[0],
         combinations: figures.iter().filter(|figure| !figure.is_nan()).count(),
         within: inside.len(),
@@ -165,7 +181,7 @@ mod tests {
     #[test]
     fn the_fewest_departures_are_found_and_what_never_helps_is_named() {
         let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];
-        let why = explain("x", None, ((5.0, 6.0), None), three(), |choices| {
+        let why = explain("x", None, PublishedRange::times(5.0, 6.0), three(), |choices| {
             choices.iter().zip(&factors).map(|(choice, factor)| factor[*choice]).product()
         });
         let departure = |about, choice: &str| Departure { about, choice: choice.to_owned() };
@@ -183,7 +199,7 @@ mod tests {
     /// What is within already needs no departure.
     #[test]
     fn ours_within_the_range_is_the_only_minimal_set() {
-        let why = explain("x", None, ((0.0, 1.0), None), three(), |_| 1.0);
+        let why = explain("x", None, PublishedRange::times(0.0, 1.0), three(), |_| 1.0);
         assert_eq!(why.minimal.len(), 1);
         assert!(why.minimal[0].departures.is_empty() && why.never.is_empty());
     }

@@ -46,7 +46,7 @@ pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
 
 /// Only what was read somewhere, or rests on what is public, and was computed here.
 fn is_shown(claim: &Claim) -> bool {
-    meaning(claim.label).is_some() && claim.verdict != Verdict::NotComputed
+    meaning(claim.label).is_some() && claim.ours.is_some()
 }
 
 /// What a label says. None: what has it is not published, or quoted from memory.
