@@ -45,7 +45,7 @@ pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
 pub use khop::WasteBounds;
 pub use part_loss::PartLoss;
 pub use policy::FaultPolicy;
-pub use registry::{UnknownArchitecture, parse};
+pub use registry::{UnknownArchitecture, parse, parse_network};
 
 /// The size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,6 +32,10 @@ const KINDS: [&DesignKind; 14] = [
     &rfabric::KIND,
 ];
 
+/// Those that join hosts, beside a domain.
+const NETWORKS: [&DesignKind; 5] =
+    [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &mixnet::KIND, &rfabric::KIND];
+
 /// A text that names no design.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an architecture; known: {known}")]
@@ -47,8 +51,23 @@ pub struct UnknownArchitecture {
 /// # Errors
 /// If it names none; the error lists the forms that do.
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
-    let known = || KINDS.iter().flat_map(|kind| kind.forms).map(|(form, _)| *form);
-    KINDS.iter().find_map(|kind| (kind.parse)(text.trim())).ok_or_else(|| UnknownArchitecture {
+    parse_of(&KINDS, text)
+}
+
+/// Reads the name of a data-centre network.
+///
+/// # Errors
+/// If it names none; the error lists the forms that do.
+pub fn parse_network(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
+    parse_of(&NETWORKS, text)
+}
+
+fn parse_of(
+    kinds: &[&DesignKind],
+    text: &str,
+) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
+    let known = || kinds.iter().flat_map(|kind| kind.forms).map(|(form, _)| *form);
+    kinds.iter().find_map(|kind| (kind.parse)(text.trim())).ok_or_else(|| UnknownArchitecture {
         text: text.to_owned(),
         known: known().collect::<Vec<_>>().join(", "),
     })

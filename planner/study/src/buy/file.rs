@@ -13,7 +13,7 @@ use answer::AnswerRecord;
 use answer::answer;
 
 use super::{Candidate, FaultModel, JobKind, PartRate, Question, Running, Speed};
-use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
+use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, parse_network};
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
@@ -242,8 +242,7 @@ pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>)
 fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     check_size(&file, check);
     check_numbers(&file, check);
-    let network = file.network.as_deref().and_then(|name| design(name, "/network", check));
-    let network: Option<Arc<dyn Architecture>> = network.map(Arc::from);
+    let network = file.network.as_deref().and_then(|name| network(name, "/network", check));
     let candidates = candidates(&file, &network, check);
     let nic = NicRate::ALL.into_iter().find(|rate| rate.gbps() == file.nic_gbps);
     if nic.is_none() {
@@ -466,6 +465,18 @@ fn design(name: &str, path: &str, check: &mut Check<'_>) -> Option<Box<dyn Archi
     }
 }
 
+fn network(name: &str, path: &str, check: &mut Check<'_>) -> Option<Arc<dyn Architecture>> {
+    match parse_network(name) {
+        Ok(network) => Some(Arc::from(network)),
+        Err(unknown) => {
+            check
+                .error(codes::BAD_VALUE, path, format!("`{name}` is no data-centre network"))
+                .help(format!("write one of: {}", unknown.known));
+            None
+        }
+    }
+}
+
 fn candidates(
     file: &BuyFile,
     usual: &Option<Arc<dyn Architecture>>,
@@ -479,7 +490,7 @@ fn candidates(
         };
         let network = match record.network.as_deref() {
             None => usual.clone(),
-            Some(name) => self::design(name, &format!("{place}/network"), check).map(Arc::from),
+            Some(name) => network(name, &format!("{place}/network"), check),
         };
         let known = design.fault_policies();
         let policy = record.policy.unwrap_or(known[0]);

@@ -120,6 +120,12 @@ fn what_cannot_be_bought_is_named() {
     let policy = said("{design: nvl:72, policy: bypass}", "");
     assert!(policy.contains("`nvl:72` cannot have the policy `bypass`"), "{policy}");
     assert!(policy.contains("regroup, backup, reduced-tp"), "{policy}");
+    for (designs, more) in
+        [("{design: khop:2}", "network: \"nvl:72\"\n"), ("{design: khop:2, network: tpuv4}", "")]
+    {
+        let network = said(designs, more);
+        assert!(network.contains("is no data-centre network"), "{network}");
+    }
     let small = said("{design: dgx}", "");
     assert!(small.contains("no parts list of dgx is known"), "{small}");
     let network = said("{design: khop:2}", "network: \"fat-tree:8\"\n");
