@@ -41,7 +41,7 @@ pub enum Route {
 
 impl Route {
     /// The plane of the shortest paths that the flow goes by, `None` for any; nothing if it goes otherwise.
-    fn plane(&self) -> Option<Option<Plane>> {
+    pub(crate) fn plane(&self) -> Option<Option<Plane>> {
         match self {
             Self::Shortest => Some(None),
             Self::Within(plane) => Some(Some(*plane)),

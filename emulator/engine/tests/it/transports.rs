@@ -7,7 +7,7 @@ use lightloom_engine::transport::{
 };
 use lightloom_engine::{
     Engine, EngineSettings, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing,
-    VertexId, VertexRole,
+    Route, VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -407,4 +407,24 @@ fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() 
     // What waited for the link and was on it; nothing came to it later.
     assert_eq!(packets.retransmitted, packets.lost);
     assert!((1..60).contains(&packets.lost), "{}", packets.lost);
+}
+
+/// Flows with a way of their own, such as those over circuits, leave nothing to choose.
+#[test]
+fn a_flow_that_is_given_its_links_takes_them_where_switches_choose() {
+    let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
+    let mut builder = NetworkBuilder::new();
+    let hosts = FatTree::full(4, link).build_into(&mut builder);
+    let transport = Transport { balance: Balance::Adaptive, ..Transport::default() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
+    let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+    let chosen = engine.add_flow(FlowSpec::new(hosts[0], hosts[15], Bytes(1 << 20))).unwrap();
+    let links = engine.paths(chosen)[0].to_vec();
+    let mut flow = FlowSpec::new(hosts[0], hosts[15], Bytes(1 << 20));
+    flow.route = Route::Links(links.clone());
+    let given = engine.add_flow(flow).unwrap();
+    assert!(engine.choices(given).is_empty() && !engine.choices(chosen).is_empty());
+    assert_eq!(engine.path(given), links);
+    engine.run(millis(10));
+    assert!(engine.records().all(|record| record.end.is_some()));
 }

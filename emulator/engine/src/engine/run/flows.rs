@@ -313,7 +313,8 @@ impl<P: Probe> Engine<P> {
         route: &Route,
         paths: &Paths,
     ) -> Vec<[Vec<Choice>; 2]> {
-        if self.settings.transport.balance != Balance::Adaptive || paths[0].len() == 1 {
+        let is_adaptive = self.settings.transport.balance == Balance::Adaptive;
+        if !is_adaptive || route.plane().is_none() || paths[0].len() == 1 {
             return Vec::new();
         }
         let of_path = |path: &[LinkId]| {
