@@ -43,7 +43,7 @@ impl Earliest {
 
     #[inline]
     pub(crate) fn time(&self) -> u64 {
-        self.times[1.min(self.times.len() - 1)]
+        self.times[1]
     }
 
     /// The first place that has it.

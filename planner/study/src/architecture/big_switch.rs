@@ -14,7 +14,7 @@ pub(super) struct BigSwitch;
 
 /// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
-    forms: &[("big-switch", "one ideal switch: the bound nobody beats")],
+    forms: &[("big-switch", "one ideal switch: the bound that no design beats")],
     parse: |text| (text == "big-switch").then(|| Box::new(BigSwitch) as _),
 };
 

@@ -28,6 +28,10 @@ pub(super) fn domains(
     domains_under((FaultPolicy::Regroup, 0), cluster, gpus_per_domain, tp)
 }
 
+/// What [`domains_under`] tells apart.
+pub(super) const DOMAIN_POLICIES: &[FaultPolicy] =
+    &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp];
+
 /// The same under a policy; under [`FaultPolicy::Backup`] each domain keeps back so many nodes.
 pub(super) fn domains_under(
     (policy, spares): (FaultPolicy, u32),

@@ -6,7 +6,7 @@
 //! midplane cost what those of NVL72 cost. No optical module leaves the rack.
 
 use super::bill::{Bill, BillLine, NoBill, Site};
-use super::domains::{domains, domains_under};
+use super::domains::{DOMAIN_POLICIES, domains, domains_under};
 use super::part_loss::PartLoss;
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
@@ -38,7 +38,7 @@ impl Architecture for Kyber {
     }
 
     fn fault_policies(&self) -> &'static [FaultPolicy] {
-        &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp]
+        DOMAIN_POLICIES
     }
 
     fn usable_under(

@@ -5,7 +5,7 @@
 //! the recalled mean waste.)
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
-use super::domains::{domains, domains_under};
+use super::domains::{DOMAIN_POLICIES, domains, domains_under};
 use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
@@ -59,7 +59,7 @@ impl Architecture for Nvl {
     }
 
     fn fault_policies(&self) -> &'static [FaultPolicy] {
-        &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp]
+        DOMAIN_POLICIES
     }
 
     fn usable_under(

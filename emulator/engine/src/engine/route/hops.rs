@@ -147,7 +147,8 @@ impl HopMap {
         let Some(number) = self.number(root) else {
             let first = before().into_iter().filter_map(|vertex| self.number(vertex));
             let row = self.search(1, first.map(|number| (number, 1)).collect(), 1);
-            return self.keep(root, row);
+            self.rows.insert(root, row.into());
+            return;
         };
         // GPUs on rings are many, and few of them are asked for.
         let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
@@ -162,10 +163,6 @@ impl HopMap {
         for (root, row) in roots.iter().zip(rows.chunks(self.vertices.len())) {
             self.rows.insert(self.vertex(*root), row.into());
         }
-    }
-
-    fn keep(&mut self, root: VertexId, row: Vec<Onward>) {
-        self.rows.insert(root, row.into_boxed_slice());
     }
 
     /// Breadth first and backwards from `next`: vertices, each with the destinations, a bit each, from which they are
