@@ -3,10 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use lightloom_fabric::document::{Diagnostic, codes};
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
-use lightloom_study::buy::{Answer, FaultModel, PlannedSteps, Question, Row, buy, load_buy};
+use lightloom_study::buy::{
+    Answer, FaultModel, PlannedSteps, Question, Row, buy, load_buy, refuse_buy,
+};
+use lightloom_training::calibration::Precision;
+use lightloom_training::cards;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
@@ -51,16 +54,37 @@ struct BuyResult {
     gpus: u32,
     days: f64,
     seed: u64,
+    /// The step that stands for all jobs, if it was planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<StepTaken>,
     #[serde(flatten)]
     answer: Answer,
 }
 
+/// The planned step that stands for the steps of all jobs.
+#[derive(Clone, Debug, Serialize)]
+struct StepTaken {
+    from: String,
+    model: String,
+    gpus: u32,
+}
+
+/// A buy file and what it names, read.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) trace: Option<FaultTrace>,
+    step: Option<StepTaken>,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
-    let mut question = question(&arguments.file, &mut inputs)?;
-    take_step(&mut question, &arguments.file, &mut inputs)?;
+    let bytes = files::read_document(&arguments.file).map_err(|mistake| {
+        output::diagnostics(&[*mistake]);
+        InputRefused
+    })?;
+    let Asked { question, trace, step } = read(&arguments.file, &bytes, &mut inputs)?;
     let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
-    let trace = recorded(&question, &arguments.file, &mut inputs)?;
     let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed))?;
     let outcome = if answer.rows.is_empty() { VerbOutcome::Bad } else { VerbOutcome::Good };
     let document = BuyResult {
@@ -69,6 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         gpus: question.cluster.gpus(),
         days: question.window_ms as f64 / 86_400_000.0,
         seed: arguments.seed,
+        step,
         answer,
     };
     if arguments.result.format == ResultFormat::Markdown {
@@ -78,59 +103,64 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(outcome)
 }
 
-fn question(path: &Path, inputs: &mut Inputs) -> anyhow::Result<Question> {
-    let (question, mistakes) = match files::read_document(path) {
-        Ok(bytes) => {
-            files::note_input(inputs, "buy", &files::name(path), &bytes);
-            match lightloom::kinds::refuse_other(&files::name(path), &bytes, "buy") {
-                Some(mistake) => (None, vec![mistake]),
-                None => load_buy(&files::name(path), &bytes),
-            }
-        }
-        Err(mistake) => (None, vec![*mistake]),
+/// A buy file, with the step and the trace that it names beside it.
+pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<Asked> {
+    let name = files::name(path);
+    files::note_input(inputs, "buy", &name, bytes);
+    let (question, mistakes) = match lightloom::kinds::refuse_other(&name, bytes, "buy") {
+        Some(mistake) => (None, vec![mistake]),
+        None => load_buy(&name, bytes),
     };
     output::diagnostics(&mistakes);
-    question.ok_or(InputRefused.into())
-}
-
-/// The step of the result that the file names, beside it.
-pub(crate) fn take_step(
-    question: &mut Question,
-    file: &Path,
-    inputs: &mut Inputs,
-) -> anyhow::Result<()> {
-    let Some(name) = &question.step_from else { return Ok(()) };
-    let path = file.parent().unwrap_or(Path::new("")).join(name);
-    let refuse = |why: String| {
-        let message = format!("`workload.step.from`: {}: {why}", path.display());
-        let mistake = Diagnostic::whole_file(codes::UNREADABLE, &files::name(file), message);
-        output::diagnostics(&[mistake]);
-        anyhow::Error::from(InputRefused)
+    let mut question = question.ok_or(InputRefused)?;
+    let refuse = |at: &str, message: String| {
+        output::diagnostics(&refuse_buy(&name, bytes, at, message));
+        InputRefused
     };
-    let bytes = files::read_document(&path).map_err(|mistake| refuse(mistake.message))?;
-    let steps: PlannedSteps =
-        serde_json::from_slice(&bytes).map_err(|mistake| refuse(mistake.to_string()))?;
-    files::note_input(inputs, "step", name, &bytes);
-    let step = steps.rows.first().ok_or_else(|| refuse("it has no row".to_owned()))?;
-    question.take_step(step);
-    Ok(())
+    let beside = |file: &str| path.parent().unwrap_or(Path::new("")).join(file);
+    let mut step = None;
+    if let Some(file) = question.step_from.clone() {
+        let refuse =
+            |why| refuse("/workload/step/from", format!("{}: {why}", beside(&file).display()));
+        step = Some(take_step(&mut question, &file, &beside(&file), inputs).map_err(refuse)?);
+    }
+    let trace = match &question.faults {
+        FaultModel::Trace(file) if !beside(file).is_file() => {
+            let message = format!("there is no file {}", beside(file).display());
+            return Err(refuse("/faults/trace", message).into());
+        }
+        FaultModel::Trace(file) => {
+            Some(trace::read(&beside(file), Observation::default(), inputs)?)
+        }
+        _ => None,
+    };
+    Ok(Asked { question, trace, step })
 }
 
-/// The trace that the file names, beside it.
-pub(crate) fn recorded(
-    question: &Question,
-    file: &Path,
+/// The step of a result of `lightloom mfu`.
+fn take_step(
+    question: &mut Question,
+    file: &str,
+    path: &Path,
     inputs: &mut Inputs,
-) -> anyhow::Result<Option<FaultTrace>> {
-    let FaultModel::Trace(name) = &question.faults else { return Ok(None) };
-    let path = file.parent().unwrap_or(Path::new("")).join(name);
-    if !path.is_file() {
-        let message = format!("`faults.trace`: there is no file {}", path.display());
-        let mistake = Diagnostic::whole_file(codes::UNREADABLE, &files::name(file), message);
-        output::diagnostics(&[mistake]);
-        return Err(InputRefused.into());
+) -> Result<StepTaken, String> {
+    let bytes = files::read_document(path).map_err(|mistake| mistake.message)?;
+    let steps: PlannedSteps =
+        serde_json::from_slice(&bytes).map_err(|mistake| mistake.to_string())?;
+    files::note_input(inputs, "step", file, &bytes);
+    let step = steps.rows.first().ok_or("it has no row")?;
+    let card = cards::accelerator(&steps.accelerator).ok();
+    if let Some(peak) = card.and_then(|card| card.peak_flops(Precision::Bf16)) {
+        let (theirs, ours) = (peak / 1e12, question.peak_tflops);
+        if (theirs / ours - 1.0).abs() > 0.01 {
+            return Err(format!(
+                "its MFU is of {theirs:.0} TFLOP/s ({}), and `workload.peak_tflops` is {ours}",
+                steps.accelerator
+            ));
+        }
     }
-    Ok(Some(trace::read(&path, Observation::default(), inputs)?))
+    question.take_step(step)?;
+    Ok(StepTaken { from: file.to_owned(), model: steps.model.clone(), gpus: step.gpus })
 }
 
 fn percent(share: f64) -> String {
@@ -148,6 +178,9 @@ fn describe(document: &BuyResult) -> String {
         document.seed,
         100.0 * answer.node_fault_ratio.mean
     );
+    if let Some(StepTaken { from, model, gpus }) = &document.step {
+        text += &format!("all jobs take the step of {model} on {gpus} GPUs ({from})\n");
+    }
     if !answer.rows.is_empty() {
         text += &format!(
             "\n{}\nShares of all GPU-hours, %\n\n{}",

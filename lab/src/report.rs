@@ -379,8 +379,8 @@ fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster>
             gpus_per_node: u32::try_from(gpus_per_node)?,
         });
     }
-    if let Some((_, question)) = &inputs.buy {
-        return Ok(question.cluster);
+    if let Some(asked) = &inputs.buy {
+        return Ok(asked.question.cluster);
     }
     cluster(arguments.gpus, arguments.gpus_per_node)
 }
@@ -391,8 +391,7 @@ fn bought(
     (price_name, prices): (&str, &PriceList),
     seed: Seed,
 ) -> anyhow::Result<Option<Bought>> {
-    let Some((path, question)) = &inputs.buy else { return Ok(None) };
-    let trace = crate::buy::recorded(question, path, &mut Default::default())?;
+    let Some(crate::buy::Asked { question, trace, .. }) = &inputs.buy else { return Ok(None) };
     let answer = lightloom_study::buy::buy(question, prices, trace.as_ref(), seed)?;
     Ok(Some(Bought {
         name: question.name.clone(),
@@ -411,7 +410,7 @@ fn sample_count(arguments: &Arguments, cluster: Cluster) -> u64 {
 fn first_tp(inputs: &Inputs) -> u32 {
     let of_fabric = inputs.fabric.as_ref().and_then(|(_, fabric)| Some(fabric.jobs.first()?.tp));
     let of_plan = || inputs.plan.as_ref().and_then(|(_, plan)| Some(plan.jobs.first()?.tp));
-    let of_question = || inputs.buy.as_ref().map(|(_, question)| question.tp);
+    let of_question = || inputs.buy.as_ref().map(|asked| asked.question.tp);
     of_fabric.or_else(of_plan).or_else(of_question).unwrap_or(32)
 }
 

@@ -15,7 +15,6 @@ use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::provenance;
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
 use lightloom_report::page::{Billed, EmulatedRun, SourceFile, Swept, TrainingResult};
-use lightloom_study::buy::{Question, load_buy};
 use lightloom_study::cost::{PriceList, read_prices};
 use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
 use serde::Deserialize;
@@ -35,7 +34,7 @@ pub(super) struct Inputs {
     pub(super) plan: Option<(String, Plan)>,
     pub(super) trace: Option<(String, FaultTrace)>,
     pub(super) prices: Option<(String, PriceList)>,
-    pub(super) buy: Option<(PathBuf, Question)>,
+    pub(super) buy: Option<crate::buy::Asked>,
     pub(super) runs: Vec<EmulatedRun>,
     pub(super) sweeps: Vec<Swept>,
     pub(super) bills: Vec<Billed>,
@@ -135,11 +134,8 @@ impl Inputs {
                 once(&mut self.prices, (name.clone(), prices.ok_or(InputRefused)?), kind, &name)?;
             }
             InputKind::Buy => {
-                let (question, mistakes) = load_buy(&name, &bytes);
-                output::diagnostics(&mistakes);
-                let mut question = question.ok_or(InputRefused)?;
-                crate::buy::take_step(&mut question, path, &mut Default::default())?;
-                once(&mut self.buy, (path.to_owned(), question), kind, &name)?;
+                let asked = crate::buy::read(path, &bytes, &mut Default::default())?;
+                once(&mut self.buy, asked, kind, &name)?;
             }
             InputKind::Run => self.runs.push(json(&name, &bytes, kind)?),
             InputKind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),

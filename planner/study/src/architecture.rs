@@ -21,7 +21,6 @@ mod domains;
 mod fat_tree;
 mod ironwood;
 mod khop;
-mod kyber;
 mod mixnet;
 mod multi_plane;
 mod nvl;

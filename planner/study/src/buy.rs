@@ -30,12 +30,12 @@ use crate::compare::NodeFaultRatio;
 use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_one};
 
 pub use faults::{FaultModel, arrivals, histories};
-pub use file::{BuyFile, load_buy};
+pub use file::{BuyFile, load_buy, refuse_buy};
 pub use run::{Arrival, History, Rules, SlowPart, Spent, run};
 pub use speed::Speed;
 use speed::StepTime;
 use verdict::Elsewhere;
-pub use verdict::{DrawFlip, FaultFlip, PriceFlip, Rival, Verdict};
+pub use verdict::{DrawFlip, FaultFlip, NextDesign, PriceFlip, Rival, Verdict};
 
 /// Factors of the fault rate at which the designs are compared again.
 pub const FAULT_FACTORS: [f64; 6] = [0.0, 0.25, 0.5, 2.0, 4.0, 8.0];
@@ -146,6 +146,9 @@ pub struct Question {
 /// A row of the result of `lightloom mfu`, as far as it is read: a step, and what exchange takes of it that nothing hides.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct PlannedStep {
+    /// GPUs of the job.
+    pub gpus: u32,
+    tp: u32,
     step_seconds: f64,
     mfu: f64,
     tp_exposed_seconds: f64,
@@ -156,13 +159,24 @@ pub struct PlannedStep {
 /// A result of `lightloom mfu`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedSteps {
+    /// The model.
+    pub model: String,
+    /// The accelerator, whose peak the MFU is a share of.
+    pub accelerator: String,
     /// Best first.
     pub rows: Vec<PlannedStep>,
 }
 
 impl Question {
     /// Takes seconds, shares and MFU of a step from a planned one.
-    pub fn take_step(&mut self, planned: &PlannedStep) {
+    ///
+    /// # Errors
+    /// If its groups are others than those of the workload.
+    pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
+        if planned.tp != self.tp {
+            let (theirs, ours) = (planned.tp, self.tp);
+            return Err(format!("its groups are of {theirs} GPUs, and `workload.tp` is {ours}"));
+        }
         let share = |seconds: f64| seconds / planned.step_seconds;
         let before = self.step as f64 / 1e12;
         for candidate in &mut self.candidates {
@@ -177,6 +191,7 @@ impl Question {
         self.speed.tensor_parallel = share(planned.tp_exposed_seconds);
         self.speed.all_to_all = share(planned.ep_exposed_seconds);
         self.speed.data_parallel = share(planned.dp_exposed_seconds);
+        Ok(())
     }
 }
 
@@ -496,6 +511,22 @@ impl Candidate {
             }
             _ => self.design.name(),
         }
+    }
+
+    /// Milliseconds that a job loses to a node that is taken out of service, in the mean.
+    fn interruption_ms(&self, question: &Question) -> f64 {
+        let ms = |ps: i128| ps as f64 / run::MILLISECOND as f64;
+        let again = question.checkpoint_every_ms as f64 / 2.0;
+        let step = ms(question.step);
+        let answered = match self.answer {
+            JobAnswer::Restart => self.restart_ms as f64 + again,
+            JobAnswer::InMemory { every, load, .. } => {
+                ms(load) + again.min(f64::from(every) * step / 2.0)
+            }
+            JobAnswer::Migrate { takes } => ms(takes) + step / 2.0,
+            JobAnswer::Elastic { reform, rejoin, .. } => ms(reform + rejoin) + step / 2.0,
+        };
+        question.outage_ms as f64 + answered
     }
 
     /// How its policy is shown: with what is not the rule for it.

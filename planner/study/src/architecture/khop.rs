@@ -155,10 +155,18 @@ impl Architecture for Khop {
         plans.then(|| u8::try_from(self.k).expect("K is at most 64"))
     }
 
-    /// A ring is as fast as its slowest bundle, which has eight modules; an edge within a node has two cables.
+    /// A ring is as fast as its slowest edge, which has four modules at either end, or two cables within a node. Of a node's K
+    /// hops one is lit; a fibre of another carries nothing.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
-        let of = if part == "dac-1.6t" { CABLES_PER_EDGE } else { MODULES_PER_BUNDLE };
-        vec![(1.0, PartLoss::Slower { share: 1.0 / f64::from(of) })]
+        let of = if part == "dac-1.6t" { CABLES_PER_EDGE } else { MODULES_PER_BUNDLE / 2 };
+        let slower = PartLoss::Slower { share: 1.0 / f64::from(of), around: Some(1) };
+        match part {
+            "fibre" if self.k > 1 => {
+                let lit = 1.0 / f64::from(self.k);
+                vec![(lit, slower), (1.0 - lit, PartLoss::Nothing)]
+            }
+            _ => vec![(1.0, slower)],
+        }
     }
 
     /// Of the R ring edges of a node, K are bundles and R − K are copper.

@@ -41,7 +41,8 @@ impl Architecture for MultiPlane {
 
     /// Without a link to a host, or its port, its GPU is on one plane less; between switches other paths carry its traffic.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
-        let slower = PartLoss::Slower { share: 1.0 / f64::from(self.planes.max(2)) };
+        let slower =
+            PartLoss::Slower { share: 1.0 / f64::from(self.planes.max(2)), around: Some(1) };
         match part.split('-').next() {
             Some("dcn") => of_links_to_hosts(2.0 / 4.0, slower),
             Some("switch") => of_links_to_hosts(1.0 / 3.0, slower),

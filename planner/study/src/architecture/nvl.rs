@@ -3,6 +3,11 @@
 //!
 //! A group takes any healthy GPUs of one domain. (Counting rule recalled for NVL-72; it reproduces
 //! the recalled mean waste.)
+//!
+//! `nvl:144` is Rubin Ultra NVL144 (Kyber), one rack under one tier behind a midplane. Published: 3.6 TB/s of a GPU in both
+//! directions, and 260 TB/s of the 72 GPUs of the generation before, so 7.2 TB/s a switch chip is half a chip a GPU. How many
+//! chips it has was not published: the count is derived, the chip and the lanes of the midplane cost what those of NVL72
+//! cost. No optical module leaves the rack.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{DOMAIN_POLICIES, domains, domains_under};
@@ -23,6 +28,12 @@ const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
 /// all of 900 GB/s at both ends would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
+/// GPUs of Kyber, and gigabytes per second of one, each direction.
+const KYBER: (u32, f64) = (144, 1_800.0);
+const KYBER_CHIPS_PER_GPU: f64 = 0.5;
+/// Lanes of 400 Gb/s, 36 each direction, priced as two cables of 200 Gb/s.
+const KYBER_LANES_PER_GPU: f64 = 72.0;
+
 /// A switch domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nvl {
@@ -35,6 +46,7 @@ pub(super) struct Nvl {
 /// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
+        ("nvl:144", "Rubin Ultra NVL144: one tier behind a midplane"),
         ("nvl:X", "NVLink switch domains of X GPUs; `nvl:72`"),
         ("nvl:XxN", "the same of N racks of X; `nvl:36x2`"),
     ],
@@ -72,14 +84,22 @@ impl Architecture for Nvl {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
-    /// A chip is one of a quarter of the GPUs' number, a cable one of 36 each direction.
+    /// A chip is one of a quarter of the GPUs' number (Kyber: half), a cable one of 36 each direction (Kyber: two a lane).
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
-        let chips = f64::from(self.gpus_per_rack * self.racks) * CHIPS_PER_TIER_SIDE;
-        let of = if part == "nvlink-switch" { chips } else { CABLES_PER_GPU / 2.0 };
-        vec![(1.0, PartLoss::Slower { share: 1.0 / of.max(2.0) })]
+        let (chips, cables) = match self.is_kyber() {
+            true => (KYBER_CHIPS_PER_GPU, KYBER_LANES_PER_GPU),
+            false => (CHIPS_PER_TIER_SIDE, CABLES_PER_GPU / 2.0),
+        };
+        let chips = f64::from(self.gpus_per_rack * self.racks) * chips;
+        let of = if part == "nvlink-switch" { chips } else { cables };
+        let around = Some(self.gpus_per_rack * self.racks);
+        vec![(1.0, PartLoss::Slower { share: 1.0 / of.max(2.0), around })]
     }
 
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
+        if self.is_kyber() {
+            return Ok(kyber_bill());
+        }
         let (racks, gpus) = (self.racks, self.gpus_per_rack);
         let copper =
             BillLine::new("copper-200g", CABLES_PER_GPU, "7.2 Tb/s ÷ 0.2 Tb/s, each direction");
@@ -115,4 +135,23 @@ impl Architecture for Nvl {
         let basis = format!("domains of {} GPUs, {basis}", gpus * racks);
         Ok(Bill { gbytes_per_s_per_gpu: GBYTES_PER_S_PER_GPU, basis, lines })
     }
+}
+
+impl Nvl {
+    const fn is_kyber(&self) -> bool {
+        self.racks == 1 && self.gpus_per_rack == KYBER.0
+    }
+}
+
+fn kyber_bill() -> Bill {
+    let lines = vec![
+        BillLine::new("nvlink-switch", KYBER_CHIPS_PER_GPU, "3.6 TB/s ÷ 7.2 TB/s"),
+        BillLine::new(
+            "copper-200g",
+            2.0 * KYBER_LANES_PER_GPU,
+            "14.4 Tb/s ÷ 0.4 Tb/s, each direction; two cables of 200 Gb/s for a lane of the midplane",
+        ),
+    ];
+    let basis = format!("domains of {} GPUs, one tier", KYBER.0);
+    Bill { gbytes_per_s_per_gpu: KYBER.1, basis, lines }
 }

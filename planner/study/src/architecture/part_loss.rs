@@ -12,10 +12,12 @@ pub enum PartLoss {
         gpus: u32,
     },
     /// The job on it has this much less bandwidth: of its groups where the part is in their domain, between them where it is in
-    /// the data-centre network.
+    /// the data-centre network. Where that costs more than the GPUs around it, these are taken out of service.
     Slower {
         /// Share that is lost.
         share: f64,
+        /// GPUs without which nothing is slower, in whole nodes. `None` if taking any out does not help.
+        around: Option<u32>,
     },
 }
 

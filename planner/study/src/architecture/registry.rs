@@ -2,7 +2,7 @@
 //! Reads the name of a design: `khop:2`, `nvl:72`, `tpuv4`.
 
 use super::{
-    Architecture, big_switch, dgx, fat_tree, ironwood, khop, kyber, mixnet, multi_plane, nvl,
+    Architecture, big_switch, dgx, fat_tree, ironwood, khop, mixnet, multi_plane, nvl,
     photonic_rails, rfabric, sip_ring, torus, tpuv4,
 };
 
@@ -15,10 +15,9 @@ pub(super) struct DesignKind {
 }
 
 /// All of them; the first that reads a text has it.
-const KINDS: [&DesignKind; 14] = [
+const KINDS: [&DesignKind; 13] = [
     &khop::KIND,
     &big_switch::KIND,
-    &kyber::KIND,
     &nvl::KIND,
     &ironwood::KIND,
     &tpuv4::KIND,

@@ -98,7 +98,7 @@ impl Architecture for Tpuv4 {
     /// A torus that does not close is a cube less; an optical switch is one of 48.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let loss = match part {
-            "palomar-ocs" => PartLoss::Slower { share: 1.0 / 48.0 },
+            "palomar-ocs" => PartLoss::Slower { share: 1.0 / 48.0, around: None },
             _ => PartLoss::Out { gpus: CUBE },
         };
         vec![(1.0, loss)]

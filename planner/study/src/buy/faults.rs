@@ -194,7 +194,7 @@ impl Draw {
             for line in &figures.bill {
                 let units = line.count_per_gpu * f64::from(priced.cluster.gpus());
                 let of = (design, line.part.as_str(), units, exchange);
-                self.of_part(question, priced.cluster, of, &mut outages, &mut history.slow);
+                self.of_part(question, priced, of, &mut outages, &mut history.slow);
             }
         }
         if outages.len() > known {
@@ -209,13 +209,16 @@ impl Draw {
     fn of_part(
         self,
         question: &Question,
-        cluster: Cluster,
+        priced: &Priced<'_>,
         (design, part, units, exchange): (&dyn Architecture, &str, f64, f64),
         outages: &mut Vec<(NodeId, TraceTime, TraceTime)>,
         slow: &mut Vec<SlowPart>,
     ) {
+        let Priced { candidate, cluster, .. } = *priced;
         let site =
             Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic: question.nic };
+        let largest = question.jobs.iter().map(|job| job.gpus).max().unwrap_or(0);
+        let interruption = f64::from(largest) * candidate.interruption_ms(question);
         let Some(rate) = question.parts.iter().find(|rate| rate.part == part) else { return };
         let losses = design.without(part, &site);
         let mean = rate.mtbf_ms / (units * self.factor).max(f64::MIN_POSITIVE);
@@ -229,18 +232,27 @@ impl Draw {
                 which < 0.0
             });
             let (from_ms, until_ms) = (at as u64, until as u64);
-            match loss.map_or(PartLoss::Nothing, |(_, loss)| *loss) {
-                PartLoss::Nothing => {}
-                PartLoss::Slower { share } => {
+            let out = match loss.map_or(PartLoss::Nothing, |(_, loss)| *loss) {
+                PartLoss::Nothing => None,
+                PartLoss::Slower { share, around } => {
                     let slower = exchange * share / (1.0 - share);
-                    slow.push(SlowPart { from_ms, until_ms, place, slower });
-                }
-                PartLoss::Out { gpus } => {
-                    let gpu = (place * f64::from(cluster.gpus())) as u32 / gpus * gpus;
-                    let last = (gpu + gpus - 1).min(cluster.gpus() - 1);
-                    for node in gpu / cluster.gpus_per_node..=last / cluster.gpus_per_node {
-                        outages.push((NodeId(node), TraceTime(from_ms), TraceTime(until_ms)));
+                    let lasts = until - at;
+                    let costs = slower * f64::from(largest) * lasts;
+                    let around = around.filter(|gpus| {
+                        costs > f64::from((*gpus).max(cluster.gpus_per_node)) * lasts + interruption
+                    });
+                    if around.is_none() {
+                        slow.push(SlowPart { from_ms, until_ms, place, slower });
                     }
+                    around
+                }
+                PartLoss::Out { gpus } => Some(gpus),
+            };
+            if let Some(gpus) = out {
+                let gpu = (place * f64::from(cluster.gpus())) as u32 / gpus * gpus;
+                let last = (gpu + gpus - 1).min(cluster.gpus() - 1);
+                for node in gpu / cluster.gpus_per_node..=last / cluster.gpus_per_node {
+                    outages.push((NodeId(node), TraceTime(from_ms), TraceTime(until_ms)));
                 }
             }
             at += drawn(&mut random, mean);

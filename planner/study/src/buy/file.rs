@@ -2,6 +2,7 @@
 //! The buy file: what is asked, as people write it, and every mistake in it.
 
 mod answer;
+mod parts;
 
 use std::sync::Arc;
 
@@ -12,8 +13,10 @@ use serde::Deserialize;
 use answer::AnswerRecord;
 use answer::answer;
 
-use super::{Candidate, FaultModel, JobKind, PartRate, Question, Running, Speed};
-use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, parse_network};
+use super::{Candidate, FaultModel, JobKind, Question, Running, Speed};
+use crate::architecture::{
+    Architecture, Cluster, FaultPolicy, NicRate, Site, parse, parse_network,
+};
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
@@ -239,6 +242,16 @@ pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>)
     document::load(file, bytes, question)
 }
 
+/// Refuses what stands at `path` of a buy file that was read, for a reason outside it.
+#[must_use]
+pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<Diagnostic> {
+    let refuse = |_: BuyFile, check: &mut Check<'_>| -> Option<()> {
+        check.error(codes::UNREADABLE, path, message);
+        None
+    };
+    document::load(file, bytes, refuse).1
+}
+
 fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     check_size(&file, check);
     check_numbers(&file, check);
@@ -255,20 +268,21 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     }
     let ms = |days: f64| (days * MS_PER_DAY).round() as u64;
     let step = &file.workload.step;
-    let parts = part_rates(&file.part_faults, check);
+    let cluster =
+        Cluster { nodes: file.gpus / file.gpus_per_node, gpus_per_node: file.gpus_per_node };
+    let nic = nic?;
+    let site = Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic };
+    let parts = parts::rates(&file.part_faults, &candidates, &site, check);
     if check.has_errors() {
         return None;
     }
     let (faults, running) = (fault_model(&file.faults), &file.running);
     Some(Question {
-        cluster: Cluster {
-            nodes: file.gpus / file.gpus_per_node,
-            gpus_per_node: file.gpus_per_node,
-        },
+        cluster,
         window_ms: ms(file.days),
         budget_usd: file.budget_usd,
         usual_network: network.map(|network| network.name()),
-        nic: nic?,
+        nic,
         candidates,
         tp: file.workload.tp,
         peak_tflops: file.workload.peak_tflops,
@@ -297,25 +311,6 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
         },
         name: file.name,
     })
-}
-
-fn part_rates(records: &[PartFaultRecord], check: &mut Check<'_>) -> Vec<PartRate> {
-    let mut rates: Vec<PartRate> = Vec::new();
-    for (index, record) in records.iter().enumerate() {
-        let place = format!("/part_faults/{index}");
-        check_range(&format!("{place}/mtbf_hours"), record.mtbf_hours, 1.0, 1e12, check);
-        check_range(&format!("{place}/repair_hours"), record.repair_hours, 0.0, 1e6, check);
-        if rates.iter().any(|rate| rate.part == record.part) {
-            let message = format!("`{}` has a rate already", record.part);
-            check
-                .error(codes::BAD_VALUE, &format!("{place}/part"), message)
-                .help("write each part once");
-        }
-        let [mtbf_ms, repair_ms] =
-            [record.mtbf_hours, record.repair_hours].map(|hours| hours * MS_PER_DAY / 24.0);
-        rates.push(PartRate { part: record.part.clone(), mtbf_ms, repair_ms });
-    }
-    rates
 }
 
 fn fault_model(record: &FaultsRecord) -> FaultModel {
@@ -515,6 +510,17 @@ fn candidates(
             check
                 .error(codes::BAD_VALUE, &format!("{place}/spares"), message)
                 .help("write 1 to 64, or leave `policy: backup` out");
+        } else if record.spares.is_some() && file.gpus_per_node > 0 {
+            let cluster = Cluster {
+                nodes: file.gpus / file.gpus_per_node,
+                gpus_per_node: file.gpus_per_node,
+            };
+            if let Err(why) = design.usable_under(policy, spares, cluster, file.workload.tp.max(1))
+            {
+                check
+                    .error(codes::BAD_VALUE, &format!("{place}/spares"), why.to_string())
+                    .help("write fewer");
+            }
         }
         let (answer, least) = answer(record, policy, file, &format!("{place}/answer"), check);
         let restart_ms = (minutes * 60_000.0).round().max(0.0) as u64;

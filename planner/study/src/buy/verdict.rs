@@ -18,6 +18,8 @@ const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 const ENERGY: &str = "kilowatt-hour";
 /// Prices are changed alone by at most this factor.
 const WIDEST: f64 = 10.0;
+/// From this share of GPU-hours that no job wants, they are told of first.
+const UNWANTED: f64 = 0.05;
 /// The nearest flips that are shown.
 const FLIPS: usize = 6;
 
@@ -28,6 +30,10 @@ pub struct Verdict {
     pub sentence: String,
     /// The design that wins. `None` if none can be bought.
     pub winner: Option<String>,
+    /// What its useful PFLOP-year costs in the least and the dearest draw. `None` if none can be bought.
+    pub usd_over_draws: Option<[f64; 2]>,
+    /// The cheapest design that costs more.
+    pub next: Option<NextDesign>,
     /// The winner with faults and arrivals drawn again, from the next seeds.
     pub by_draw: Vec<DrawFlip>,
     /// How far the price ranges leave it open that another design is cheaper. Nearest first.
@@ -36,6 +42,25 @@ pub struct Verdict {
     pub by_fault_rate: Vec<FaultFlip>,
     /// Prices at which another design wins, each changed alone: nearest to today's first.
     pub by_price: Vec<PriceFlip>,
+}
+
+/// The cheapest design that costs more than the winner.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NextDesign {
+    /// The design, with its policy.
+    pub design: String,
+    /// Share of its price by which the winner is below it.
+    pub below: f64,
+    /// The least and the most of that over all draws, both designs over the same faults and arrivals in each.
+    pub below_over_draws: [f64; 2],
+}
+
+impl NextDesign {
+    /// Whether it is the dearer one in every draw.
+    #[must_use]
+    pub fn is_told_apart(&self) -> bool {
+        self.below_over_draws[0] > 0.0
+    }
 }
 
 /// The winner in another draw.
@@ -227,6 +252,10 @@ pub(super) fn judge(
     let mut verdict = Verdict {
         sentence: "No design does useful work here.".to_owned(),
         winner: best(rows),
+        usd_over_draws: rows
+            .first()
+            .and_then(|first| over_draws(elsewhere, first, first, |usd, _| usd)),
+        next: next_design(rows, elsewhere),
         by_draw: elsewhere.draws.iter().map(draw).collect(),
         within_prices: rivals(rows, prices),
         by_fault_rate: elsewhere.rates.iter().map(rate).collect(),
@@ -236,6 +265,39 @@ pub(super) fn judge(
         verdict.sentence = sentence(&verdict, &winner, first, rows);
     }
     verdict
+}
+
+/// The least and the most of a figure of two rows' prices, in this draw and all others. `None` if a row has no price in one.
+fn over_draws(
+    elsewhere: &Elsewhere,
+    first: &Row,
+    second: &Row,
+    figure: impl Fn(f64, f64) -> f64,
+) -> Option<[f64; 2]> {
+    let mut range: Option<[f64; 2]> = None;
+    let prices = |rows: &[Row]| {
+        let of = |wanted: &Row| rows.iter().find(|row| name(row) == name(wanted)).map(price_of);
+        Some((of(first)?, of(second)?))
+    };
+    let here = Some((price_of(first), price_of(second)));
+    for draw in std::iter::once(here).chain(elsewhere.draws.iter().map(|(_, rows)| prices(rows))) {
+        let figure =
+            draw.map(|(first, second)| figure(first, second)).filter(|it| it.is_finite())?;
+        let [least, most] = range.unwrap_or([figure; 2]);
+        range = Some([least.min(figure), most.max(figure)]);
+    }
+    range
+}
+
+fn next_design(rows: &[Row], elsewhere: &Elsewhere) -> Option<NextDesign> {
+    let first = rows.first()?;
+    let next = rows.get(winners(rows).len()).filter(|row| row.usd_per_pflop_year.is_some())?;
+    let below = |first: f64, next: f64| 1.0 - first / next;
+    Some(NextDesign {
+        design: name(next),
+        below: below(price_of(first), price_of(next)),
+        below_over_draws: over_draws(elsewhere, first, next, below)?,
+    })
 }
 
 /// Every other design that does useful work, with what the ranges of the prices make of its distance. The difference
@@ -283,12 +345,30 @@ fn is_as_cheap(row: &Row, usd: f64) -> bool {
 }
 
 fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> String {
-    let tied = winners(rows);
-    let mut text =
-        format!("Buy {}: ${} a useful PFLOP-year", tied.join(" or "), whole(price_of(first)));
-    if let Some(second) = rows.get(tied.len()).filter(|row| row.usd_per_pflop_year.is_some()) {
-        let less = 100.0 * (1.0 - price_of(first) / price_of(second));
-        text += &format!(", {less:.1} % below the next, {}", name(second));
+    let mut tied = winners(rows);
+    let mut text = format!("Buy {}", tied.join(" or "));
+    let draws = verdict.by_draw.len() + 1;
+    if let Some(next) = verdict.next.as_ref().filter(|next| !next.is_told_apart()) {
+        let [least, most] = next.below_over_draws.map(|share| -100.0 * share);
+        text += &format!(
+            " or {}, which {draws} draws of faults and arrivals do not tell apart ({most:+.1} to {least:+.1} %)",
+            next.design
+        );
+        tied.push(next.design.clone());
+    }
+    text += &format!(": ${} a useful PFLOP-year", whole(price_of(first)));
+    let range = verdict.usd_over_draws.map(|range| range.map(whole));
+    if let Some([least, most]) = range.filter(|[least, most]| least != most) {
+        text += &format!(" (${least} to ${most} over {draws} draws)");
+    }
+    if let Some(next) = verdict.next.as_ref().filter(|next| next.is_told_apart()) {
+        let [least, most] = next.below_over_draws.map(|share| 100.0 * share);
+        let below = 100.0 * next.below;
+        text +=
+            &format!(", {below:.1} % ({least:.1} to {most:.1}) below the next, {}", next.design);
+    }
+    if first.shares.idle >= UNWANTED {
+        text += &format!("; {:.0} % of its GPU-hours no job wants", 100.0 * first.shares.idle);
     }
     let open: Vec<&Rival> = verdict
         .within_prices
@@ -401,4 +481,66 @@ fn price_flips(question: &Question, rows: &[Row], prices: &PriceList) -> Vec<Pri
     flips.sort_by(|a, b| a.factor.ln().abs().total_cmp(&b.factor.ln().abs()));
     flips.truncate(FLIPS);
     flips
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(design: &str, usd: f64) -> Row {
+        Row {
+            design: design.to_owned(),
+            policy: "regroup".to_owned(),
+            gpus: 8,
+            capex_usd: usd,
+            cost_usd: usd,
+            cost_low_usd: usd,
+            cost_high_usd: usd,
+            power_mw: 0.0,
+            useful_pflop_years: 1.0,
+            usd_per_pflop_year: Some(usd),
+            step_stretch: 1.0,
+            cross_tor_share: 0.0,
+            jobs_finished: 1,
+            interruptions: 0,
+            shares: Shares::default(),
+            goodput: Goodput::new(1.0, 1.0, 0.5),
+            is_pareto: true,
+            parts: Vec::new(),
+        }
+    }
+
+    /// A lead of 2 % in one draw was stated without what four others make of it.
+    #[test]
+    fn a_lead_that_a_draw_turns_round_is_no_lead() {
+        let said = |draws: &[[f64; 2]]| {
+            let rows = |usd: &[f64; 2]| vec![row("b", usd[1]), row("a", usd[0])];
+            let mut here = rows(&draws[0]);
+            here.sort_by(cheaper);
+            let elsewhere = Elsewhere {
+                draws: (2..).zip(draws[1..].iter().map(rows)).collect(),
+                rates: Vec::new(),
+            };
+            let next = next_design(&here, &elsewhere);
+            let verdict = Verdict {
+                sentence: String::new(),
+                winner: None,
+                usd_over_draws: over_draws(&elsewhere, &here[0], &here[0], |usd, _| usd),
+                next,
+                by_draw: vec![DrawFlip { seed: 2, winner: Some("a (regroup)".to_owned()) }],
+                within_prices: Vec::new(),
+                by_fault_rate: Vec::new(),
+                by_price: Vec::new(),
+            };
+            sentence(&verdict, "a (regroup)", &here[0], &here)
+        };
+        let level = said(&[[98.0, 100.0], [100.0, 99.0]]);
+        let begin = "Buy a (regroup) or b (regroup), which 2 draws of faults and arrivals do not tell apart (-2.0 to +1.0 \
+                     %): $98 a useful PFLOP-year ($98 to $100 over 2 draws); ";
+        assert!(level.starts_with(begin), "{level}");
+        let led = said(&[[98.0, 100.0], [97.0, 100.0]]);
+        let begin = "Buy a (regroup): $98 a useful PFLOP-year ($97 to $98 over 2 draws), 2.0 % (2.0 to 3.0) below the next, \
+                     b (regroup); ";
+        assert!(led.starts_with(begin), "{led}");
+    }
 }

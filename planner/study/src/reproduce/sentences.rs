@@ -42,9 +42,12 @@ impl SentenceVerdict {
         match self {
             Self::Reproduced => "every case of what the paper leaves open comes out as published",
             Self::InPart => "some cases do, and their range does not contain “no effect”",
-            Self::Contradicted => "no case does, and their range does not contain “no effect”",
+            Self::Contradicted => {
+                "no case does, and their range contains neither the published figure nor “no effect”"
+            }
             Self::Undetermined => {
-                "not every case does, and their range contains “no effect”: a ratio of 1, a change of 0 %"
+                "not every case does, and their range contains “no effect” (a ratio of 1, a change of 0 %), or no case does \
+                 and their range contains the published figure: what the paper leaves open decides"
             }
             Self::NotByOurMeans => "nothing here can compute it",
             Self::NeedsFaults => "no verdict: `--faults FILE` was not given",
@@ -140,10 +143,12 @@ fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
 pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     let Why { published, least, most, within, combinations, .. } = *why;
     let has_no_effect = published.no_effect.is_some_and(|none| (least..=most).contains(&none));
+    let spans = least <= published.high && published.low <= most;
     let verdict = match within {
         _ if combinations == 0 => SentenceVerdict::NotByOurMeans,
         _ if within == combinations => SentenceVerdict::Reproduced,
         _ if has_no_effect => SentenceVerdict::Undetermined,
+        0 if spans => SentenceVerdict::Undetermined,
         0 => SentenceVerdict::Contradicted,
         _ => SentenceVerdict::InPart,
     };
@@ -191,10 +196,11 @@ mod tests {
         assert_eq!(verdict_of([0.9, 1.9, 1.5], Some(1.0)), SentenceVerdict::Undetermined);
         assert_eq!(verdict_of([2.1, 0.9, 1.5], None), SentenceVerdict::InPart);
         assert_eq!(verdict_of([1.9, 1.5, 1.7], Some(1.0)), SentenceVerdict::Contradicted);
-        assert_eq!(verdict_of([1.9, 3.5, 1.7], Some(1.0)), SentenceVerdict::Contradicted);
+        // No case is 2 to 3, and the range goes over it.
+        assert_eq!(verdict_of([1.9, 3.5, 1.7], Some(1.0)), SentenceVerdict::Undetermined);
         assert_eq!(verdict_of([f64::NAN; 3], None), SentenceVerdict::NotByOurMeans);
-        let shown = of_figures([1.9, 3.5, 1.7], Some(1.0)).to_string();
-        assert_eq!(shown, "contradicted: t (1.70× to 3.50× in 3 cases, 0 as published)");
+        let shown = of_figures([1.9, 1.5, 1.7], Some(1.0)).to_string();
+        assert_eq!(shown, "contradicted: t (1.50× to 1.90× in 3 cases, 0 as published)");
     }
 
     /// Without the trace a sentence was counted as not by our means.

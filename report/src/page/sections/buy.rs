@@ -69,12 +69,20 @@ fn answer_first(report: &mut PageDocument, used: &mut Used, bought: &Bought) {
     let money = |usd| ShownQuantity::new(usd, ShownUnit::Usd).show();
     let [low, high] =
         [first.cost_low_usd, first.cost_high_usd].map(|cost| cost / first.useful_pflop_years);
-    let beside = format!("{} to {} from low to high prices", money(low), money(high));
+    let mut beside = format!("{} to {} from low to high prices", money(low), money(high));
+    if let Some([least, most]) = answer.verdict.usd_over_draws {
+        let draws = answer.verdict.by_draw.len() + 1;
+        beside += &format!(", {} to {} over {draws} draws", money(least), money(most));
+    }
     headline(report, "a useful PFLOP-year", (usd, ShownUnit::Usd), beside, "usd_per_pflop_year");
     let next = answer.rows.get(winners.len());
     if let Some((next, dearer)) = next.and_then(|row| Some((row, row.usd_per_pflop_year?))) {
         used.push(("next_design", "its usd_per_pflop_year ÷ that of the first − 1".to_owned()));
-        let beside = format!("{}, at {}", name(next), money(dearer));
+        let mut beside = format!("{}, at {}", name(next), money(dearer));
+        if let Some(next) = answer.verdict.next.as_ref().filter(|next| !next.is_told_apart()) {
+            report.answer = format!("Buy {} or {}.", winners.join(" or "), next.design);
+            beside += "; the draws do not tell them apart";
+        }
         let share = (dearer / usd - 1.0, ShownUnit::Share);
         headline(report, "more for the next design", share, beside, "next_design");
     }

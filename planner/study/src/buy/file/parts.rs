@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How often parts other than nodes fail, as people write it.
+
+use std::collections::BTreeSet;
+
+use lightloom_fabric::document::{Check, codes};
+
+use super::super::{Candidate, PartRate};
+use super::{MS_PER_DAY, PartFaultRecord, check_range};
+use crate::architecture::Site;
+
+/// The rates; a part that is in no bill of the designs asked for is refused.
+pub(super) fn rates(
+    records: &[PartFaultRecord],
+    candidates: &[Candidate],
+    site: &Site,
+    check: &mut Check<'_>,
+) -> Vec<PartRate> {
+    let designs = candidates.iter().map(|candidate| candidate.design.as_ref());
+    let networks = candidates.iter().filter_map(|candidate| candidate.network.as_deref());
+    let bills = designs.chain(networks).filter_map(|design| design.bill(site).ok());
+    let known: BTreeSet<String> = bills.flat_map(|bill| bill.lines).map(|line| line.part).collect();
+    let mut rates: Vec<PartRate> = Vec::new();
+    for (index, record) in records.iter().enumerate() {
+        let place = format!("/part_faults/{index}");
+        check_range(&format!("{place}/mtbf_hours"), record.mtbf_hours, 1.0, 1e12, check);
+        check_range(&format!("{place}/repair_hours"), record.repair_hours, 0.0, 1e6, check);
+        let part = format!("{place}/part");
+        if rates.iter().any(|rate| rate.part == record.part) {
+            let message = format!("`{}` has a rate already", record.part);
+            check.error(codes::BAD_VALUE, &part, message).help("write each part once");
+        }
+        if !known.contains(&record.part) {
+            let message = format!("no design here has a part `{}`", record.part);
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let help = format!("write one of: {}", known.join(", "));
+            check.error(codes::BAD_VALUE, &part, message).help(help);
+        }
+        let [mtbf_ms, repair_ms] =
+            [record.mtbf_hours, record.repair_hours].map(|hours| hours * MS_PER_DAY / 24.0);
+        rates.push(PartRate { part: record.part.clone(), mtbf_ms, repair_ms });
+    }
+    rates
+}
