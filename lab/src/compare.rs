@@ -155,6 +155,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let steps = (architectures.len() + 1) * sizes.len() * samples.len();
     let progress = Progress::new("replaying faults", steps as u64);
     let (tp, jobs) = (&sizes[..], &arguments.jobs[..]);
+    for (job, tp) in jobs.iter().flat_map(|job| tp.iter().map(move |tp| (job, tp))) {
+        if job % tp != 0 {
+            let whole = job / tp * tp;
+            lightloom::output::note(&format!(
+                "--jobs {job}: shown as {whole} GPUs in whole groups of {tp}"
+            ));
+        }
+    }
     let study = Study { cluster, architectures: &architectures, tp, jobs, samples: &samples };
     let rows = compare(&study, &|done| progress.advance(done));
     drop(progress);

@@ -16,8 +16,7 @@ fn the_validation_page_and_its_rows_are_up_to_date() {
             .args(["reproduce", "infinitehbd", "--faults", TRACE, "--format", format])
             .output()
             .expect("the program runs");
-        // One sentence is contradicted.
-        assert_eq!(run.status.code(), Some(1), "{run:?}");
+        assert_eq!(run.status.code(), Some(0), "{run:?}");
         crate::documentation::agrees(name, &String::from_utf8_lossy(&run.stdout));
     }
 }
@@ -28,7 +27,7 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
         .args(["reproduce", "infinitehbd", "--format", "json"])
         .output()
         .expect("the program runs");
-    assert_eq!(run.status.code(), Some(1), "one sentence is contradicted: {run:?}");
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
     let document: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
     let claims = document["claims"].as_array().expect("a list of claims");
     let with = |verdict: &str| claims.iter().filter(|c| c["verdict"] == verdict).count();
@@ -60,8 +59,11 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
 fn every_verdict_is_recomputed_by_one_command() {
     for (study, verdicts) in [
         ("mixnet", &["reproduced"][..]),
-        ("opus", &["undetermined", "contradicted", "not_by_our_means"][..]),
-        ("rfabric", &["undetermined", "in_part", "undetermined", "in_part"][..]),
+        ("opus", &["undetermined", "undetermined", "not_by_our_means"][..]),
+        (
+            "rfabric",
+            &["undetermined", "not_by_our_means", "in_part", "undetermined", "in_part"][..],
+        ),
     ] {
         let run = Command::new(crate::programs::lightloom())
             .args(["reproduce", study, "--why", "--format", "json"])
@@ -81,7 +83,8 @@ fn prices_that_miss_the_published_ratio_are_a_verdict_and_an_exit_status() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("prices.yaml");
     let shipped = include_str!("../../topologies/prices.yaml");
-    let dearer = shipped.replace("mean: 600,", "mean: 620,");
+    let dearer =
+        shipped.replace("low: 480, mean: 600, high: 720", "low: 1480, mean: 1600, high: 1720");
     assert_ne!(dearer, shipped);
     std::fs::write(&path, dearer).expect("written");
     let run = Command::new(crate::programs::lightloom())

@@ -141,8 +141,12 @@ impl<'a> Training<'a> {
             self.pending.pop_front();
         }
         let Cycle { steps, writing, copying, period } = self.cycle();
-        let [useful, written, copied] =
-            [self.job.step * steps, writing, copying].map(|part| scaled(time, part, period).0);
+        let [written, copied] = [writing, copying].map(|part| scaled(time, part, period).0);
+        // What rounding leaves is no slower step where steps are not slower.
+        let useful = match self.step() == self.job.step {
+            true => time - written - copied,
+            false => scaled(time, self.job.step * steps, period).0,
+        };
         self.useful += useful * self.held();
         self.lose(Cause::CheckpointWrite, written);
         self.lose(Cause::MemoryWrite, copied);

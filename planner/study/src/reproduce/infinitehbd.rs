@@ -168,7 +168,7 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
         "model FLOPs utilisation ÷ that of DGX, at most",
         Unit::Times,
         near(3.37, 0.1),
-        "`lightloom reproduce mfu` has the mappings",
+        "the sentence above has its cases; `lightloom reproduce mfu` has the mappings",
     );
     section.claims.extend(switching().claims);
     section
