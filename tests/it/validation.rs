@@ -62,7 +62,7 @@ fn every_verdict_is_recomputed_by_one_command() {
         ("opus", &["undetermined", "undetermined", "not_by_our_means"][..]),
         (
             "rfabric",
-            &["undetermined", "not_by_our_means", "in_part", "undetermined", "in_part"][..],
+            &["undetermined", "in_part", "undetermined", "not_by_our_means", "in_part"][..],
         ),
     ] {
         let run = Command::new(crate::programs::lightloom())
