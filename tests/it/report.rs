@@ -358,7 +358,6 @@ fn what_to_buy_is_answered_first() {
         assert!(markdown.contains(&format!("\n| {figure} | ")), "{figure}: {markdown:.3000}");
     }
     let html = page(&[&file]);
-    // Bars of one design under several policies say which policy.
     assert!(html.contains(">nvl:72 (reduced-tp)</text>"));
     assert!(html.len() <= MOST_BYTES, "{} bytes", html.len());
     assert!(html.find("id=\"buy\"").unwrap() < html.find("id=\"waste\"").unwrap());
