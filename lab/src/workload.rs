@@ -2,6 +2,7 @@
 //! `lightloom workload`: steps that other tools describe or recorded, run or replayed on a fabric.
 
 mod collective;
+mod profiles;
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use lightloom_emulator::training::packets::machine;
 use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::cards;
-use lightloom_training::described::{self, Described, DescribedError, StepGraphFile};
+use lightloom_training::described::{self, Described, DescribedError, StepGraphFile, Taken};
 use lightloom_training::goal;
 use lightloom_training::graph::{TaskGraph, TaskId};
 use lightloom_training::longest_path::{PathShares, critical_path, play};
@@ -212,12 +213,14 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
 
 /// What was recorded, and the ranks of a TP group.
 fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {
-    let files = read(paths)?;
-    let taken = described::read_recorded(&as_files(&files), tensor).map_err(refused)?;
+    let taken = match profiles::read(paths)? {
+        Some(profile) => Taken::of(profile, tensor),
+        None => described::read_recorded(&as_files(&read(paths)?), tensor).map_err(refused)?,
+    };
     if !taken.missing.is_empty() {
+        let missing = profiles::ranges(&taken.missing);
         output::note(&format!(
-            "no file of ranks {:?}: they are taken to be ready whenever the others are",
-            taken.missing
+            "no file of ranks {missing}: they are taken to be ready whenever the others are"
         ));
     }
     if taken.unknown > 0 {

@@ -211,10 +211,17 @@ pub fn read_recorded(
         .iter()
         .map(|file| kineto::RankProfile { name: file.name, text: file.bytes })
         .collect();
-    let profile = kineto::read(&profiles)?;
-    let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));
-    let (missing, unknown) = (profile.missing.into_iter().collect(), profile.unknown as u64);
-    Ok(Taken { recorded: profile.recorded, tensor, missing, unknown })
+    Ok(Taken::of(kineto::read(&profiles)?, tensor))
+}
+
+impl Taken {
+    /// What the profiles of a job say.
+    #[must_use]
+    pub fn of(profile: kineto::ProfiledStep, tensor: Option<u32>) -> Self {
+        let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));
+        let (missing, unknown) = (profile.missing, profile.unknown as u64);
+        Self { recorded: profile.recorded, tensor, missing, unknown }
+    }
 }
 
 impl Described {

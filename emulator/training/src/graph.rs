@@ -97,7 +97,8 @@ pub enum GraphError {
 /// Tasks that can be run. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
-    tasks: Arc<[Task]>,
+    // Not `Arc<[Task]>`: making one copies, and there may be millions.
+    tasks: Arc<Vec<Task>>,
 }
 
 impl TaskGraph {
@@ -112,7 +113,7 @@ impl TaskGraph {
                 return Err(GraphError::Missing { task: index as u32, name, missing: missing.0 });
             }
         }
-        let graph = Self { tasks: tasks.into() };
+        let graph = Self { tasks: Arc::new(tasks) };
         let mut schedule = Schedule::of(&graph);
         let mut ready = schedule.ready();
         while let Some(task) = ready.pop() {
@@ -139,9 +140,44 @@ impl TaskGraph {
 pub struct Schedule {
     /// By task: how many tasks it waits for.
     waiting: Vec<u32>,
-    dependents: Vec<Vec<TaskId>>,
+    dependents: Dependents,
     done: Vec<bool>,
     open: usize,
+}
+
+/// By task: those that wait for it, all in one list.
+#[derive(Clone, Debug)]
+struct Dependents {
+    ends: Vec<u32>,
+    tasks: Vec<TaskId>,
+}
+
+impl Dependents {
+    fn of(graph: &TaskGraph) -> Self {
+        let mut ends = vec![0; graph.tasks.len()];
+        let edges = || {
+            graph.tasks.iter().enumerate().flat_map(|(task, of)| {
+                of.after.iter().map(move |before| (before.index(), TaskId(task as u32)))
+            })
+        };
+        edges().for_each(|(before, _)| ends[before] += 1);
+        let mut count = 0;
+        for end in &mut ends {
+            count += std::mem::replace(end, count);
+        }
+        // Each end is where its list begins until the list is written.
+        let mut tasks = vec![TaskId(0); count as usize];
+        for (before, task) in edges() {
+            tasks[ends[before] as usize] = task;
+            ends[before] += 1;
+        }
+        Self { ends, tasks }
+    }
+
+    fn of_task(&self, task: TaskId) -> &[TaskId] {
+        let first = task.index().checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.tasks[first as usize..self.ends[task.index()] as usize]
+    }
 }
 
 impl Schedule {
@@ -150,13 +186,7 @@ impl Schedule {
     pub fn of(graph: &TaskGraph) -> Self {
         let waiting: Vec<u32> = graph.tasks.iter().map(|task| task.after.len() as u32).collect();
         let (open, done) = (waiting.len(), vec![false; waiting.len()]);
-        let mut dependents = vec![Vec::new(); open];
-        for (index, task) in graph.tasks.iter().enumerate() {
-            for before in &task.after {
-                dependents[before.index()].push(TaskId(index as u32));
-            }
-        }
-        Self { dependents, waiting, done, open }
+        Self { dependents: Dependents::of(graph), waiting, done, open }
     }
 
     /// Tasks that wait for none and are not done.
@@ -173,7 +203,7 @@ impl Schedule {
             return ready;
         }
         self.open -= 1;
-        for next in &self.dependents[task.index()] {
+        for next in self.dependents.of_task(task) {
             self.waiting[next.index()] -= 1;
             if self.waiting[next.index()] == 0 {
                 ready.push(*next);
@@ -200,7 +230,7 @@ impl Schedule {
         let mut open = tasks.to_vec();
         while let Some(task) = open.pop() {
             if !std::mem::replace(&mut is_undone[task.index()], true) {
-                open.extend(&self.dependents[task.index()]);
+                open.extend(self.dependents.of_task(task));
             }
         }
         let undone = (0..is_undone.len()).filter(|task| is_undone[*task]);

@@ -12,12 +12,14 @@ mod document;
 mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 
 use lightloom_units::{Bytes, Picoseconds};
+use serde::Deserialize;
 
-use communication::{Communication, by_external_id};
-use document::{Category, Document, Event};
-use order::{Before, ProfiledOperation, order};
+use communication::{Communication, by_external_id, is_exchange, kind_of};
+use document::{Category, Document, Event, Events};
+use order::{ProfiledOperation, RankWork, walk};
 
 use super::graph::{Task, TaskGraph, TaskId, TaskWork};
 use super::recorded::{Recorded, RecordedError};
@@ -131,29 +133,63 @@ pub fn is_kineto(text: &[u8]) -> bool {
 /// # Errors
 /// Files that are no profile, or of no rank; collectives whose sizes differ: file and event.
 pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
-    let mut joined = Joined::default();
+    let mut profiles = Profiles::default();
     for file in files {
-        let document: Document = serde_json::from_slice(file.text).map_err(|error| {
+        let json = serde_json::Deserializer::from_slice(file.text);
+        profiles.add(file.name, json, files.len())?;
+    }
+    profiles.finish()
+}
+
+/// The profiles of a job as they are read, file by file: of each event only what a replay needs is kept.
+#[derive(Default)]
+pub struct Profiles {
+    joined: Joined,
+    first: Option<String>,
+}
+
+impl Profiles {
+    /// Reads one of `files` profiles, which need not be in memory.
+    ///
+    /// # Errors
+    /// No profile, or one of no rank; collectives whose sizes differ: file and event.
+    pub fn read(&mut self, name: &str, text: impl Read, files: usize) -> Result<(), KinetoError> {
+        self.add(name, serde_json::Deserializer::from_reader(text), files)
+    }
+
+    fn add<'de>(
+        &mut self,
+        name: &str,
+        mut json: serde_json::Deserializer<impl serde_json::de::Read<'de>>,
+        files: usize,
+    ) -> Result<(), KinetoError> {
+        let document = Document::deserialize(&mut json).map_err(|error| {
             let (line, column, reason) = (error.line(), error.column(), error.to_string());
             let error = RecordedError::Json { line, column, reason };
-            KinetoError::File { file: file.name.to_owned(), error }
+            KinetoError::File { file: name.to_owned(), error }
         })?;
         let rank = document.info.as_ref().and_then(|info| info.rank);
-        let rank = match (rank, files.len()) {
+        let rank = match (rank, files) {
             (Some(rank), _) => rank,
             (None, 1) => 0,
-            (None, _) => return Err(KinetoError::NoRank { file: file.name.to_owned() }),
+            (None, _) => return Err(KinetoError::NoRank { file: name.to_owned() }),
         };
-        if !joined.ranks.insert(rank) {
-            return Err(KinetoError::Twice { file: file.name.to_owned(), rank });
+        if !self.joined.ranks.insert(rank) {
+            return Err(KinetoError::Twice { file: name.to_owned(), rank });
         }
-        joined.file(file.name, rank, &document)?;
+        self.first.get_or_insert_with(|| name.to_owned());
+        self.joined.file(name, rank, &document)
     }
-    joined.all_take_part()?;
-    joined.finish().map_err(|error| {
-        let file = files.first().map_or_else(String::new, |file| file.name.to_owned());
-        KinetoError::File { file, error }
-    })
+
+    /// All files were read.
+    ///
+    /// # Errors
+    /// Collectives that a rank with a file lacks.
+    pub fn finish(self) -> Result<ProfiledStep, KinetoError> {
+        self.joined.all_take_part()?;
+        let file = self.first.unwrap_or_default();
+        self.joined.finish().map_err(|error| KinetoError::File { file, error })
+    }
 }
 
 /// Members, kind, and `Seq` or number.
@@ -165,7 +201,7 @@ struct Joined {
     tasks: Vec<Task>,
     took: Vec<Picoseconds>,
     /// By members, kind and number: its task, and the ranks that took part.
-    known: BTreeMap<Numbered, (usize, BTreeSet<u32>)>,
+    known: BTreeMap<Numbered, (TaskId, BTreeSet<u32>)>,
     recorded: f64,
     unknown: usize,
     collectives: usize,
@@ -173,86 +209,86 @@ struct Joined {
 
 impl Joined {
     fn file(&mut self, name: &str, rank: u32, document: &Document) -> Result<(), KinetoError> {
-        let events = &document.events.kept;
+        let events = &document.events;
         let named = by_external_id(events);
         let world = document.info.as_ref().and_then(|info| info.world_size);
         let operations = operations(events);
         if operations.is_empty() {
-            let (file, found) = (name.to_owned(), document.events.found());
+            let (file, found) = (name.to_owned(), events.found());
             return Err(KinetoError::Nothing { file, found });
         }
         let mut counts = BTreeMap::new();
-        let mut task_of: Vec<usize> = Vec::with_capacity(operations.len());
-        for (operation, before) in operations.iter().zip(order(&operations, events)) {
-            let Before { after, host } = before;
-            let tasks = |places: Vec<usize>| -> Vec<usize> {
-                places.into_iter().map(|place| task_of[place]).collect()
+        let mut emit = |after: Vec<TaskId>, work: RankWork| {
+            let place = match work {
+                RankWork::Host(micros) => {
+                    return Ok(self.add("host".to_owned(), after, compute(rank, micros)));
+                }
+                RankWork::Operation(place) => place,
             };
-            let mut after = tasks(after);
-            if let Some((held_up, micros)) = host {
-                after.push(self.add("host".to_owned(), tasks(held_up), compute(rank, micros)));
-            }
-            let event = operation.event;
-            let is_exchange =
-                event.name.starts_with("nccl") || event.category == Category::Exchange;
-            let communication =
-                is_exchange.then(|| Communication::of(event, &named, world)).flatten();
-            let communication = communication.filter(|one| one.group.len() > 1);
+            let operation = &operations[place];
+            let (event, called) = (operation.event, events.name(operation.event));
+            let is_exchange = is_exchange(events, event);
+            let communication = is_exchange
+                .then(|| Communication::of((event, called), operation.call, &named, world))
+                .flatten()
+                .filter(|one| one.group.len() > 1);
             self.unknown += usize::from(is_exchange && communication.is_none());
-            task_of.push(match communication {
-                Some(one) => self.exchange((name, rank), event, one, &mut counts, after)?,
-                None => self.add(event.name.clone(), after, compute(rank, event.dur)),
-            });
-        }
+            match communication {
+                Some(one) => self.exchange((name, rank), operation, one, &mut counts, after),
+                None => Ok(self.add(called.to_owned(), after, compute(rank, event.dur))),
+            }
+        };
+        walk(&operations, events, &mut emit)?;
         let begin = operations.first().map_or(0.0, |operation| operation.event.ts);
-        let ends = operations.iter().map(|operation| operation.event.end());
+        let ends = operations.iter().map(|operation| operation.end);
         self.recorded = self.recorded.max(ends.fold(begin, f64::max) - begin);
         Ok(())
     }
 
-    fn add(&mut self, name: String, after: Vec<usize>, work: TaskWork) -> usize {
+    fn add(&mut self, name: String, after: Vec<TaskId>, work: TaskWork) -> TaskId {
         let took =
             if let TaskWork::Compute { took, .. } = &work { *took } else { Picoseconds::ZERO };
-        let after = after.into_iter().map(|task| TaskId(task as u32)).collect();
         self.tasks.push(Task { name, after, work });
         self.took.push(took);
-        self.tasks.len() - 1
+        TaskId(self.tasks.len() as u32 - 1)
     }
 
     /// The task of the collective that an event takes part in.
     fn exchange(
         &mut self,
         (file, rank): (&str, u32),
-        event: &Event,
+        operation: &ProfiledOperation<'_>,
         communication: Communication,
         counts: &mut BTreeMap<(Vec<u32>, &'static str), u64>,
-        after: Vec<usize>,
-    ) -> Result<usize, KinetoError> {
+        after: Vec<TaskId>,
+    ) -> Result<TaskId, KinetoError> {
         let Communication { kind, group, bytes, seq } = communication;
         let count = counts.entry((group.clone(), kind.name())).or_insert(0);
         *count += 1;
         let nth = seq.unwrap_or(*count);
         let key = (group.clone(), kind.name(), nth);
-        let took = Picoseconds((event.dur * 1e6).round() as u64);
+        let event = operation.event;
+        let took = Picoseconds(((operation.end - event.ts) * 1e6).round() as u64);
         let Some((task, ranks)) = self.known.get_mut(&key) else {
             let work = TaskWork::Across { kind, ranks: group, bytes: Bytes(bytes) };
             let task = self.add(format!("{} {bytes} B", kind.name()), after, work);
-            self.took[task] = took;
+            self.took[task.index()] = took;
             self.known.insert(key, (task, BTreeSet::from([rank])));
             self.collectives += 1;
             return Ok(task);
         };
         ranks.insert(rank);
         let task = *task;
-        if let TaskWork::Across { bytes: others, .. } = &self.tasks[task].work
+        if let TaskWork::Across { bytes: others, .. } = &self.tasks[task.index()].work
             && others.0 != bytes
         {
-            let (file, event, others) = (file.to_owned(), event.place, others.0);
+            let (file, event, others) = (file.to_owned(), event.place as usize, others.0);
             return Err(KinetoError::Sizes { file, event, rank, bytes, others, nth });
         }
         // The others' times include waiting for the last to arrive.
-        self.took[task] = self.took[task].min(took);
-        self.tasks[task].after.extend(after.into_iter().map(|before| TaskId(before as u32)));
+        let own = &mut self.took[task.index()];
+        *own = (*own).min(took);
+        self.tasks[task.index()].after.extend(after);
         Ok(task)
     }
 
@@ -300,42 +336,82 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
 
 /// What ran on the device; without a device, the outermost operators of every thread and the collectives of the host. In the
 /// order of their beginnings.
-fn operations(events: &[Event]) -> Vec<ProfiledOperation<'_>> {
-    let mut sorted: Vec<&Event> = events.iter().collect();
+fn operations(events: &Events) -> Vec<ProfiledOperation<'_>> {
+    let has = |category| events.kept.iter().any(|event| event.category == category);
+    let mut found = if has(Category::Device) { of_device(events) } else { of_host(events) };
+    found.sort_by(|a, b| {
+        a.event.ts.total_cmp(&b.event.ts).then(b.event.dur.total_cmp(&a.event.dur))
+    });
+    found
+}
+
+fn of_device(events: &Events) -> Vec<ProfiledOperation<'_>> {
+    let of = |category| events.kept.iter().filter(move |event| event.category == category);
+    let calls: BTreeMap<u32, &Event> =
+        of(Category::Runtime).filter_map(|event| Some((event.correlation?, event))).collect();
+    let operation = |event| ProfiledOperation {
+        event,
+        stream: event.thread,
+        end: event.end(),
+        call: event.correlation.and_then(|id| calls.get(&id).copied()),
+    };
+    of(Category::Device).map(operation).collect()
+}
+
+fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
+    let mut sorted: Vec<&Event> = events.kept.iter().collect();
     sorted.sort_by(|a, b| a.ts.total_cmp(&b.ts).then(b.dur.total_cmp(&a.dur)));
-    let of = |category| sorted.iter().copied().filter(move |event| event.category == category);
-    let device: Vec<ProfiledOperation<'_>> = of(Category::Device)
-        .map(|event| ProfiledOperation { event, stream: event.tid.to_string() })
-        .collect();
-    if !device.is_empty() {
-        return device;
-    }
-    let is_gloo = of(Category::Exchange).any(|event| event.name.starts_with("gloo:"));
+    let is_of_gloo = |event: &Event| events.name(event).starts_with("gloo:");
+    let is_gloo = sorted.iter().any(|event| is_of_gloo(event));
+    let is_call = |event: &&Event| event.category == Category::Call;
+    let mut calls: Vec<&Event> = sorted.iter().copied().filter(is_call).collect();
     // A collective of the host runs beside its threads, on the first lane that is free.
     let mut lanes: Vec<f64> = Vec::new();
-    let mut ends: BTreeMap<String, f64> = BTreeMap::new();
-    let mut found = Vec::new();
+    let mut ends: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut found: Vec<ProfiledOperation<'_>> = Vec::new();
     for event in sorted {
-        let thread = || format!("{}/{}", event.pid, event.tid);
         match event.category {
-            Category::Exchange if event.name.starts_with("gloo:") == is_gloo => {
+            Category::Exchange if is_of_gloo(event) == is_gloo => {
+                let kind = kind_of(events.name(event));
+                let started = |call: &&Event| {
+                    is_gloo && call.ts <= event.ts && kind_of(events.name(call)) == kind
+                };
+                let call = calls.iter().position(started).map(|place| calls.remove(place));
                 let lane = lanes.iter().position(|end| *end <= event.ts).unwrap_or(lanes.len());
                 lanes.resize(lanes.len().max(lane + 1), 0.0);
                 lanes[lane] = event.end();
-                found.push(ProfiledOperation { event, stream: format!("collectives {lane}") });
+                let stream = u32::MAX - lane as u32;
+                found.push(ProfiledOperation { event, stream, end: event.end(), call });
             }
             // The call that starts a collective spans it, where gloo has no event of its own.
-            Category::Operator if is_gloo || !event.name.starts_with("c10d::") => {
-                let end = ends.entry(thread()).or_insert(f64::MIN);
+            Category::Operator | Category::Call
+                if is_gloo || event.category == Category::Operator =>
+            {
+                let end = ends.entry(event.thread).or_insert(f64::MIN);
                 if event.ts >= *end {
                     *end = event.end();
-                    found.push(ProfiledOperation { event, stream: thread() });
+                    let (stream, end) = (event.thread, event.end());
+                    found.push(ProfiledOperation { event, stream, end, call: None });
                 }
             }
             _ => {}
         }
     }
+    lengthen(&mut found);
     found
+}
+
+/// A collective that the profile ends within has no length: it ended before the thread that started it went on.
+fn lengthen(found: &mut [ProfiledOperation<'_>]) {
+    for place in 0..found.len() {
+        let (event, call) = (found[place].event, found[place].call);
+        let Some(call) = call.filter(|_| event.dur == 0.0) else { continue };
+        let mut later =
+            found.iter().filter(|other| other.stream == call.thread && other.event.ts > event.ts);
+        if let Some(next) = later.next().map(|next| next.event.ts) {
+            found[place].end = next;
+        }
+    }
 }
 
 #[cfg(test)]

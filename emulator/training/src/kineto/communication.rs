@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lightloom_collective::CollectiveKind;
 use serde_json::Value;
 
-use super::document::{Arguments, Category, Event};
+use super::document::{Arguments, Category, Event, Events};
 
 pub(super) struct Communication {
     pub(super) kind: CollectiveKind,
@@ -17,29 +17,37 @@ pub(super) struct Communication {
 }
 
 /// The arguments of communication calls by their `External id`.
-pub(super) fn by_external_id(events: &[Event]) -> BTreeMap<i64, &Arguments> {
-    events
-        .iter()
-        .filter(|event| event.category == Category::Exchange && event.args.collective.is_some())
-        .filter_map(|event| Some((event.args.external_id?, &event.args)))
+pub(super) fn by_external_id(events: &Events) -> BTreeMap<i64, &Arguments> {
+    let exchanges = events.kept.iter().filter(|event| event.category == Category::Exchange);
+    exchanges
+        .filter_map(|event| event.args.as_deref())
+        .filter(|args| args.collective.is_some())
+        .filter_map(|args| Some((args.external_id?, args)))
         .collect()
 }
 
+/// Whether an event is, by its name or category, of a collective.
+pub(super) fn is_exchange(events: &Events, event: &Event) -> bool {
+    event.category == Category::Exchange || events.name(event).starts_with("nccl")
+}
+
 impl Communication {
-    /// `None` if nothing says what is exchanged; `world` is the whole job, of which gloo's collectives are.
+    /// `None` if nothing says what is exchanged; `call` started it, `world` is the whole job, of which gloo's collectives are.
     pub(super) fn of(
-        event: &Event,
+        (event, name): (&Event, &str),
+        call: Option<&Event>,
         named: &BTreeMap<i64, &Arguments>,
         world: Option<u32>,
     ) -> Option<Self> {
-        let own = &event.args;
+        let own = event.args.as_deref()?;
         let by_id = || own.external_id.and_then(|id| named.get(&id).copied());
         let arguments = if own.collective.is_some() { Some(own) } else { by_id() };
         let Some(arguments) = arguments else {
-            let name = event.name.strip_prefix("gloo:")?;
-            let bytes = bytes_of(&own.dimensions, own.types.get(0)?.as_str()?)?;
+            let kind = kind_of(name.strip_prefix("gloo:")?)?;
+            // An operator that ends after the profile has no shapes: the call that started it has.
+            let called = || bytes_of(call?.args.as_deref()?);
+            let bytes = bytes_of(own).or_else(called)?;
             let group: Vec<u32> = (0..world?).collect();
-            let kind = kind_of(name)?;
             let bytes =
                 if kind == CollectiveKind::AllGather { bytes * group.len() as u64 } else { bytes };
             return Some(Self { kind, group, bytes, seq: None });
@@ -61,7 +69,8 @@ impl Communication {
     }
 }
 
-fn kind_of(name: &str) -> Option<CollectiveKind> {
+/// Which collective a name is of.
+pub(super) fn kind_of(name: &str) -> Option<CollectiveKind> {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if has(&["allreduce", "all_reduce"]) {
         Some(CollectiveKind::AllReduce)
@@ -87,8 +96,8 @@ fn element_bytes(dtype: &str) -> Option<u64> {
     })
 }
 
-/// Bytes of tensors of these dimensions: a list of shapes, or of lists of them. `None` if there are none.
-fn bytes_of(dimensions: &Value, dtype: &str) -> Option<u64> {
+/// Bytes of the first argument: dimensions are a list of shapes, or of lists of them. `None` if there are none.
+fn bytes_of(arguments: &Arguments) -> Option<u64> {
     fn elements(dimensions: &Value) -> u64 {
         let Some(list) = dimensions.as_array().filter(|list| !list.is_empty()) else { return 0 };
         match list.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>() {
@@ -96,8 +105,9 @@ fn bytes_of(dimensions: &Value, dtype: &str) -> Option<u64> {
             None => list.iter().map(elements).sum(),
         }
     }
+    let dtype = arguments.types.get(0)?.as_str()?;
     // Types of lists of tensors are written once for the list.
     let size = element_bytes(dtype.trim_start_matches("TensorList").trim())
         .or_else(|| (dtype == "TensorList").then_some(4))?;
-    Some(elements(dimensions) * size).filter(|bytes| *bytes > 0)
+    Some(elements(&arguments.dimensions) * size).filter(|bytes| *bytes > 0)
 }

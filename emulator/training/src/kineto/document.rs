@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -28,11 +29,32 @@ pub(super) struct Info {
 #[derive(Default)]
 pub(super) struct Events {
     pub(super) kept: Vec<Event>,
+    names: Words,
+    threads: Words,
     found: BTreeMap<String, usize>,
 }
 
+/// Texts, each kept once.
+#[derive(Default)]
+struct Words {
+    numbers: BTreeMap<Arc<str>, u32>,
+    words: Vec<Arc<str>>,
+}
+
+impl Words {
+    fn number(&mut self, word: &str) -> u32 {
+        if let Some(number) = self.numbers.get(word) {
+            return *number;
+        }
+        let (number, word) = (self.words.len() as u32, Arc::<str>::from(word));
+        self.words.push(Arc::clone(&word));
+        self.numbers.insert(word, number);
+        number
+    }
+}
+
 /// What an event is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Category {
     /// A kernel, copy or set on a device.
     Device,
@@ -44,35 +66,49 @@ pub(super) enum Category {
     Operator,
     /// A collective of a process group on the host.
     Exchange,
-    #[default]
+    /// The call of the host that starts one.
+    Call,
     Other,
 }
 
-/// One event.
-#[derive(Deserialize)]
+/// One event. Profiles have millions: it is small.
 pub(super) struct Event {
     /// Its place in the file.
-    #[serde(skip)]
-    pub(super) place: usize,
-    #[serde(skip)]
+    pub(super) place: u32,
     pub(super) category: Category,
+    name: u32,
+    /// Process and thread, or device and stream.
+    pub(super) thread: u32,
+    /// Microseconds.
+    pub(super) ts: f64,
+    pub(super) dur: f64,
+    pub(super) correlation: Option<u32>,
+    pub(super) stream: Option<u32>,
+    /// Those of waits and collectives.
+    pub(super) args: Option<Box<Arguments>>,
+}
+
+const _: () = assert!(size_of::<Event>() <= 64);
+
+/// As it is written.
+#[derive(Deserialize)]
+struct WrittenEvent {
     #[serde(default)]
     ph: String,
     #[serde(default)]
     cat: String,
     #[serde(default)]
-    pub(super) name: String,
+    name: String,
     #[serde(default)]
-    pub(super) pid: Value,
+    pid: Value,
     #[serde(default)]
-    pub(super) tid: Value,
-    /// Microseconds.
+    tid: Value,
     #[serde(default)]
-    pub(super) ts: f64,
+    ts: f64,
     #[serde(default)]
-    pub(super) dur: f64,
+    dur: f64,
     #[serde(default)]
-    pub(super) args: Arguments,
+    args: Arguments,
 }
 
 /// The arguments that are read. One of another type counts as absent.
@@ -94,11 +130,11 @@ pub(super) struct Arguments {
     #[serde(rename = "External id", deserialize_with = "whole")]
     pub(super) external_id: Option<i64>,
     #[serde(deserialize_with = "whole")]
-    pub(super) correlation: Option<i64>,
+    correlation: Option<i64>,
     #[serde(deserialize_with = "whole")]
-    pub(super) stream: Option<i64>,
+    stream: Option<i64>,
     #[serde(deserialize_with = "words")]
-    cuda_sync_kind: Option<String>,
+    pub(super) cuda_sync_kind: Option<String>,
     #[serde(deserialize_with = "whole")]
     pub(super) wait_on_stream: Option<i64>,
     #[serde(rename = "wait_on_cuda_event_record_corr_id", deserialize_with = "whole")]
@@ -126,20 +162,21 @@ impl Event {
     pub(super) fn end(&self) -> f64 {
         self.ts + self.dur
     }
+}
 
-    /// The kind of a wait: `Stream Wait Event`, `Stream Sync`, `Event Sync` or `Context Sync`.
-    pub(super) fn wait_kind(&self) -> &str {
-        self.args.cuda_sync_kind.as_deref().unwrap_or(&self.name)
+impl WrittenEvent {
+    fn is_exchange(&self) -> bool {
+        self.name.starts_with("gloo:") || self.name == "record_param_comms"
     }
 
     /// The categories of 2020 are written with a capital letter.
-    fn category_of(&self) -> Category {
-        let is_exchange = self.name.starts_with("gloo:") || self.name == "record_param_comms";
+    fn category(&self) -> Category {
         match &*self.cat.to_ascii_lowercase() {
             "kernel" | "gpu_memcpy" | "gpu_memset" | "memcpy" | "memset" => Category::Device,
             "cuda_runtime" | "cuda_driver" | "runtime" => Category::Runtime,
             "cuda_sync" => Category::Wait,
-            "cpu_op" | "operator" | "user_annotation" if is_exchange => Category::Exchange,
+            "cpu_op" | "operator" | "user_annotation" if self.is_exchange() => Category::Exchange,
+            "cpu_op" | "operator" if self.name.starts_with("c10d::") => Category::Call,
             "cpu_op" | "operator" => Category::Operator,
             _ => Category::Other,
         }
@@ -156,7 +193,17 @@ impl Events {
         if found.is_empty() { "no complete events at all".to_owned() } else { found.join(", ") }
     }
 
-    fn add(&mut self, place: usize, mut event: Event) {
+    pub(super) fn name(&self, event: &Event) -> &str {
+        &self.names.words[event.name as usize]
+    }
+
+    /// The kind of a wait: `Stream Wait Event`, `Stream Sync`, `Event Sync` or `Context Sync`.
+    pub(super) fn wait_kind<'e>(&'e self, event: &'e Event) -> &'e str {
+        let said = event.args.as_ref().and_then(|args| args.cuda_sync_kind.as_deref());
+        said.unwrap_or_else(|| self.name(event))
+    }
+
+    fn add(&mut self, place: u32, event: WrittenEvent) {
         if event.ph != "X" {
             return;
         }
@@ -166,15 +213,29 @@ impl Events {
                 self.found.insert(event.cat.clone(), 1);
             }
         }
-        event.category = event.category_of();
-        event.place = place;
-        if event.category != Category::Exchange {
-            event.args.dimensions = Value::Null;
-            event.args.types = Value::Null;
+        let category = event.category();
+        if category == Category::Other
+            || !event.ts.is_finite()
+            || event.dur.is_nan()
+            || event.dur < 0.0
+        {
+            return;
         }
-        if event.category != Category::Other && event.ts.is_finite() && event.dur >= 0.0 {
-            self.kept.push(event);
-        }
+        let is_said = matches!(category, Category::Wait | Category::Exchange | Category::Call)
+            || event.args.collective.is_some()
+            || event.name.starts_with("nccl");
+        let number = |of: Option<i64>| of.and_then(|number| u32::try_from(number).ok());
+        self.kept.push(Event {
+            place,
+            category,
+            name: self.names.number(&event.name),
+            thread: self.threads.number(&format!("{}/{}", event.pid, event.tid)),
+            ts: event.ts,
+            dur: event.dur,
+            correlation: number(event.args.correlation),
+            stream: number(event.args.stream.or_else(|| event.tid.as_i64())),
+            args: is_said.then(|| Box::new(event.args)),
+        });
     }
 }
 
@@ -191,10 +252,10 @@ impl<'de> Deserialize<'de> for Events {
             // One event at a time, so that what is passed over takes no memory.
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Events, A::Error> {
                 let mut events = Events::default();
-                let mut place = 0;
-                while let Some(event) = list.next_element::<Event>()? {
+                let mut place = 0u32;
+                while let Some(event) = list.next_element::<WrittenEvent>()? {
                     events.add(place, event);
-                    place += 1;
+                    place = place.saturating_add(1);
                 }
                 Ok(events)
             }

@@ -1,225 +1,260 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the operations of one rank wait for.
 //!
-//! Where the profile has waits (`cuda_sync` events, which PyTorch writes with `enable_cuda_sync_events`), they are read: the
-//! first operation that the host launched on a stream after a wait depends on the last that it launched on the other
-//! stream before the event was recorded; what was launched after the host waited depends on what it waited for. Where it has
-//! none, an operation depends on another stream only if its own stream was idle when the other's operation ended.
+//! The host is an operation chain of its own: each call that launches an operation, or waits for some, follows the call
+//! before it after the time that the host took between them. An operation waits for the one before it on its stream, for its
+//! launch, and for what `cuda_sync` events say of waits of streams (PyTorch writes them with `enable_cuda_sync_events`).
+//! A wait of the host ends when what it waited for has ended. In a profile without waits of streams, an operation depends on
+//! another stream only if it began neither after its own stream nor after its launch, but when the other's operation ended.
+//! Where nothing explains why an operation began late, that time is replayed as time of the host.
+//!
+//! Calls of several threads of the host follow each other, but for waits during which another thread went on: of those only
+//! the waiting thread depends.
+
+mod waits;
 
 use std::collections::BTreeMap;
 
-use super::document::{Category, Event};
+use super::super::graph::TaskId;
+use super::KinetoError;
+use super::document::{Category, Event, Events};
+use waits::{Launches, ProfiledWaits};
 
 /// One operation of a rank.
 pub(super) struct ProfiledOperation<'e> {
     pub(super) event: &'e Event,
     /// What it runs on, one operation after the other.
-    pub(super) stream: String,
+    pub(super) stream: u32,
+    /// When it ended. Microseconds.
+    pub(super) end: f64,
+    /// The call of the host that started it.
+    pub(super) call: Option<&'e Event>,
 }
 
-/// What an operation waits for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Before {
-    /// Operations of its rank, by place.
-    pub(super) after: Vec<usize>,
-    /// Operations that the host waited for, and microseconds from their end until it began, where nothing else held it up.
-    pub(super) host: Option<(Vec<usize>, f64)>,
+/// What happened on a rank.
+pub(super) enum RankWork {
+    /// The host took so many microseconds.
+    Host(f64),
+    /// The operation at this place.
+    Operation(usize),
 }
+
+/// Makes what happened a task, after other tasks.
+pub(super) type Emit<'e> = dyn FnMut(Vec<TaskId>, RankWork) -> Result<TaskId, KinetoError> + 'e;
 
 /// The resolution of a profile's clock, in microseconds.
 const CLOCK: f64 = 1e-3;
 
-/// What each of `operations`, in the order of their beginnings, waits for; `events` are all of the file.
-pub(super) fn order(operations: &[ProfiledOperation<'_>], events: &[Event]) -> Vec<Before> {
-    let waits = ProfiledWaits::of(operations, events);
-    let begin = operations.first().map_or(0.0, |operation| operation.event.ts);
-    // By stream: its last operation that ended, and the last of all.
-    let mut ended: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut last: BTreeMap<&str, usize> = BTreeMap::new();
-    let end = |operation: &usize| operations[*operation].event.end();
-    let mut all = Vec::with_capacity(operations.len());
+/// Where a thread of the host was last.
+#[derive(Clone, Copy)]
+struct HostPoint {
+    time: f64,
+    task: Option<TaskId>,
+    /// When it began to wait, if it waited.
+    waited_since: Option<f64>,
+}
+
+/// What comes next; of one time, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    WaitEnds(usize),
+    Launch(usize),
+    WaitBegins(usize),
+    Begins(usize),
+}
+
+struct Walk<'w> {
+    operations: &'w [ProfiledOperation<'w>],
+    waits: &'w ProfiledWaits,
+    begin: f64,
+    /// The shortest time from a launch to its beginning: all times of the host count so much later.
+    latency: f64,
+    emit: &'w mut Emit<'w>,
+    /// By operation: its task, once it began.
+    task_of: Vec<Option<TaskId>>,
+    /// By operation: what stands for its launch, if anything was before it.
+    launched: Vec<Option<TaskId>>,
+    /// By wait of the host: what stands for its beginning.
+    waiting: Vec<Option<TaskId>>,
+    points: BTreeMap<u32, HostPoint>,
+    /// By stream: what its last operation waited for.
+    held_by: BTreeMap<u32, Vec<TaskId>>,
+    /// By stream: its last operation that ended, and the last of all.
+    ended: BTreeMap<u32, usize>,
+    last: BTreeMap<u32, usize>,
+}
+
+/// Emits what happened, in order: `operations` in the order of their beginnings; `events` are all of the file.
+pub(super) fn walk<'w>(
+    operations: &'w [ProfiledOperation<'w>],
+    events: &Events,
+    emit: &'w mut Emit<'w>,
+) -> Result<(), KinetoError> {
+    let launches = Launches::of(operations, events);
+    let waits = ProfiledWaits::of(&launches, operations, events);
+    let mut nexts: Vec<(f64, Next)> = Vec::with_capacity(2 * operations.len());
+    let mut latency = f64::MAX;
     for (place, operation) in operations.iter().enumerate() {
-        let start = operation.event.ts + CLOCK;
-        for (stream, last) in &last {
-            if end(last) <= start {
-                ended.insert(stream, *last);
-            }
+        nexts.push((operation.event.ts, Next::Begins(place)));
+        if let Some(call) = operation.call {
+            nexts.push((call.ts, Next::Launch(place)));
+            latency = latency.min((operation.event.ts - call.ts).max(0.0));
         }
-        let own = last.insert(&operation.stream, place);
-        let before = match &waits {
-            Some(waits) => waits.before(place, own, operations, begin),
-            None => {
-                let idle_since = own.as_ref().map_or(f64::MIN, end);
-                let mut after: Vec<usize> = ended
-                    .values()
-                    .copied()
-                    .filter(|other| end(other) > idle_since + CLOCK)
-                    .collect();
-                after.extend(own);
-                let ready = after.iter().map(end).fold(begin, f64::max);
-                let late = operation.event.ts - ready;
-                match late > CLOCK {
-                    true => Before { after: Vec::new(), host: Some((after, late)) },
-                    false => Before { after, host: None },
-                }
+    }
+    let calls = operations.iter().filter_map(|operation| operation.call);
+    let last_call = calls.map(|call| call.ts).fold(f64::MIN, f64::max);
+    // What the host waits for after its last launch holds nothing up.
+    for (place, wait) in waits.host.iter().enumerate().filter(|(_, wait)| wait.end <= last_call) {
+        nexts.push((wait.begun, Next::WaitBegins(place)));
+        // Sums of times must not put a wait behind the launch that follows it.
+        nexts.push((f64::max(wait.begun, wait.end - CLOCK), Next::WaitEnds(place)));
+    }
+    nexts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut walk = Walk {
+        operations,
+        begin: operations.first().map_or(0.0, |operation| operation.event.ts),
+        latency: if latency == f64::MAX { 0.0 } else { latency },
+        emit,
+        task_of: vec![None; operations.len()],
+        launched: vec![None; operations.len()],
+        waiting: vec![None; waits.host.len()],
+        waits: &waits,
+        points: BTreeMap::new(),
+        held_by: BTreeMap::new(),
+        ended: BTreeMap::new(),
+        last: BTreeMap::new(),
+    };
+    for (time, next) in nexts {
+        match next {
+            Next::WaitEnds(wait) => walk.wait_ends(wait)?,
+            Next::Launch(operation) => walk.launch(operation)?,
+            Next::WaitBegins(wait) => {
+                walk.waiting[wait] = walk.host_at(waits.host[wait].thread, time)?;
             }
+            Next::Begins(operation) => walk.begins(operation)?,
+        }
+    }
+    Ok(())
+}
+
+impl Walk<'_> {
+    fn host(&mut self, after: Vec<TaskId>, micros: f64) -> Result<TaskId, KinetoError> {
+        (self.emit)(after, RankWork::Host(micros))
+    }
+
+    /// The task at the end of which a thread of the host was at `time`. `None` if that is the beginning.
+    fn host_at(&mut self, thread: u32, time: f64) -> Result<Option<TaskId>, KinetoError> {
+        let time = f64::max(time + self.latency, self.begin);
+        let own = self.points.get(&thread).copied();
+        let own_time = own.map_or(f64::MIN, |point| point.time);
+        // While this thread went on, the wait of another did not hold it up.
+        let leads = |point: &HostPoint| point.waited_since.is_none_or(|since| since >= own_time);
+        let others = self.points.iter().filter(|(other, point)| **other != thread && leads(point));
+        let before = others
+            .map(|(_, point)| *point)
+            .chain(own)
+            .max_by(|a, b| a.time.total_cmp(&b.time))
+            .unwrap_or(HostPoint { time: self.begin, task: None, waited_since: None });
+        let took = time - before.time;
+        let task = match took > CLOCK {
+            true => Some(self.host(before.task.into_iter().collect(), took)?),
+            false => before.task,
         };
-        all.push(before);
+        self.points.insert(thread, HostPoint { time, task, waited_since: None });
+        Ok(task)
     }
-    all
-}
 
-/// A wait of the host.
-struct HostWait {
-    /// When it returned.
-    end: f64,
-    /// What it waited for.
-    after: Vec<usize>,
-}
+    fn wait_ends(&mut self, wait: usize) -> Result<(), KinetoError> {
+        let waited = &self.waits.host[wait];
+        let (begun, end) = (waited.begun + self.latency, waited.end + self.latency);
+        let (mut after, mut ready): (Vec<TaskId>, f64) =
+            (self.waiting[wait].into_iter().collect(), begun.max(self.begin));
+        for operation in &waited.after {
+            if let Some(task) = self.task_of[*operation] {
+                after.push(task);
+                ready = ready.max(self.operations[*operation].end);
+            }
+        }
+        let task = Some(self.host(after, (end - ready).max(0.0))?);
+        let point = HostPoint { time: end.max(self.begin), task, waited_since: Some(begun) };
+        self.points.insert(waited.thread, point);
+        Ok(())
+    }
 
-/// When and on what the host launched operations.
-struct Launches<'e> {
-    /// By operation: when.
-    at: Vec<f64>,
-    /// By stream: its operations in that order.
-    streams: BTreeMap<i64, Vec<usize>>,
-    /// Calls of the host by their correlation.
-    calls: BTreeMap<i64, &'e Event>,
-}
-
-impl<'e> Launches<'e> {
-    fn of(operations: &[ProfiledOperation<'_>], events: &'e [Event]) -> Self {
-        let calls: BTreeMap<i64, &Event> = events
-            .iter()
-            .filter(|event| event.category == Category::Runtime)
-            .filter_map(|event| Some((event.args.correlation?, event)))
-            .collect();
-        let launch = |operation: &ProfiledOperation<'_>| {
-            let call = operation.event.args.correlation.and_then(|id| calls.get(&id));
-            call.map_or(operation.event.ts, |call| call.ts)
+    fn launch(&mut self, place: usize) -> Result<(), KinetoError> {
+        let Some(call) = self.operations[place].call else { return Ok(()) };
+        // On a thread whose own operations are known, the launch is within one of them or after it.
+        let Some(around) = self.last.get(&call.thread).copied() else {
+            self.launched[place] = self.host_at(call.thread, call.ts)?;
+            return Ok(());
         };
-        let at: Vec<f64> = operations.iter().map(launch).collect();
-        let mut streams: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
-        for (place, operation) in operations.iter().enumerate() {
-            if let Some(stream) = stream_of(operation.event) {
-                streams.entry(stream).or_default().push(place);
-            }
-        }
-        for launches in streams.values_mut() {
-            launches.sort_by(|a, b| at[*a].total_cmp(&at[*b]));
-        }
-        Self { at, streams, calls }
-    }
-
-    /// The last operation that was launched on a stream before `time`.
-    fn last_before(&self, stream: i64, time: f64) -> Option<usize> {
-        let launches = self.streams.get(&stream)?;
-        let count = launches.partition_point(|place| self.at[*place] < time);
-        launches.get(count.checked_sub(1)?).copied()
-    }
-
-    /// The first after it.
-    fn first_after(&self, stream: i64, time: f64) -> Option<usize> {
-        let launches = self.streams.get(&stream)?;
-        launches.get(launches.partition_point(|place| self.at[*place] <= time)).copied()
-    }
-
-    /// When the call of a wait began and ended.
-    fn call(&self, wait: &Event) -> (f64, f64) {
-        let call = wait.args.correlation.and_then(|id| self.calls.get(&id).copied());
-        call.map_or((wait.ts, wait.end()), |call| (call.ts, call.end()))
-    }
-
-    /// The operation after which the event was recorded that `wait` is for.
-    fn recorded(&self, wait: &Event) -> Option<usize> {
-        let record = wait.args.wait_on_record.and_then(|id| self.calls.get(&id));
-        self.last_before(wait.args.wait_on_stream?, record.map_or(wait.ts, |call| call.ts))
-    }
-
-    /// What the host waits for; `None` if it does not.
-    fn host_wait(&self, wait: &Event) -> Option<HostWait> {
-        let (begun, end) = self.call(wait);
-        let after: Vec<usize> = match wait.wait_kind() {
-            "Event Sync" => self.recorded(wait).into_iter().collect(),
-            "Stream Sync" => self.last_before(stream_of(wait)?, begun).into_iter().collect(),
-            "Context Sync" => {
-                let all = self.streams.keys();
-                all.filter_map(|stream| self.last_before(*stream, begun)).collect()
-            }
-            _ => return None,
+        let ProfiledOperation { event, end, .. } = self.operations[around];
+        let (after, since) = match end <= call.ts {
+            true => (self.task_of[around].into_iter().collect(), end),
+            false => (self.held_by.get(&call.thread).cloned().unwrap_or_default(), event.ts),
         };
-        Some(HostWait { end, after })
+        let took = (call.ts + self.latency - since).max(0.0);
+        self.launched[place] = Some(self.host(after, took)?);
+        Ok(())
     }
-}
 
-/// What the profile says of waits.
-struct ProfiledWaits {
-    /// By operation: operations of other streams.
-    streams: BTreeMap<usize, Vec<usize>>,
-    /// In the order of their ends.
-    host: Vec<HostWait>,
-    /// By operation: when the host launched it.
-    launched: Vec<f64>,
-}
-
-impl ProfiledWaits {
-    /// `None` if the profile has no waits of streams.
-    fn of(operations: &[ProfiledOperation<'_>], events: &[Event]) -> Option<Self> {
-        let is_wait = |event: &&Event| event.category == Category::Wait;
-        let waits: Vec<&Event> = events.iter().filter(is_wait).collect();
-        if !waits.iter().any(|wait| wait.wait_kind() == STREAM_WAIT) {
-            return None;
-        }
-        let launches = Launches::of(operations, events);
-        let mut streams: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for wait in waits.iter().filter(|wait| wait.wait_kind() == STREAM_WAIT) {
-            let begun = launches.call(wait).0;
-            let next = stream_of(wait).and_then(|stream| launches.first_after(stream, begun));
-            if let (Some(next), Some(before)) = (next, launches.recorded(wait)) {
-                streams.entry(next).or_default().push(before);
+    fn begins(&mut self, place: usize) -> Result<(), KinetoError> {
+        let operation = &self.operations[place];
+        let start = operation.event.ts;
+        for (stream, last) in &self.last {
+            if self.operations[*last].end <= start + CLOCK {
+                self.ended.insert(*stream, *last);
             }
         }
-        let mut host: Vec<HostWait> =
-            waits.iter().filter_map(|wait| launches.host_wait(wait)).collect();
-        host.sort_by(|a, b| a.end.total_cmp(&b.end));
-        Some(Self { streams, host, launched: launches.at })
-    }
-
-    fn before(
-        &self,
-        place: usize,
-        own: Option<usize>,
-        operations: &[ProfiledOperation<'_>],
-        begin: f64,
-    ) -> Before {
-        let launched = self.launched[place];
-        let waits = self.host.partition_point(|wait| wait.end <= launched);
-        let host = waits.checked_sub(1).map(|last| &self.host[last]);
+        let own = self.last.insert(operation.stream, place);
         let mut after: Vec<usize> = own.into_iter().collect();
-        after.extend(self.streams.get(&place).into_iter().flatten());
-        let host_after: Vec<usize> = host.map_or_else(Vec::new, |wait| wait.after.clone());
-        after.extend(&host_after);
+        match self.waits.streams.as_ref() {
+            Some(streams) => after.extend(streams.get(&place).into_iter().flatten()),
+            None => self.infer(place, own, &mut after),
+        }
         // A cycle cannot be in what happened; clocks that disagree must not make one.
         after.retain(|before| *before < place);
-        let ready =
-            after.iter().map(|before| operations[*before].event.end()).fold(begin, f64::max);
-        let start = operations[place].event.ts;
-        let late = start - ready;
-        if late <= CLOCK {
-            return Before { after, host: None };
+        let ends = after.iter().map(|before| self.operations[*before].end);
+        let ready = ends.fold(self.begin, f64::max);
+        let mut tasks: Vec<TaskId> =
+            after.iter().filter_map(|before| self.task_of[*before]).collect();
+        let launched_at = operation.call.map_or(f64::MIN, |call| call.ts + self.latency);
+        let late = start - ready.max(launched_at);
+        let launch = self.launched[place];
+        if late > CLOCK && launched_at >= ready {
+            let launch = launch.into_iter().collect();
+            tasks.push(self.host(launch, late)?);
+        } else {
+            tasks.extend(launch);
+            if late > CLOCK {
+                tasks = vec![self.host(tasks, late)?];
+            }
         }
-        if launched < ready {
-            return Before { after: Vec::new(), host: Some((after, late)) };
+        if operation.call.is_none() {
+            self.held_by.insert(operation.stream, tasks.clone());
         }
-        // The host was late: it counts from what it last waited for, whatever the device did meanwhile.
-        let since = host.map_or(begin, |wait| wait.end).min(start);
-        let host_after = host_after.into_iter().filter(|before| *before < place).collect();
-        Before { after, host: Some((host_after, start - since)) }
+        self.task_of[place] = Some((self.emit)(tasks, RankWork::Operation(place))?);
+        Ok(())
     }
-}
 
-const STREAM_WAIT: &str = "Stream Wait Event";
-
-fn stream_of(event: &Event) -> Option<i64> {
-    event.args.stream.or_else(|| event.tid.as_i64())
+    /// Operations of other streams that an operation waited for, by the times alone.
+    fn infer(&self, place: usize, own: Option<usize>, after: &mut Vec<usize>) {
+        let operation = &self.operations[place];
+        let idle_since = own.map_or(f64::MIN, |own| self.operations[own].end);
+        let launched = operation.call.map_or(f64::MIN, |call| call.ts + self.latency);
+        let since = idle_since.max(launched) + CLOCK;
+        if operation.event.ts <= since {
+            return;
+        }
+        let others = self.ended.values().copied();
+        let waited = others.filter(|other| self.operations[*other].end > since);
+        let before = after.len();
+        after.extend(waited);
+        // Who waits for a collective of the host waits for all that were started.
+        let is_exchange =
+            |other: &usize| self.operations[*other].event.category == Category::Exchange;
+        if after[before..].iter().any(is_exchange) {
+            after.extend(self.ended.values().copied().filter(is_exchange));
+        }
+    }
 }

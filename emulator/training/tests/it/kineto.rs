@@ -244,3 +244,32 @@ fn a_file_that_cannot_be_replayed_is_answered_with_what_it_has() {
         "{error}"
     );
 }
+
+/// The last collective of a profile of gloo has neither shapes nor an end: the profiler stopped first.
+#[test]
+fn a_collective_that_the_profile_ends_within_has_the_size_of_its_call() {
+    let cut = |rank: u32| {
+        let mut profile = gloo(rank);
+        let events = profile["traceEvents"].as_array_mut().unwrap();
+        let last = events.last_mut().unwrap();
+        last["dur"] = 0.into();
+        last["args"] = json!({"External id": 7});
+        let args =
+            json!({"Input Dims": [[[1024, 256]], [], []], "Input type": ["TensorList", "", ""]});
+        events.push(event("cpu_op", "c10d::allreduce_", (5, 1), (190.0, 5.0), args));
+        profile
+    };
+    let profile = read(&[cut(0), gloo(1)]).unwrap();
+    assert_eq!((profile.collectives, profile.unknown), (1, 0));
+    assert_eq!(step(&profile, 1), 450.0);
+}
+
+#[test]
+fn a_profile_that_is_read_as_a_stream_is_that_in_memory() {
+    let text = profile(0, overlapped_with_waits()).to_string();
+    let mut profiles = kineto::Profiles::default();
+    profiles.read("rank.json", std::io::Cursor::new(text.as_bytes()), 1).unwrap();
+    let streamed = profiles.finish().unwrap().recorded;
+    let held = read(&[profile(0, overlapped_with_waits())]).unwrap().recorded;
+    assert_eq!((streamed.graph, streamed.took), (held.graph, held.took));
+}

@@ -9,4 +9,5 @@
 
 mod calibrate;
 mod kineto;
+mod kineto_truth;
 mod published_runs;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Profiles of PyTorch, read as a stream: a profile of ten million events is gigabytes of JSON, of which little is kept.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use lightloom::progress::Progress;
+use lightloom_training::kineto::{self, ProfiledStep, Profiles};
+
+/// So much is looked at to tell what a file is.
+const HEAD: usize = 1 << 16;
+const BUFFER: usize = 1 << 20;
+
+/// A file, counted as it is read.
+struct CountedFile<'p> {
+    file: File,
+    progress: &'p Progress,
+}
+
+impl Read for CountedFile<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.progress.advance(count as u64);
+        Ok(count)
+    }
+}
+
+/// What profiles of PyTorch say. `None` if the first file is none.
+pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
+    let open = |path: &PathBuf| -> anyhow::Result<(String, File, u64)> {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+        let size = file.metadata().with_context(|| format!("cannot read {name}"))?.len();
+        Ok((name, file, size))
+    };
+    let mut sizes = 0;
+    for (place, path) in paths.iter().enumerate() {
+        let (_, file, size) = open(path)?;
+        sizes += size;
+        let mut head = Vec::new();
+        if place == 0 {
+            file.take(HEAD as u64).read_to_end(&mut head)?;
+            if !kineto::is_kineto(&head) {
+                return Ok(None);
+            }
+        }
+    }
+    let progress = Progress::new("bytes of the profiles read", sizes);
+    let mut profiles = Profiles::default();
+    for path in paths {
+        let (name, file, _) = open(path)?;
+        let file = BufReader::with_capacity(BUFFER, CountedFile { file, progress: &progress });
+        profiles.read(&name, file, paths.len())?;
+    }
+    Ok(Some(profiles.finish()?))
+}
+
+/// Ranks in order, those in a row as `first-last`.
+pub(super) fn ranges(ranks: &[u32]) -> String {
+    let rows = ranks.chunk_by(|a, b| a + 1 == *b);
+    let row = |row: &[u32]| match row {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => row.iter().map(u32::to_string).collect(),
+    };
+    rows.map(row).collect::<Vec<String>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_in_a_row_are_a_range() {
+        assert_eq!(ranges(&[0, 1, 2, 4, 6, 7]), "0-2, 4, 6-7");
+    }
+}
