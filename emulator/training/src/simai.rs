@@ -7,15 +7,18 @@
 //! name  -1  556000 ALLREDUCE 536870912   1 NONE 0   1 NONE 0   1
 //!           └ forward: ns, exchange, bytes ┘ └ input ┘ └ weight gradient ┘ └ other
 //! ```
-//! The step is `ga` forward and backward passes, layers backwards in the backward pass. Exchange of the forward and
-//! input-gradient columns runs round the first `model_parallel_NPU_group` ranks, exchange of the weight-gradient column over
-//! the data-centre network between the equal ranks of all such groups, after the last pass only. Exchange marked `_EP`, and every
+//! The rows are those of one pipeline stage, all `ga` micro-batches after each other, as AICB writes them and SimAI runs
+//! them; each begins with `embedding_layer`. All stages take the same rows, interleaved as 1F1B with `vpp` pieces a stage,
+//! and send `pp_comm` bytes to the next. Exchange of the forward and input-gradient columns runs round the first
+//! `model_parallel_NPU_group` ranks of a stage, exchange of the weight-gradient column over the data-centre network between
+//! the equal ranks of all such groups of the stage; only the end of the step waits for it. Exchange marked `_EP`, and every
 //! all-to-all, runs over the data-centre network between the equal ranks of the first `ep` groups.
 
 use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
+use super::schedule::{PassKind, Pipeline, Schedule};
 
 /// Why a text is no workload that can be run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,11 +43,11 @@ pub struct SimaiWorkload {
     pub tensor: u32,
     /// All ranks.
     pub ranks: u32,
-    /// One step, seen from the first group; ring 0 is that group.
+    /// One step, seen from the first group of each stage; ring 0 is that of the first stage.
     pub graph: TaskGraph,
 }
 
-/// The most passes and layers that are read: beyond, it is no workload but a mistake.
+/// The most rows of all stages that are read: beyond, it is no workload but a mistake.
 const MOST_TASKS: usize = 10_000_000;
 
 #[derive(Clone, Copy)]
@@ -65,7 +68,7 @@ struct SimaiLayer {
 /// Reads a workload.
 ///
 /// # Errors
-/// What is not understood, with its line: pipeline stages, all-to-all, lines that are too short.
+/// What is not understood, with its line: exchanges of other kinds, lines that are too short.
 pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let wrong = |line: usize, reason: String| SimaiError::Line { line, reason };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -80,19 +83,22 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
         value.ok_or_else(|| wrong(1, format!("the header has no positive `{name}`")))
     };
     let (tensor, ranks) = (needed("model_parallel_NPU_group:")?, needed("all_gpus:")?);
-    let passes = setting("ga:").unwrap_or(1).max(1);
-    let experts = setting("ep:").unwrap_or(1).max(1);
-    if !(ranks / tensor).is_multiple_of(experts) {
+    let at_least_one = |name: &str| setting(name).unwrap_or(1).max(1);
+    let [micro_batches, experts, stages, pieces] = ["ga:", "ep:", "pp:", "vpp:"].map(at_least_one);
+    if !ranks.is_multiple_of(tensor.saturating_mul(stages)) {
         let reason =
-            format!("ep {experts} is no divisor of the {} groups of {tensor}", ranks / tensor);
+            format!("{ranks} ranks are no multiple of {stages} stages of groups of {tensor}");
         return Err(wrong(1, reason));
     }
-    if setting("pp:").unwrap_or(1) > 1 {
-        return Err(wrong(1, "pipeline stages (`pp:` above 1) cannot be run yet".into()));
-    }
-    if !ranks.is_multiple_of(tensor) {
-        let reason = format!("{ranks} ranks are no multiple of the group of {tensor}");
+    let groups = ranks / tensor / stages;
+    if !groups.is_multiple_of(experts) {
+        let reason = format!("ep {experts} is no divisor of the {groups} groups of {tensor}");
         return Err(wrong(1, reason));
+    }
+    let mut words = header.split_whitespace().skip_while(|word| !word.starts_with("pp_comm"));
+    let sent: f64 = words.nth(1).and_then(|bytes| bytes.parse().ok()).unwrap_or(0.0);
+    if stages > 1 && sent < 1.0 {
+        return Err(wrong(1, format!("{stages} stages need `pp_comm` above 0")));
     }
     let (at, count) =
         lines.next().ok_or_else(|| wrong(2, "the number of layers is missing".into()))?;
@@ -110,12 +116,33 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
             format!("{count} layers are announced, {} follow", layers.len()),
         ));
     }
-    if layers.len().saturating_mul(passes as usize) > MOST_TASKS {
-        return Err(wrong(1, format!("more than {MOST_TASKS} layers and passes")));
+    if layers.len().saturating_mul(stages as usize) > MOST_TASKS {
+        return Err(wrong(1, format!("more than {MOST_TASKS} layers and stages")));
     }
-    let graph = graph(&layers, passes, [tensor, experts], ranks)?;
+    let is_first = |layer: &SimaiLayer| layer.name == FIRST_LAYER;
+    let firsts: Vec<usize> = (0..count).filter(|at| is_first(&layers[*at])).collect();
+    let is_split = firsts.len() == micro_batches as usize;
+    if stages > 1 && !is_split {
+        let reason = format!(
+            "{} rows of `{FIRST_LAYER}` for ga {micro_batches}: each micro-batch begins with one",
+            firsts.len()
+        );
+        return Err(wrong(1, reason));
+    }
+    let step = SimaiStep {
+        layers: &layers,
+        firsts: if is_split && stages > 1 { firsts } else { vec![0] },
+        stages,
+        pieces,
+        sent: Bytes(sent as u64),
+        sizes: GroupSizes { tensor, experts, groups },
+    };
+    let graph = step.graph().ok_or_else(|| wrong(1, "the pipeline never ends".into()))??;
     Ok(SimaiWorkload { tensor, ranks, graph })
 }
+
+/// The row that a micro-batch begins with.
+const FIRST_LAYER: &str = "embedding_layer";
 
 fn layer(line: &str) -> Result<SimaiLayer, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -161,46 +188,149 @@ fn part(words: &[&str]) -> Result<LayerPass, String> {
     })
 }
 
-fn graph(
-    layers: &[SimaiLayer],
-    passes: u32,
-    [tensor, experts]: [u32; 2],
-    ranks: u32,
-) -> Result<TaskGraph, GraphError> {
-    let peers: Vec<u32> = (0..ranks).step_by(tensor as usize).collect();
-    let mut tasks: Vec<Task> = Vec::new();
-    let mut last: Option<TaskId> = None;
-    let add = |tasks: &mut Vec<Task>, name: String, after: Option<TaskId>, work: TaskWork| {
-        tasks.push(Task { name, after: after.into_iter().collect(), work });
-        Some(TaskId(tasks.len() as u32 - 1))
-    };
-    for pass in 0..passes {
-        let forward = layers.iter().map(|layer| (layer, "forward", layer.forward));
-        let backward = layers.iter().rev().flat_map(|layer| {
-            [(layer, "input gradient", layer.input), (layer, "weight gradient", layer.weight)]
-        });
-        for (layer, what, part) in forward.chain(backward) {
-            let name = format!("{} {what} pass {pass}", layer.name);
-            last =
-                add(&mut tasks, name.clone(), last, TaskWork::Compute { rank: 0, took: part.took });
-            let Some((kind, bytes)) = part.exchange else { continue };
-            if what == "weight gradient" {
-                // Only the end of the step waits for it.
-                if pass + 1 == passes && peers.len() > 1 {
-                    let work = TaskWork::Across { kind, ranks: peers.clone(), bytes };
-                    add(&mut tasks, name, last, work);
-                }
-            } else if part.is_expert {
-                if experts > 1 {
-                    let ranks = peers[..experts as usize].to_vec();
-                    last = add(&mut tasks, name, last, TaskWork::Across { kind, ranks, bytes });
-                }
-            } else if tensor > 1 {
-                last = add(&mut tasks, name, last, TaskWork::Ring { kind, ring: 0, bytes });
+#[derive(Clone, Copy)]
+struct GroupSizes {
+    tensor: u32,
+    experts: u32,
+    /// TP groups of a stage.
+    groups: u32,
+}
+
+struct SimaiStep<'l> {
+    layers: &'l [SimaiLayer],
+    /// The first row of each micro-batch.
+    firsts: Vec<usize>,
+    stages: u32,
+    pieces: u32,
+    /// What a stage sends to the next.
+    sent: Bytes,
+    sizes: GroupSizes,
+}
+
+/// The tasks of a step as they are added.
+struct SimaiTasks {
+    tasks: Vec<Task>,
+    sizes: GroupSizes,
+    /// By stage: the last task of its chain.
+    last: Vec<Option<TaskId>>,
+}
+
+impl SimaiStep<'_> {
+    /// `None` if the passes wait for each other.
+    fn graph(&self) -> Option<Result<TaskGraph, GraphError>> {
+        let stages = self.stages as usize;
+        let tasks = SimaiTasks { tasks: Vec::new(), sizes: self.sizes, last: vec![None; stages] };
+        let mut out = tasks;
+        let first = self.firsts[0];
+        let rows = match self.firsts.get(1) {
+            Some(second) => second - first,
+            None => self.layers.len() - first,
+        };
+        let rest = (self.firsts.last()? + rows).min(self.layers.len());
+        // Interleaving needs whole rounds of micro-batches, and a row for each piece.
+        let is_interleaved =
+            self.firsts.len().is_multiple_of(stages) && rows >= self.pieces as usize;
+        let pieces = if stages > 1 && is_interleaved { self.pieces as usize } else { 1 };
+        let schedule = Schedule::OneForwardOneBackward;
+        let micro_batches = self.firsts.len();
+        let pipeline = Pipeline { schedule, stages, pieces, micro_batches };
+        for stage in 0..stages {
+            out.forward(stage, &self.layers[..first]);
+        }
+        // By micro-batch and piece of the whole pipeline: the end of its forward and backward pass.
+        let mut ends = vec![[None; 2]; micro_batches * stages * pieces];
+        let all_ran = pipeline.walk(|stage, pass| {
+            let is_forward = pass.kind == PassKind::Forward;
+            let at = pass.piece * stages + stage;
+            let of = |at: usize| pass.micro_batch * stages * pieces + at;
+            let from = match is_forward {
+                true => at.checked_sub(1),
+                false => Some(at + 1).filter(|next| *next < stages * pieces),
+            };
+            let ready = from.and_then(|from| ends[of(from)][usize::from(!is_forward)]);
+            if let (Some(from), Some(ready)) = (from, ready) {
+                out.send((from % stages, ready), stage, self.sent);
             }
+            let begin = self.firsts[pass.micro_batch];
+            let cut = |piece: usize| begin + rows * piece / pieces;
+            let layers = &self.layers[cut(pass.piece)..cut(pass.piece + 1)];
+            match is_forward {
+                true => out.forward(stage, layers),
+                false => out.backward(stage, layers),
+            }
+            ends[of(at)][usize::from(!is_forward)] = out.last[stage];
+        });
+        for stage in 0..stages {
+            out.forward(stage, &self.layers[rest..]);
+            out.backward(stage, &self.layers[rest..]);
+            out.backward(stage, &self.layers[..first]);
+        }
+        all_ran.then(|| TaskGraph::new(out.tasks))
+    }
+}
+
+impl SimaiTasks {
+    fn rank(&self, stage: usize) -> u32 {
+        stage as u32 * self.sizes.groups * self.sizes.tensor
+    }
+
+    fn add(&mut self, name: String, after: Vec<TaskId>, work: TaskWork) -> TaskId {
+        self.tasks.push(Task { name, after, work });
+        TaskId(self.tasks.len() as u32 - 1)
+    }
+
+    /// What another stage has ready comes; the chain of `stage` waits for it.
+    fn send(&mut self, (other, ready): (usize, TaskId), stage: usize, bytes: Bytes) {
+        let came = match other == stage {
+            true => ready,
+            false => {
+                let (from, to) = (self.rank(other), self.rank(stage));
+                let work = TaskWork::Transfer { from, to, bytes };
+                self.add(format!("stage {other} to {stage}"), vec![ready], work)
+            }
+        };
+        let work = TaskWork::Compute { rank: self.rank(stage), took: Picoseconds::ZERO };
+        let after = self.last[stage].into_iter().chain([came]).collect();
+        self.last[stage] = Some(self.add("received".to_owned(), after, work));
+    }
+
+    fn forward(&mut self, stage: usize, layers: &[SimaiLayer]) {
+        for layer in layers {
+            self.pass(stage, format!("{} forward", layer.name), layer.forward, false);
         }
     }
-    TaskGraph::new(tasks)
+
+    fn backward(&mut self, stage: usize, layers: &[SimaiLayer]) {
+        for layer in layers.iter().rev() {
+            self.pass(stage, format!("{} input gradient", layer.name), layer.input, false);
+            self.pass(stage, format!("{} weight gradient", layer.name), layer.weight, true);
+        }
+    }
+
+    fn pass(&mut self, stage: usize, name: String, pass: LayerPass, is_gradient: bool) {
+        let GroupSizes { tensor, experts, groups } = self.sizes;
+        let rank = self.rank(stage);
+        let last = self.last[stage].into_iter().collect();
+        let work = TaskWork::Compute { rank, took: pass.took };
+        let computed = self.add(name.clone(), last, work);
+        self.last[stage] = Some(computed);
+        let Some((kind, bytes)) = pass.exchange else { return };
+        let peers = |count: u32| (0..count).map(|group| rank + group * tensor).collect();
+        if is_gradient {
+            // Only the end of the step waits for it.
+            if groups > 1 {
+                let work = TaskWork::Across { kind, ranks: peers(groups), bytes };
+                self.add(name, vec![computed], work);
+            }
+            return;
+        }
+        let work = match pass.is_expert {
+            true if experts > 1 => TaskWork::Across { kind, ranks: peers(experts), bytes },
+            false if tensor > 1 => TaskWork::Ring { kind, ring: rank / tensor, bytes },
+            _ => return,
+        };
+        self.last[stage] = Some(self.add(name, vec![computed], work));
+    }
 }
 
 #[cfg(test)]
@@ -218,8 +348,9 @@ mod tests {
         let count = |wanted: fn(&TaskWork) -> bool| {
             workload.graph.tasks().iter().filter(|task| wanted(&task.work)).count()
         };
-        assert_eq!(count(|work| matches!(work, TaskWork::Compute { .. })), 6);
-        assert_eq!(count(|work| matches!(work, TaskWork::Ring { .. })), 4);
+        // Rows are run as they are listed, whatever `ga` says.
+        assert_eq!(count(|work| matches!(work, TaskWork::Compute { .. })), 3);
+        assert_eq!(count(|work| matches!(work, TaskWork::Ring { .. })), 2);
         assert_eq!(count(|work| matches!(work, TaskWork::Across { .. })), 1);
         assert!(matches!(
             workload.graph.tasks()[0].work,
@@ -238,7 +369,36 @@ mod tests {
             bytes: Bytes(4096),
         };
         let count = workload.graph.tasks().iter().filter(|task| task.work == exchange).count();
-        assert_eq!(count, 4, "forward and backward of two passes");
+        assert_eq!(count, 2, "forward and backward");
+    }
+
+    /// Four stages, eight micro-batches: the bubble is that of 1F1B, and of interleaved 1F1B with two pieces a stage.
+    #[test]
+    fn stages_take_their_micro_batches_in_a_pipeline() {
+        let row = |name: &str| format!("{name} -1 1000 NONE 0 1500 NONE 0 500 NONE 0 1\n");
+        let rows = row("embedding_layer") + &row("attention");
+        let nanos = |pieces: u32| {
+            let header = HEADER.replace("pp: 1", &format!("pp: 4 vpp: {pieces}"));
+            let header = header.replace("ga: 2 all_gpus: 16", "ga: 8 all_gpus: 32");
+            let text = format!("{header} pp_comm: 1.0\n16\n{}", rows.repeat(8));
+            let workload = read(&text).unwrap();
+            let took = workload.graph.tasks().iter().map(|task| match task.work {
+                TaskWork::Compute { took, .. } => took,
+                TaskWork::Transfer { bytes, .. } => Picoseconds::from_nanos(bytes.0),
+                _ => Picoseconds::ZERO,
+            });
+            let took: Vec<Picoseconds> = took.collect();
+            let spans = crate::longest_path::play(&workload.graph, &took);
+            spans.iter().map(|span| span.1.0).max().unwrap() / 1000
+        };
+        // A micro-batch takes 6 us of a stage, a transfer 1 ns.
+        for (pieces, expected) in [(1, 8 * 6000 + 3 * 6000), (2, 8 * 6000 + 3 * 3000)] {
+            let took = nanos(pieces);
+            assert!((expected..expected + 50).contains(&took), "{pieces}: {took}");
+        }
+        let header = HEADER.replace("pp: 1", "pp: 2") + " pp_comm 9";
+        let error = read(&format!("{header}\n1\n{}", row("embedding_layer"))).unwrap_err();
+        assert!(error.to_string().contains("1 rows of `embedding_layer` for ga 2"), "{error}");
     }
 
     #[test]
@@ -248,7 +408,8 @@ mod tests {
             (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `BROADCAST`"),
             (format!("{HEADER}\n2\n"), "line 2: 2 layers are announced, 0 follow"),
             (format!("{HEADER}\n1\nshort -1 1\n"), "line 3: a layer has 12 columns"),
-            (HEADER.replace("pp: 1", "pp: 4"), "line 1: pipeline stages"),
+            (HEADER.replace("pp: 1", "pp: 4"), "line 1: 16 ranks are no multiple of 4 stages"),
+            (HEADER.replace("pp: 1", "pp: 2"), "line 1: 2 stages need `pp_comm`"),
             (HEADER.replace("all_gpus: 16", "all_gpus: 15"), "line 1: 15 ranks"),
             (HEADER.replace("ep: 1", "ep: 3"), "line 1: ep 3 is no divisor"),
             (String::new(), "line 1: the file is empty"),
