@@ -18,6 +18,7 @@ use lightloom_training::longest_path::{PathShares, critical_path, play};
 use lightloom_training::machine::Machine;
 use lightloom_training::network::Network;
 use lightloom_training::recorded::Recorded;
+use lightloom_training::rescale::RankLayout;
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
@@ -39,7 +40,8 @@ use lightloom::table::TextTable;
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
   lightloom workload collective all-reduce --accelerator h100 --gpus 4096 --size 64MiB
   lightloom workload replay rank0.json rank1.json --fabric topologies/ring-256.yaml
-  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8")]
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8
+  lightloom workload replay rank0.json rank1.json rank2.json rank3.json --tp 1 --arch dgx --what-if-dp 64")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Verb,
@@ -86,9 +88,21 @@ struct ReplayArguments {
     /// What if computing took so many times as long: 0.5 is a chip twice as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     compute_scale: f64,
+    /// Pipeline stages of the recorded step: what DP it has follows from them and TP.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pp: u32,
+    /// Replicas that share experts in the recorded step.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    ep: u32,
     /// What if TP groups had so many ranks; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     what_if_tp: Option<u32>,
+    /// What if there were so many replicas, each with the work of a recorded one; needs --arch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    what_if_dp: Option<u32>,
+    /// What if so many replicas shared experts; needs --arch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    what_if_ep: Option<u32>,
     #[command(flatten)]
     result: ResultArguments,
 }
@@ -195,20 +209,49 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     let recorded = recorded.with_compute(scale)?;
     let taken = recorded.recorded.as_secs_f64();
     let Some(network) = arguments.fabric.network()? else {
-        if arguments.what_if_tp.is_some() {
-            let message =
-                "--what-if-tp needs --arch or --fabric: no exchange of other groups was recorded";
-            return Err(WrongUsage(message.into()).into());
+        let asked = [
+            (arguments.what_if_tp, "--what-if-tp"),
+            (arguments.what_if_dp, "--what-if-dp"),
+            (arguments.what_if_ep, "--what-if-ep"),
+        ];
+        if let Some((_, option)) = asked.iter().find(|(asked, _)| asked.is_some()) {
+            let message = format!(
+                "{option} needs --arch or --fabric: no exchange of other groups was recorded"
+            );
+            return Err(WrongUsage(message).into());
         }
         return show(&longest(&recorded, tensor, taken), &arguments.result);
     };
-    let (recorded, tensor) = match arguments.what_if_tp {
-        Some(to) => (recorded.with_tensor(tensor, to)?, to),
-        None => (recorded, tensor),
-    };
+    let (recorded, tensor) = rescaled(arguments, recorded, tensor)?;
     let machine = fabric(&network, recorded.ranks.next_multiple_of(tensor), tensor)?;
     let report = emulate(&recorded.graph, &machine, &network.name, tensor, Some(taken))?;
     show(&report, &arguments.result)
+}
+
+/// The step on the ranks that are asked for, and the ranks of a TP group.
+fn rescaled(
+    arguments: &ReplayArguments,
+    recorded: Recorded,
+    tensor: u32,
+) -> anyhow::Result<(Recorded, u32)> {
+    let ReplayArguments { what_if_tp, what_if_dp, what_if_ep, pp, ep, .. } = *arguments;
+    let to_tensor = what_if_tp.unwrap_or(tensor);
+    if what_if_dp.is_none() && what_if_ep.is_none() {
+        // How many of the TP groups are replicas does not matter.
+        let layout = |tensor| RankLayout { tensor, data: 1, expert: 1 };
+        return match what_if_tp {
+            Some(to) => Ok((recorded.rescaled(layout(tensor), layout(to))?, to)),
+            None => Ok((recorded, tensor)),
+        };
+    }
+    let data = recorded.ranks.div_ceil(tensor) / pp;
+    let from = RankLayout { tensor, data, expert: ep };
+    let to = RankLayout {
+        tensor: to_tensor,
+        data: what_if_dp.unwrap_or(data),
+        expert: what_if_ep.unwrap_or(ep),
+    };
+    Ok((recorded.rescaled(from, to)?, to_tensor))
 }
 
 /// What was recorded, and the ranks of a TP group.

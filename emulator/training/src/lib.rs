@@ -36,6 +36,7 @@ pub mod mfu;
 pub mod network;
 pub mod recorded;
 pub mod request;
+pub mod rescale;
 pub mod runs;
 pub mod schedule;
 pub mod search;

@@ -375,54 +375,6 @@ fn event_error(operation: &RecordedOperation<'_>, reason: String) -> RecordedErr
 }
 
 impl Recorded {
-    /// The same step with TP groups of `to` ranks instead of `from`: matrix products and everything beyond the group divide
-    /// by the size of the group, exchange inside it keeps its size. Ranks are numbered anew; of the equal rails of a
-    /// group those that remain carry what all carried.
-    ///
-    /// # Errors
-    /// Never for a recording that exists: what waited for each other still does.
-    pub fn with_tensor(&self, from: u32, to: u32) -> Result<Self, GraphError> {
-        let ratio = f64::from(from) / f64::from(to);
-        let renumber = |rank: u32| {
-            let rail = rank % from;
-            (rail < to).then_some(rank / from * to + rail)
-        };
-        let scaled = |bytes: Bytes| Bytes(((bytes.0 as f64 * ratio) as u64).max(1));
-        let nothing = |rank: u32| TaskWork::Compute { rank, took: Picoseconds::ZERO };
-        let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
-        for (task, took) in tasks.iter_mut().zip(&mut times) {
-            task.work = match &task.work {
-                TaskWork::Compute { rank, took: own } => {
-                    let shorter = Picoseconds((own.0 as f64 * ratio) as u64);
-                    let rank = rank / from * to + (rank % from).min(to - 1);
-                    *took = shorter;
-                    TaskWork::Compute { rank, took: shorter }
-                }
-                TaskWork::Ring { .. } if to > 1 => task.work.clone(),
-                TaskWork::Ring { ring, .. } => nothing(*ring),
-                TaskWork::Across { kind, ranks, bytes } => {
-                    let kept: Option<Vec<u32>> = ranks.iter().map(|rank| renumber(*rank)).collect();
-                    match kept {
-                        Some(ranks) => {
-                            TaskWork::Across { kind: *kind, ranks, bytes: scaled(*bytes) }
-                        }
-                        None => nothing(ranks[0] / from * to),
-                    }
-                }
-                TaskWork::Transfer { from: sender, to: receiver, bytes } => {
-                    match (renumber(*sender), renumber(*receiver)) {
-                        (Some(from), Some(to)) => {
-                            TaskWork::Transfer { from, to, bytes: scaled(*bytes) }
-                        }
-                        _ => nothing(sender / from * to),
-                    }
-                }
-            };
-        }
-        let ranks = self.ranks.div_ceil(from) * to;
-        Ok(Self { graph: TaskGraph::new(tasks)?, took: times, ranks, recorded: self.recorded })
-    }
-
     /// The same step on a chip that computes `factor` times as long.
     ///
     /// # Errors
