@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_study::buy::{
-    Answer, FaultModel, PlannedSteps, Question, Row, buy, load_buy, refuse_buy,
+    Answer, BuyError, Candidate, FaultModel, PlannedSteps, Question, Row, buy, load_buy, refuse_buy,
 };
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     })?;
     let Asked { question, trace, step } = read(&arguments.file, &bytes, &mut inputs)?;
     let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
-    let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed))?;
+    let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed));
+    let answer = answer.map_err(|error| placed(error, &question, &arguments.file, &bytes))?;
     let outcome = if answer.rows.is_empty() { VerbOutcome::Bad } else { VerbOutcome::Good };
     let document = BuyResult {
         made: Provenance::of(SCHEMA, inputs),
@@ -161,6 +162,21 @@ fn take_step(
     }
     question.take_step(step)?;
     Ok(StepTaken { from: file.to_owned(), model: steps.model.clone(), gpus: step.gpus })
+}
+
+/// A network that cannot be built is a mistake where it is written.
+fn placed(error: BuyError, question: &Question, file: &Path, bytes: &[u8]) -> anyhow::Error {
+    let BuyError::Network(name, why) = &error else { return error.into() };
+    let is_it = |other: &Candidate| other.network.as_ref().is_some_and(|one| one.name() == *name);
+    let of_design = question.candidates.iter().position(is_it);
+    let path = match of_design {
+        Some(index) if question.usual_network.as_ref() != Some(name) => {
+            format!("/designs/{index}/network")
+        }
+        _ => "/network".to_owned(),
+    };
+    output::diagnostics(&refuse_buy(&files::name(file), bytes, &path, why.clone()));
+    InputRefused.into()
 }
 
 fn percent(share: f64) -> String {

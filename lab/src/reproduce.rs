@@ -262,7 +262,7 @@ fn explained(why: &Why) -> String {
     let PublishedRange { low, high, unit, .. } = why.published;
     let shown = |figure: f64| format!("{figure:.2}{unit}");
     let mut text = format!(
-        "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations of what the paper leaves open are within; \
+        "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations {} are within; \
          they reach from {} to {}. Ours is the first choice of each:\n",
         why.claim,
         format_args!("{low}{unit}"),
@@ -270,6 +270,10 @@ fn explained(why: &Why) -> String {
         shown(why.ours),
         why.within,
         why.combinations,
+        match why.sentence {
+            Some(_) => "of what the paper leaves open",
+            None => "of this and other assumptions than the paper's",
+        },
         shown(why.least),
         shown(why.most)
     );

@@ -25,13 +25,13 @@ use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, Site};
+use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, Site, parse};
 use crate::compare::NodeFaultRatio;
 use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_one};
 
 pub use faults::{FaultModel, arrivals, histories};
 pub use file::{BuyFile, load_buy, refuse_buy};
-pub use run::{Arrival, History, Rules, SlowPart, Spent, run};
+pub use run::{Arrival, Exchange, History, Rules, SlowPart, Spent, run};
 pub use speed::Speed;
 use speed::StepTime;
 use verdict::Elsewhere;
@@ -144,11 +144,13 @@ pub struct Question {
 }
 
 /// A row of the result of `lightloom mfu`, as far as it is read: a step, and what exchange takes of it that nothing hides.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct PlannedStep {
     /// GPUs of the job.
     pub gpus: u32,
+    arch: String,
     tp: u32,
+    ep: u32,
     step_seconds: f64,
     mfu: f64,
     tp_exposed_seconds: f64,
@@ -171,11 +173,38 @@ impl Question {
     /// Takes seconds, shares and MFU of a step from a planned one.
     ///
     /// # Errors
-    /// If its groups are others than those of the workload.
+    /// If its groups, or the rate and hops of its domain, are others than those of the workload.
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
             return Err(format!("its groups are of {theirs} GPUs, and `workload.tp` is {ours}"));
+        }
+        let exchanges = planned.ep_exposed_seconds > 0.0;
+        if exchanges && planned.ep != self.tp {
+            let (theirs, ours) = (planned.ep, self.tp);
+            return Err(format!(
+                "its experts exchange among {theirs} GPUs, and `workload.tp` is {ours}"
+            ));
+        }
+        let site = Site {
+            gpus: self.cluster.gpus(),
+            gpus_per_node: self.cluster.gpus_per_node,
+            nic: self.nic,
+        };
+        if let Ok(design) = parse(&planned.arch) {
+            let (arch, ours) = (&planned.arch, self.speed.at_gbytes_per_s);
+            if let Ok(theirs) = design.bill(&site).map(|bill| bill.gbytes_per_s_per_gpu)
+                && (theirs / ours - 1.0).abs() > 0.01
+            {
+                return Err(format!(
+                    "its exchange is at the {theirs} GB/s of {arch}, and `at_gbytes_per_s` is {ours}"
+                ));
+            }
+            if exchanges && design.all_to_all_hops(self.tp) > 1.0 {
+                return Err(format!(
+                    "its experts exchange over several links of {arch}: take a step of a switched domain"
+                ));
+            }
         }
         let share = |seconds: f64| seconds / planned.step_seconds;
         let before = self.step as f64 / 1e12;
@@ -418,7 +447,7 @@ fn price<'a>(
                 }
             },
         };
-        let name = candidate.name(question);
+        let name = format!("{} ({})", candidate.name(question), candidate.label());
         let mut leave_out = |why: String| left_out.push(LeftOut { design: name.clone(), why });
         let figures = match cost_of_one(candidate.design.as_ref(), &site, prices) {
             Err(lacking) => {
@@ -451,7 +480,8 @@ fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<C
     let asked = question.cluster;
     let bought = question.budget_usd.map_or(asked.nodes, |budget| {
         let nodes = budget / each / f64::from(asked.gpus_per_node);
-        (nodes.floor() as u32).min(asked.nodes)
+        // A budget that is the price of so many is enough for them, whatever rounding says.
+        ((nodes * (1.0 + 1e-12)).floor() as u32).min(asked.nodes)
     });
     let cluster = Cluster { nodes: bought, ..asked };
     let state = candidate

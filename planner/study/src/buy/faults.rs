@@ -9,7 +9,7 @@ use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use super::speed::StepTime;
-use super::{Arrival, History, JobKind, Priced, Question, SlowPart};
+use super::{Arrival, Exchange, History, JobKind, Priced, Question, SlowPart};
 use crate::architecture::{Architecture, Cluster, PartLoss, Site};
 
 /// Where faults come from.
@@ -186,8 +186,8 @@ impl Draw {
         let design: &dyn Architecture = priced.candidate.design.as_ref();
         let network = priced.candidate.network.as_deref();
         let bills = [
-            (Some(design), Some(&priced.figures), step.inside),
-            (network, priced.network.as_ref(), step.between),
+            (Some(design), Some(&priced.figures), (Exchange::Inside, step.inside)),
+            (network, priced.network.as_ref(), (Exchange::Between, step.between)),
         ];
         for (design, figures, exchange) in bills {
             let (Some(design), Some(figures)) = (design, figures) else { continue };
@@ -210,7 +210,7 @@ impl Draw {
         self,
         question: &Question,
         priced: &Priced<'_>,
-        (design, part, units, exchange): (&dyn Architecture, &str, f64, f64),
+        (design, part, units, (exchange, takes)): (&dyn Architecture, &str, f64, (Exchange, f64)),
         outages: &mut Vec<(NodeId, TraceTime, TraceTime)>,
         slow: &mut Vec<SlowPart>,
     ) {
@@ -235,14 +235,14 @@ impl Draw {
             let out = match loss.map_or(PartLoss::Nothing, |(_, loss)| *loss) {
                 PartLoss::Nothing => None,
                 PartLoss::Slower { share, around } => {
-                    let slower = exchange * share / (1.0 - share);
+                    let slower = takes * share / (1.0 - share);
                     let lasts = until - at;
                     let costs = slower * f64::from(largest) * lasts;
                     let around = around.filter(|gpus| {
                         costs > f64::from((*gpus).max(cluster.gpus_per_node)) * lasts + interruption
                     });
                     if around.is_none() {
-                        slow.push(SlowPart { from_ms, until_ms, place, slower });
+                        slow.push(SlowPart { from_ms, until_ms, place, slower, exchange });
                     }
                     around
                 }

@@ -242,11 +242,14 @@ pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>)
     document::load(file, bytes, question)
 }
 
+/// What may be done about what stands in a file and cannot be used.
+const REMEDY: &str = "docs/buy.md says what belongs here";
+
 /// Refuses what stands at `path` of a buy file that was read, for a reason outside it.
 #[must_use]
 pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<Diagnostic> {
     let refuse = |_: BuyFile, check: &mut Check<'_>| -> Option<()> {
-        check.error(codes::UNREADABLE, path, message);
+        check.error(codes::UNREADABLE, path, message).help(REMEDY);
         None
     };
     document::load(file, bytes, refuse).1
@@ -380,14 +383,16 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
     for (path, number, low, high) in numbers {
         check_range(path, number, low, high, check);
     }
-    let typed = shares_typed(step) || file.workload.mfu.is_some();
+    let typed = shares_typed(step)
+        || file.workload.mfu.is_some()
+        || check.is_written("/workload/step/seconds");
     match (&step.from, typed) {
         (Some(_), true) => {
             check
                 .error(
                     codes::BAD_VALUE,
                     "/workload/step/from",
-                    "shares or `mfu` are written beside it",
+                    "shares, `seconds` or `mfu` are written beside it",
                 )
                 .help("leave `from` out, or what it gives");
         }

@@ -38,6 +38,17 @@ pub struct SlowPart {
     pub place: f64,
     /// What a step of the job takes longer, of its time.
     pub slower: f64,
+    /// Which exchange it is that takes longer.
+    pub exchange: Exchange,
+}
+
+/// What a job exchanges, one after the other in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// Within groups, in the domain.
+    Inside,
+    /// Between groups, over the data-centre network.
+    Between,
 }
 
 /// What happens to every design alike; nodes that are out and slow parts for other parts of a bill are its own.
@@ -149,9 +160,20 @@ struct Arrived<'a> {
     hit_at: Option<i128>,
     /// Times that it gave up its groups, and with them the slow parts there.
     moves: u32,
+    /// Slow parts that are out, and what each makes a step longer.
+    slow: BTreeMap<usize, (Exchange, i128)>,
 }
 
 impl Arrived<'_> {
+    /// All wait for the slowest in an exchange: of several parts one counts.
+    fn slower(&self) -> i128 {
+        let most = |exchange| {
+            let of = self.slow.values().filter(|(of, _)| *of == exchange);
+            of.map(|(_, longer)| *longer).max().unwrap_or(0)
+        };
+        most(Exchange::Inside) + most(Exchange::Between)
+    }
+
     fn held(&self) -> u32 {
         u32::try_from(self.training.held()).expect("a job holds GPUs of the cluster")
     }
@@ -287,7 +309,15 @@ impl<'a> Fleet<'a> {
         let work = work as i128 * MILLISECOND;
         let ends = training.time_to(work);
         let id = self.jobs.len() as u32;
-        self.jobs.push(Arrived { training, work, counted: self.now, ends, hit_at: None, moves: 0 });
+        self.jobs.push(Arrived {
+            training,
+            work,
+            counted: self.now,
+            ends,
+            hit_at: None,
+            moves: 0,
+            slow: BTreeMap::new(),
+        });
         self.wait(id);
     }
 
@@ -357,7 +387,11 @@ impl<'a> Fleet<'a> {
         }
         job.count(self.now);
         let longer = (job.training.job.step as f64 * part.slower).round() as i128;
-        job.training.slower += if begins { longer } else { -longer };
+        match begins {
+            true => job.slow.insert(at, (part.exchange, longer)),
+            false => job.slow.remove(&at),
+        };
+        job.training.slower = job.slower();
         job.ends = self.now + job.training.time_to(job.work);
         if begins {
             self.slowed[at] = slowed;
@@ -401,6 +435,7 @@ impl<'a> Fleet<'a> {
         job.training.stop(usize::MAX);
         job.training.gives_up_nodes();
         job.training.left_out = 0;
+        job.slow.clear();
         (job.training.slower, job.moves) = (0, job.moves + 1);
         job.ends = {
             let mut again = job.training.clone();

@@ -20,6 +20,10 @@ const ENERGY: &str = "kilowatt-hour";
 const WIDEST: f64 = 10.0;
 /// From this share of GPU-hours that no job wants, they are told of first.
 const UNWANTED: f64 = 0.05;
+/// Designs that differ by less of their price cost the same.
+const SAME: f64 = 1e-6;
+/// Designs that draws do not tell apart which are named.
+const LEVEL: usize = 3;
 /// The nearest flips that are shown.
 const FLIPS: usize = 6;
 
@@ -32,7 +36,9 @@ pub struct Verdict {
     pub winner: Option<String>,
     /// What its useful PFLOP-year costs in the least and the dearest draw. `None` if none can be bought.
     pub usd_over_draws: Option<[f64; 2]>,
-    /// The cheapest design that costs more.
+    /// Designs that are cheaper than the winner in another draw: these draws do not tell them apart. In the order of the rows.
+    pub level: Vec<NextDesign>,
+    /// The cheapest of those that cost more in every draw.
     pub next: Option<NextDesign>,
     /// The winner with faults and arrivals drawn again, from the next seeds.
     pub by_draw: Vec<DrawFlip>,
@@ -44,7 +50,7 @@ pub struct Verdict {
     pub by_price: Vec<PriceFlip>,
 }
 
-/// The cheapest design that costs more than the winner.
+/// A design beside the winner, in all draws.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NextDesign {
     /// The design, with its policy.
@@ -53,14 +59,6 @@ pub struct NextDesign {
     pub below: f64,
     /// The least and the most of that over all draws, both designs over the same faults and arrivals in each.
     pub below_over_draws: [f64; 2],
-}
-
-impl NextDesign {
-    /// Whether it is the dearer one in every draw.
-    #[must_use]
-    pub fn is_told_apart(&self) -> bool {
-        self.below_over_draws[0] > 0.0
-    }
 }
 
 /// The winner in another draw.
@@ -235,7 +233,9 @@ pub(super) fn judge(
     elsewhere: &Elsewhere,
     prices: &PriceList,
 ) -> Verdict {
-    let tied = winners(rows);
+    let (level, next) = beside(rows, elsewhere);
+    let mut tied = winners(rows);
+    tied.extend(level.iter().map(|one| one.design.clone()));
     // Of designs that cost the same elsewhere, one that wins here.
     let best = |rows: &[Row]| {
         let first = rows
@@ -255,7 +255,8 @@ pub(super) fn judge(
         usd_over_draws: rows
             .first()
             .and_then(|first| over_draws(elsewhere, first, first, |usd, _| usd)),
-        next: next_design(rows, elsewhere),
+        level,
+        next,
         by_draw: elsewhere.draws.iter().map(draw).collect(),
         within_prices: rivals(rows, prices),
         by_fault_rate: elsewhere.rates.iter().map(rate).collect(),
@@ -289,15 +290,26 @@ fn over_draws(
     range
 }
 
-fn next_design(rows: &[Row], elsewhere: &Elsewhere) -> Option<NextDesign> {
-    let first = rows.first()?;
-    let next = rows.get(winners(rows).len()).filter(|row| row.usd_per_pflop_year.is_some())?;
+/// The designs that are cheaper than the winner in a draw, and the cheapest of the others.
+fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextDesign>) {
+    let Some(first) = rows.first() else { return Default::default() };
     let below = |first: f64, next: f64| 1.0 - first / next;
-    Some(NextDesign {
-        design: name(next),
-        below: below(price_of(first), price_of(next)),
-        below_over_draws: over_draws(elsewhere, first, next, below)?,
-    })
+    let of = |row: &Row| {
+        Some(NextDesign {
+            design: name(row),
+            below: below(row_price(first)?, row_price(row)?),
+            below_over_draws: over_draws(elsewhere, first, row, below)?,
+        })
+    };
+    let others = rows.iter().skip(winners(rows).len()).filter_map(of);
+    let (level, dearer): (Vec<_>, Vec<_>) =
+        others.partition(|other| other.below_over_draws[0] < -SAME);
+    (level, dearer.into_iter().next())
+}
+
+/// The cost of a useful PFLOP-year, where something useful is done.
+fn row_price(row: &Row) -> Option<f64> {
+    row.usd_per_pflop_year
 }
 
 /// Every other design that does useful work, with what the ranges of the prices make of its distance. The difference
@@ -341,27 +353,32 @@ pub(super) fn winners(rows: &[Row]) -> Vec<String> {
 
 /// Whether a row costs no more than this, to a millionth.
 fn is_as_cheap(row: &Row, usd: f64) -> bool {
-    price_of(row).is_finite() && price_of(row) <= usd * (1.0 + 1e-6)
+    price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
 fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> String {
     let mut tied = winners(rows);
     let mut text = format!("Buy {}", tied.join(" or "));
     let draws = verdict.by_draw.len() + 1;
-    if let Some(next) = verdict.next.as_ref().filter(|next| !next.is_told_apart()) {
-        let [least, most] = next.below_over_draws.map(|share| -100.0 * share);
-        text += &format!(
-            " or {}, which {draws} draws of faults and arrivals do not tell apart ({most:+.1} to {least:+.1} %)",
-            next.design
-        );
-        tied.push(next.design.clone());
+    if !verdict.level.is_empty() {
+        let level = verdict.level.iter().take(LEVEL).map(|other| {
+            let [least, most] = other.below_over_draws.map(|share| 100.0 * share);
+            format!(" or {} ({least:+.1} to {most:+.1} %)", other.design)
+        });
+        text.extend(level);
+        let more = verdict.level.len().saturating_sub(LEVEL);
+        if more > 0 {
+            text += &format!(" or {more} more");
+        }
+        text += &format!(", which {draws} draws of faults and arrivals do not tell apart");
+        tied.extend(verdict.level.iter().map(|other| other.design.clone()));
     }
     text += &format!(": ${} a useful PFLOP-year", whole(price_of(first)));
     let range = verdict.usd_over_draws.map(|range| range.map(whole));
     if let Some([least, most]) = range.filter(|[least, most]| least != most) {
         text += &format!(" (${least} to ${most} over {draws} draws)");
     }
-    if let Some(next) = verdict.next.as_ref().filter(|next| next.is_told_apart()) {
+    if let Some(next) = &verdict.next {
         let [least, most] = next.below_over_draws.map(|share| 100.0 * share);
         let below = 100.0 * next.below;
         text +=
@@ -383,11 +400,13 @@ fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> Strin
         }
     };
     let same = |draw: &&DrawFlip| draw.winner.as_ref().is_some_and(|other| tied.contains(other));
-    text += &format!(
-        "; {} of {} other draws of faults and arrivals agree",
-        verdict.by_draw.iter().filter(same).count(),
-        verdict.by_draw.len()
-    );
+    if verdict.level.is_empty() {
+        text += &format!(
+            "; {} of {} other draws of faults and arrivals agree",
+            verdict.by_draw.iter().filter(same).count(),
+            verdict.by_draw.len()
+        );
+    }
     let flips = flips(verdict, winner, &tied);
     match flips.is_empty() {
         true => {
@@ -421,7 +440,8 @@ fn flips(verdict: &Verdict, winner: &str, tied: &[String]) -> Vec<String> {
     let faults = below.into_iter().chain(above).map(|flip| {
         format!("{} at {} × the fault rate", flip.winner.as_deref().unwrap_or("-"), flip.factor)
     });
-    let prices = verdict.by_price.iter().take(2).map(|flip| {
+    let other_price = |flip: &&PriceFlip| !tied.contains(&flip.winner);
+    let prices = verdict.by_price.iter().filter(other_price).take(2).map(|flip| {
         let side = if flip.factor > 1.0 { "above" } else { "below" };
         format!("{} at {} {side} ${:.2} ({:.2} ×)", flip.winner, flip.part, flip.usd, flip.factor)
     });
@@ -521,11 +541,12 @@ mod tests {
                 draws: (2..).zip(draws[1..].iter().map(rows)).collect(),
                 rates: Vec::new(),
             };
-            let next = next_design(&here, &elsewhere);
+            let (level, next) = beside(&here, &elsewhere);
             let verdict = Verdict {
                 sentence: String::new(),
                 winner: None,
                 usd_over_draws: over_draws(&elsewhere, &here[0], &here[0], |usd, _| usd),
+                level,
                 next,
                 by_draw: vec![DrawFlip { seed: 2, winner: Some("a (regroup)".to_owned()) }],
                 within_prices: Vec::new(),
@@ -535,8 +556,8 @@ mod tests {
             sentence(&verdict, "a (regroup)", &here[0], &here)
         };
         let level = said(&[[98.0, 100.0], [100.0, 99.0]]);
-        let begin = "Buy a (regroup) or b (regroup), which 2 draws of faults and arrivals do not tell apart (-2.0 to +1.0 \
-                     %): $98 a useful PFLOP-year ($98 to $100 over 2 draws); ";
+        let begin = "Buy a (regroup) or b (regroup) (-1.0 to +2.0 %), which 2 draws of faults and arrivals do not tell apart: $98 \
+                     a useful PFLOP-year ($98 to $100 over 2 draws); ";
         assert!(level.starts_with(begin), "{level}");
         let led = said(&[[98.0, 100.0], [97.0, 100.0]]);
         let begin = "Buy a (regroup): $98 a useful PFLOP-year ($97 to $98 over 2 draws), 2.0 % (2.0 to 3.0) below the next, \

@@ -328,7 +328,7 @@ fn copies_of_a_server_of_the_trace_do_not_fail_at_one_instant() {
 /// The step of a planned job: its exposed exchange over its seconds, its MFU, and nothing typed beside it.
 #[test]
 fn the_step_is_that_of_the_planned_job() {
-    let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 32, "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
+    let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 32, "ep": 32, "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
         "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
     let text = file("{design: khop:2}", "")
@@ -357,7 +357,7 @@ fn the_step_is_that_of_the_planned_job() {
 /// A step of other groups than the workload's was taken in silence.
 #[test]
 fn a_step_of_other_groups_is_refused() {
-    let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"gpus": 64, "tp": 8, "step_seconds": 5.0, "mfu": 0.4,
+    let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 8, "ep": 1, "step_seconds": 5.0, "mfu": 0.4,
         "tp_exposed_seconds": 1.0, "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
     let mut question = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes()).0.unwrap();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 use lightloom_planner::goodput::{Answer, Cause, Policy};
 use lightloom_study::architecture::{Cluster, FaultPolicy, parse};
-use lightloom_study::buy::{Arrival, History, Rules, SlowPart, Spent, run};
+use lightloom_study::buy::{Arrival, Exchange, History, Rules, SlowPart, Spent, run};
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -91,11 +91,18 @@ fn drawn(seed: u64) -> History {
         })
         .collect();
     arrivals.sort_by_key(|arrival| arrival.at_ms);
-    let slow = (0..random.random_range(0..4))
+    let slow = (0..random.random_range(0..6))
         .map(|_| {
             let from_ms = random.random_range(0..window);
             let until_ms = from_ms + random.random_range(1..900 * MINUTE);
-            SlowPart { from_ms, until_ms, place: random.random(), slower: random.random() }
+            let exchange = if random.random() { Exchange::Inside } else { Exchange::Between };
+            SlowPart {
+                from_ms,
+                until_ms,
+                place: random.random(),
+                slower: random.random(),
+                exchange,
+            }
         })
         .collect();
     History { faults, hits, arrivals, slow }
@@ -148,10 +155,15 @@ fn month(history: &History, rules: &Rules, island: u32) -> Value {
         let work = (job.work_ms as f64 * rules.stretch).round() as u64;
         json!([of_ms(job.at_ms), job.gpus, of_ms(work)])
     });
-    let slow = history
-        .slow
-        .iter()
-        .map(|part| json!([of_ms(part.from_ms), of_ms(part.until_ms), part.place, part.slower]));
+    let slow = history.slow.iter().map(|part| {
+        json!([
+            of_ms(part.from_ms),
+            of_ms(part.until_ms),
+            part.place,
+            part.slower,
+            if part.exchange == Exchange::Inside { "inside" } else { "between" }
+        ])
+    });
     json!({
         "slow": slow.collect::<Vec<_>>(), "nodes": CLUSTER.nodes, "gpus_per_node": CLUSTER.gpus_per_node, "island": island, "tp": rules.tp,
         "policy": rules.policy, "spares": rules.spares, "window": of_ms(history.faults.window().0),

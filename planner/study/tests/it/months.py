@@ -23,13 +23,17 @@ class Job:
     def held(self):
         return self.gpus - self.gpus // self.parts * self.left_out
 
+    def slower(self):
+        """All wait for the slowest in each of two exchanges."""
+        return sum(max([more for of, more in self.slow.values() if of == one], default=0) for one in ("inside", "between"))
+
     def shares(self):
         """Of a second of steps: useful, writing; the rest is what slow parts cost."""
         m = self.month
         step, writes = m["step"], m["write"] / m["every"]
         if m["answer"]["kind"] == "in_memory":
             writes += m["answer"]["write"] / m["answer"]["every"]
-        whole = step + step * sum(self.slow.values()) + writes
+        whole = step + step * self.slower() + writes
         return step / whole, writes / whole
 
     def time_left(self):
@@ -56,7 +60,7 @@ class Job:
         """Begins again at the last of places so many steps apart."""
         since = self.progress % (steps * self.month["step"])
         if since > self.redo:
-            longer = 1 + sum(self.slow.values())
+            longer = 1 + self.slower()
             self.debts.append(["redone", (since - self.redo) * longer])
             self.redo = since
 
@@ -139,8 +143,8 @@ def replay(month):
     spent = dict.fromkeys(names, 0.0)
     counts = {"finished": 0, "interruptions": 0, "stops": 0}
     jobs, running, waiting, dead, now = [], [], [], set(), 0.0
-    slow = [(begin, number, True) for number, (begin, _, _, _) in enumerate(month["slow"])]
-    slow += [(end, number, False) for number, (_, end, _, _) in enumerate(month["slow"])]
+    slow = [(begin, number, True) for number, (begin, *_) in enumerate(month["slow"])]
+    slow += [(end, number, False) for number, (_, end, *_) in enumerate(month["slow"])]
     slow.sort()
     changes, arrivals = list(month["changes"]), list(month["arrivals"])
     gpus, per_node = month["nodes"] * month["gpus_per_node"], month["gpus_per_node"]
@@ -223,10 +227,10 @@ def replay(month):
                 dead.discard(node)
         elif nexts[2] <= at:
             _, number, begins = slow.pop(0)
-            _, _, place, slower = month["slow"][number]
+            _, _, place, slower, exchange = month["slow"][number]
             one = holder(place) if begins else None
             if one is not None:
-                jobs[one].slow[number] = slower
+                jobs[one].slow[number] = (exchange, slower)
             for job in jobs if not begins else []:
                 job.slow.pop(number, None)
         else:

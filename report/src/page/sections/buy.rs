@@ -79,9 +79,11 @@ fn answer_first(report: &mut PageDocument, used: &mut Used, bought: &Bought) {
     if let Some((next, dearer)) = next.and_then(|row| Some((row, row.usd_per_pflop_year?))) {
         used.push(("next_design", "its usd_per_pflop_year ÷ that of the first − 1".to_owned()));
         let mut beside = format!("{}, at {}", name(next), money(dearer));
-        if let Some(next) = answer.verdict.next.as_ref().filter(|next| !next.is_told_apart()) {
-            report.answer = format!("Buy {} or {}.", winners.join(" or "), next.design);
-            beside += "; the draws do not tell them apart";
+        if !answer.verdict.level.is_empty() {
+            let level = answer.verdict.level.iter().map(|other| other.design.clone());
+            let all: Vec<String> = winners.iter().cloned().chain(level).collect();
+            report.answer = format!("Buy {}.", all.join(" or "));
+            beside += "; the draws do not tell all of these apart";
         }
         let share = (dearer / usd - 1.0, ShownUnit::Share);
         headline(report, "more for the next design", share, beside, "next_design");

@@ -74,21 +74,26 @@ pub(super) fn answer(
     place: &str,
     check: &mut Check<'_>,
 ) -> (Answer, f64) {
-    let ps = |key: &str, seconds: f64, check: &mut Check<'_>| {
-        check_range(&format!("{place}/{key}"), seconds, 0.0, 1e7, check);
+    let ps = |key: &str, time: f64, check: &mut Check<'_>| {
+        check_range(&format!("{place}/{key}"), time, 0.0, 1e5, check);
+        let seconds = if key.ends_with("seconds") { time } else { time * 60.0 };
         (seconds * 1e12).round() as i128
     };
     let elastic = |reform, rejoin| Answer::Elastic { reform, start: 0, rejoin, least: 1 };
-    let usual = file.checkpoint.reform_minutes * 60.0;
+    let usual = file.checkpoint.reform_minutes;
     match &record.answer {
         None => match policy.usual_answer() {
             "migrate" => {
-                let takes = ps("migrate", file.checkpoint.migrate_minutes * 60.0, check);
+                let takes = ps("migrate/minutes", file.checkpoint.migrate_minutes, check);
                 (Answer::Migrate { takes }, half())
             }
-            "elastic" => {
-                (elastic(ps("elastic", usual, check), ps("elastic", usual, check)), half())
-            }
+            "elastic" => (
+                elastic(
+                    ps("elastic/reform_minutes", usual, check),
+                    ps("elastic/reform_minutes", usual, check),
+                ),
+                half(),
+            ),
             _ => (Answer::Restart, half()),
         },
         Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
@@ -99,12 +104,12 @@ pub(super) fn answer(
                     .error(codes::BAD_VALUE, &format!("{place}/migrate"), message)
                     .help("write `policy: backup`, or `restart: {}`");
             }
-            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes * 60.0, check) }, half())
+            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes, check) }, half())
         }
         Some(AnswerRecord::InMemory(record)) => {
             let steps = record.every_minutes * 60.0 / file.workload.step.seconds;
             let write = ps("in_memory/seconds", record.seconds, check);
-            let load = ps("in_memory/load_minutes", record.load_minutes * 60.0, check);
+            let load = ps("in_memory/load_minutes", record.load_minutes, check);
             let every_path = format!("{place}/in_memory/every_minutes");
             check_range(&every_path, record.every_minutes, 1e-3, 1e6, check);
             if record.copies == 0 {
@@ -120,8 +125,8 @@ pub(super) fn answer(
             (Answer::InMemory { every, load, write, copies }, half())
         }
         Some(AnswerRecord::Elastic(record)) => {
-            let reform = ps("elastic/reform_minutes", record.reform_minutes * 60.0, check);
-            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes * 60.0, check);
+            let reform = ps("elastic/reform_minutes", record.reform_minutes, check);
+            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes, check);
             check_range(&format!("{place}/elastic/least"), record.least, 1e-6, 1.0, check);
             (elastic(reform, rejoin), record.least)
         }
