@@ -25,7 +25,9 @@ use lightloom_units::Bytes;
 pub use all_to_all::{AllToAll, Exchange, Shift};
 pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
-pub use library::{Algorithm, Generation, Joined, LibraryPlan, LibraryTime, Protocol, Shape, Site};
+pub use library::{
+    Algorithm, Generation, Hops, Joined, LibraryPlan, LibraryTime, Protocol, Shape, Site,
+};
 pub use ring::{Directions, Ring};
 pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};
 pub use torus::TorusAllReduce;

@@ -44,7 +44,8 @@ struct RingFill {
 }
 
 /// A generation of GPUs, as far as the library tells them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Generation {
     /// A100.
     Ampere,
@@ -58,6 +59,13 @@ impl Generation {
     /// Share of the domain's data-sheet rate that its lanes carry: 20.0, 20.6 and 40.1 GB/s each.
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
+    }
+    /// A ring's steps in Simple over domains, and the shares of the data-sheet rates that it reaches.
+    #[must_use]
+    pub fn ring(self) -> Hops {
+        let (_, _, inside, between) = RING[Protocol::Simple as usize];
+        let steps = [inside, between];
+        Hops { ranks: 2, domains: 1, steps, rates: [self.lanes(), CARD_SHARES[0]] }
     }
     /// Share of that in collectives that the switch computes; `None` if it computes none.
     fn in_switch(self) -> Option<f64> {
@@ -156,6 +164,60 @@ pub struct Site {
     pub domain_rate: f64,
     /// Bytes per second that the network card of a GPU sends, one way, as the data sheet says.
     pub card_rate: f64,
+    /// Whether the host launched it ahead, as those of a training step: the kernel's own start alone counts.
+    pub is_queued: bool,
+}
+
+/// What ranks send at, and what a step between two of them takes: inside a domain and between domains.
+#[derive(Clone, Copy, Debug)]
+pub struct Hops {
+    /// Ranks.
+    pub ranks: u64,
+    /// Domains that they lie in, as many in each.
+    pub domains: u64,
+    /// Seconds of a step.
+    pub steps: [f64; 2],
+    /// Bytes per second that a rank sends.
+    pub rates: [f64; 2],
+}
+
+impl Hops {
+    /// Seconds of an all-gather or a reduce-scatter over rings through all ranks, one for each rank of a domain.
+    #[must_use]
+    pub fn ring(&self, bytes: f64) -> f64 {
+        let (n, domains) = (self.ranks as f64, self.domains as f64);
+        let [inside, between] = self.steps;
+        let steps = (n - domains) * inside + (domains - 1.0) * between;
+        steps + (n - 1.0) / n * bytes / self.slowest()
+    }
+
+    /// Seconds of an all-to-all: what stays in the domain beside what goes through cards.
+    #[must_use]
+    pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
+        let (n, domains) = (self.ranks as f64, self.domains as f64);
+        let inside = self.inside();
+        let [within, across] = [inside - 1.0, n - inside].map(|ranks| ranks / n * bytes);
+        let within = within * links / self.rates[0] + (inside - 1.0) * self.steps[0];
+        let across = across / self.rates[1] + (domains - 1.0) * self.steps[1];
+        if self.domains > 1 { within.max(across) } else { within }
+    }
+
+    /// Ranks of each domain.
+    #[must_use]
+    pub fn inside(&self) -> f64 {
+        self.ranks as f64 / self.domains as f64
+    }
+
+    /// The slowest of what a ring passes.
+    fn slowest(&self) -> f64 {
+        let [domain, card] = self.rates;
+        if self.domains == 1 {
+            return domain;
+        }
+        // With one rank a domain nothing goes through it.
+        let domain = if self.ranks == self.domains { f64::INFINITY } else { domain };
+        domain.min(self.inside() * card)
+    }
 }
 
 /// Seconds before the first step, and of a step inside a domain and between domains: LL, LL128, Simple.
@@ -230,25 +292,22 @@ impl Site {
         (self.domains as f64).log2().ceil()
     }
     fn launch(&self) -> f64 {
-        LAUNCH[self.generation as usize]
+        if self.is_queued { 0.0 } else { LAUNCH[self.generation as usize] }
+    }
+    fn hops(&self, steps: [f64; 2], [domain, card]: [f64; 2]) -> Hops {
+        let rates = [self.lanes() * domain, self.card_rate * card];
+        Hops { ranks: self.ranks, domains: self.domains, steps, rates }
     }
     /// The slowest of what a channel passes.
     fn slowest(&self, share: f64) -> f64 {
-        if self.domains == 1 {
-            return self.lanes();
-        }
-        // With one rank a domain nothing goes through lanes.
-        let lanes = if self.ranks == self.domains { f64::INFINITY } else { self.lanes() };
-        lanes.min(self.cards(share))
+        self.hops([0.0; 2], [1.0, share]).slowest()
     }
 
     fn ring(&self, rounds: f64, bytes: f64, latency: (Protocol, f64, f64, f64)) -> f64 {
-        let (n, domains) = (self.ranks as f64, self.domains as f64);
         let (protocol, base, inside, between) = self.stretched(latency);
-        let steps = rounds * ((n - domains) * inside + (domains - 1.0) * between);
         let rate = self.limit(protocol, self.slowest(CARD_SHARES[0]), 1.0);
-        let moved = rounds * (n - 1.0) / n * bytes / rate;
-        self.launch() + base + steps + moved * self.filling(protocol, bytes)
+        let hops = Hops { rates: [rate; 2], ..self.hops([inside, between], [1.0; 2]) };
+        self.launch() + base + rounds * hops.ring(bytes * self.filling(protocol, bytes))
     }
 
     /// A ring's latencies: steps of rings over domains take longer.
@@ -325,14 +384,9 @@ impl Site {
     }
 
     fn pairwise(&self, bytes: f64) -> f64 {
-        let (n, inside) = (self.ranks as f64, self.inside());
-        let [domain, card] = PAIRWISE_SHARES;
-        let within =
-            (inside - 1.0) / n * bytes * self.shape.links(inside) / (self.lanes() * domain);
-        let across = (n - inside) / n * bytes / (self.card_rate * card)
-            + (self.domains as f64 - 1.0) * PAIRWISE_STEP;
-        let across = if self.domains > 1 { across } else { 0.0 };
-        self.launch() + RING[2].1 + within.max(across)
+        let links = self.shape.links(self.inside());
+        let hops = self.hops([0.0, PAIRWISE_STEP], PAIRWISE_SHARES);
+        self.launch() + RING[2].1 + hops.pairwise(bytes, links)
     }
 }
 

@@ -54,6 +54,7 @@ fn bare() -> Calibration {
         pipeline_exposed: 0.0,
         jitter_per_doubling: 0.0,
         network: Efficiency {
+            library: None,
             domain: PAYLOAD,
             scale_out: PAYLOAD,
             domain_step_seconds: RING_DELAY_NS as f64 * 1e-9,
@@ -288,7 +289,7 @@ fn every_way_to_exchange_contexts_runs() {
 }
 
 #[test]
-fn contexts_gathered_over_several_domains_are_gathered_inside_each_first() {
+fn contexts_are_gathered_over_several_domains_in_a_ring_for_each_card() {
     // Two of the four ranks of a context share a domain of eight GPUs.
     let step = contexts(ContextExchange::AllGather, "dgx", 4, 8_192);
     assert!(step.difference.abs() < 0.02, "{step:?}");

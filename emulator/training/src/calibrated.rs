@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::calibration::{Calibration, ConstantsName, Software};
+use super::cards::generation;
 use super::network::Efficiency;
+use lightloom_collective::Generation;
 
 /// Every chip that constants were fitted on: `chips.csv`, written by the example `fit_training`.
 pub static CHIPS: LazyLock<Vec<Chip>> =
@@ -43,8 +45,6 @@ pub struct Chip {
     /// How long its hosts take to launch a kernel, against those of an H100. Not fitted: 0.65 for Grace hosts, which the
     /// rows of GB200 with one sequence a micro-batch ask for.
     pub host: f64,
-    /// What links reach.
-    pub network: Efficiency,
 }
 
 /// What the version of a framework makes of a chip.
@@ -137,7 +137,7 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
         gather_exposed: framework.gather_exposed,
         jitter_per_doubling: framework.jitter,
         step_seconds: framework.step_seconds,
-        network: chip.network,
+        network: Efficiency::of(generation(chip.name).unwrap_or(Generation::Hopper)),
     }
 }
 

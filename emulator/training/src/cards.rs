@@ -83,6 +83,17 @@ impl NumberFormat {
     }
 }
 
+/// The generation of the chip called `name`.
+pub(crate) fn generation(name: &str) -> Option<Generation> {
+    let known = [
+        (Generation::Ampere, &["a100"][..]),
+        (Generation::Hopper, &["h100", "h200", "h800", "h20"]),
+        (Generation::Blackwell, &["b200", "b300", "gb200", "gb300"]),
+    ];
+    let is_one = |names: &[&str]| names.iter().any(|part| name.starts_with(part));
+    known.into_iter().find(|(_, names)| is_one(names)).map(|(generation, _)| generation)
+}
+
 impl Accelerator {
     /// Peak operations per second, or `None` where the chip lacks the format.
     #[must_use]
@@ -155,13 +166,7 @@ impl Accelerator {
     /// What a communication library takes it for; `None` for what is not one of its GPUs on a switch.
     #[must_use]
     pub fn generation(&self) -> Option<Generation> {
-        let starts = |parts: &[&str]| parts.iter().any(|part| self.name.starts_with(part));
-        let known = [
-            (Generation::Ampere, &["a100"][..]),
-            (Generation::Hopper, &["h100", "h200", "h800", "h20"]),
-            (Generation::Blackwell, &["b200", "b300", "gb200", "gb300"]),
-        ];
-        known.into_iter().find(|(_, names)| starts(names)).map(|(generation, _)| generation)
+        generation(&self.name)
     }
 
     fn usual_framework(&self) -> &'static Framework {

@@ -89,6 +89,7 @@ impl Row {
             shape: Shape::Switch,
             domain_rate: 1e9 * self.link?,
             card_rate: 1e9 * self.card.unwrap_or(0.0),
+            is_queued: false,
         };
         let bytes = self.size_bytes.unwrap_or(PLATEAU);
         let factor = kind.bus_factor(usize::try_from(site.ranks).ok()?);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What joins the GPUs, as far as the analytic step sees it, and the closed forms of collectives on it.
+//! What joins the GPUs, as far as the analytic step sees it, and how long collectives on it take.
 //!
-//! GPUs that are neighbours in rank order share a high-bandwidth domain of `domain_gpus`; beyond it each
-//! GPU has its share of a scale-out network. Rates are what one GPU sends in one direction. Formulas: ring
-//! collectives `(n−1)α + (n−1)/n · S/B`, hierarchical ones as ring inside and ring across with `1/g` of the
-//! bytes for each GPU.
+//! GPUs that are neighbours in rank order share a high-bandwidth domain of `domain_gpus`; beyond it each GPU has its share
+//! of a scale-out network. Rates are what one GPU sends in one direction. The forms are those of `lightloom-collective`.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub use lightloom_collective::Shape;
+use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 
@@ -43,9 +42,11 @@ impl ScaleOutLeaf {
     pub const NON_BLOCKING: Self = Self { gpus: u64::MAX, up_rate: f64::INFINITY };
 }
 
-/// Shares of the data-sheet rates that large transfers reach, and what a step of a collective costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// How links are used: what a library reaches on them, or bare rings at these shares of the data-sheet rates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Efficiency {
+    /// Whose algorithms and protocols collectives take; `None` for bare rings and pairwise exchange.
+    pub library: Option<Generation>,
     /// Share of the domain's rate.
     pub domain: f64,
     /// Share of the scale-out rate.
@@ -54,6 +55,21 @@ pub struct Efficiency {
     pub domain_step_seconds: f64,
     /// Seconds per ring step across the scale-out network.
     pub scale_out_step_seconds: f64,
+}
+
+impl Efficiency {
+    /// What a library's large transfers reach on this generation of GPUs, and a ring's steps in Simple.
+    #[must_use]
+    pub fn of(generation: Generation) -> Self {
+        let ring = generation.ring();
+        Self {
+            library: Some(generation),
+            domain: ring.rates[0],
+            scale_out: ring.rates[1],
+            domain_step_seconds: ring.steps[0],
+            scale_out_step_seconds: ring.steps[1],
+        }
+    }
 }
 
 /// A set of ranks that communicate: `size` of them, `stride` apart in rank order.
@@ -87,6 +103,12 @@ impl Network {
             .unwrap_or(1)
     }
 
+    /// Whether all ranks of `group` share a domain.
+    #[must_use]
+    pub fn is_inside(&self, group: Group) -> bool {
+        self.inside(group) == group.size
+    }
+
     /// How many ranks of such a group a domain holds at most.
     fn fitting(&self, group: Group) -> u64 {
         // A ring joins neighbours; ranks that are apart meet in the scale-out network.
@@ -111,62 +133,57 @@ impl Network {
         Err(UnevenDomains { size: group.size, fitting, nearest: [below, above] })
     }
 
-    /// Bytes per second that each rank of `group` sends through its network card.
-    fn across_rate(&self, group: Group, efficiency: &Efficiency) -> f64 {
+    /// Bytes per second that each rank of `group` sends through its network card, as the data sheet says.
+    fn across_rate(&self, group: Group) -> f64 {
         let span = group.size.saturating_mul(group.stride);
-        let rate = if span <= self.leaf.gpus {
-            self.scale_out_rate
-        } else {
-            self.scale_out_rate.min(self.leaf.up_rate)
+        if span <= self.leaf.gpus {
+            return self.scale_out_rate;
+        }
+        self.scale_out_rate.min(self.leaf.up_rate)
+    }
+
+    /// Seconds of a collective, `bytes` as in the crate `lightloom-collective`.
+    #[must_use]
+    pub fn collective(
+        &self,
+        kind: CollectiveKind,
+        group: Group,
+        bytes: f64,
+        efficiency: &Efficiency,
+    ) -> f64 {
+        if group.size < 2 {
+            return 0.0;
+        }
+        let (ranks, shape) = (group.size, self.shape);
+        let domains = ranks / self.inside(group);
+        let (domain_rate, card_rate) = (self.domain_rate, self.across_rate(group));
+        if let Some(generation) = efficiency.library {
+            let site =
+                Site { generation, ranks, domains, shape, domain_rate, card_rate, is_queued: true };
+            let time = site.choose(kind, bytes, |way, _| way != Algorithm::Sharp);
+            return time.map_or(0.0, |time| time.seconds);
+        }
+        let hops = Hops {
+            ranks,
+            domains,
+            steps: [efficiency.domain_step_seconds, efficiency.scale_out_step_seconds],
+            rates: [domain_rate * efficiency.domain, card_rate * efficiency.scale_out],
         };
-        rate * efficiency.scale_out
-    }
-
-    /// Seconds of a ring all-gather (or reduce-scatter) of an array of `bytes` in all.
-    #[must_use]
-    pub fn all_gather(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
-        self.all_gather_parts(group, bytes, efficiency).iter().sum()
-    }
-
-    /// The same: inside the domain, and through network cards.
-    #[must_use]
-    pub fn all_gather_parts(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> [f64; 2] {
-        let inside = self.inside(group) as f64;
-        let outside = group.size as f64 / inside;
-        let within = (inside - 1.0) * efficiency.domain_step_seconds
-            + (inside - 1.0) / inside * bytes / (self.domain_rate * efficiency.domain);
-        let across = (outside - 1.0) * efficiency.scale_out_step_seconds
-            + (outside - 1.0) / outside * bytes / inside / self.across_rate(group, efficiency);
-        [within, across]
-    }
-
-    /// Seconds of an all-to-all in which each rank holds `bytes` and keeps `1/n` of it.
-    #[must_use]
-    pub fn all_to_all(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
-        self.all_to_all_parts(group, bytes, efficiency).iter().sum()
-    }
-
-    /// The same: inside the domain, and through network cards.
-    #[must_use]
-    pub fn all_to_all_parts(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> [f64; 2] {
-        let inside = self.inside(group) as f64;
-        let n = group.size as f64;
-        let detour = self.shape.links(inside);
-        let within = (inside - 1.0) * efficiency.domain_step_seconds
-            + (inside - 1.0) / n * bytes * detour / (self.domain_rate * efficiency.domain);
-        let across =
-            if inside < n { efficiency.scale_out_step_seconds * (n / inside - 1.0) } else { 0.0 }
-                + (n - inside) / n * bytes / self.across_rate(group, efficiency);
-        [within, across]
+        match kind {
+            CollectiveKind::AllToAll => hops.pairwise(bytes, shape.links(hops.inside())),
+            CollectiveKind::AllReduce => 2.0 * hops.ring(bytes),
+            _ => hops.ring(bytes),
+        }
     }
 
     /// Seconds for `bytes` from one rank to the next of `group`.
     #[must_use]
     pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
-        if self.inside(group) == group.size {
+        if self.is_inside(group) {
             return efficiency.domain_step_seconds + bytes / (self.domain_rate * efficiency.domain);
         }
-        efficiency.scale_out_step_seconds + bytes / self.across_rate(group, efficiency)
+        let rate = self.across_rate(group) * efficiency.scale_out;
+        efficiency.scale_out_step_seconds + bytes / rate
     }
 
     /// A planned fabric: its domain, the network cards of its GPUs, and what its leaves' uplinks leave them. Circuits
@@ -217,15 +234,20 @@ mod tests {
     }
 
     const IDEAL: Efficiency = Efficiency {
+        library: None,
         domain: 1.0,
         scale_out: 1.0,
         domain_step_seconds: 0.0,
         scale_out_step_seconds: 0.0,
     };
 
+    fn gather(network: &Network, group: Group, bytes: f64) -> f64 {
+        network.collective(CollectiveKind::AllGather, group, bytes, &IDEAL)
+    }
+
     #[test]
     fn a_ring_alone_takes_its_closed_form() {
-        let seconds = dgx().all_gather(Group { size: 8, stride: 1 }, 450e9, &IDEAL);
+        let seconds = gather(&dgx(), Group { size: 8, stride: 1 }, 450e9);
         assert!((seconds - 7.0 / 8.0).abs() < 1e-12);
     }
 
@@ -233,8 +255,8 @@ mod tests {
     fn a_group_that_spans_domains_sends_its_share_through_every_card() {
         let group = Group { size: 32, stride: 1 };
         assert_eq!(dgx().inside(group), 8);
-        let expected = 7.0 / 8.0 + 3.0 / 4.0 * (450.0 / 8.0 / 50.0);
-        assert!((dgx().all_gather(group, 450e9, &IDEAL) - expected).abs() < 1e-9);
+        let expected = 31.0 / 32.0 * (450.0 / 8.0 / 50.0);
+        assert!((gather(&dgx(), group, 450e9) - expected).abs() < 1e-9);
         assert_eq!(dgx().inside(Group { size: 32, stride: 8 }), 1);
         assert_eq!(dgx().inside(Group { size: 32, stride: 4 }), 2);
     }
@@ -254,7 +276,7 @@ mod tests {
         let thin = Network { leaf: ScaleOutLeaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
         let under = Group { size: 4, stride: 8 };
         let beyond = Group { size: 8, stride: 8 };
-        let seconds = |network: &Network, group| network.all_gather(group, 1e9, &IDEAL);
+        let seconds = |network: &Network, group| gather(network, group, 1e9);
         assert_eq!(seconds(&thin, under), seconds(&dgx(), under));
         assert!((seconds(&thin, beyond) / seconds(&dgx(), beyond) - 4.0).abs() < 1e-9);
     }

@@ -2,8 +2,7 @@
 //! Measured runs in a table, and what the command line computes for each: the judge of all constants.
 //!
 //! A row becomes the [`Request`] that a user types for it ([`MeasuredRun::words`]); what the row leaves out is left to the
-//! search, as a user would. Groups source × model × accelerator fall wholly into fitting or testing by a rule that
-//! sees names alone ([`Runs::testing`]).
+//! search, as a user would. Groups source × model × accelerator fall wholly into fitting or testing ([`Runs::testing`]).
 
 pub mod judge;
 pub mod page;
@@ -11,12 +10,24 @@ pub mod refit;
 mod table;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use super::calibration::Calibration;
 use super::network::Network;
 use super::request::{Prepared, Request};
 use super::search::Found;
+
+/// Software, accelerator, and the models whose runs fit its constants: `fitting.csv`.
+static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
+    let lines = include_str!("runs/fitting.csv").lines().skip(1);
+    let row = |line: &'static str| {
+        let (software, rest) = line.split_once(',')?;
+        let (accelerator, models) = rest.split_once(',')?;
+        Some((software, accelerator, models.split(';').collect()))
+    };
+    lines.filter_map(row).collect()
+});
 
 /// Rows of a table of runs.
 #[derive(Clone, Debug)]
@@ -82,34 +93,36 @@ impl Runs {
         (Self { runs }, mistakes)
     }
 
-    /// By run: whether it tests. Of each software on each accelerator the models, in the order of their names, fit and
-    /// test in turn; the first fits. Hybrids all test: nothing is fitted on them.
+    /// By run: whether it tests. The models that fit are listed by software and accelerator, so that further runs move
+    /// none: they all test.
     #[must_use]
     pub fn testing(&self) -> Vec<bool> {
-        let mut models: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        for run in self.runs.iter().filter(|run| !run.is_hybrid()) {
-            let all = models.entry((&run.software, &run.accelerator)).or_default();
-            if let Err(place) = all.binary_search(&&*run.model) {
-                all.insert(place, &run.model);
-            }
-        }
-        let tests = |run: &MeasuredRun| {
-            if run.is_hybrid() {
-                return true;
-            }
-            let all = models.get(&(&*run.software, &*run.accelerator));
-            all.and_then(|all| all.binary_search(&&*run.model).ok())
-                .is_some_and(|place| place % 2 == 1)
+        let fits = |run: &MeasuredRun| {
+            FITTING.iter().any(|(software, accelerator, models)| {
+                *software == run.software
+                    && *accelerator == run.accelerator
+                    && models.contains(&&*run.model)
+            })
         };
-        self.runs.iter().map(tests).collect()
+        self.runs.iter().map(|run| !fits(run)).collect()
+    }
+
+    /// By run: whether it is of a second, fourth … model of its software and accelerator, in the order of their names.
+    #[must_use]
+    pub fn second_models(&self) -> Vec<bool> {
+        let mut models: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+        for run in &self.runs {
+            models.entry((&run.software, &run.accelerator)).or_default().insert(&run.model);
+        }
+        let place = |run: &MeasuredRun| {
+            let all = models.get(&(&*run.software, &*run.accelerator))?;
+            all.iter().position(|model| *model == run.model)
+        };
+        self.runs.iter().map(|run| place(run).is_some_and(|place| place % 2 == 1)).collect()
     }
 }
 
 impl MeasuredRun {
-    fn is_hybrid(&self) -> bool {
-        self.request.model.state_space.is_some()
-    }
-
     /// What the command line computes: the fastest mapping that fits.
     ///
     /// # Errors

@@ -93,6 +93,7 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
         shape: network.shape,
         domain_rate: network.domain_rate,
         card_rate: network.scale_out_rate,
+        is_queued: false,
     };
     let kind = match arguments.kind {
         Kind::AllReduce => CollectiveKind::AllReduce,

@@ -7,8 +7,9 @@ use lightloom_collective::{
 const MEBIBYTE: f64 = 1_048_576.0;
 
 fn hopper(ranks: u64, domains: u64) -> Site {
-    let generation = Generation::Hopper;
-    Site { generation, ranks, domains, shape: Shape::Switch, domain_rate: 450e9, card_rate: 50e9 }
+    let (generation, shape) = (Generation::Hopper, Shape::Switch);
+    let (domain_rate, card_rate) = (450e9, 50e9);
+    Site { generation, ranks, domains, shape, domain_rate, card_rate, is_queued: false }
 }
 
 fn chosen(site: Site, kind: CollectiveKind, mebibytes: f64) -> LibraryTime {

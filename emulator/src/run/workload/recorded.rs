@@ -2,9 +2,9 @@
 //! A step of tasks beside other traffic or alone: computing in its time, what ranks exchange packet by packet over the
 //! network of the run; on a machine rings by the time of the ring alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use lightloom_collective::{CollectiveKind, Directions};
+use lightloom_collective::Directions;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, FlowId, Route, VertexId};
 use lightloom_training::described::Described;
@@ -29,7 +29,7 @@ pub(super) struct Playing {
     /// By batch: its task.
     batches: BTreeMap<BatchId, TaskId>,
     /// Rings with a collective on them, where times of idle ones are used.
-    busy: BTreeSet<u32>,
+    busy: BTreeMap<u32, (u32, bool)>,
     /// By ring of a machine: how it is built, if its times are used again.
     classes: BTreeMap<u32, Option<RingClass>>,
 }
@@ -65,7 +65,7 @@ impl<'a> Jobs<'a> {
             earliest: vec![Picoseconds::ZERO; tasks],
             blocked: Vec::new(),
             batches: BTreeMap::new(),
-            busy: BTreeSet::new(),
+            busy: BTreeMap::new(),
             classes: BTreeMap::new(),
         };
         self.playing.insert(place, playing);
@@ -184,11 +184,15 @@ impl<'a> Jobs<'a> {
         if self.times.reuse == RingReuse::Never {
             return Ok(None);
         }
+        // What runs packet by packet may share links; a time that is reused is of an idle ring.
+        let is_ring = matches!(work, TaskWork::Ring { .. });
         for ring in domains.rings_under(work) {
-            if !playing.busy.insert(ring) {
+            let (users, is_reused) = playing.busy.entry(ring).or_default();
+            if *is_reused || (is_ring && *users > 0) {
                 let task = described.graph.tasks()[id.index()].name.clone();
                 return Err(ReuseError::BusyRing { task, ring }.into());
             }
+            (*users, *is_reused) = (*users + 1, is_ring);
         }
         let (TaskWork::Ring { ring, .. }, Some(around)) = (work, sends.around()) else {
             return Ok(None);
@@ -253,7 +257,9 @@ impl<'a> Jobs<'a> {
             let has_busy = !playing.busy.is_empty();
             let domains = context.substrate.domains.iter().filter(|_| has_busy);
             for ring in domains.flat_map(|domains| domains.rings_under(work)) {
-                playing.busy.remove(&ring);
+                if let Some((users, is_reused)) = playing.busy.get_mut(&ring) {
+                    (*users, *is_reused) = (users.saturating_sub(1), false);
+                }
             }
         }
         ready.into_iter().try_for_each(|next| self.begin_task(context, place, next))?;
@@ -286,7 +292,7 @@ fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&TaskWork, 
     let is_ring = matches!(work, TaskWork::Ring { .. });
     if is_ring || domains.is_inside(ranks) {
         sends.route = Route::Within(HBD);
-    } else if sends.kind == Some(CollectiveKind::AllToAll) {
+    } else {
         for (from, host) in ranks.iter().zip(&sends.hosts) {
             let inside = ranks
                 .iter()

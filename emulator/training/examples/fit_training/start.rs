@@ -3,7 +3,6 @@
 
 use lightloom_training::calibrated::{Chip, Framework};
 use lightloom_training::calibration::{ContextExchange, Software, ZeroStage};
-use lightloom_training::network::Efficiency;
 
 /// Every chip that constants were fitted on.
 pub(crate) const CHIPS: &[Chip] =
@@ -27,12 +26,6 @@ const A100: Chip = Chip {
     attention: 0.5,
     memory: 0.757,
     host: 1.0,
-    network: Efficiency {
-        domain: 0.77,
-        scale_out: 0.736,
-        domain_step_seconds: 5e-6,
-        scale_out_step_seconds: 20e-6,
-    },
 };
 
 const H100: Chip = Chip {
@@ -43,12 +36,6 @@ const H100: Chip = Chip {
     attention: 0.534,
     memory: 0.670,
     host: 1.0,
-    network: Efficiency {
-        domain: 0.82,
-        scale_out: 0.85,
-        domain_step_seconds: 3e-6,
-        scale_out_step_seconds: 15e-6,
-    },
 };
 
 /// Every framework whose constants come with lightloom.

@@ -18,8 +18,8 @@ Written by `lightloom reproduce mfu --runs mfu_measured.csv,mfu_measured_2.csv -
 checks and memory limit, with the `--constants` of the software that ran. What a row does not print (recomputation, micro-batch) is left to
 the search. Seconds come from the row, or from its tokens a second.
 
-Which runs fit constants and which only test them follows from names alone: of each software on each accelerator the models, in the order
-of their names, fit and test in turn; the first fits; hybrids with Mamba-2 layers all test. Constants belong to a chip and to a software version ([mfu.md](mfu.md)). The *form* of
+Which runs fit constants and which only test them was fixed by names alone, of each software on each accelerator every second model in
+the order of their names; models that came later all test. Constants belong to a chip and to a software version ([mfu.md](mfu.md)). The *form* of
 the model was settled with all runs in view, so the test is of constants and not of the form.
 ";
 

@@ -152,7 +152,7 @@ impl Runs {
         &self,
         usable: &[&'r MeasuredRun],
     ) -> (Vec<&'r MeasuredRun>, Vec<&'r MeasuredRun>) {
-        let testing = self.testing();
+        let testing = self.second_models();
         let tests = |run: &MeasuredRun| {
             self.runs.iter().position(|one| one.id == run.id).is_some_and(|place| testing[place])
         };

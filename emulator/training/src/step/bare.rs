@@ -71,6 +71,7 @@ fn bare_calibration(job: &Job<'_>) -> Calibration {
         expert_launch_seconds: 0.0,
         ..*job.calibration
     };
+    bare.network.library = None;
     bare.software.data_overlap = false;
     // The graph exchanges gradients at once, cuts experts by TP and sends them what comes back.
     bare.software.layer_buckets = false;

@@ -6,6 +6,7 @@ use super::passes::Passes;
 use crate::calibration::{ContextExchange, ZeroStage};
 use crate::memory::weights_per_gpu;
 use crate::network::Group;
+use lightloom_collective::CollectiveKind;
 
 impl Job<'_> {
     /// Bytes of what a micro-batch hands from one layer to the next, before TP.
@@ -13,36 +14,44 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Exchange of one forward pass over a layer: of TP what is exposed inside a domain, what is exposed through
-    /// network cards, and all of it; of EP what is exposed.
-    pub(super) fn exchange(&self, is_expert: bool) -> ([f64; 3], f64) {
+    /// Exchange of one forward pass over a layer: of TP what is exposed and all of it; of EP what is
+    /// exposed.
+    pub(super) fn exchange(&self, is_expert: bool) -> ([f64; 2], f64) {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         let links = &calibration.network;
         let tensor_group = Group { size: mapping.tensor.into(), stride: 1 };
         let bytes = self.activation_bytes();
-        // Four all-gathers or reduce-scatters, or two all-reduces: the same bytes. Experts that are not cut by TP need
-        // none of the two round the feed-forward part.
+        // Four all-gathers or reduce-scatters, or two all-reduces. Experts that are not cut by TP need none round the
+        // feed-forward part.
         let shares = self.model.shares();
         let mixing = 2.0 * (shares.attention + shares.state_space);
         let is_whole = is_expert && !self.expert_layout().is_cut;
         let count = mixing + if is_whole { 0.0 } else { 2.0 * shares.feed_forward };
-        let tensor = self.network.all_gather_parts(tensor_group, bytes, links);
-        let [inside, across] = tensor.map(|seconds| count * seconds);
-        let tensor = [
-            inside * calibration.tensor_exposed,
-            across * calibration.tensor_exposed_across,
-            inside + across,
-        ];
+        let (kind, count) = if calibration.software.sequence_parallel {
+            (CollectiveKind::AllGather, count)
+        } else {
+            (CollectiveKind::AllReduce, count / 2.0)
+        };
+        let all = count * self.network.collective(kind, tensor_group, bytes, links);
+        let exposed = if self.network.is_inside(tensor_group) {
+            calibration.tensor_exposed
+        } else {
+            calibration.tensor_exposed_across
+        };
+        let tensor = [all * exposed, all];
         let expert = if is_expert && mapping.expert > 1 {
             let layout = self.expert_layout();
             let group = Group { size: mapping.expert.into(), stride: layout.stride };
             let bytes = self.dispatch_bytes() * (1.0 + self.expert_imbalance);
-            let [inside, across] = self.network.all_to_all_parts(group, bytes, links);
+            let once = self.network.collective(CollectiveKind::AllToAll, group, bytes, links);
             // What goes to experts may be narrower than what comes back.
             let ways = 1.0 + calibration.software.dispatch_bytes / 2.0;
-            shares.feed_forward
-                * ways
-                * (inside * calibration.expert_exposed + across * calibration.expert_exposed_across)
+            let exposed = if self.network.is_inside(group) {
+                calibration.expert_exposed
+            } else {
+                calibration.expert_exposed_across
+            };
+            shares.feed_forward * ways * once * exposed
         } else {
             0.0
         };
@@ -83,11 +92,13 @@ impl Job<'_> {
                 [exposed(block, core), exposed(2.0 * block, core_backward)]
             }
             ContextExchange::AllGather => {
-                let once = self.network.all_gather(group, block * c, links);
+                let all = block * c;
+                let once = self.network.collective(CollectiveKind::AllGather, group, all, links);
                 [once, 2.0 * once]
             }
             ContextExchange::AllToAll => {
-                let once = |bytes: f64| self.network.all_to_all(group, bytes, links);
+                let kind = CollectiveKind::AllToAll;
+                let once = |bytes: f64| self.network.collective(kind, group, bytes, links);
                 let both = self.context_turns().map(once).iter().sum();
                 [both, both]
             }
@@ -133,16 +144,17 @@ impl Job<'_> {
         // A collective for each layer: what a step of a ring costs is paid that often.
         let layers = (f64::from(self.model.layers) / f64::from(mapping.pipeline)).ceil();
         let pieces = if software.layer_buckets { layers } else { 1.0 };
-        let in_pieces = |group: Group, bytes: f64| {
-            pieces * self.network.all_gather(group, bytes / pieces, links)
+        let in_pieces = |kind, group: Group, bytes: f64| {
+            pieces * self.network.collective(kind, group, bytes / pieces, links)
         };
-        let gather = |bytes: f64| {
+        let exchange = |kind, bytes: f64| {
             let experts =
-                if experts > 0.0 { in_pieces(expert_replicas, experts * bytes) } else { 0.0 };
-            in_pieces(all, dense * bytes) + experts
+                if experts > 0.0 { in_pieces(kind, expert_replicas, experts * bytes) } else { 0.0 };
+            in_pieces(kind, all, dense * bytes) + experts
         };
+        let gather = |bytes| exchange(CollectiveKind::AllGather, bytes);
         match software.sharding {
-            ZeroStage::Replicated => 2.0 * gather(software.gradient_bytes),
+            ZeroStage::Replicated => exchange(CollectiveKind::AllReduce, software.gradient_bytes),
             ZeroStage::Optimizer | ZeroStage::Gradients => {
                 gather(software.gradient_bytes) + gather(2.0)
             }

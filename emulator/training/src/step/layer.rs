@@ -14,10 +14,10 @@ impl Job<'_> {
         let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
         let (core, core_backward) = self.attention_core();
         let elements = self.memory_seconds(self.element_bytes(is_expert));
-        let ([exposed, across, all_tensor], expert) = self.exchange(is_expert);
+        let ([exposed, all_tensor], expert) = self.exchange(is_expert);
         let [context, context_backward] = self.context_exchange();
         // TP exchange hides behind the matrix products, never more of it than they last.
-        let tensor = (exposed + across).max(all_tensor - gemms);
+        let tensor = exposed.max(all_tensor - gemms);
         let shares = self.model.shares();
         let launch = if is_expert {
             // A layer of experts alone takes the launches of its feed-forward part.

@@ -159,7 +159,8 @@ impl Maker<'_> {
         self.spanning(what, kind, stage, &alike, experts * bytes_each, front)
     }
 
-    /// A collective in each of `cut`; inside domains first where groups span some, as the closed form has it.
+    /// A collective in each of `cut`. Where they span domains, a ring for each rank of a domain, which leaves it through
+    /// that rank's card.
     pub(super) fn spanning(
         &mut self,
         what: (TaskPurpose, &str),
@@ -175,27 +176,21 @@ impl Maker<'_> {
         }
         let apart = u64::from((cut[0][1] - cut[0][0]) * self.job.mapping.tensor);
         let inside = self.job.network.inside(Group { size: size as u64, stride: apart }) as usize;
-        if inside == 1 || inside == size {
-            return self.across(what, kind, stage, cut, bytes, front);
+        let rings = if inside == size { 1 } else { inside };
+        let mut after: Front = vec![Vec::new(); front.len()];
+        for first in 0..rings {
+            let turned = |lanes: &Vec<u32>| -> Vec<u32> {
+                let domains = lanes.chunks(inside);
+                domains.flat_map(|lanes| [&lanes[first..], &lanes[..first]].concat()).collect()
+            };
+            let cut: Vec<Vec<u32>> = cut.iter().map(turned).collect();
+            let share = bytes / rings as f64;
+            let front = self.across(what, kind, stage, &cut, share, front.clone());
+            for (all, ring) in after.iter_mut().zip(front) {
+                all.extend(ring);
+            }
         }
-        let near: Vec<Vec<u32>> =
-            cut.iter().flat_map(|lanes| lanes.chunks(inside).map(<[u32]>::to_vec)).collect();
-        let far: Vec<Vec<u32>> = cut
-            .iter()
-            .flat_map(|lanes| {
-                (0..inside).map(|i| lanes.iter().copied().skip(i).step_by(inside).collect())
-            })
-            .collect();
-        let share = bytes / inside as f64;
-        let mut front = front;
-        if kind != CollectiveKind::AllGather {
-            front = self.across(what, CollectiveKind::ReduceScatter, stage, &near, bytes, front);
-        }
-        front = self.across(what, kind, stage, &far, share, front);
-        if kind != CollectiveKind::ReduceScatter {
-            front = self.across(what, CollectiveKind::AllGather, stage, &near, bytes, front);
-        }
-        front
+        after
     }
 
     /// ZeRO-3 fetches the weights of a pass before it.

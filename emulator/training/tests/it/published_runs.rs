@@ -66,6 +66,18 @@ fn groups_fall_wholly_into_fitting_or_testing() {
 }
 
 #[test]
+fn a_model_that_comes_later_tests_and_moves_no_other() {
+    let Some(mut runs) = published() else { return };
+    let before = runs.testing();
+    let mut later = runs.runs[0].clone();
+    later.model = "AAA-1B".to_owned();
+    runs.runs.push(later);
+    let after = runs.testing();
+    assert_eq!(after[..before.len()], before);
+    assert!(after[before.len()]);
+}
+
+#[test]
 fn the_shipped_error_bands_are_what_the_judge_computes() {
     let Some(runs) = published() else { return };
     let judged = runs.judge();
