@@ -60,13 +60,6 @@ impl Generation {
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
-    /// A ring's steps in Simple over domains, and the shares of the data-sheet rates that it reaches.
-    #[must_use]
-    pub fn ring(self) -> Hops {
-        let (_, _, inside, between) = RING[Protocol::Simple as usize];
-        let steps = [inside, between];
-        Hops { ranks: 2, domains: 1, steps, rates: [self.lanes(), CARD_SHARES[0]] }
-    }
     /// Share of that in collectives that the switch computes; `None` if it computes none.
     fn in_switch(self) -> Option<f64> {
         [None, Some(0.85), Some(0.74)][self as usize]
@@ -187,7 +180,9 @@ impl Hops {
     pub fn ring(&self, bytes: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
         let [inside, between] = self.steps;
-        let steps = (n - domains) * inside + (domains - 1.0) * between;
+        // The piece that goes farthest leaves every domain, those of its first and last rank as well where it can.
+        let leaves = if self.domains == 1 { 0.0 } else { domains.min(n - 1.0) };
+        let steps = (n - 1.0 - leaves) * inside + leaves * between;
         steps + (n - 1.0) / n * bytes / self.slowest()
     }
 

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A library's collectives in packets against their closed forms.
-use lightloom_collective::{Algorithm, CollectiveKind, Generation, Shape, Site};
+use lightloom_collective::{
+    Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Shape, Site,
+};
 use lightloom_emulator::training::library;
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Runs every plan of `kind` and returns the largest difference, in percent.
 fn largest(site: Site, kind: CollectiveKind, mebibytes: f64, algorithms: &[Algorithm]) -> f64 {
+    // No tree of more than a mebibyte is run in LL: its many pieces wait for each other in packets.
+    let is_meant = |way: &LibraryTime| {
+        let is_late = way.algorithm == Algorithm::Tree && mebibytes > 1.0;
+        algorithms.contains(&way.algorithm) && !(is_late && way.protocol == Protocol::Ll)
+    };
     let bytes = mebibytes * MEBIBYTE;
     let ways = site.ways(kind, bytes).into_iter();
-    let percent = ways.filter(|way| algorithms.contains(&way.algorithm)).filter_map(|way| {
+    let percent = ways.filter(is_meant).filter_map(|way| {
         let packets = library::seconds(&site, kind, bytes, way)?;
         let percent = 100.0 * (way.seconds / packets - 1.0);
         println!(
@@ -30,12 +37,11 @@ fn hopper(ranks: u64, domains: u64) -> Site {
 #[test]
 fn rings_take_their_closed_form_in_packets() {
     for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather] {
-        // The closed form counts the steps between domains as NCCL does, `domains - 1` a round; a chunk crosses more.
-        for (ranks, domains, within) in [(8, 1, 1.0), (32, 4, 8.0), (16, 16, 1.0)] {
+        for (ranks, domains) in [(8, 1), (32, 4), (16, 16)] {
             for mebibytes in [0.125, 1.0, 16.0] {
                 let site = hopper(ranks, domains);
                 let percent = largest(site, kind, mebibytes, &[Algorithm::Ring]);
-                assert!(percent < within, "{percent} %");
+                assert!(percent < 0.2, "{percent} %");
             }
         }
     }
@@ -48,7 +54,7 @@ fn trees_take_nearly_their_closed_form_in_packets() {
         for mebibytes in [1.0, 8.0, 32.0] {
             let site = hopper(ranks, domains);
             let percent = largest(site, CollectiveKind::AllReduce, mebibytes, &trees);
-            assert!(percent < 25.0, "{percent} %");
+            assert!(percent < if mebibytes < 32.0 { 4.0 } else { 5.0 }, "{percent} %");
         }
     }
 }

@@ -58,17 +58,15 @@ pub struct Efficiency {
 }
 
 impl Efficiency {
-    /// What a library's large transfers reach on this generation of GPUs, and a ring's steps in Simple.
+    /// What a library reaches on this generation of GPUs, and what single transfers do.
     #[must_use]
     pub fn of(generation: Generation) -> Self {
-        let ring = generation.ring();
-        Self {
-            library: Some(generation),
-            domain: ring.rates[0],
-            scale_out: ring.rates[1],
-            domain_step_seconds: ring.steps[0],
-            scale_out_step_seconds: ring.steps[1],
-        }
+        let (domain, scale_out, domain_step_seconds, scale_out_step_seconds) = match generation {
+            Generation::Ampere => (0.77, 0.736, 5e-6, 2e-5),
+            _ => (0.82, 0.85, 3e-6, 1.5e-5),
+        };
+        let library = Some(generation);
+        Self { library, domain, scale_out, domain_step_seconds, scale_out_step_seconds }
     }
 }
 

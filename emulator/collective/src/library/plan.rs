@@ -97,6 +97,8 @@ impl Site {
         let pieces = (bytes / most).ceil().max(1.0);
         // Half of a piece is in each tree, and in half of the cases it waits for that of the other child.
         let on_links = 0.75 * bytes / pieces / rate;
+        // The first piece takes its time on links, too: a part of it in each step.
+        let first = 2.0 * bytes / pieces / rate / (2.0 * self.depth());
         let schedule = Tree {
             operation: TreeOperation::DoubleAllReduce,
             ranks: self.domains as usize,
@@ -105,7 +107,7 @@ impl Site {
         };
         Ok(LibraryPlan {
             schedule: schedule.schedule()?,
-            joined: Joined::Switch((step + passing - on_links).max(0.0)),
+            joined: Joined::Switch((step + passing + first - on_links).max(0.0)),
             start_seconds,
             rate,
         })
