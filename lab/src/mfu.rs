@@ -394,7 +394,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         .peekable();
     let run = if run.peek().is_some() { packets::table(run) } else { String::new() };
     format!(
-        "{} on {}, {} sequences of {} tokens a step\nconstants {}, from {} ({fitted}); {} mappings tried\n\n{table}{run}{left}",
+        "{} on {}, {} sequences of {} tokens a step\nconstants {}, from {} ({fitted}); {} mappings tried\nfeatures {}{}\n\n{table}{run}{left}",
         report.model,
         report.accelerator,
         report.batch_sequences,
@@ -402,6 +402,8 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         report.constants,
         report.constants_origin,
         report.mappings_tried,
+        report.software.features,
+        report.features_from.map_or_else(String::new, |source| format!(", from {source}")),
     )
 }
 

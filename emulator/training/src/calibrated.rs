@@ -75,8 +75,9 @@ pub struct Framework {
     pub expert_low: f64,
     /// Seconds to launch a dense layer's forward pass.
     pub launch: f64,
-    /// Seconds to launch the forward pass of a layer with experts.
-    pub expert_launch: f64,
+    /// Seconds to launch the forward pass of a layer with experts: where the host waits for the routing, where it does
+    /// not, and where the exchange of a micro-batch hides behind another.
+    pub expert_launch: [f64; 3],
     /// Exposed share of TP exchange inside a domain and through network cards.
     pub tensor_exposed: [f64; 2],
     /// Exposed share of EP exchange inside a domain and through network cards.
@@ -127,7 +128,7 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
         attention_efficiency: chip.attention * framework.attention,
         memory_efficiency: chip.memory * framework.memory,
         launch_seconds: framework.launch * chip.host,
-        expert_launch_seconds: framework.expert_launch * chip.host,
+        expert_launch_seconds: framework.expert_launch.map(|seconds| seconds * chip.host),
         tensor_exposed: framework.tensor_exposed[0],
         tensor_exposed_across: framework.tensor_exposed[1],
         expert_exposed: framework.expert_exposed[0],
@@ -138,6 +139,20 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
         jitter_per_doubling: framework.jitter,
         step_seconds: framework.step_seconds,
         network: Efficiency::of(generation(chip.name).unwrap_or(Generation::Hopper)),
+    }
+}
+
+impl Framework {
+    /// Its name without the version: the versions of Megatron-Bridge share their constants, and features tell them apart.
+    #[must_use]
+    pub fn family(&self) -> &'static str {
+        let bridge = "megatron-bridge";
+        if self.name.starts_with(bridge) { bridge } else { self.name }
+    }
+
+    /// Whether `software` is a version of it.
+    pub(crate) fn is_version(&self, software: &str) -> bool {
+        software == self.name || self.family() != self.name && software.starts_with(self.family())
     }
 }
 

@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::calibrated::FRAMEWORKS;
+use super::features::Features;
 use super::network::Efficiency;
 
 /// Number format of the matrix products.
@@ -99,6 +100,9 @@ pub struct Software {
     pub folded_experts: bool,
     /// Bytes of a token's value on its way to an expert.
     pub dispatch_bytes: f64,
+    /// What its recipe switches on, or the user.
+    #[serde(skip_deserializing)]
+    pub features: Features,
 }
 
 impl Software {
@@ -143,8 +147,9 @@ pub struct Calibration {
     pub memory_efficiency: f64,
     /// Seconds that a layer's forward pass takes at least, to launch its kernels.
     pub launch_seconds: f64,
-    /// The same for a layer with experts.
-    pub expert_launch_seconds: f64,
+    /// The same for a layer with experts: where the host waits for the routing, where it does not, and where the
+    /// exchange of a micro-batch hides behind another.
+    pub expert_launch_seconds: [f64; 3],
     /// Share of TP exchange inside a domain that is not hidden.
     pub tensor_exposed: f64,
     /// Share of TP exchange through network cards that is not hidden.

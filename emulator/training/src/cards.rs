@@ -12,7 +12,7 @@ use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_units::{BitsPerSecond, Bytes, Text};
 
 use super::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework, compose};
-use super::calibration::{Calibration, Precision};
+use super::calibration::{Calibration, Precision, ZeroStage};
 use super::model::Model;
 use super::network::{Network, ScaleOutLeaf, Shape};
 use super::step::Compute;
@@ -170,13 +170,21 @@ impl Accelerator {
     }
 
     fn usual_framework(&self) -> &'static Framework {
-        let name = match &self.name[..] {
+        let name = self.usual_software(None);
+        FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
+    }
+
+    /// The software that it is mostly used with; with fully sharded states, what was built for them.
+    pub(crate) fn usual_software(&self, sharding: Option<ZeroStage>) -> &'static str {
+        let is_sharded = sharding == Some(ZeroStage::Everything);
+        match &self.name[..] {
             "b200" | "b300" | "gb200" | "gb300" => "megatron-bridge-26.02.01",
             name if name.starts_with("tpu") => "maxtext",
+            "h100-96gb" if is_sharded => "torchtitan",
+            _ if is_sharded => "llm-foundry",
             name if name.starts_with("a100") => "megatron-lm-2022",
             _ => "nemo-25.02",
-        };
-        FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
+        }
     }
 
     /// The domain and the cards it is sold with. Named as the architecture of the same shape and size, if there is one.

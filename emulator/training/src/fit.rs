@@ -64,7 +64,9 @@ pub const OF_FRAMEWORK: &[Constant] = &[
     framework("expert", |f| &mut f.expert, (0.2, 1.0), 0.3),
     framework("expert low", |f| &mut f.expert_low, (0.1, 1.0), 0.3),
     framework("launch", |f| &mut f.launch, (1e-5, 5e-3), 1.0),
-    framework("expert launch", |f| &mut f.expert_launch, (1e-5, 2e-2), 1.0),
+    framework("expert launch", |f| &mut f.expert_launch[0], (1e-5, 2e-2), 1.0),
+    framework("expert launch free", |f| &mut f.expert_launch[1], (1e-5, 2e-2), 1.0),
+    framework("expert launch overlapped", |f| &mut f.expert_launch[2], (1e-5, 2e-2), 1.0),
     framework("TP exposed inside", |f| &mut f.tensor_exposed[0], (0.03, 1.0), 0.7),
     framework("TP exposed across", |f| &mut f.tensor_exposed[1], (0.3, 1.0), 0.5),
     framework("EP exposed inside", |f| &mut f.expert_exposed[0], (0.03, 3.0), 0.7),
@@ -110,6 +112,18 @@ impl Constants {
             Place::Framework(place) => place(&mut self.frameworks[of]),
         }
     }
+
+    /// Sets a constant of a chip, or of all versions of a framework.
+    fn set(&mut self, constant: &Constant, of: usize, value: f64) {
+        let Place::Framework(place) = constant.place else {
+            *self.place(constant, of) = value;
+            return;
+        };
+        let family = self.frameworks[of].family();
+        for version in self.frameworks.iter_mut().filter(|version| version.family() == family) {
+            *place(version) = value;
+        }
+    }
 }
 
 /// Sets the constant called `name`; whether there is one.
@@ -136,6 +150,13 @@ impl Constant {
         }
     }
 
+    fn owner(&self, constants: &Constants, of: usize) -> &'static str {
+        match self.place {
+            Place::Chip(_) => constants.chips[of].name,
+            Place::Framework(_) => constants.frameworks[of].name,
+        }
+    }
+
     /// How far it may go.
     #[must_use]
     pub fn limits(&self) -> [f64; 2] {
@@ -151,16 +172,21 @@ struct Coordinate<'r> {
     runs: Vec<(&'r MeasuredRun, f64)>,
 }
 
-/// `start` fitted on `runs`; `watch` sees the mean absolute error after each round.
+/// `start` fitted on `runs`, but for the constants `kept`, each after the name of its chip or framework; `watch` sees the
+/// mean absolute error after each round.
 #[must_use]
 pub fn fit(
     start: &Constants,
     runs: &[&MeasuredRun],
+    kept: &[(&str, &str)],
     watch: &mut dyn FnMut(usize, f64),
 ) -> Constants {
     let mut best = start.clone();
     let weights = weights(runs);
-    let coordinates = coordinates(start, runs, &weights);
+    let mut coordinates = coordinates(start, runs, &weights);
+    coordinates.retain(|coordinate| {
+        !kept.contains(&(coordinate.constant.owner(start, coordinate.of), coordinate.constant.name))
+    });
     for round in 0..ROUNDS {
         for coordinate in &coordinates {
             descend(&mut best, coordinate);
@@ -209,7 +235,10 @@ fn coordinates<'r>(
         add(OF_CHIP, of, &|run| run.request.card.chip_among(&start.chips).name == chip.name);
     }
     for (of, framework) in start.frameworks.iter().enumerate() {
-        add(OF_FRAMEWORK, of, &|run| run.software == framework.name);
+        let is_first = start.frameworks.iter().position(|one| one.family() == framework.family());
+        if is_first == Some(of) {
+            add(OF_FRAMEWORK, of, &|run| framework.is_version(&run.software));
+        }
     }
     all
 }
@@ -238,10 +267,10 @@ fn descend(best: &mut Constants, coordinate: &Coordinate<'_>) {
             if (tried / value - 1.0).abs() < 1e-9 {
                 break;
             }
-            *best.place(constant, of) = tried;
+            best.set(constant, of, tried);
             let cost = cost(best, coordinate, tried);
             if cost >= reached - 1e-9 {
-                *best.place(constant, of) = value;
+                best.set(constant, of, value);
                 break;
             }
             (value, reached) = (tried, cost);

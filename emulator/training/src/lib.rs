@@ -21,6 +21,7 @@ pub mod claims;
 pub mod collectives;
 pub mod described;
 pub mod explain;
+pub mod features;
 pub mod fit;
 pub mod flops;
 pub mod goal;

@@ -5,6 +5,7 @@
 //! fullest rank is the first stage, which holds an embedding and keeps the most micro-batches in flight.
 
 use super::calibration::{Precision, Software};
+use super::features::Feature;
 use super::mapping::{Batch, Mapping, Recompute};
 use super::model::{Activation, Model};
 
@@ -151,6 +152,9 @@ pub fn memory(
     let expert_replicas = ExpertLayout::of(mapping, software).replicas as f64;
     let states_bytes =
         dense * software.state_bytes(replicas) + experts * software.state_bytes(expert_replicas);
+    // Both ends of the pipeline hold a copy of the weights.
+    let copies = if software.features.has(Feature::DualPipe) { 2.0 } else { 0.0 };
+    let states_bytes = states_bytes + copies * (dense + experts);
     let (p, v) = (f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
     let m = mapping.micro_batches(batch) as f64;
     let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };

@@ -11,13 +11,14 @@ use lightloom_fabric::provenance::{Inputs, Provenance};
 use super::calibrated::{BANDS, Band, compose};
 use super::calibration::{Calibration, ContextExchange, Precision, Software, ZeroStage};
 use super::cards::{Accelerator, UnknownConstants};
+use super::features::{self, Features, Recipe};
 use super::fit;
 use super::goodput::Goodput;
 use super::mapping::Batch;
 use super::mfu::Convention;
 use super::model::Model;
 use super::network::Network;
-use super::search::{Found, Limits, Search};
+use super::search::{Found, Limits, RECOMPUTE, Search};
 use super::step::Compute;
 
 /// The version of the document.
@@ -57,6 +58,8 @@ pub struct Changes {
     pub context_exchange: Option<ContextExchange>,
     /// Whether TP splits the sequence.
     pub sequence_parallel: Option<bool>,
+    /// What its recipe says, if `None`.
+    pub features: Option<Features>,
 }
 
 /// Why a request cannot be computed.
@@ -93,6 +96,7 @@ pub struct Prepared {
     request: Request,
     compute: Compute,
     calibration: Calibration,
+    recipe: Option<&'static Recipe>,
 }
 
 /// An error of fewer runs says little of the next one.
@@ -103,7 +107,7 @@ impl Request {
     ///
     /// # Errors
     /// If it cannot be computed: why.
-    pub fn prepare(self) -> Result<Prepared, RequestError> {
+    pub fn prepare(mut self) -> Result<Prepared, RequestError> {
         if self.card.peak_flops(self.precision).is_none() {
             let (card, precision) = (self.card.name.clone(), self.precision);
             return Err(RequestError::NoFormat { card, precision });
@@ -114,7 +118,9 @@ impl Request {
         if !(0.0..=100.0).contains(&self.expert_imbalance) {
             return Err(RequestError::Imbalance);
         }
-        let (chip, framework) = self.card.constants(self.constants.as_deref())?;
+        let usual = self.card.usual_software(self.changes.sharding);
+        let (chip, framework) =
+            self.card.constants(Some(self.constants.as_deref().unwrap_or(usual)))?;
         let (mut chip, mut framework) = (chip, framework);
         for (name, value) in &self.refitted {
             if !fit::set(&mut chip, &mut framework, name, *value) {
@@ -128,7 +134,19 @@ impl Request {
             self.changes.context_exchange.unwrap_or(software.context_exchange);
         software.sequence_parallel =
             self.changes.sequence_parallel.unwrap_or(software.sequence_parallel);
-        Ok(Prepared { compute: self.card.compute(), calibration, request: self })
+        let of = (framework.name, &*self.card.name, &*self.model.name);
+        let recipe = features::recipe(of.0, of.1, of.2, self.precision);
+        let recipe = recipe.filter(|_| self.changes.features.is_none());
+        software.features =
+            self.changes.features.or(recipe.map(|recipe| recipe.features)).unwrap_or_default();
+        if let Some(recompute) = recipe.and_then(|recipe| recipe.recompute)
+            && self.limits.recompute.is_empty()
+        {
+            // What the recipe computes again, or more where that does not fit.
+            self.limits.recompute =
+                RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect();
+        }
+        Ok(Prepared { compute: self.card.compute(), calibration, recipe, request: self })
     }
 }
 
@@ -255,6 +273,7 @@ impl Prepared {
             constants_refitted: request.refitted.clone(),
             constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name,
             software: self.calibration.software,
+            features_from: self.recipe.map(|recipe| recipe.source),
             batch_sequences: request.batch.sequences,
             sequence_tokens: request.batch.tokens,
             mappings_tried,
@@ -348,6 +367,9 @@ pub struct MfuReport<P> {
     pub constants_fitted_on_this_accelerator: bool,
     /// What the software does.
     pub software: Software,
+    /// The recipe that its features come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features_from: Option<&'static str>,
     /// Sequences of a step.
     pub batch_sequences: u64,
     /// Tokens of a sequence.

@@ -99,6 +99,15 @@ pub fn pipeline_time(
     PipelineTime { busy_seconds, bubble_seconds }
 }
 
+/// What a stage waits where both ends of the pipeline begin: `(p/2 − 1)·(F + 2B − 3W)`, `B` both gradients (DeepSeek-V3,
+/// arXiv 2412.19437, table 2, with overlapped passes that take `F + B`).
+#[must_use]
+pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
+    let StageTime { forward_seconds, input_gradient_seconds, weight_gradient_seconds } = typical;
+    let wait = forward_seconds + 2.0 * input_gradient_seconds - weight_gradient_seconds;
+    (f64::from(stages) / 2.0 - 1.0).max(0.0) * wait.max(0.0)
+}
+
 /// What a stage does in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassKind {

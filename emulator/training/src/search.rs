@@ -92,7 +92,8 @@ const CONTEXT: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Micro-batches that are tried when none are given.
 const MICRO_BATCH: [u32; 4] = [1, 2, 4, 8];
 /// All recomputations.
-const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
+pub(crate) const RECOMPUTE: [Recompute; 3] =
+    [Recompute::None, Recompute::Selective, Recompute::Full];
 /// The order of passes that is tried when none is given.
 const SCHEDULE: [Schedule; 1] = [Schedule::OneForwardOneBackward];
 

@@ -17,11 +17,12 @@ mod pieces;
 use serde::Serialize;
 
 use super::calibration::{Calibration, Precision, ZeroStage};
+use super::features::Feature;
 use super::mapping::{Batch, Mapping};
 use super::memory::{ExpertLayout, weights_per_gpu};
 use super::model::Model;
 use super::network::Network;
-use super::schedule::{PipelineTime, pipeline_time};
+use super::schedule::{PipelineTime, dual_pipe_bubble, pipeline_time};
 
 pub use bare::BareStep;
 pub use pieces::{ForwardBackward, LayerParts, StepPieces};
@@ -103,7 +104,7 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
     } else {
         mean
     };
-    let PipelineTime { bubble_seconds, .. } = pipeline_time(
+    let PipelineTime { mut bubble_seconds, .. } = pipeline_time(
         mapping.schedule,
         mapping.pipeline,
         mapping.virtual_stages,
@@ -111,6 +112,9 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
         others.stage_time(),
         slowest.stage_time(),
     );
+    if mapping.pipeline > 1 && job.calibration.software.features.has(Feature::DualPipe) {
+        bubble_seconds = dual_pipe_bubble(mapping.pipeline, others.stage_time());
+    }
     let transfer = job.transfer();
     let transfer_seconds = 2.0 * transfer * (m * v * job.calibration.pipeline_exposed + (p - 1.0));
     let data_seconds = job.exposed_data(&mean, job.data_exchange(m), m);

@@ -3,6 +3,7 @@
 
 use clap::ValueEnum;
 use lightloom_training::calibration::{ContextExchange, ZeroStage};
+use lightloom_training::features::Features;
 use lightloom_training::mapping::Recompute;
 use lightloom_training::request::Changes;
 use lightloom_training::schedule::Schedule;
@@ -46,6 +47,10 @@ pub(crate) struct LimitArguments {
     /// [default: that of the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
+    /// What the software does, instead of what its recipe for the model says: `none`, or some of graphs, part-graphs,
+    /// grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop, overlapped-dispatch, dual-pipe, node-limited.
+    #[arg(long, value_name = "WORD,…")]
+    features: Option<Features>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -124,6 +129,7 @@ impl LimitArguments {
                 ContextArgument::Ulysses => ContextExchange::AllToAll,
             }),
             sequence_parallel: self.sequence_parallel,
+            features: self.features,
         }
     }
 }

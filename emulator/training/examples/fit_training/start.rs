@@ -3,6 +3,7 @@
 
 use lightloom_training::calibrated::{Chip, Framework};
 use lightloom_training::calibration::{ContextExchange, Software, ZeroStage};
+use lightloom_training::features::Features;
 
 /// Every chip that constants were fitted on.
 pub(crate) const CHIPS: &[Chip] =
@@ -54,6 +55,8 @@ pub(crate) const FRAMEWORKS: &[Framework] = &[
     MEGATRON_BRIDGE_25_11,
     MEGATRON_BRIDGE_26_02,
     MEGATRON_BRIDGE_26_02_01,
+    MEGATRON_BRIDGE_26_04_01,
+    MEGATRON_BRIDGE_26_06,
 ];
 
 const NEMO_25_02: Framework = Framework {
@@ -72,6 +75,7 @@ const NEMO_25_02: Framework = Framework {
         layer_buckets: true,
         folded_experts: false,
         dispatch_bytes: 2.0,
+        features: Features::NONE,
     },
     gemm: 1.0,
     low: 1.0,
@@ -80,7 +84,7 @@ const NEMO_25_02: Framework = Framework {
     expert: 0.738,
     expert_low: 0.540,
     launch: 1e-4,
-    expert_launch: 1e-3,
+    expert_launch: [1e-3; 3],
     tensor_exposed: [0.181, 1.0],
     expert_exposed: [0.210, 0.210],
     pipeline_exposed: 0.097,
@@ -125,7 +129,7 @@ const MEGATRON_DEEPSPEED: Framework = Framework {
     expert: 0.8,
     expert_low: 0.8,
     launch: 2e-3,
-    expert_launch: 2e-3,
+    expert_launch: [2e-3; 3],
     tensor_exposed: [0.845, 1.0],
     expert_exposed: [1.0, 1.0],
     pipeline_exposed: 0.159,
@@ -146,7 +150,7 @@ const MEGATRON_LM_2022: Framework = Framework {
     gemm: 0.9736,
     memory: 0.996,
     launch: 1e-4,
-    expert_launch: 1e-3,
+    expert_launch: [1e-3; 3],
     tensor_exposed: [1.0, 1.0],
     jitter: 1e-4,
     step_seconds: 0.095,
@@ -203,10 +207,19 @@ const MEGATRON_BRIDGE_26_02_01: Framework = Framework {
     name: "megatron-bridge-26.02.01",
     origin: "NVIDIA Megatron-Bridge's performance summary, container 26.02.01",
     software: Software { folded_experts: true, ..NEMO_25_02.software },
-    expert_launch: 2.5e-3,
+    expert_launch: [2.5e-3; 3],
     expert_exposed: [0.3, 0.8],
     ..NEMO_25_02
 };
+
+const MEGATRON_BRIDGE_26_06: Framework = Framework {
+    name: "megatron-bridge-26.06",
+    origin: "earlier containers of NVIDIA Megatron-Bridge",
+    ..MEGATRON_BRIDGE_26_02_01
+};
+
+const MEGATRON_BRIDGE_26_04_01: Framework =
+    Framework { name: "megatron-bridge-26.04.01", ..MEGATRON_BRIDGE_26_06 };
 
 const MEGATRON_BRIDGE_26_02: Framework = Framework {
     name: "megatron-bridge-26.02",

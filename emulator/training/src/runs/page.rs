@@ -15,11 +15,11 @@ const HEAD: &str = "\
 
 Written by `lightloom reproduce mfu --runs mfu_measured.csv,mfu_measured_2.csv --format markdown`; `--format csv` writes
 [validation-mfu.csv](validation-mfu.csv), every run beside what is computed for it. Each row goes the way of `lightloom mfu`: same options,
-checks and memory limit, with the `--constants` of the software that ran. What a row does not print (recomputation, micro-batch) is left to
-the search. Seconds come from the row, or from its tokens a second.
+checks and memory limit, with the `--constants` of the software that ran. What a row does not print (recomputation, micro-batch) is the recipe's,
+or left to the search. Seconds come from the row, or from its tokens a second.
 
 Which runs fit constants and which only test them was fixed by names alone, of each software on each accelerator every second model in
-the order of their names; models that came later all test. Constants belong to a chip and to a software version ([mfu.md](mfu.md)). The *form* of
+the order of their names; models that came later all test. Constants belong to a chip and to a software ([mfu.md](mfu.md)); its versions differ in features. The *form* of
 the model was settled with all runs in view, so the test is of constants and not of the form.
 ";
 
@@ -29,7 +29,7 @@ const CONCLUSIONS: &str = "
 * `lightloom mfu` prints beside a step the error of the test runs of its class: chip, software, dense or mixture. Two mappings or designs
   that differ by less count as equal. Where fewer than five runs test a class it prints *not validated*.
 * For dense models on the chips and software below, the computed step may stand in for a measured one within that error. For mixtures of
-  experts it gives an order of magnitude: one framework's versions differ by up to a factor of two at the same mapping.
+  experts it holds where the recipe of the version is known ([features](mfu.md#features)).
 * Not validated: other chips and software, larger jobs and groups than those of the rows, offload of activations, and
   refitted constants other than by the runs that were kept back. [mfu.md](mfu.md#constants) lists what the constants do not explain.
 ";

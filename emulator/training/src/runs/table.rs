@@ -26,6 +26,10 @@ const SOFTWARE: &[(&str, &str)] = &[
     ("container 25.11", "megatron-bridge-25.11"),
     ("container 26.02.01", "megatron-bridge-26.02.01"),
     ("container 26.02", "megatron-bridge-26.02"),
+    ("container 26.04", "megatron-bridge-26.04.01"),
+    ("container 26.06", "megatron-bridge-26.06"),
+    // Its recipes of mixtures are those of 26.06.
+    ("container 26.08", "megatron-bridge-26.06"),
     ("torchtitan", "torchtitan"),
     ("nanotron", "nanotron"),
     ("MaxText", "maxtext"),

@@ -47,6 +47,9 @@ impl MeasuredRun {
         if let Some(sharding) = request.changes.sharding {
             add("zero", stage(sharding).to_owned());
         }
+        if let Some(features) = request.changes.features {
+            add("features", features.to_string().replace(' ', ""));
+        }
         if let Some(exchange) = request.changes.context_exchange {
             add("cp-exchange", how(exchange).to_owned());
         }

@@ -3,6 +3,7 @@
 
 use super::{Compute, Job, StepTime, step_time};
 use crate::calibration::{Calibration, Precision};
+use crate::features::Features;
 use crate::mapping::{Batch, Mapping};
 use crate::model::Model;
 use crate::network::{Network, Shape};
@@ -68,7 +69,7 @@ fn bare_calibration(job: &Job<'_>) -> Calibration {
         pipeline_exposed: 0.0,
         jitter_per_doubling: 0.0,
         launch_seconds: 0.0,
-        expert_launch_seconds: 0.0,
+        expert_launch_seconds: [0.0; 3],
         ..*job.calibration
     };
     bare.network.library = None;
@@ -77,6 +78,7 @@ fn bare_calibration(job: &Job<'_>) -> Calibration {
     bare.software.layer_buckets = false;
     bare.software.folded_experts = false;
     bare.software.dispatch_bytes = 2.0;
+    bare.software.features = Features::default();
     bare
 }
 

@@ -4,6 +4,7 @@
 use super::Job;
 use super::passes::Passes;
 use crate::calibration::{ContextExchange, ZeroStage};
+use crate::features::Feature;
 use crate::memory::weights_per_gpu;
 use crate::network::Group;
 use lightloom_collective::CollectiveKind;
@@ -15,9 +16,10 @@ impl Job<'_> {
     }
 
     /// Exchange of one forward pass over a layer: of TP what is exposed and all of it; of EP what is
-    /// exposed.
-    pub(super) fn exchange(&self, is_expert: bool) -> ([f64; 2], f64) {
+    /// exposed, where `computing` of another micro-batch hides it if anything does.
+    pub(super) fn exchange(&self, is_expert: bool, computing: f64) -> ([f64; 2], f64) {
         let (mapping, calibration) = (&self.mapping, self.calibration);
+        let features = calibration.software.features;
         let links = &calibration.network;
         let tensor_group = Group { size: mapping.tensor.into(), stride: 1 };
         let bytes = self.activation_bytes();
@@ -42,7 +44,7 @@ impl Job<'_> {
         let expert = if is_expert && mapping.expert > 1 {
             let layout = self.expert_layout();
             let group = Group { size: mapping.expert.into(), stride: layout.stride };
-            let bytes = self.dispatch_bytes() * (1.0 + self.expert_imbalance);
+            let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
             let once = self.network.collective(CollectiveKind::AllToAll, group, bytes, links);
             // What goes to experts may be narrower than what comes back.
             let ways = 1.0 + calibration.software.dispatch_bytes / 2.0;
@@ -51,11 +53,31 @@ impl Job<'_> {
             } else {
                 calibration.expert_exposed_across
             };
-            shares.feed_forward * ways * once * exposed
+            let all = shares.feed_forward * ways * once;
+            if features.has(Feature::OverlappedDispatch) {
+                (all - computing).max(0.0)
+            } else {
+                all * exposed
+            }
         } else {
             0.0
         };
         (tensor, expert)
+    }
+
+    /// Share of the values for experts that travel: a token goes once to a rank, or to a domain, for all of its experts
+    /// there, which lie anywhere with the same chance.
+    fn copied(&self, group: Group) -> f64 {
+        let features = self.calibration.software.features;
+        let top_k = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.top_k);
+        if !features.has_any(&[Feature::DeepEp, Feature::HybridEp]) {
+            return 1.0;
+        }
+        let inside = self.network.inside(group);
+        let places = if inside == group.size { group.size } else { group.size / inside } as f64;
+        let reached = places * (1.0 - (1.0 - 1.0 / places).powf(f64::from(top_k)));
+        let most = if features.has(Feature::NodeLimited) { 4.0 } else { f64::INFINITY };
+        reached.min(most) / f64::from(top_k)
     }
 
     /// Bytes that a rank has for the experts of all ranks.
@@ -131,8 +153,8 @@ impl Job<'_> {
         self.activation_bytes() / split
     }
 
-    /// Seconds of the DP exchange of a step, before anything hides it.
-    pub(super) fn data_exchange(&self, micro_batches: f64) -> f64 {
+    /// Seconds of the DP exchange of a step beside forward and beside backward passes, before anything hides it.
+    pub(super) fn data_exchange(&self, micro_batches: f64) -> [f64; 2] {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
         let links = &self.calibration.network;
         let (dense, experts) = weights_per_gpu(self.model, mapping, software);
@@ -154,28 +176,38 @@ impl Job<'_> {
         };
         let gather = |bytes| exchange(CollectiveKind::AllGather, bytes);
         match software.sharding {
-            ZeroStage::Replicated => exchange(CollectiveKind::AllReduce, software.gradient_bytes),
+            ZeroStage::Replicated => {
+                [0.0, exchange(CollectiveKind::AllReduce, software.gradient_bytes)]
+            }
             ZeroStage::Optimizer | ZeroStage::Gradients => {
-                gather(software.gradient_bytes) + gather(2.0)
+                [gather(2.0), gather(software.gradient_bytes)]
             }
             ZeroStage::Everything => {
-                micro_batches * (gather(software.gradient_bytes) + 2.0 * gather(2.0))
+                let weights = micro_batches * gather(2.0);
+                [weights, weights + micro_batches * gather(software.gradient_bytes)]
             }
         }
     }
 
     /// DP exchange that is not hidden: what exceeds the passes it may hide behind, and what contention costs.
-    pub(super) fn exposed_data(&self, stage: &Passes, exchange: f64, micro_batches: f64) -> f64 {
+    pub(super) fn exposed_data(
+        &self,
+        stage: &Passes,
+        exchange: [f64; 2],
+        micro_batches: f64,
+    ) -> f64 {
         let software = &self.calibration.software;
         if !software.data_overlap {
-            return exchange;
+            return exchange.iter().sum();
         }
         let (passes, exposed) = if software.sharding == ZeroStage::Everything {
             (micro_batches, self.calibration.gather_exposed)
         } else {
             (1.0, self.calibration.data_exposed)
         };
-        let window = stage.total() * passes;
-        (exchange - window).max(exchange * exposed)
+        let windows = [stage.forward.total(), stage.backward.total()];
+        let beyond = |(exchange, window): (f64, f64)| (exchange - window * passes).max(0.0);
+        let beyond: f64 = exchange.into_iter().zip(windows).map(beyond).sum();
+        beyond.max(exposed * exchange.iter().sum::<f64>())
     }
 }

@@ -4,6 +4,7 @@
 use super::Job;
 use super::passes::{PassSeconds, Passes};
 use crate::calibration::Precision;
+use crate::features::Feature;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
 use crate::model::{Activation, StateSpace};
@@ -14,17 +15,11 @@ impl Job<'_> {
         let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
         let (core, core_backward) = self.attention_core();
         let elements = self.memory_seconds(self.element_bytes(is_expert));
-        let ([exposed, all_tensor], expert) = self.exchange(is_expert);
+        let ([exposed, all_tensor], expert) = self.exchange(is_expert, gemms + core + elements);
         let [context, context_backward] = self.context_exchange();
         // TP exchange hides behind the matrix products, never more of it than they last.
         let tensor = exposed.max(all_tensor - gemms);
-        let shares = self.model.shares();
-        let launch = if is_expert {
-            // A layer of experts alone takes the launches of its feed-forward part.
-            shares.feed_forward * self.calibration.expert_launch_seconds
-        } else {
-            shares.parts() * self.calibration.launch_seconds
-        };
+        let launch = self.launch(is_expert);
         let forward = PassSeconds { compute: gemms + core + elements, tensor, context, expert };
         let accumulate = self.memory_seconds(
             2.0 * self.calibration.software.gradient_bytes * self.layer_weights(is_expert),
@@ -50,6 +45,28 @@ impl Job<'_> {
             backward: backward.at_least(2.0 * launch).plus(&again),
             weight_gradient: gemms + accumulate,
         }
+    }
+
+    /// Seconds that the host needs to launch a forward pass: none of what is in a graph.
+    fn launch(&self, is_expert: bool) -> f64 {
+        let (shares, constants) = (self.model.shares(), self.calibration);
+        let features = constants.software.features;
+        if features.has(Feature::Graphs) {
+            return 0.0;
+        }
+        if !is_expert {
+            return shares.parts() * constants.launch_seconds;
+        }
+        let [waiting, free, overlapped] = constants.expert_launch_seconds;
+        // A layer of experts alone takes the launches of its feed-forward part.
+        shares.feed_forward
+            * if features.has(Feature::OverlappedDispatch) {
+                overlapped
+            } else if features.has_any(&[Feature::HybridEp, Feature::TokenDrop]) {
+                free
+            } else {
+                waiting
+            }
     }
 
     /// Forward and backward pass of output layer and loss.
@@ -108,6 +125,8 @@ impl Job<'_> {
             return self.feed_forward_products(tokens, self.model.feed_forward.width.into());
         };
         let grouped = match self.precision {
+            // One kernel for all of it is scheduled like a dense product.
+            _ if self.calibration.software.features.has(Feature::FusedExperts) => 1.0,
             Precision::Bf16 => self.calibration.expert_efficiency,
             _ => self.calibration.expert_efficiency_fp8,
         };
@@ -116,7 +135,17 @@ impl Job<'_> {
         // A rank that holds whole experts gets the tokens of its share of the sequence, not those of its TP group.
         let cut = self.expert_layout().cut(&self.mapping);
         let rows = tokens * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
-        let routed = local * self.products(rows, f64::from(experts.width) / cut) / grouped;
+        let width = f64::from(experts.width) / cut;
+        let is_grouped = [Feature::GroupedExperts, Feature::FusedExperts];
+        let routed = if self.calibration.software.features.has_any(&is_grouped) {
+            let h = f64::from(self.model.hidden);
+            let gates = self.model.feed_forward.activation.matrices() - 1.0;
+            self.gemms(local, [rows, h, gates * width], self.precision)
+                + self.gemms(local, [rows, width, h], self.precision)
+        } else {
+            local * self.products(rows, width)
+        };
+        let routed = routed / grouped;
         if experts.shared_width == 0 {
             return routed;
         }
@@ -139,6 +168,11 @@ impl Job<'_> {
     /// Seconds of the product of a `rows×inner` and an `inner×columns` matrix: its operations, what it loses
     /// at start and end, and its operands and result on their way to and from memory.
     fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
+        self.gemms(1.0, [rows, inner, columns], precision)
+    }
+
+    /// The same of `count` such products in one kernel.
+    fn gemms(&self, count: f64, [rows, inner, columns]: [f64; 3], precision: Precision) -> f64 {
         let (compute, shares) = (self.compute, self.calibration);
         let rate = match precision {
             Precision::Bf16 => compute.peak_flops * shares.gemm_efficiency,
@@ -148,8 +182,8 @@ impl Job<'_> {
         };
         let bytes =
             precision.operand_bytes() * (rows * inner + inner * columns) + 2.0 * rows * columns;
-        (2.0 * rows * inner * columns + self.calibration.gemm_lost_flops) / rate
-            + self.memory_seconds(bytes)
+        (2.0 * count * rows * inner * columns + self.calibration.gemm_lost_flops) / rate
+            + self.memory_seconds(count * bytes)
     }
 
     /// Seconds of one forward attention core, and of its backward pass.
@@ -188,20 +222,26 @@ impl Job<'_> {
             // Biases, two clamps, sigmoid and products, each for itself.
             Activation::SwigluClamped => 24.0,
         };
-        let (width, routed) = match (&self.model.feed_forward.experts, is_expert) {
-            (Some(experts), true) => (
-                f64::from(experts.top_k) * f64::from(experts.width)
-                    + f64::from(experts.shared_width),
-                // Tokens are permuted on the way in and out.
-                4.0 * f64::from(experts.top_k) * h / split,
-            ),
-            _ => (f64::from(self.model.feed_forward.width), 0.0),
+        let features = self.calibration.software.features;
+        let (width, inputs, routed) = match (&self.model.feed_forward.experts, is_expert) {
+            (Some(experts), true) => {
+                let (top_k, shared) = (f64::from(experts.top_k), f64::from(experts.shared_width));
+                // Tokens are permuted on the way in and out; on both sides of a plain all-to-all.
+                let is_once = features.has_any(&[Feature::DeepEp, Feature::HybridEp]);
+                let times = if is_once || self.mapping.expert == 1 { 4.0 } else { 8.0 };
+                let inputs = top_k + f64::from(u8::from(shared > 0.0));
+                // Fused products write what the next one reads.
+                let is_fused = features.has(Feature::FusedExperts);
+                let moved = if is_fused { 0.0 } else { top_k * f64::from(experts.width) };
+                (moved + shared, inputs * h, times * top_k * h / split)
+            }
+            _ => (f64::from(self.model.feed_forward.width), h, 0.0),
         };
         // Inputs of the products are read, and written twice as eight bits: as they are and turned over.
         let cast = match self.precision {
             Precision::Bf16 => 0.0,
             _ => {
-                2.0 * ((1.0 + 2.0 * shares.attention) * h + shares.feed_forward * width)
+                2.0 * (2.0 * shares.attention * h + shares.feed_forward * (inputs + width))
                     / self.tensor()
             }
         };

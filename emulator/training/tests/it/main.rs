@@ -8,6 +8,7 @@
 )]
 
 mod calibrate;
+mod features;
 mod kineto;
 mod kineto_truth;
 mod published_runs;

@@ -40,13 +40,13 @@ fn errors_of_runs_that_nothing_was_fitted_on() {
     for one in judged.iter().filter(|one| one.outcome.is_err()) {
         println!("{:?}", one.outcome);
     }
-    // What was reached, not what is wished for: mixtures on Blackwell scatter by a factor of two between versions.
+    // What was reached.
     for (class, most) in [
-        ("all", 0.09),
-        ("dense", 0.07),
-        ("dense on Hopper", 0.065),
+        ("all", 0.08),
+        ("dense", 0.065),
+        ("dense on Hopper", 0.0625),
         ("A100", 0.06),
-        ("mixtures", 0.20),
+        ("mixtures", 0.15),
     ] {
         let errors = of(&judged, class, true);
         assert!(errors.mean <= most, "{class}: {errors:?}");
@@ -63,6 +63,16 @@ fn groups_fall_wholly_into_fitting_or_testing() {
         let group = (&*run.source, &*run.model, &*run.accelerator);
         assert_eq!(*parts.entry(group).or_insert(tests), tests, "{group:?}");
     }
+}
+
+#[test]
+fn errors_for_who_does_not_say_what_ran() {
+    let Some(mut runs) = published() else { return };
+    runs.runs.iter_mut().for_each(|run| run.request.constants = None);
+    let judged = runs.judge();
+    let errors = of(&judged, "all", true);
+    println!("without --constants: {errors:?}");
+    assert!(errors.mean <= 0.11, "{errors:?}");
 }
 
 #[test]

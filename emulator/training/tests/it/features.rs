@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Features: what a version's recipe switches on, and what each changes of a step.
+
+use std::collections::BTreeMap;
+
+use lightloom_training::calibration::Precision;
+use lightloom_training::cards;
+use lightloom_training::features::Features;
+use lightloom_training::mapping::Batch;
+use lightloom_training::mfu::Convention;
+use lightloom_training::request::{Changes, Prepared, Request};
+use lightloom_training::search::Limits;
+use lightloom_training::step::StepTime;
+
+/// Qwen3-30B on eight GB200, as Megatron-Bridge's performance summaries have it.
+fn request(software: &str, features: Option<&str>) -> Prepared {
+    let limits = Limits {
+        tensor: vec![1],
+        context: vec![1],
+        pipeline: vec![1],
+        expert: vec![8],
+        micro_batch: vec![4],
+        virtual_stages: vec![1],
+        ..Limits::default()
+    };
+    let changes = Changes {
+        features: features.map(|words| words.parse().expect("features")),
+        ..Changes::default()
+    };
+    let request = Request {
+        model: cards::model("qwen3-30b-a3b").expect("shipped"),
+        card: cards::accelerator("gb200").expect("shipped"),
+        batch: Batch { sequences: 512, tokens: 4096 },
+        precision: Precision::Mxfp8,
+        expert_imbalance: 0.0,
+        convention: Convention::MfuCausal,
+        limits,
+        constants: Some(software.to_owned()),
+        refitted: BTreeMap::new(),
+        changes,
+    };
+    request.prepare().expect("it can be computed")
+}
+
+fn step(prepared: &Prepared) -> StepTime {
+    let network = prepared.request().card.network();
+    prepared.search(8, &network).run().found.first().expect("it fits").step
+}
+
+/// Both containers got 8.66 s. Published: 26,373 and 40,706 tokens a second and GPU (Megatron-Bridge, docs/performance-summary.md
+/// of v0.4.0 and of v0.5.0).
+#[test]
+fn a_newer_container_runs_the_same_mapping_faster_by_the_features_of_its_recipe() {
+    let [before, after] = ["megatron-bridge-26.02.01", "megatron-bridge-26.06"].map(|software| {
+        let prepared = request(software, None);
+        println!("{software}: {}", prepared.calibration().software.features);
+        step(&prepared).step_seconds
+    });
+    let [published, later] = [26_373.0, 40_706.0].map(|rate| 512.0 * 4096.0 / 8.0 / rate);
+    println!("{before:.2} s of {published:.2}, {after:.2} s of {later:.2}");
+    assert!((after / later - 1.0).abs() < 0.1, "{after} of {later}");
+    assert!((before / published - 1.0).abs() < 0.2, "{before} of {published}");
+    assert!((after / before / (later / published) - 1.0).abs() < 0.15, "{after} and {before}");
+}
+
+#[test]
+fn each_feature_changes_what_it_says() {
+    let of = |features| step(&request("megatron-bridge-26.02.01", Some(features)));
+    let plain = of("none");
+    for (features, is_faster) in [
+        ("grouped-experts", true),
+        ("grouped-experts,fused-experts", true),
+        ("hybrid-ep", true),
+        ("overlapped-dispatch,graphs", true),
+        ("dual-pipe", false),
+    ] {
+        let step = of(features).step_seconds;
+        assert_eq!(step < plain.step_seconds, is_faster, "{features}: {step}");
+    }
+    assert!(plain.expert_seconds > 0.0);
+    assert!(of("deep-ep").expert_seconds < 0.7 * plain.expert_seconds);
+    assert!(of("overlapped-dispatch").expert_seconds.abs() < f64::EPSILON);
+}
+
+#[test]
+fn features_are_read_as_they_are_written() {
+    let some: Features = "graphs,deep-ep".parse().expect("features");
+    assert_eq!(some.to_string(), "graphs, deep-ep");
+    assert_eq!(Features::NONE.to_string(), "none");
+    assert_eq!("none".parse::<Features>().expect("none"), Features::NONE);
+    let refused = "graph".parse::<Features>().unwrap_err().to_string();
+    assert!(refused.contains("no feature is called `graph`") && refused.contains("part-graphs"));
+}
