@@ -59,7 +59,7 @@ enum Verb {
 #[command(after_help = "Example:
   lightloom workload run topologies/workloads/simai-layer.txt --arch khop:3 --chakra-out traces")]
 struct RunArguments {
-    /// Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL text (`.goal`).
+    /// Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL file (`.goal`, or its binary form).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ struct RunArguments {
     /// Also write the step as Chakra execution traces, one file a rank, into this folder.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
-    /// Also write the step as GOAL; only transfers and computing can be.
+    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; only transfers and computing can be.
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
     #[command(flatten)]
@@ -187,7 +187,10 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
         let text = goal::write(&graph, ranks).map_err(|name| {
             anyhow::anyhow!("`{name}` is a collective, and GOAL has sends, receives and computing alone: leave out --goal-out")
         })?;
-        files::write(path, text.as_bytes())?;
+        match path.extension().is_some_and(|extension| extension == "bin") {
+            true => files::write(path, &goal::binary::bytes_of(&text)?)?,
+            false => files::write(path, text.as_bytes())?,
+        }
     }
     show(&report, &arguments.result)
 }

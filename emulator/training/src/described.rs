@@ -171,10 +171,14 @@ pub fn read_described(
         }
         return Ok(Described { graph, ranks, tensor: own });
     }
-    if is("goal") {
-        alone(files, "a GOAL text stands alone: it has all ranks")?;
-        let (graph, ranks) = goal::read(text(first)?)
-            .map_err(|error| DescribedError::Goal { file: name(), error })?;
+    if is("goal") || goal::binary::is_binary(first.bytes) {
+        alone(files, "a GOAL file stands alone: it has all ranks")?;
+        let wrong = |error| DescribedError::Goal { file: name(), error };
+        let (graph, ranks) = match goal::binary::is_binary(first.bytes) {
+            true => goal::read(&goal::binary::text_of(first.bytes).map_err(wrong)?),
+            false => goal::read(text(first)?),
+        }
+        .map_err(wrong)?;
         let tensor = tensor.unwrap_or(TENSOR).min(ranks.max(1));
         return Ok(Described { graph, ranks, tensor });
     }

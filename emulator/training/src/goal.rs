@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GOAL, the text of LogGOPSim and ATLAHS, both ways.
+//! GOAL, the text of LogGOPSim and ATLAHS, both ways; its binary form: the part `binary`.
 //!
 //! `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0  l2: recv 8b from 0 tag 0  l3: calc 100  l2 requires l1
 //! l3 irequires l2 }`; `calc` is in nanoseconds, sizes are bytes, −1 is any source or tag, comments are `//` and `/* */`. A send and its
 //! receive become one transfer, which begins when both ends may; what waits for the send waits for the transfer. `irequires` waits for
 //! what the other waits for.
+
+pub mod binary;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -52,6 +54,14 @@ pub enum GoalError {
         /// The label.
         label: String,
     },
+    /// A binary file with a mistake.
+    #[error("byte {at}: {reason}")]
+    Binary {
+        /// From 0.
+        at: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// Tasks that are no graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -70,7 +80,7 @@ struct GoalOperation {
 #[derive(Clone, Copy)]
 enum GoalVerb {
     Send { to: u32, bytes: u64, tag: i64 },
-    Receive { from: Option<u32>, tag: i64 },
+    Receive { from: Option<u32>, bytes: u64, tag: i64 },
     Calc { nanos: u64 },
 }
 
@@ -225,7 +235,7 @@ impl Reader {
         let mut left = Vec::new();
         for is_exact in [true, false] {
             for (place, operation) in self.operations.iter().enumerate() {
-                let GoalVerb::Receive { from, tag } = operation.what else { continue };
+                let GoalVerb::Receive { from, tag, .. } = operation.what else { continue };
                 if (from.is_some() && tag >= 0) != is_exact {
                     continue;
                 }
@@ -265,9 +275,9 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
             Some(GoalVerb::Send { to: to.parse().ok()?, bytes: bytes(size)?, tag: tag(rest)? })
         }
         ["recv", size, "from", from, rest @ ..] => {
-            bytes(size)?;
+            let bytes = bytes(size)?;
             let from = if *from == "-1" { None } else { Some(from.parse().ok()?) };
-            Some(GoalVerb::Receive { from, tag: tag(rest)? })
+            Some(GoalVerb::Receive { from, bytes, tag: tag(rest)? })
         }
         ["calc", nanos, ..] => Some(GoalVerb::Calc { nanos: nanos.parse().ok()? }),
         _ => None,

@@ -17,7 +17,7 @@ use std::io::Read;
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Deserialize;
 
-use communication::{Communication, by_external_id, is_exchange, kind_of};
+use communication::{Communication, by_external_id, bytes_of, is_exchange, kind_of};
 use document::{Category, Document, Event, Events};
 use order::{ProfiledOperation, RankWork, walk};
 
@@ -265,7 +265,7 @@ impl Joined {
         let Communication { kind, group, bytes, seq } = communication;
         let count = counts.entry((group.clone(), kind.name())).or_insert(0);
         *count += 1;
-        let nth = seq.unwrap_or(*count);
+        let nth = seq.or(operation.number).unwrap_or(*count);
         let key = (group.clone(), kind.name(), nth);
         let event = operation.event;
         let took = Picoseconds(((operation.end - event.ts) * 1e6).round() as u64);
@@ -354,6 +354,7 @@ fn of_device(events: &Events) -> Vec<ProfiledOperation<'_>> {
         stream: event.thread,
         end: event.end(),
         call: event.correlation.and_then(|id| calls.get(&id).copied()),
+        number: None,
     };
     of(Category::Device).map(operation).collect()
 }
@@ -365,6 +366,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     let is_gloo = sorted.iter().any(|event| is_of_gloo(event));
     let is_call = |event: &&Event| event.category == Category::Call;
     let mut calls: Vec<&Event> = sorted.iter().copied().filter(is_call).collect();
+    let numbers: BTreeMap<u32, u64> = calls.iter().map(|call| call.place).zip(1..).collect();
     // A collective of the host runs beside its threads, on the first lane that is free.
     let mut lanes: Vec<f64> = Vec::new();
     let mut ends: BTreeMap<u32, f64> = BTreeMap::new();
@@ -376,12 +378,18 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
                 let started = |call: &&Event| {
                     is_gloo && call.ts <= event.ts && kind_of(events.name(call)) == kind
                 };
-                let call = calls.iter().position(started).map(|place| calls.remove(place));
+                // Threads of gloo may begin in another order than they were called in.
+                let bytes = event.args.as_deref().and_then(bytes_of);
+                let is_as_long = |call: &&Event| call.args.as_deref().and_then(bytes_of) == bytes;
+                let place = calls.iter().position(|call| started(call) && is_as_long(call));
+                let place = place.or_else(|| calls.iter().position(started));
+                let call = place.map(|place| calls.remove(place));
                 let lane = lanes.iter().position(|end| *end <= event.ts).unwrap_or(lanes.len());
                 lanes.resize(lanes.len().max(lane + 1), 0.0);
                 lanes[lane] = event.end();
                 let stream = u32::MAX - lane as u32;
-                found.push(ProfiledOperation { event, stream, end: event.end(), call });
+                let number = call.and_then(|call| numbers.get(&call.place).copied());
+                found.push(ProfiledOperation { event, stream, end: event.end(), call, number });
             }
             // The call that starts a collective spans it, where gloo has no event of its own.
             Category::Operator | Category::Call
@@ -391,7 +399,8 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
                 if event.ts >= *end {
                     *end = event.end();
                     let (stream, end) = (event.thread, event.end());
-                    found.push(ProfiledOperation { event, stream, end, call: None });
+                    let (call, number) = (None, None);
+                    found.push(ProfiledOperation { event, stream, end, call, number });
                 }
             }
             _ => {}
@@ -401,15 +410,17 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     found
 }
 
-/// A collective that the profile ends within has no length: it ended before the thread that started it went on.
+/// A collective that the profile ends within has no length: it ended with the longest pause of the thread that started it.
 fn lengthen(found: &mut [ProfiledOperation<'_>]) {
     for place in 0..found.len() {
         let (event, call) = (found[place].event, found[place].call);
         let Some(call) = call.filter(|_| event.dur == 0.0) else { continue };
-        let mut later =
-            found.iter().filter(|other| other.stream == call.thread && other.event.ts > event.ts);
-        if let Some(next) = later.next().map(|next| next.event.ts) {
-            found[place].end = next;
+        let own: Vec<&ProfiledOperation<'_>> =
+            found.iter().filter(|other| other.stream == call.thread).collect();
+        let pauses = own.windows(2).map(|pair| (pair[1].event.ts - pair[0].end, pair[1].event.ts));
+        let later = pauses.filter(|(_, end)| *end > event.ts);
+        if let Some((_, end)) = later.max_by(|a, b| a.0.total_cmp(&b.0)) {
+            found[place].end = end;
         }
     }
 }

@@ -97,7 +97,7 @@ fn element_bytes(dtype: &str) -> Option<u64> {
 }
 
 /// Bytes of the first argument: dimensions are a list of shapes, or of lists of them. `None` if there are none.
-fn bytes_of(arguments: &Arguments) -> Option<u64> {
+pub(super) fn bytes_of(arguments: &Arguments) -> Option<u64> {
     fn elements(dimensions: &Value) -> u64 {
         let Some(list) = dimensions.as_array().filter(|list| !list.is_empty()) else { return 0 };
         match list.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>() {

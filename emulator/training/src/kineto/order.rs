@@ -29,6 +29,8 @@ pub(super) struct ProfiledOperation<'e> {
     pub(super) end: f64,
     /// The call of the host that started it.
     pub(super) call: Option<&'e Event>,
+    /// The number of that call among those of collectives, if it is known.
+    pub(super) number: Option<u64>,
 }
 
 /// What happened on a rank.

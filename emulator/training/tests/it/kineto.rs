@@ -245,6 +245,27 @@ fn a_file_that_cannot_be_replayed_is_answered_with_what_it_has() {
     );
 }
 
+/// Two collectives that two threads of gloo begin in another order on the other rank.
+#[test]
+fn collectives_of_gloo_are_those_of_their_calls_in_whatever_order_they_begin() {
+    let with = |rank: u32, starts: [f64; 2]| {
+        let mut profile = gloo(rank);
+        let events = profile["traceEvents"].as_array_mut().unwrap();
+        events.pop();
+        for (place, (size, start)) in [1024u64, 2048].into_iter().zip(starts).enumerate() {
+            let args = json!({"Input Dims": [[[size]], []], "Input type": ["TensorList", ""]});
+            let at = 190.0 + 5.0 * place as f64;
+            events.push(event("cpu_op", "c10d::allreduce_", (5, 1), (at, 1.0), args));
+            let args = json!({"Input Dims": [[size]], "Input type": ["float"]});
+            let at = (start, 100.0);
+            events.push(event("user_annotation", "gloo:all_reduce", (5, 3), at, args));
+        }
+        profile
+    };
+    let profile = read(&[with(0, [200.0, 201.0]), with(1, [201.0, 200.0])]).unwrap();
+    assert_eq!((profile.collectives, profile.unknown), (2, 0));
+}
+
 /// The last collective of a profile of gloo has neither shapes nor an end: the profiler stopped first.
 #[test]
 fn a_collective_that_the_profile_ends_within_has_the_size_of_its_call() {
@@ -257,11 +278,13 @@ fn a_collective_that_the_profile_ends_within_has_the_size_of_its_call() {
         let args =
             json!({"Input Dims": [[[1024, 256]], [], []], "Input type": ["TensorList", "", ""]});
         events.push(event("cpu_op", "c10d::allreduce_", (5, 1), (190.0, 5.0), args));
+        // The thread does not wait yet.
+        events.push(event("cpu_op", "aten::detach", (5, 1), (210.0, 1.0), json!({})));
         profile
     };
     let profile = read(&[cut(0), gloo(1)]).unwrap();
     assert_eq!((profile.collectives, profile.unknown), (1, 0));
-    assert_eq!(step(&profile, 1), 450.0);
+    assert_eq!((step(&profile, 1), step(&profile, 3)), (450.0, 700.0));
 }
 
 #[test]
