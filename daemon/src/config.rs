@@ -61,9 +61,19 @@ pub mod codes {
     pub const NOT_INSTALLED: Code = error("LL0606", "A device is no part of the fabric");
     /// A management domain names a line that is not there.
     pub const NO_LINE: Code = error("LL0607", "A management domain names a line that is not there");
+    /// What is said of etcd cannot be.
+    pub const BAD_ETCD: Code = error("LL0609", "What is said of etcd cannot be");
     /// All of them.
-    pub const ALL: &[Code] =
-        &[SAME_NAME, NO_LEVER, DEFAULT_PASSWORD, BAD_LIMIT, BAD_CLIENT, NOT_INSTALLED, NO_LINE];
+    pub const ALL: &[Code] = &[
+        SAME_NAME,
+        NO_LEVER,
+        DEFAULT_PASSWORD,
+        BAD_LIMIT,
+        BAD_CLIENT,
+        NOT_INSTALLED,
+        NO_LINE,
+        BAD_ETCD,
+    ];
 }
 
 /// A daemon file that has been checked.
@@ -121,6 +131,10 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
                 .error(codes::BAD_CLIENT, &path, "not the SHA-256 of a certificate")
                 .help("take it from `openssl x509 -in client.pem -outform der | sha256sum`");
         }
+    }
+    #[cfg(feature = "edges")]
+    if let Some(etcd) = &config.file.etcd {
+        etcd.check(check);
     }
     let hooks = &config.file.hooks;
     for (name, hook) in

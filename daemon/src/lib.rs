@@ -21,6 +21,8 @@ pub mod audit;
 pub mod check;
 #[cfg(feature = "edges")]
 pub mod clock;
+#[cfg(feature = "edges")]
+pub mod cluster;
 pub mod config;
 #[cfg(feature = "edges")]
 pub mod disk;

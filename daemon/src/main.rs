@@ -7,12 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use lightloom_daemon::cluster::{EtcdFile, Known, Seat, standby, take_seat};
 use lightloom_daemon::config::Config;
 use lightloom_daemon::service::{self, notify};
 use lightloom_daemon::{api, audit, check, serve, start};
+use lightloom_fabric::fabric::Fabric;
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// Drives transceivers, optical switches and Linux switches, and leaves the light on.
 #[derive(Debug, Parser)]
@@ -49,7 +52,14 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let path = start::socket_path(&config);
     // First the journal's lock, then the socket: a second daemon must not take it from the first.
     let devices = config.inventory.devices.len();
-    let daemon = start::start(config, installed)?;
+    let (daemon, seat) = match config.file.etcd.clone() {
+        None => (start::start(config, installed)?, None),
+        Some(etcd) => {
+            let seat = stand_by(&etcd, &path, installed.as_ref()).await?;
+            (start::lead(config, installed, &seat)?, Some(seat))
+        }
+    };
+    let lost = seat.as_ref().map(|seat| seat.lost.clone());
     let socket = unix_listener(&path)?;
     tracing::info!(devices, socket = %path.display(), "serving");
     let router = api::router(daemon.shared);
@@ -71,12 +81,48 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         () = daemon.runtime.run(daemon.calls, daemon.events) => {}
+        () = is_lost(lost) => {
+            anyhow::bail!("the lease in etcd is gone: another daemon leads, and this one ends to stand by when it is started again")
+        }
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
+    }
+    if let Some(seat) = seat {
+        tokio::task::spawn_blocking(|| seat.give_up()).await?;
     }
     // Nothing is undone on the way out: what is lit stays lit.
     notify(&[NotifyState::Stopping]);
     Ok(())
+}
+
+/// Waits until this daemon leads; meanwhile the socket says which one does.
+async fn stand_by(
+    etcd: &EtcdFile,
+    path: &Path,
+    installed: Option<&Fabric>,
+) -> anyhow::Result<Seat> {
+    let known = Known::default();
+    let serving = tokio::spawn(serve::unix(unix_listener(path)?, standby::router(known.clone())));
+    notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
+    let fabric = installed.map_or_else(String::new, |fabric| fabric.name.clone());
+    let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
+    let seat = tokio::task::spawn_blocking(move || take_seat(&etcd, &fabric, &known));
+    let seat = tokio::select! {
+        seat = seat => seat??,
+        // The thread that waits holds nothing.
+        _ = terminate.recv() => std::process::exit(0),
+        _ = tokio::signal::ctrl_c() => std::process::exit(0),
+    };
+    serving.abort();
+    Ok(seat)
+}
+
+/// Ends when the lease is gone; never where there is none.
+async fn is_lost(lost: Option<watch::Receiver<bool>>) {
+    match lost {
+        Some(mut lost) => drop(lost.wait_for(|lost| *lost).await),
+        None => std::future::pending().await,
+    }
 }
 
 fn check_all(config: &Config) -> anyhow::Result<()> {

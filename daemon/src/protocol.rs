@@ -149,6 +149,8 @@ pub struct Place<'a> {
     pub claimant: &'a str,
     /// The time of the daemon's start, in Unix milliseconds.
     pub wall_ms: u64,
+    /// The epoch in which it leads, where there are several daemons.
+    pub epoch: Option<u64>,
 }
 
 /// The host of `host:port`.

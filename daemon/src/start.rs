@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
+use crate::cluster::{Fence, Seat};
 use crate::config::{self, Chances, Config};
 use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
@@ -147,8 +148,25 @@ pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon
 /// # Errors
 /// As for [`start`].
 pub fn start_on(
+    config: Config,
+    installed: Option<Fabric>,
+    open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
+) -> anyhow::Result<Daemon> {
+    begin(config, installed, None, open)
+}
+
+/// The same with the journal in etcd, as the daemon that leads.
+///
+/// # Errors
+/// As for [`start`], and etcd's.
+pub fn lead(config: Config, installed: Option<Fabric>, seat: &Seat) -> anyhow::Result<Daemon> {
+    begin(config, installed, Some(seat), |_| Ok(Box::new(seat.journal()?)))
+}
+
+fn begin(
     mut config: Config,
     installed: Option<Fabric>,
+    seat: Option<&Seat>,
     open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
 ) -> anyhow::Result<Daemon> {
     if let Some(installed) = &installed {
@@ -160,7 +178,7 @@ pub fn start_on(
         .mode(0o750)
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
-    let drivers = drivers(&config)?;
+    let drivers = drivers(&config, seat)?;
     let storage = open(&config.journal_file())?;
     let (mut journal, opened) = Journal::<Record, _>::open(storage)?;
     if opened.torn_bytes > 0 {
@@ -172,8 +190,11 @@ pub fn start_on(
     let mut ledger = Ledger::fold(&opened.records);
     let audited = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
     let journal_gone = opened.records.is_empty() && damage.is_none() && audited.has_bytes();
-    let (audit, key) = open_audit(&config, audited, ledger.audit_key.as_deref())?;
-    if let Some(sha256) = key.filter(|_| damage.is_none()) {
+    // Each machine has an audit log and a key of its own; a journal of several knows neither.
+    let alone = seat.is_none();
+    let known = ledger.audit_key.clone().filter(|_| alone);
+    let (audit, key) = open_audit(&config, audited, known.as_deref())?;
+    if let Some(sha256) = key.filter(|_| damage.is_none() && alone) {
         let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
         // Where it cannot be written now, it is at the next start.
         if journal.append([&record]).is_ok() {
@@ -182,6 +203,7 @@ pub fn start_on(
     }
     let lost = match damage {
         Some(_) => Vec::new(),
+        None if !alone => Vec::new(),
         None => take_earlier(&folder, &mut journal, &mut ledger)?,
     };
     let setup = Setup {
@@ -196,11 +218,12 @@ pub fn start_on(
     // On a damaged journal nothing is begun, not even what was left open.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
+    let fence = seat.map_or_else(Fence::default, |seat| seat.fence.clone());
     let mut devices = BTreeMap::new();
     for (name, driver) in drivers {
         let (sender, receiver) = mpsc::unbounded_channel();
         let took = metrics.operation_seconds.clone();
-        tokio::spawn(tend(name.clone(), driver, receiver, events_in.clone(), took));
+        tokio::spawn(tend(name.clone(), driver, receiver, events_in.clone(), took, fence.clone()));
         devices.insert(name, sender);
     }
     let (calls_in, calls) = mpsc::channel(1024);
@@ -298,12 +321,13 @@ fn open_audit(
     Ok((Audit::new(journal), news.then_some(sha256)))
 }
 
-fn drivers(config: &Config) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {
+fn drivers(config: &Config, seat: Option<&Seat>) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {
     let mut drivers = BTreeMap::new();
-    let (claimant, wall_ms) = (claimant(config), Clock::new().now().wall_ms);
+    let (claimant, wall_ms) = (claimant(config, seat), Clock::new().now().wall_ms);
+    let epoch = seat.map(|seat| seat.epoch);
     for (index, (name, (file, chances))) in config.drivers.iter().enumerate() {
         let ports = config.ports.get(name).copied();
-        let place = Place { device: name.as_str(), ports, claimant: &claimant, wall_ms };
+        let place = Place { device: name.as_str(), ports, claimant: &claimant, wall_ms, epoch };
         let driver = file.protocol().endpoint(&place).with_context(|| format!("device {name}"))?;
         drivers.insert(name.clone(), with_chaos(driver, *chances, index as u64));
     }
@@ -321,8 +345,12 @@ fn with_chaos(driver: Endpoint, chances: Option<Chances>, index: u64) -> Endpoin
     }
 }
 
-/// What this daemon is called where it claims a device: no other has the same folder on the same machine.
-fn claimant(config: &Config) -> String {
+/// What this daemon is called where it claims a device: no other has the same folder on the same machine, and whichever leads
+/// has the claim of the one before.
+fn claimant(config: &Config, seat: Option<&Seat>) -> String {
+    if let (Some(etcd), Some(_)) = (&config.file.etcd, seat) {
+        return format!("lightloomd@etcd:{}", etcd.prefix).replace(' ', "_");
+    }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let folder = std::path::absolute(&config.file.state_dir);
     let folder = folder.unwrap_or_else(|_| config.file.state_dir.clone());

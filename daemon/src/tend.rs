@@ -9,6 +9,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
+use crate::cluster::Fence;
 use crate::driver::Endpoint;
 use crate::driver::stream::{Heard, Wire};
 use lightloom_control::controller::{Event, Ticket};
@@ -42,18 +43,26 @@ pub enum FromDevice {
     Noise(DeviceName, u64),
 }
 
+/// Why a command is broken off.
+const OUT_OF_LEASE: &str =
+    "etcd does not renew the lease of this daemon: no more of the command is sent";
+
 /// A tender and its connection.
 pub(crate) struct Task {
     pub(crate) tender: Tender,
     wire: Wire,
     began: Instant,
+    fence: Fence,
+    /// What is sent is of a command, not of a reading.
+    commands: bool,
 }
 
 impl Task {
     /// Connects when it is polled first.
-    pub(crate) fn new(name: DeviceName, endpoint: Endpoint) -> Self {
+    pub(crate) fn new(name: DeviceName, endpoint: Endpoint, fence: Fence) -> Self {
         let tender = Tender::new(name, endpoint.conversation, Micros::default());
-        Self { tender, wire: Wire::to(endpoint.address), began: Instant::now() }
+        let wire = Wire::to(endpoint.address);
+        Self { tender, wire, began: Instant::now(), fence, commands: false }
     }
 
     /// The time of the tender.
@@ -83,6 +92,15 @@ impl Task {
         for one in does {
             match one {
                 Does::Open => self.wire.open(),
+                // Another daemon may lead by now: the rest is not sent, and what came of the beginning is read.
+                Does::Send(_) if self.commands && !self.fence.is_open() => {
+                    self.commands = false;
+                    self.wire.close();
+                    let (now, mut does) = (self.now(), Vec::new());
+                    self.tender.broke(now, OUT_OF_LEASE.to_owned(), &mut does);
+                    self.act(does, said);
+                    return;
+                }
                 Does::Send(bytes) => self.wire.send(&bytes),
                 Does::Close => {
                     self.wire.close();
@@ -123,6 +141,7 @@ impl Desk {
         match command {
             ToDevice::Run(ticket, op) => {
                 self.started = task.tender.is_idle().then(Instant::now);
+                task.commands = !matches!(op, Op::Observe { .. });
                 task.tender.run(now, ticket, &op, &mut does);
             }
             ToDevice::Abandon(ticket) => task.tender.abandon(now, ticket, &mut does),
@@ -168,8 +187,9 @@ pub async fn tend(
     mut commands: UnboundedReceiver<ToDevice>,
     events: UnboundedSender<FromDevice>,
     took: Histogram,
+    fence: Fence,
 ) {
-    let mut task = Task::new(name, endpoint);
+    let mut task = Task::new(name, endpoint, fence);
     let mut desk = Desk { events, took, started: None, asked: VecDeque::new() };
     loop {
         let mut said = Vec::new();
@@ -233,7 +253,7 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         let address = Some(crate::driver::stream::Address::Tcp(address));
         let endpoint = Endpoint { address, conversation: Box::new(Slow) };
-        tokio::spawn(tend("n0/b0".into(), endpoint, receiver, sender, took));
+        tokio::spawn(tend("n0/b0".into(), endpoint, receiver, sender, took, Fence::default()));
         let (mut device, _) = listener.accept().await.unwrap();
         let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
         commands.send(ToDevice::Run(Ticket(1), read)).unwrap();

@@ -40,10 +40,11 @@ use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
   lightloom ctl apply plan.json --confirm-within 5m
   lightloom ctl confirm 7")]
 pub(crate) struct Arguments {
-    /// The daemon's socket [default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock].
+    /// The daemon's socket, or those of several with commas between: the one that leads is asked [default: what LIGHTLOOM_SOCKET
+    /// says, or else /run/lightloom/lightloomd.sock].
     // Read here and not by clap, which shows what the environment gave as if it had to be typed.
-    #[arg(long, global = true, value_name = "PATH")]
-    socket: Option<PathBuf>,
+    #[arg(long, global = true, value_name = "PATH", value_delimiter = ',')]
+    socket: Vec<PathBuf>,
     /// How to show the result.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -158,10 +159,12 @@ struct Devices {
 /// Where the daemon listens by default.
 const SOCKET: &str = "/run/lightloom/lightloomd.sock";
 
-fn socket(arguments: &Arguments) -> PathBuf {
-    let named = || std::env::var_os("LIGHTLOOM_SOCKET").filter(|path| !path.is_empty());
-    let named = arguments.socket.clone().or_else(|| named().map(PathBuf::from));
-    named.unwrap_or_else(|| SOCKET.into())
+fn sockets(arguments: &Arguments) -> Vec<PathBuf> {
+    if !arguments.socket.is_empty() {
+        return arguments.socket.clone();
+    }
+    let named = std::env::var("LIGHTLOOM_SOCKET").ok().filter(|paths| !paths.is_empty());
+    named.as_deref().unwrap_or(SOCKET).split(',').map(PathBuf::from).collect()
 }
 
 /// Runs the verb.
@@ -169,7 +172,7 @@ fn socket(arguments: &Arguments) -> PathBuf {
 /// # Errors
 /// When the daemon cannot be reached or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
-    let client = DaemonClient::new(&socket(arguments));
+    let client = DaemonClient::new(sockets(arguments));
     let session = CtlSession { client, format: arguments.format };
     match &arguments.verb {
         Verb::Status { check } => session.status(*check),

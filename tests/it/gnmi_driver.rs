@@ -32,7 +32,7 @@ fn driver(at: &str, more: &str) -> Result<Alone, String> {
     let config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
     let (_, (driver, _)) = config.drivers.iter().next().unwrap();
     driver.protocol().check().map_err(|(_, why)| why.to_string())?;
-    let place = Place { device: "ocs0", ports: None, claimant: "test", wall_ms: 0 };
+    let place = Place { device: "ocs0", ports: None, claimant: "test", wall_ms: 0, epoch: None };
     Ok(Alone::new(driver.protocol().endpoint(&place).unwrap()))
 }
 

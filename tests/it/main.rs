@@ -50,6 +50,7 @@ mod replan;
 mod report;
 mod reported_faults;
 mod searched_mapping;
+mod several_daemons;
 mod site;
 mod small;
 mod spine;

@@ -81,6 +81,10 @@ pub trait Storage {
     fn set_aside(&mut self) -> io::Result<()> {
         Ok(())
     }
+    /// Why nothing can be written now, where that is known before it is tried.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<S: Storage + ?Sized> Storage for Box<S> {
@@ -110,6 +114,9 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
     }
     fn set_aside(&mut self) -> io::Result<()> {
         (**self).set_aside()
+    }
+    fn trouble(&self) -> Option<String> {
+        (**self).trouble()
     }
 }
 
@@ -315,6 +322,12 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     /// A disk that is full still.
     pub fn set_aside(&mut self) -> Result<(), JournalError> {
         Ok(self.storage.set_aside()?)
+    }
+
+    /// Why its storage takes nothing now, where that is known before it is tried.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.storage.trouble()
     }
 
     /// Why it takes no more records, if so.

@@ -9,6 +9,8 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "edges")]
+use crate::cluster::EtcdFile;
 use crate::protocol::DriverFile;
 use crate::protocol::agent::AgentTlsFile;
 use crate::protocol::transceiver::{self, PathPolicy};
@@ -35,6 +37,10 @@ pub struct DaemonFile {
     /// The API over TCP, with mutual TLS only.
     #[serde(default)]
     pub tls: Option<TlsFile>,
+    /// Other daemons for the same fabric, one of which leads: their journal is in etcd.
+    #[cfg(feature = "edges")]
+    #[serde(default)]
+    pub etcd: Option<EtcdFile>,
     /// What the operator wants done without being asked.
     #[serde(default)]
     pub policies: PoliciesFile,

@@ -8,6 +8,7 @@ use lightloom_drivers::tender::{Does, NoPreview};
 
 use super::Endpoint;
 use super::stream::Address;
+use crate::cluster::Fence;
 use crate::tend::Task;
 
 /// A device and its task.
@@ -22,7 +23,7 @@ impl Alone {
     /// Not connected yet.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
-        let task = Task::new("device".into(), endpoint);
+        let task = Task::new("device".into(), endpoint, Fence::default());
         Self { task, tickets: 0, foreign: Vec::new(), why: String::new() }
     }
 

@@ -47,8 +47,10 @@ pub struct GnmiFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElectionFile {
-    /// The id; a controller that takes another's place needs a larger one.
-    pub id: u64,
+    /// The id; a controller that takes another's place needs a larger one [default: the epoch of the daemon that leads, under
+    /// `etcd`, where none is written; else 1].
+    #[serde(default)]
+    pub id: Option<u64>,
     /// The role, where the switch has several [default: its default role].
     #[serde(default)]
     pub role: Option<String>,

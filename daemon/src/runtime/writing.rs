@@ -49,8 +49,12 @@ impl Runtime {
         if self.damage.is_some() {
             return;
         }
-        if self.control.failed().is_some() {
-            self.try_again();
+        match (self.control.failed().is_some(), self.journal.trouble()) {
+            (true, None) => self.try_again(),
+            (false, Some(trouble)) => {
+                self.journal_failed(&JournalError::Storage(std::io::Error::other(trouble)));
+            }
+            _ => {}
         }
         let short = self.control.failed().is_none() && self.journal.short_of_space().is_some();
         if short && self.journal.set_aside().is_ok() {

@@ -4,6 +4,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -24,13 +26,18 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often one that was hung up on is sent again.
 const TIMES_HUNG_UP_ON: u32 = 4;
+/// How long it is waited for one of several daemons to lead: a lease runs out in 3 s.
+const LEADS_WITHIN: Duration = Duration::from_secs(6);
 /// How long room is waited for.
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 /// The way to the daemon.
 #[derive(Clone)]
 pub(super) struct DaemonClient {
-    socket: PathBuf,
+    /// Of the daemons of one fabric, at least one.
+    sockets: Vec<PathBuf>,
+    /// That of the one that leads.
+    leads: Arc<AtomicUsize>,
 }
 
 /// What it answered.
@@ -60,8 +67,33 @@ impl Response {
 }
 
 impl DaemonClient {
-    pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+    pub(super) fn new(sockets: Vec<PathBuf>) -> Self {
+        Self { sockets, leads: Arc::default() }
+    }
+
+    fn socket(&self) -> &Path {
+        &self.sockets[self.leads.load(Ordering::Relaxed) % self.sockets.len()]
+    }
+
+    /// Asks the daemon that leads: of several, each that is there says whether it does. Waits a little for one that takes over.
+    fn talk_to_leader(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
+        let until = Instant::now() + LEADS_WITHIN;
+        loop {
+            let mut answer = self.talk_again(pieces);
+            for _ in 1..self.sockets.len() {
+                if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
+                    return answer;
+                }
+                self.leads.fetch_add(1, Ordering::Relaxed);
+                answer = self.talk_again(pieces);
+            }
+            let leads = answer.as_ref().is_ok_and(|answer| !stands_by(answer));
+            if leads || self.sockets.len() == 1 || Instant::now() > until {
+                return answer;
+            }
+            self.leads.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(AGAIN_AFTER);
+        }
     }
 
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Response> {
@@ -71,7 +103,7 @@ impl DaemonClient {
     /// The answer as it came, head and all.
     pub(super) fn raw_get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         let head = format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n");
-        self.talk_again(&[head.as_bytes()])
+        self.talk_to_leader(&[head.as_bytes()])
     }
 
     /// Every change has a request id under which it acts once, however often it is sent.
@@ -82,7 +114,7 @@ impl DaemonClient {
             "POST {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         );
-        self.until_room(|| parse(&self.talk_again(&[head.as_bytes(), &body])?))
+        self.until_room(|| parse(&self.talk_to_leader(&[head.as_bytes(), &body])?))
     }
 
     /// Asks again where there was no room, when the answer says so.
@@ -124,8 +156,8 @@ impl DaemonClient {
     }
 
     fn talk(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
-        let shown = self.socket.display();
-        let mut stream = UnixStream::connect(&self.socket).with_context(|| {
+        let shown = self.socket().display();
+        let mut stream = UnixStream::connect(self.socket()).with_context(|| {
             format!(
                 "cannot reach lightloomd at {shown}: is it running? (--socket or LIGHTLOOM_SOCKET)"
             )
@@ -166,7 +198,7 @@ impl DaemonClient {
     /// Whether the server at the socket answers as the daemon does.
     fn is_lightloomd(&self) -> bool {
         let ask = || -> std::io::Result<bool> {
-            let mut stream = UnixStream::connect(&self.socket)?;
+            let mut stream = UnixStream::connect(self.socket())?;
             stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
             stream.write_all(
                 b"GET /openapi.json HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n",
@@ -183,9 +215,14 @@ impl DaemonClient {
             "{} is not the socket of lightloomd: {what}. Name lightloomd's with --socket or LIGHTLOOM_SOCKET: it is \
              `lightloomd.sock` in the `state_dir` of its file; the one given to `lightloom device serve --control` \
              is for `lightloom device fault`",
-            self.socket.display()
+            self.socket().display()
         )
     }
+}
+
+/// Whether a daemon answered that another one leads.
+fn stands_by(answer: &[u8]) -> bool {
+    answer.starts_with(b"HTTP/1.1 421")
 }
 
 /// Whether the other side closed the connection.

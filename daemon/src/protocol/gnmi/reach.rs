@@ -11,14 +11,17 @@ use crate::driver::{Endpoint, stream::Address};
 use crate::protocol::{Place, secret, tls as pem};
 
 pub(super) fn endpoint(file: &GnmiFile, place: &Place<'_>) -> anyhow::Result<Endpoint> {
-    Ok(Endpoint::speaking(address(file)?, Gnmi::new(settings(file)?).wired_as(place.ports)))
+    Ok(Endpoint::speaking(
+        address(file)?,
+        Gnmi::new(settings(file, place.epoch)?).wired_as(place.ports),
+    ))
 }
 
 /// What the dialect has to know.
 ///
 /// # Errors
 /// A file that says half of it.
-fn settings(file: &GnmiFile) -> anyhow::Result<Settings> {
+fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     let groups = match (&file.input_group, &file.output_group) {
         (Some(input), Some(output)) => Some((input.clone(), output.clone())),
         (None, None) => None,
@@ -32,7 +35,7 @@ fn settings(file: &GnmiFile) -> anyhow::Result<Settings> {
         login: login(file)?,
         candidacy: file.election.as_ref().map(|election| Candidacy {
             role: election.role.clone(),
-            election_id: u128::from(election.id),
+            election_id: u128::from(election.id.or(epoch).unwrap_or(1)),
         }),
     })
 }

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A client of etcd through its JSON gateway (etcd 3.4 or later): leases, transactions, ranges, one watch.
+//!
+//! Calls block the thread they are made on, and end within [`ANSWER_WITHIN`].
+
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+use super::EtcdFile;
+
+/// How long a member may take to answer; then the next one is asked.
+const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
+const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+/// The longest answer: a page of a journal's chunks.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Why etcd did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum EtcdError {
+    /// No member answers: whether it was done is not known.
+    #[error("no member of etcd answers: {0}")]
+    Silent(String),
+    /// It said no.
+    #[error("etcd refuses: {0}")]
+    Refused(String),
+    /// It said something else than its interface has.
+    #[error("etcd's answer is not understood: {0}")]
+    NotUnderstood(String),
+}
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+    /// The revision of the store in which the key was made.
+    pub create_revision: u64,
+}
+
+/// What a transaction came to.
+#[derive(Debug)]
+pub struct TxnAnswer {
+    /// Whether its conditions held.
+    pub succeeded: bool,
+    /// The revision of the store.
+    pub revision: u64,
+    /// What was read, where the conditions did not hold.
+    pub found: Vec<KeyValue>,
+}
+
+/// The way to etcd's members.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    agent: Agent,
+    endpoints: Vec<String>,
+    /// The member that answered last.
+    good: std::sync::Arc<AtomicUsize>,
+}
+
+/// Bytes as the gateway has them.
+pub(super) fn coded(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The end of the range of all keys that begin like this.
+pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+/// A condition: the key was made in this revision; 0 where there is none.
+pub(super) fn made_in(key: &str, revision: u64) -> Value {
+    json!({"key": coded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string()})
+}
+
+/// Puts a value under a key.
+pub(super) fn put(key: &str, value: &[u8]) -> Value {
+    json!({"request_put": {"key": coded(key.as_bytes()), "value": coded(value)}})
+}
+
+impl Etcd {
+    /// # Errors
+    /// Certificates that cannot be read.
+    pub fn new(file: &EtcdFile) -> anyhow::Result<Self> {
+        let mut config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT_WITHIN))
+            .timeout_global(Some(ANSWER_WITHIN))
+            .http_status_as_error(false)
+            .proxy(None);
+        if let Some(tls) = &file.tls {
+            let read = |path: &std::path::Path| -> anyhow::Result<Vec<u8>> {
+                use anyhow::Context;
+                std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+            };
+            let authorities = ureq::tls::parse_pem(&read(&tls.ca)?)
+                .filter_map(|item| match item {
+                    Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
+                    _ => None,
+                })
+                .collect::<Vec<_>>();
+            let mut builder = TlsConfig::builder()
+                .root_certs(RootCerts::new_with_certs(&authorities))
+                .unversioned_rustls_crypto_provider(std::sync::Arc::new(
+                    tokio_rustls::rustls::crypto::ring::default_provider(),
+                ));
+            if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
+                crate::protocol::private(key)?;
+                let certificate = Certificate::from_pem(&read(certificate)?)?;
+                let key = PrivateKey::from_pem(&read(key)?)?;
+                builder =
+                    builder.client_cert(Some(ClientCert::new_with_certs(&[certificate], key)));
+            }
+            config = config.tls_config(builder.build());
+        }
+        Ok(Self {
+            agent: config.build().into(),
+            endpoints: file.endpoints.iter().map(|one| one.trim_end_matches('/').into()).collect(),
+            good: std::sync::Arc::default(),
+        })
+    }
+
+    /// Asks the member that answered last, and the others where it does not.
+    fn ask(&self, path: &str, body: &Value) -> Result<Value, EtcdError> {
+        let (first, mut why) = (self.good.load(Ordering::Relaxed), String::new());
+        for at in (first..first + self.endpoints.len()).map(|at| at % self.endpoints.len()) {
+            let url = format!("{}{path}", self.endpoints[at]);
+            let answer = self.agent.post(&url).send(body.to_string().as_bytes());
+            let mut answer = match answer {
+                Ok(answer) => answer,
+                Err(error) => {
+                    why = format!("{}: {error}", self.endpoints[at]);
+                    continue;
+                }
+            };
+            let status = answer.status().as_u16();
+            let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+            let bytes = match bytes {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    why = format!("{}: {error}", self.endpoints[at]);
+                    continue;
+                }
+            };
+            // A member that has no leader answers so.
+            if status >= 500 {
+                why = format!("{}: {}", self.endpoints[at], String::from_utf8_lossy(&bytes));
+                continue;
+            }
+            self.good.store(at, Ordering::Relaxed);
+            let value: Value = serde_json::from_slice(&bytes)
+                .map_err(|error| EtcdError::NotUnderstood(error.to_string()))?;
+            return match value["error"].as_str().or_else(|| value["message"].as_str()) {
+                Some(error) => Err(EtcdError::Refused(error.to_owned())),
+                None if status >= 400 => Err(EtcdError::Refused(value.to_string())),
+                None => Ok(value),
+            };
+        }
+        Err(EtcdError::Silent(why))
+    }
+
+    /// A new lease of so many seconds.
+    ///
+    /// # Errors
+    /// As for all calls.
+    pub fn grant(&self, seconds: u64) -> Result<u64, EtcdError> {
+        number(&self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?["ID"])
+    }
+
+    /// Renews a lease; whether it was there still.
+    ///
+    /// # Errors
+    /// As for all calls.
+    pub fn keep_alive(&self, lease: u64) -> Result<bool, EtcdError> {
+        let answer = self.ask("/v3/lease/keepalive", &json!({"ID": lease.to_string()}))?;
+        let left = &answer["result"]["TTL"];
+        Ok(!left.is_null() && number(left)? > 0)
+    }
+
+    /// Ends a lease, and with it the keys that hang on it.
+    ///
+    /// # Errors
+    /// As for all calls.
+    pub fn revoke(&self, lease: u64) -> Result<(), EtcdError> {
+        self.ask("/v3/lease/revoke", &json!({"ID": lease.to_string()})).map(|_| ())
+    }
+
+    /// If `conditions` hold, `then`, else what is under `otherwise` is read.
+    ///
+    /// # Errors
+    /// As for all calls; then it may have been done.
+    pub fn txn(
+        &self,
+        conditions: &[Value],
+        then: &[Value],
+        otherwise: Option<&str>,
+    ) -> Result<TxnAnswer, EtcdError> {
+        let failure: Vec<Value> = otherwise
+            .map(|key| json!({"request_range": {"key": coded(key.as_bytes())}}))
+            .into_iter()
+            .collect();
+        let body = json!({"compare": conditions, "success": then, "failure": failure});
+        let answer = self.ask("/v3/kv/txn", &body)?;
+        let found = &answer["responses"][0]["response_range"]["kvs"];
+        Ok(TxnAnswer {
+            succeeded: answer["succeeded"].as_bool().unwrap_or(false),
+            revision: number(&answer["header"]["revision"])?,
+            found: key_values(found)?,
+        })
+    }
+
+    /// What is under one key.
+    ///
+    /// # Errors
+    /// As for all calls.
+    pub fn get(&self, key: &str) -> Result<Option<KeyValue>, EtcdError> {
+        let answer = self.ask("/v3/kv/range", &json!({"key": coded(key.as_bytes())}))?;
+        Ok(key_values(&answer["kvs"])?.pop())
+    }
+
+    /// At most `limit` keys from `from` on that begin like `prefix`, in order, and whether there are more.
+    ///
+    /// # Errors
+    /// As for all calls.
+    pub fn page(
+        &self,
+        from: &[u8],
+        prefix: &[u8],
+        limit: u32,
+    ) -> Result<(Vec<KeyValue>, bool), EtcdError> {
+        let body = json!({
+            "key": coded(from), "range_end": coded(&end_of(prefix)), "limit": limit.to_string(),
+        });
+        let answer = self.ask("/v3/kv/range", &body)?;
+        Ok((key_values(&answer["kvs"])?, answer["more"].as_bool().unwrap_or(false)))
+    }
+
+    /// Returns once the key has changed since this revision, or after `within`.
+    pub fn wait_for_change(&self, key: &str, after: u64, within: Duration) {
+        let body = json!({"create_request": {
+            "key": coded(key.as_bytes()), "start_revision": (after + 1).to_string(),
+        }});
+        let at = self.good.load(Ordering::Relaxed) % self.endpoints.len();
+        let answer = self
+            .agent
+            .post(format!("{}/v3/watch", self.endpoints[at]))
+            .config()
+            .timeout_global(Some(within))
+            .build()
+            .send(body.to_string().as_bytes());
+        let Ok(answer) = answer else {
+            std::thread::sleep(within.min(Duration::from_millis(200)));
+            return;
+        };
+        for line in BufReader::new(answer.into_body().into_reader()).lines() {
+            let Ok(line) = line else { return };
+            let told: Value = serde_json::from_str(&line).unwrap_or_default();
+            if told["result"]["events"].is_array() || told["result"]["canceled"] == true {
+                return;
+            }
+        }
+    }
+}
+
+/// Numbers of 64 bits are text in the gateway's JSON.
+fn number(value: &Value) -> Result<u64, EtcdError> {
+    let text = value.as_str().and_then(|text| text.parse().ok());
+    text.or_else(|| value.as_u64()).ok_or_else(|| EtcdError::NotUnderstood(value.to_string()))
+}
+
+fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
+    let bytes = |value: &Value| {
+        let text = value.as_str().unwrap_or_default();
+        STANDARD.decode(text).map_err(|error| EtcdError::NotUnderstood(error.to_string()))
+    };
+    let one = |entry: &Value| {
+        Ok(KeyValue {
+            key: bytes(&entry["key"])?,
+            value: bytes(&entry["value"])?,
+            create_revision: number(&entry["create_revision"])?,
+        })
+    };
+    list.as_array().into_iter().flatten().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of;
+
+    #[test]
+    fn a_range_ends_behind_all_that_begins_like_its_prefix() {
+        assert_eq!(end_of(b"/a/"), b"/a0");
+        assert_eq!(end_of(b"a\xff"), b"b");
+        assert_eq!(end_of(b"\xff"), [0]);
+    }
+}
