@@ -14,6 +14,7 @@ mod seat;
 pub mod standby;
 mod storage;
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config;
+use crate::journal::Storage;
 
 pub use fence::Fence;
 pub use seat::{Known, Seat, take_seat};
@@ -59,6 +61,15 @@ pub struct EtcdTlsFile {
     /// Its private key, PEM.
     #[serde(default)]
     pub key: Option<PathBuf>,
+}
+
+/// What the journal holds now, for those who only read it.
+///
+/// # Errors
+/// etcd's.
+pub fn journal_of(file: &EtcdFile) -> io::Result<Vec<u8>> {
+    let etcd = etcd::Etcd::new(file).map_err(io::Error::other)?;
+    EtcdStorage::open(etcd, &file.prefix, 0, Fence::closed())?.load()
 }
 
 fn usual_lease() -> Text<Picoseconds> {
@@ -116,6 +127,39 @@ impl EtcdFile {
         if self.tls.as_ref().is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
             let message = "a certificate without its key, or the other way round".to_owned();
             bad("/etcd/tls", message, "write both `certificate` and `key`, or neither");
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use crate::config;
+
+    fn mistakes(etcd: &str) -> Vec<String> {
+        let text = format!("state_dir: s\netcd: {{{etcd}}}\n");
+        let (_, mistakes) = config::load("daemon.yaml", text.as_bytes());
+        assert!(mistakes.iter().all(|mistake| mistake.place.is_some() && mistake.help.is_some()));
+        mistakes.into_iter().map(|mistake| mistake.message).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_said_of_etcd_is_refused_at_its_line() {
+        assert!(mistakes("endpoints: [\"http://h:2379\"], prefix: /a/b, lease: 5s").is_empty());
+        for (etcd, said) in [
+            ("endpoints: [], prefix: /a", "no member of etcd"),
+            ("endpoints: [\"h:2379\"], prefix: /a", "`h:2379` is no URL"),
+            ("endpoints: [\"https://h:2379\"], prefix: /a", "`https` without `tls`"),
+            ("endpoints: [\"http://h:2379\"], prefix: a", "`a` is no prefix of keys"),
+            ("endpoints: [\"http://h:2379\"], prefix: /a/", "`/a/` is no prefix of keys"),
+            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 1s", "a lease of 1 s"),
+            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 2500ms", "a lease of 2.5 s"),
+            (
+                "endpoints: [\"https://h:1\"], prefix: /a, tls: {ca: c, key: k}",
+                "a certificate without its key, or the other way round",
+            ),
+        ] {
+            assert_eq!(mistakes(etcd), [said], "{etcd}");
         }
     }
 }

@@ -15,7 +15,7 @@ use lightloom_fabric::fabric::Fabric;
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// Drives transceivers, optical switches and Linux switches, and leaves the light on.
 #[derive(Debug, Parser)]
@@ -55,7 +55,9 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (daemon, seat) = match config.file.etcd.clone() {
         None => (start::start(config, installed)?, None),
         Some(etcd) => {
-            let seat = stand_by(&etcd, &path, installed.as_ref()).await?;
+            let Some(seat) = stand_by(&etcd, &path, installed.as_ref()).await? else {
+                return Ok(());
+            };
             (start::lead(config, installed, &seat)?, Some(seat))
         }
     };
@@ -95,26 +97,27 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until this daemon leads; meanwhile the socket says which one does.
+/// Waits until this daemon leads; meanwhile the socket says which one does. `None` when it is to end first.
 async fn stand_by(
     etcd: &EtcdFile,
     path: &Path,
     installed: Option<&Fabric>,
-) -> anyhow::Result<Seat> {
+) -> anyhow::Result<Option<Seat>> {
     let known = Known::default();
     let serving = tokio::spawn(serve::unix(unix_listener(path)?, standby::router(known.clone())));
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
     let fabric = installed.map_or_else(String::new, |fabric| fabric.name.clone());
     let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
-    let seat = tokio::task::spawn_blocking(move || take_seat(&etcd, &fabric, &known));
+    let (taken, seat) = oneshot::channel();
+    // A thread of its own, which nothing waits for: it holds nothing until it leads.
+    std::thread::spawn(move || drop(taken.send(take_seat(&etcd, &fabric, &known))));
     let seat = tokio::select! {
         seat = seat => seat??,
-        // The thread that waits holds nothing.
-        _ = terminate.recv() => std::process::exit(0),
-        _ = tokio::signal::ctrl_c() => std::process::exit(0),
+        _ = terminate.recv() => return Ok(None),
+        _ = tokio::signal::ctrl_c() => return Ok(None),
     };
     serving.abort();
-    Ok(seat)
+    Ok(Some(seat))
 }
 
 /// Ends when the lease is gone; never where there is none.

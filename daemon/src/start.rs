@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
-use crate::cluster::{Fence, Seat};
+use crate::cluster::{self, Fence, Seat};
 use crate::config::{self, Chances, Config};
 use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
@@ -101,8 +101,15 @@ fn mistake(mistake: &document::Diagnostic) -> String {
 /// A journal that cannot be read or is damaged, or a plan or report that should be held and cannot be read, with
 /// where and what to do.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
-    let file = config.journal_file();
-    let bytes = match fs::read(&file) {
+    let file = match &config.file.etcd {
+        Some(etcd) => PathBuf::from(format!("{} in etcd", etcd.prefix)),
+        None => config.journal_file(),
+    };
+    let read = || match &config.file.etcd {
+        Some(etcd) => cluster::journal_of(etcd),
+        None => fs::read(&file),
+    };
+    let bytes = match read() {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok((0, Ledger::default()));

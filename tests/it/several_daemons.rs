@@ -151,7 +151,7 @@ impl Hall {
             std::fs::read_to_string(self.folder.path().join(format!("{name}.log")))
                 .unwrap_or_default()
         };
-        self.daemons.keys().map(|name| log(name)).collect()
+        self.daemons.keys().map(log).collect()
     }
 
     /// `lightloom ctl` at all sockets: it finds who leads.
