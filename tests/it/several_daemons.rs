@@ -141,7 +141,7 @@ impl Hall {
             if let Some(name) = others.find(|name| self.status(name).is_some()) {
                 return (name, began.elapsed());
             }
-            assert!(began.elapsed() < PATIENCE, "nobody leads: {}", self.logs());
+            assert!(began.elapsed() < PATIENCE, "no daemon leads: {}", self.logs());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

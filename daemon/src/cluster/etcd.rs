@@ -268,8 +268,8 @@ impl Etcd {
         };
         for line in BufReader::new(answer.into_body().into_reader()).lines() {
             let Ok(line) = line else { return };
-            let told: Value = serde_json::from_str(&line).unwrap_or_default();
-            if told["result"]["events"].is_array() || told["result"]["canceled"] == true {
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
+            if event["result"]["events"].is_array() || event["result"]["canceled"] == true {
                 return;
             }
         }

@@ -17,7 +17,7 @@ struct Lease {
 }
 
 impl Fence {
-    /// One that is closed until it is told otherwise.
+    /// One that is closed until a lease is renewed.
     #[must_use]
     pub fn closed() -> Self {
         let open_until = AtomicU64::new(0);

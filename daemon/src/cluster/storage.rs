@@ -16,7 +16,7 @@ use super::etcd::{Etcd, EtcdError, coded, end_of, made_in, put};
 use super::fence::Fence;
 use crate::journal::Storage;
 
-/// etcd takes requests of 1.5 MiB unless told otherwise.
+/// etcd takes requests of 1.5 MiB by default.
 const CHUNK_BYTES: usize = 512 << 10;
 /// Chunks that are read at a time.
 const PAGE: u32 = 32;

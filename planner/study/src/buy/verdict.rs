@@ -18,7 +18,7 @@ const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 const ENERGY: &str = "kilowatt-hour";
 /// Prices are changed alone by at most this factor.
 const WIDEST: f64 = 10.0;
-/// From this share of GPU-hours that no job wants, they are told of first.
+/// From this share of GPU-hours that no job wants, the sentence says so.
 const UNWANTED: f64 = 0.05;
 /// Designs that differ by less of their price cost the same.
 const SAME: f64 = 1e-6;
