@@ -18,8 +18,6 @@ use super::mapping::Recompute;
 pub enum Feature {
     /// Layers are launched as CUDA graphs: nothing waits for launches.
     Graphs,
-    /// Attention, router and preprocessing of layers with experts are.
-    PartGraphs,
     /// The products of all experts of a rank are one kernel.
     GroupedExperts,
     /// So are activation and conversion between them.
@@ -39,9 +37,8 @@ pub enum Feature {
 }
 
 /// Every feature and its word.
-pub const FEATURES: [(Feature, &str); 10] = [
+pub const FEATURES: [(Feature, &str); 9] = [
     (Feature::Graphs, "graphs"),
-    (Feature::PartGraphs, "part-graphs"),
     (Feature::GroupedExperts, "grouped-experts"),
     (Feature::FusedExperts, "fused-experts"),
     (Feature::DeepEp, "deep-ep"),

@@ -47,7 +47,7 @@ pub(crate) struct LimitArguments {
     /// [default: that of the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
-    /// What the software does, instead of what its recipe for the model says: `none`, or some of graphs, part-graphs,
+    /// What the software does, instead of what its recipe for the model says: `none`, or some of graphs,
     /// grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop, overlapped-dispatch, dual-pipe, node-limited.
     #[arg(long, value_name = "WORD,…")]
     features: Option<Features>,
