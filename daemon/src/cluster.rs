@@ -27,7 +27,7 @@ use crate::config;
 use crate::journal::Storage;
 
 pub use fence::Fence;
-pub use seat::{Known, Seat, take_seat};
+pub use seat::{LeaderSeat, StandbyNews, take_seat};
 pub use storage::EtcdStorage;
 
 /// Several daemons for one fabric, one of which leads: the others stand by until its lease in etcd is gone.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use lightloom_daemon::cluster::{EtcdFile, Known, Seat, standby, take_seat};
+use lightloom_daemon::cluster::{EtcdFile, LeaderSeat, StandbyNews, standby, take_seat};
 use lightloom_daemon::config::Config;
 use lightloom_daemon::service::{self, notify};
 use lightloom_daemon::{api, audit, check, serve, start};
@@ -102,8 +102,8 @@ async fn stand_by(
     etcd: &EtcdFile,
     path: &Path,
     installed: Option<&Fabric>,
-) -> anyhow::Result<Option<Seat>> {
-    let known = Known::default();
+) -> anyhow::Result<Option<LeaderSeat>> {
+    let known = StandbyNews::default();
     let serving = tokio::spawn(serve::unix(unix_listener(path)?, standby::router(known.clone())));
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
     let fabric = installed.map_or_else(String::new, |fabric| fabric.name.clone());

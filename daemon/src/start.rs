@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
-use crate::cluster::{self, Fence, Seat};
+use crate::cluster::{self, Fence, LeaderSeat};
 use crate::config::{self, Chances, Config};
 use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
@@ -166,14 +166,18 @@ pub fn start_on(
 ///
 /// # Errors
 /// As for [`start`], and etcd's.
-pub fn lead(config: Config, installed: Option<Fabric>, seat: &Seat) -> anyhow::Result<Daemon> {
+pub fn lead(
+    config: Config,
+    installed: Option<Fabric>,
+    seat: &LeaderSeat,
+) -> anyhow::Result<Daemon> {
     begin(config, installed, Some(seat), |_| Ok(Box::new(seat.journal()?)))
 }
 
 fn begin(
     mut config: Config,
     installed: Option<Fabric>,
-    seat: Option<&Seat>,
+    seat: Option<&LeaderSeat>,
     open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
 ) -> anyhow::Result<Daemon> {
     if let Some(installed) = &installed {
@@ -328,7 +332,10 @@ fn open_audit(
     Ok((Audit::new(journal), news.then_some(sha256)))
 }
 
-fn drivers(config: &Config, seat: Option<&Seat>) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {
+fn drivers(
+    config: &Config,
+    seat: Option<&LeaderSeat>,
+) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {
     let mut drivers = BTreeMap::new();
     let (claimant, wall_ms) = (claimant(config, seat), Clock::new().now().wall_ms);
     let epoch = seat.map(|seat| seat.epoch);
@@ -354,7 +361,7 @@ fn with_chaos(driver: Endpoint, chances: Option<Chances>, index: u64) -> Endpoin
 
 /// What this daemon is called where it claims a device: no other has the same folder on the same machine, and whichever leads
 /// has the claim of the one before.
-fn claimant(config: &Config, seat: Option<&Seat>) -> String {
+fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
     if let (Some(etcd), Some(_)) = (&config.file.etcd, seat) {
         return format!("lightloomd@etcd:{}", etcd.prefix).replace(' ', "_");
     }

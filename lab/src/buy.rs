@@ -71,7 +71,7 @@ struct StepTaken {
 
 /// A buy file and what it names, read.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct BuyAsked {
     pub(crate) question: Question,
     pub(crate) trace: Option<FaultTrace>,
     step: Option<StepTaken>,
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         output::diagnostics(&[*mistake]);
         InputRefused
     })?;
-    let Asked { question, trace, step } = read(&arguments.file, &bytes, &mut inputs)?;
+    let BuyAsked { question, trace, step } = read(&arguments.file, &bytes, &mut inputs)?;
     let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
     let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed));
     let answer = answer.map_err(|error| placed(error, &question, &arguments.file, &bytes))?;
@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 /// A buy file, with the step and the trace that it names beside it.
-pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<Asked> {
+pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<BuyAsked> {
     let name = files::name(path);
     files::note_input(inputs, "buy", &name, bytes);
     let (question, mistakes) = match lightloom::kinds::refuse_other(&name, bytes, "buy") {
@@ -135,7 +135,7 @@ pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Re
         }
         _ => None,
     };
-    Ok(Asked { question, trace, step })
+    Ok(BuyAsked { question, trace, step })
 }
 
 /// The step of a result of `lightloom mfu`.

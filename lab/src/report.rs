@@ -391,7 +391,7 @@ fn bought(
     (price_name, prices): (&str, &PriceList),
     seed: Seed,
 ) -> anyhow::Result<Option<Bought>> {
-    let Some(crate::buy::Asked { question, trace, .. }) = &inputs.buy else { return Ok(None) };
+    let Some(crate::buy::BuyAsked { question, trace, .. }) = &inputs.buy else { return Ok(None) };
     let answer = lightloom_study::buy::buy(question, prices, trace.as_ref(), seed)?;
     Ok(Some(Bought {
         name: question.name.clone(),

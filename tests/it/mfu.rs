@@ -146,7 +146,7 @@ fn the_training_study_prints_every_claim_with_its_verdict() {
     assert_eq!(output.status.code(), Some(1));
     // One rule over all cases: 3.64 times against 3.37 was "reproduced" here and undetermined elsewhere.
     let sentence = &document["sentences"][0];
-    assert_eq!(sentence["verdict"], "contradicted", "{sentence}");
+    assert_eq!(sentence["verdict"], "undetermined", "{sentence}");
     assert_eq!((&sentence["cases"], &sentence["agree"]), (&8.into(), &0.into()), "{sentence}");
     assert_eq!(with("case"), 2);
 }

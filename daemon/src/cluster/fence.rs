@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 /// Open until an instant that each renewal of the lease moves on; always open where there is no other daemon.
 #[derive(Clone, Debug, Default)]
-pub struct Fence(Option<Arc<Lease>>);
+pub struct Fence(Option<Arc<FencedLease>>);
 
 #[derive(Debug)]
-struct Lease {
+struct FencedLease {
     began: Instant,
     /// Microseconds after `began`.
     open_until: AtomicU64,
@@ -21,7 +21,7 @@ impl Fence {
     #[must_use]
     pub fn closed() -> Self {
         let open_until = AtomicU64::new(0);
-        Self(Some(Arc::new(Lease { began: Instant::now(), open_until })))
+        Self(Some(Arc::new(FencedLease { began: Instant::now(), open_until })))
     }
 
     /// A lease asked for at `asked` was granted or renewed for `lasts`: the fence stays open for nine tenths of that, so

@@ -28,7 +28,7 @@ pub(super) fn leader_key(prefix: &str) -> String {
 
 /// How things stand while another daemon leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct StandbyView {
     /// What the leader is called. `None` where that is not known.
     pub leader: Option<String>,
     /// Why it cannot lead even if none does.
@@ -37,16 +37,16 @@ pub struct Standing {
 
 /// What a daemon that does not lead knows, for those who ask it.
 #[derive(Clone, Debug, Default)]
-pub struct Known(Arc<Mutex<Standing>>);
+pub struct StandbyNews(Arc<Mutex<StandbyView>>);
 
-impl Known {
+impl StandbyNews {
     /// A copy.
     #[must_use]
-    pub fn now(&self) -> Standing {
+    pub fn now(&self) -> StandbyView {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, standing: Standing) {
+    fn set(&self, standing: StandbyView) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != standing {
             match (&standing.leader, &standing.trouble) {
@@ -61,7 +61,7 @@ impl Known {
 
 /// The leader's seat.
 #[derive(Debug)]
-pub struct Seat {
+pub struct LeaderSeat {
     etcd: Etcd,
     prefix: String,
     lease: u64,
@@ -77,27 +77,28 @@ pub struct Seat {
 ///
 /// # Errors
 /// A prefix that belongs to another fabric or to daemons of another version.
-pub fn take_seat(file: &EtcdFile, fabric: &str, known: &Known) -> anyhow::Result<Seat> {
+pub fn take_seat(file: &EtcdFile, fabric: &str, known: &StandbyNews) -> anyhow::Result<LeaderSeat> {
     let etcd = Etcd::new(file)?;
     let name = file.own_name();
     loop {
         match run(&etcd, file, fabric, &name) {
-            Ok(Turn::Leads { epoch, lease, asked }) => {
+            Ok(ElectionTurn::Leads { epoch, lease, asked }) => {
                 let fence = Fence::closed();
                 fence.renewed(asked, file.lasts());
                 let (lost_in, lost) = watch::channel(false);
-                let seat = Seat { etcd, prefix: file.prefix.clone(), lease, epoch, fence, lost };
+                let seat =
+                    LeaderSeat { etcd, prefix: file.prefix.clone(), lease, epoch, fence, lost };
                 seat.keep(file.lasts(), lost_in);
                 tracing::info!(epoch, name, "leads");
                 return Ok(seat);
             }
-            Ok(Turn::Waits { leader, revision }) => {
-                known.set(Standing { leader: Some(leader), trouble: None });
+            Ok(ElectionTurn::Waits { leader, revision }) => {
+                known.set(StandbyView { leader: Some(leader), trouble: None });
                 etcd.wait_for_change(&leader_key(&file.prefix), revision, WATCH_WITHIN);
             }
             Err(error) => match error.downcast::<EtcdError>() {
                 Ok(error) => {
-                    known.set(Standing { leader: None, trouble: Some(error.to_string()) });
+                    known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
                     std::thread::sleep(AGAIN_AFTER);
                 }
                 Err(error) => return Err(error),
@@ -106,12 +107,12 @@ pub fn take_seat(file: &EtcdFile, fabric: &str, known: &Known) -> anyhow::Result
     }
 }
 
-enum Turn {
+enum ElectionTurn {
     Leads { epoch: u64, lease: u64, asked: Instant },
     Waits { leader: String, revision: u64 },
 }
 
-fn run(etcd: &Etcd, file: &EtcdFile, fabric: &str, name: &str) -> anyhow::Result<Turn> {
+fn run(etcd: &Etcd, file: &EtcdFile, fabric: &str, name: &str) -> anyhow::Result<ElectionTurn> {
     belongs(etcd, &file.prefix, fabric)?;
     let asked = Instant::now();
     let lease = etcd.grant(file.lasts().as_secs())?;
@@ -122,7 +123,7 @@ fn run(etcd: &Etcd, file: &EtcdFile, fabric: &str, name: &str) -> anyhow::Result
     let answer = etcd.txn(&[made_in(&key, 0)], &[own], Some(&key));
     let answer = match answer {
         Ok(answer) if answer.succeeded => {
-            return Ok(Turn::Leads { epoch: answer.revision, lease, asked });
+            return Ok(ElectionTurn::Leads { epoch: answer.revision, lease, asked });
         }
         answer => answer,
     };
@@ -130,7 +131,7 @@ fn run(etcd: &Etcd, file: &EtcdFile, fabric: &str, name: &str) -> anyhow::Result
     etcd.revoke(lease)?;
     let answer = answer?;
     let leader = answer.found.first().map(|leader| String::from_utf8_lossy(&leader.value).into());
-    Ok(Turn::Waits { leader: leader.unwrap_or_default(), revision: answer.revision })
+    Ok(ElectionTurn::Waits { leader: leader.unwrap_or_default(), revision: answer.revision })
 }
 
 /// Whether the prefix is of this fabric and of daemons like this one; it is from the first one on.
@@ -156,7 +157,7 @@ fn belongs(etcd: &Etcd, prefix: &str, fabric: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Seat {
+impl LeaderSeat {
     /// The journal, which this leader alone can write.
     ///
     /// # Errors

@@ -7,15 +7,15 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use lightloom_control::controller::Answer;
 
-use super::seat::Known;
+use super::seat::StandbyNews;
 use crate::view;
 
 /// Every request is refused with the leader's name.
-pub fn router(known: Known) -> Router {
+pub fn router(known: StandbyNews) -> Router {
     Router::new().fallback(refused).with_state(known)
 }
 
-async fn refused(State(known): State<Known>) -> Response {
+async fn refused(State(known): State<StandbyNews>) -> Response {
     let standing = known.now();
     let reason = match (standing.leader, standing.trouble) {
         (_, Some(trouble)) => format!("standing by, and {trouble}"),

@@ -75,7 +75,7 @@ pub enum RescaleError {
 
 /// Which replicas a task is of.
 #[derive(Clone, Copy)]
-enum Span {
+enum LayoutSpan {
     /// One.
     Own(u32),
     /// All.
@@ -155,7 +155,7 @@ impl Rescale {
         group * from.expert + replica % to.expert % from.expert
     }
 
-    fn span(&self, task: &Task) -> Result<Span, RescaleError> {
+    fn span(&self, task: &Task) -> Result<LayoutSpan, RescaleError> {
         let RankLayout { tensor, data, expert } = self.from;
         let replica = |rank: &u32| rank / tensor % data;
         let mut replicas: Vec<u32> = match &task.work {
@@ -170,13 +170,13 @@ impl Rescale {
         let are = |step: u32| replicas.windows(2).all(|pair| pair[1] - pair[0] == step);
         let count = replicas.len() as u32;
         if count <= 1 {
-            Ok(Span::Own(first))
+            Ok(LayoutSpan::Own(first))
         } else if count == expert && first.is_multiple_of(expert) && are(1) {
-            Ok(Span::Experts(first / expert))
+            Ok(LayoutSpan::Experts(first / expert))
         } else if count == data {
-            Ok(Span::All)
+            Ok(LayoutSpan::All)
         } else if expert > 1 && count == data / expert && are(expert) {
-            Ok(Span::Equal(first % expert))
+            Ok(LayoutSpan::Equal(first % expert))
         } else {
             let task = task.name.clone();
             Err(RescaleError::Group { task, replicas, data, expert })
@@ -184,20 +184,20 @@ impl Rescale {
     }
 
     /// The replicas of each new task.
-    fn new_groups(&self, span: Span) -> Vec<Vec<u32>> {
+    fn new_groups(&self, span: LayoutSpan) -> Vec<Vec<u32>> {
         let (from, to) = (self.from, self.to);
         let all = 0..to.data;
         let group = |first: u32| (first..first + to.expert).collect();
         match span {
-            Span::Own(own) => {
+            LayoutSpan::Own(own) => {
                 all.filter(|new| self.source(*new) == own).map(|new| vec![new]).collect()
             }
-            Span::All => vec![all.collect()],
-            Span::Experts(old) => {
+            LayoutSpan::All => vec![all.collect()],
+            LayoutSpan::Experts(old) => {
                 let firsts = all.step_by(to.expert as usize);
                 firsts.filter(|first| self.source(*first) / from.expert == old).map(group).collect()
             }
-            Span::Equal(old) => {
+            LayoutSpan::Equal(old) => {
                 let places = (0..to.expert).filter(|place| place % from.expert == old);
                 let equal = |place| (place..to.data).step_by(to.expert as usize).collect();
                 places.map(equal).collect()
@@ -209,7 +209,7 @@ impl Rescale {
     fn work(
         &self,
         work: &TaskWork,
-        span: Span,
+        span: LayoutSpan,
         replicas: &[u32],
         took: Picoseconds,
     ) -> (TaskWork, Picoseconds) {
@@ -249,7 +249,7 @@ impl Rescale {
             }
             TaskWork::Across { kind, ranks, bytes } => {
                 let experts = f64::from(from.expert) / f64::from(to.expert);
-                let share = if matches!(span, Span::Equal(_)) { experts } else { 1.0 };
+                let share = if matches!(span, LayoutSpan::Equal(_)) { experts } else { 1.0 };
                 // The ranks of one replica stand for those of the others.
                 let replica = |rank: u32| rank / from.tensor % from.data;
                 let own = ranks.iter().filter(|rank| replica(**rank) == replica(ranks[0]));

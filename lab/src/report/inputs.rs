@@ -34,7 +34,7 @@ pub(super) struct Inputs {
     pub(super) plan: Option<(String, Plan)>,
     pub(super) trace: Option<(String, FaultTrace)>,
     pub(super) prices: Option<(String, PriceList)>,
-    pub(super) buy: Option<crate::buy::Asked>,
+    pub(super) buy: Option<crate::buy::BuyAsked>,
     pub(super) runs: Vec<EmulatedRun>,
     pub(super) sweeps: Vec<Swept>,
     pub(super) bills: Vec<Billed>,

@@ -31,7 +31,7 @@ use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_on
 
 pub use faults::{FaultModel, arrivals, histories};
 pub use file::{BuyFile, load_buy, refuse_buy};
-pub use run::{Arrival, Exchange, History, Rules, SlowPart, Spent, run};
+pub use run::{Arrival, History, Rules, SlowExchange, SlowPart, Spent, run};
 pub use speed::Speed;
 use speed::StepTime;
 use verdict::Elsewhere;

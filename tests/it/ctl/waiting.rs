@@ -56,7 +56,9 @@ fn no_usage_line_shows_the_socket_as_if_it_had_to_be_typed() {
     assert!(help.contains("Usage: lightloom ctl confirm [OPTIONS] <TXN>\n"), "{help}");
     let default = "[default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock]";
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(help.contains(&format!("--socket <PATH> The daemon's socket {default}")), "{help}");
+    let of_several = "or those of several with commas between: the one that leads is asked";
+    let said = format!("--socket <PATH> The daemon's socket, {of_several} {default}");
+    assert!(help.contains(&said), "{help}");
     // The environment names it all the same.
     let (_, said) = typed(&["status"]);
     assert!(said.contains("/nowhere/lightloomd.sock"), "{said}");

@@ -42,6 +42,8 @@ lightloom_fabric::document::codes! {
     HEAVY_LOSS = "LL0324", "wrong bits lose far more packets of this size than real frames";
     /// Flows leave some of their paths unused and meet on the others.
     FEW_VALUES = "LL0325", "fewer paths drawn than there are";
+    /// What is on its way over slow links is sent again although nothing is lost.
+    SHORT_TIMEOUT = "LL0326", "a timeout shorter than a round trip over links this slow";
     /// A row of a table of flows.
     BAD_FLOW = "LL0323", "a row of a table of flows that says no flow";
 }

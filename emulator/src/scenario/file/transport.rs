@@ -186,6 +186,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     check_packets(raw, check);
     let interfaces = interfaces(raw, ports, check);
     warn_of_few_values(raw, ports, interfaces, check);
+    warn_of_short_timeout(raw, ports.rate, check);
     let is_spread =
         !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == FlowInterfaces::All;
     if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
@@ -317,6 +318,23 @@ fn warn_of_few_values(
             .warning(codes::FEW_VALUES, &format!("/transport/balance/{key}"), message)
             .help(format!("write {enough}"));
     }
+}
+
+/// A packet is stored and forwarded over a host's link, a switch's and those between: four times at least where there is more
+/// than one switch.
+fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) {
+    const LINKS: u64 = 4;
+    let Some(rate) = rate else { return };
+    let packet = Bytes(raw.payload.0.0 + raw.header.0.0);
+    let crosses = Picoseconds(LINKS * rate.time_for(packet).get());
+    if raw.timeout.0 >= crosses {
+        return;
+    }
+    let message = format!("a packet of {packet} takes {crosses} over four links of {rate}");
+    let enough = Picoseconds(20 * crosses.get());
+    check
+        .warning(codes::SHORT_TIMEOUT, "/transport/timeout", message)
+        .help(format!("write `{enough}`"));
 }
 
 /// Refuses sizes, windows and timeouts that cannot be.

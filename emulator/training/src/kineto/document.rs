@@ -29,19 +29,19 @@ pub(super) struct Info {
 #[derive(Default)]
 pub(super) struct Events {
     pub(super) kept: Vec<Event>,
-    names: Words,
-    threads: Words,
+    names: SharedWords,
+    threads: SharedWords,
     found: BTreeMap<String, usize>,
 }
 
 /// Texts, each kept once.
 #[derive(Default)]
-struct Words {
+struct SharedWords {
     numbers: BTreeMap<Arc<str>, u32>,
     words: Vec<Arc<str>>,
 }
 
-impl Words {
+impl SharedWords {
     fn number(&mut self, word: &str) -> u32 {
         if let Some(number) = self.numbers.get(word) {
             return *number;

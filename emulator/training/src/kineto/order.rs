@@ -58,14 +58,14 @@ struct HostPoint {
 
 /// What comes next; of one time, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Next {
+enum NextInOrder {
     WaitEnds(usize),
     Launch(usize),
     WaitBegins(usize),
     Begins(usize),
 }
 
-struct Walk<'w> {
+struct OrderWalk<'w> {
     operations: &'w [ProfiledOperation<'w>],
     waits: &'w ProfiledWaits,
     begin: f64,
@@ -94,12 +94,12 @@ pub(super) fn walk<'w>(
 ) -> Result<(), KinetoError> {
     let launches = Launches::of(operations, events);
     let waits = ProfiledWaits::of(&launches, operations, events);
-    let mut nexts: Vec<(f64, Next)> = Vec::with_capacity(2 * operations.len());
+    let mut nexts: Vec<(f64, NextInOrder)> = Vec::with_capacity(2 * operations.len());
     let mut latency = f64::MAX;
     for (place, operation) in operations.iter().enumerate() {
-        nexts.push((operation.event.ts, Next::Begins(place)));
+        nexts.push((operation.event.ts, NextInOrder::Begins(place)));
         if let Some(call) = operation.call {
-            nexts.push((call.ts, Next::Launch(place)));
+            nexts.push((call.ts, NextInOrder::Launch(place)));
             latency = latency.min((operation.event.ts - call.ts).max(0.0));
         }
     }
@@ -107,12 +107,12 @@ pub(super) fn walk<'w>(
     let last_call = calls.map(|call| call.ts).fold(f64::MIN, f64::max);
     // What the host waits for after its last launch holds nothing up.
     for (place, wait) in waits.host.iter().enumerate().filter(|(_, wait)| wait.end <= last_call) {
-        nexts.push((wait.begun, Next::WaitBegins(place)));
+        nexts.push((wait.begun, NextInOrder::WaitBegins(place)));
         // Sums of times must not put a wait behind the launch that follows it.
-        nexts.push((f64::max(wait.begun, wait.end - CLOCK), Next::WaitEnds(place)));
+        nexts.push((f64::max(wait.begun, wait.end - CLOCK), NextInOrder::WaitEnds(place)));
     }
     nexts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let mut walk = Walk {
+    let mut walk = OrderWalk {
         operations,
         begin: operations.first().map_or(0.0, |operation| operation.event.ts),
         latency: if latency == f64::MAX { 0.0 } else { latency },
@@ -128,18 +128,18 @@ pub(super) fn walk<'w>(
     };
     for (time, next) in nexts {
         match next {
-            Next::WaitEnds(wait) => walk.wait_ends(wait)?,
-            Next::Launch(operation) => walk.launch(operation)?,
-            Next::WaitBegins(wait) => {
+            NextInOrder::WaitEnds(wait) => walk.wait_ends(wait)?,
+            NextInOrder::Launch(operation) => walk.launch(operation)?,
+            NextInOrder::WaitBegins(wait) => {
                 walk.waiting[wait] = walk.host_at(waits.host[wait].thread, time)?;
             }
-            Next::Begins(operation) => walk.begins(operation)?,
+            NextInOrder::Begins(operation) => walk.begins(operation)?,
         }
     }
     Ok(())
 }
 
-impl Walk<'_> {
+impl OrderWalk<'_> {
     fn host(&mut self, after: Vec<TaskId>, micros: f64) -> Result<TaskId, KinetoError> {
         (self.emit)(after, RankWork::Host(micros))
     }

@@ -89,5 +89,7 @@ fn features_are_read_as_they_are_written() {
     assert_eq!(Features::NONE.to_string(), "none");
     assert_eq!("none".parse::<Features>().expect("none"), Features::NONE);
     let refused = "graph".parse::<Features>().unwrap_err().to_string();
-    assert!(refused.contains("no feature is called `graph`") && refused.contains("grouped-experts"));
+    assert!(
+        refused.contains("no feature is called `graph`") && refused.contains("grouped-experts")
+    );
 }

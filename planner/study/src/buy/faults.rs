@@ -9,7 +9,7 @@ use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use super::speed::StepTime;
-use super::{Arrival, Exchange, History, JobKind, Priced, Question, SlowPart};
+use super::{Arrival, History, JobKind, Priced, Question, SlowExchange, SlowPart};
 use crate::architecture::{Architecture, Cluster, PartLoss, Site};
 
 /// Where faults come from.
@@ -186,8 +186,8 @@ impl Draw {
         let design: &dyn Architecture = priced.candidate.design.as_ref();
         let network = priced.candidate.network.as_deref();
         let bills = [
-            (Some(design), Some(&priced.figures), (Exchange::Inside, step.inside)),
-            (network, priced.network.as_ref(), (Exchange::Between, step.between)),
+            (Some(design), Some(&priced.figures), (SlowExchange::Inside, step.inside)),
+            (network, priced.network.as_ref(), (SlowExchange::Between, step.between)),
         ];
         for (design, figures, exchange) in bills {
             let (Some(design), Some(figures)) = (design, figures) else { continue };
@@ -210,7 +210,12 @@ impl Draw {
         self,
         question: &Question,
         priced: &Priced<'_>,
-        (design, part, units, (exchange, takes)): (&dyn Architecture, &str, f64, (Exchange, f64)),
+        (design, part, units, (exchange, takes)): (
+            &dyn Architecture,
+            &str,
+            f64,
+            (SlowExchange, f64),
+        ),
         outages: &mut Vec<(NodeId, TraceTime, TraceTime)>,
         slow: &mut Vec<SlowPart>,
     ) {

@@ -39,12 +39,12 @@ pub struct SlowPart {
     /// What a step of the job takes longer, of its time.
     pub slower: f64,
     /// Which exchange it is that takes longer.
-    pub exchange: Exchange,
+    pub exchange: SlowExchange,
 }
 
 /// What a job exchanges, one after the other in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exchange {
+pub enum SlowExchange {
     /// Within groups, in the domain.
     Inside,
     /// Between groups, over the data-centre network.
@@ -161,7 +161,7 @@ struct Arrived<'a> {
     /// Times that it gave up its groups, and with them the slow parts there.
     moves: u32,
     /// Slow parts that are out, and what each makes a step longer.
-    slow: BTreeMap<usize, (Exchange, i128)>,
+    slow: BTreeMap<usize, (SlowExchange, i128)>,
 }
 
 impl Arrived<'_> {
@@ -171,7 +171,7 @@ impl Arrived<'_> {
             let of = self.slow.values().filter(|(of, _)| *of == exchange);
             of.map(|(_, longer)| *longer).max().unwrap_or(0)
         };
-        most(Exchange::Inside) + most(Exchange::Between)
+        most(SlowExchange::Inside) + most(SlowExchange::Between)
     }
 
     fn held(&self) -> u32 {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 use lightloom_planner::goodput::{Answer, Cause, Policy};
 use lightloom_study::architecture::{Cluster, FaultPolicy, parse};
-use lightloom_study::buy::{Arrival, Exchange, History, Rules, SlowPart, Spent, run};
+use lightloom_study::buy::{Arrival, History, Rules, SlowExchange, SlowPart, Spent, run};
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -95,7 +95,8 @@ fn drawn(seed: u64) -> History {
         .map(|_| {
             let from_ms = random.random_range(0..window);
             let until_ms = from_ms + random.random_range(1..900 * MINUTE);
-            let exchange = if random.random() { Exchange::Inside } else { Exchange::Between };
+            let exchange =
+                if random.random() { SlowExchange::Inside } else { SlowExchange::Between };
             SlowPart {
                 from_ms,
                 until_ms,
@@ -161,7 +162,7 @@ fn month(history: &History, rules: &Rules, island: u32) -> Value {
             of_ms(part.until_ms),
             part.place,
             part.slower,
-            if part.exchange == Exchange::Inside { "inside" } else { "between" }
+            if part.exchange == SlowExchange::Inside { "inside" } else { "between" }
         ])
     });
     json!({
