@@ -186,14 +186,19 @@ fn switches_that_pause_may_mark_above_their_queue() {
 fn a_timeout_shorter_than_a_round_trip_is_warned_of() {
     let said = |rate: &str, timeout: &str| {
         load(&format!(
-            "name: x\non: {{fat_tree: {{radix: 4, rate: {rate}}}}}\ntransport: {{window_percent: 100{timeout}}}\n\
+            "name: x\non: {{fat_tree: {{radix: 4}}}}\nlinks: {{rate: {rate}}}\ntransport: {{window_percent: 100{timeout}}}\n\
              traffic: [{{name: all, run: permutation, bytes: 64KiB}}]\n"
         ))
         .1
     };
     let [slow] = &said("200Mbps", "")[..] else { panic!("one warning") };
     let slow = format!("{slow:?}");
-    assert!(slow.contains("LL0326") && slow.contains("over four links of 200Mbps"), "{slow}");
+    assert!(
+        slow.contains("LL0326")
+            && slow.contains("over four links of 200 Mb/s")
+            && slow.contains("write `14ms`"),
+        "{slow}"
+    );
     assert!(said("200Mbps", ", timeout: 20ms").is_empty());
     assert!(said("400Gbps", "").is_empty());
 }

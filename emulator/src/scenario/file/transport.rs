@@ -331,10 +331,10 @@ fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check
         return;
     }
     let message = format!("a packet of {packet} takes {crosses} over four links of {rate}");
-    let enough = Picoseconds(20 * crosses.get());
+    let enough = (20 * crosses.get()).div_ceil(1_000_000_000);
     check
         .warning(codes::SHORT_TIMEOUT, "/transport/timeout", message)
-        .help(format!("write `{enough}`"));
+        .help(format!("write `{enough}ms`"));
 }
 
 /// Refuses sizes, windows and timeouts that cannot be.
