@@ -258,11 +258,12 @@ async fn log(
     Query(last): Query<Last>,
 ) -> Reply<Log> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
-    let file = |runtime: &Runtime| runtime.config.journal_file();
-    let file = shared.look(file).await?;
+    let config = |runtime: &Runtime| runtime.config.clone();
+    let config = shared.look(config).await?;
     // A long journal takes a while to prove: away from the task that moves light.
     let read = move || {
-        let bytes = std::fs::read(&file)
+        let file = config.journal_name();
+        let bytes = crate::cluster::journal_bytes(&config)
             .map_err(|error| Problem::NotFound(format!("{}: {error}", file.display())))?;
         Ok(view::log(&bytes, &file, last.last.unwrap_or(LOG_RECORDS_SHOWN)))
     };

@@ -15,151 +15,20 @@ pub mod standby;
 mod storage;
 
 use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use lightloom_fabric::document::Check;
-use lightloom_units::{Picoseconds, Text};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use crate::config;
+use crate::config::Config;
 use crate::journal::Storage;
 
 pub use fence::Fence;
-pub use seat::{LeaderSeat, StandbyNews, take_seat};
+pub use seat::{LeaderSeat, StandbyNews, check_fabric, take_seat};
 pub use storage::EtcdStorage;
-
-/// Several daemons for one fabric, one of which leads: the others stand by until its lease in etcd is gone.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EtcdFile {
-    /// URLs of etcd's members.
-    pub endpoints: Vec<String>,
-    /// Under which keys: one for each fabric, such as `/lightloom/hall-1`.
-    pub prefix: String,
-    /// What this daemon is called among them [default: the machine's name].
-    #[serde(default)]
-    pub name: Option<String>,
-    /// How long the lease lasts without being renewed, in whole seconds, 2 to 60 [default: 3s].
-    #[serde(default = "usual_lease")]
-    pub lease: Text<Picoseconds>,
-    /// Certificates for `https` URLs.
-    #[serde(default)]
-    pub tls: Option<EtcdTlsFile>,
-}
-
-/// TLS to etcd.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EtcdTlsFile {
-    /// The authorities that sign etcd's certificates, PEM.
-    pub ca: PathBuf,
-    /// This daemon's certificate, PEM, where etcd asks for one.
-    #[serde(default)]
-    pub certificate: Option<PathBuf>,
-    /// Its private key, PEM.
-    #[serde(default)]
-    pub key: Option<PathBuf>,
-}
 
 /// What the journal holds now, for those who only read it.
 ///
 /// # Errors
-/// etcd's.
-pub fn journal_of(file: &EtcdFile) -> io::Result<Vec<u8>> {
+/// etcd's, or the file's.
+pub fn journal_bytes(config: &Config) -> io::Result<Vec<u8>> {
+    let Some(file) = &config.file.etcd else { return std::fs::read(config.journal_file()) };
     let etcd = etcd::Etcd::new(file).map_err(io::Error::other)?;
     EtcdStorage::open(etcd, &file.prefix, 0, Fence::closed())?.load()
-}
-
-fn usual_lease() -> Text<Picoseconds> {
-    Text(Picoseconds::from_millis(3_000))
-}
-
-impl EtcdFile {
-    /// How long the lease lasts.
-    #[must_use]
-    pub fn lasts(&self) -> Duration {
-        Duration::from_micros(config::micros(self.lease).0)
-    }
-
-    /// What this daemon is called.
-    #[must_use]
-    pub fn own_name(&self) -> String {
-        let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        self.name.clone().unwrap_or_else(|| host().trim().to_owned())
-    }
-
-    /// Says what is wrong in it.
-    pub(crate) fn check(&self, check: &mut Check<'_>) {
-        let mut bad = |path: &str, message: String, help: &str| {
-            check.error(config::codes::BAD_ETCD, path, message).help(help);
-        };
-        if self.endpoints.is_empty() {
-            bad(
-                "/etcd/endpoints",
-                "no member of etcd".into(),
-                "write `[\"http://10.0.0.1:2379\"]`",
-            );
-        }
-        for (index, endpoint) in self.endpoints.iter().enumerate() {
-            let path = format!("/etcd/endpoints/{index}");
-            match (endpoint.starts_with("https://"), &self.tls) {
-                (true, None) => {
-                    bad(&path, "`https` without `tls`".into(), "write `tls: {ca: FILE}`");
-                }
-                (false, _) if !endpoint.starts_with("http://") => {
-                    bad(&path, format!("`{endpoint}` is no URL"), "write `http://HOST:2379`");
-                }
-                _ => {}
-            }
-        }
-        let inside = self.prefix.trim_start_matches('/');
-        if inside.is_empty() || inside.len() == self.prefix.len() || self.prefix.ends_with('/') {
-            let message = format!("`{}` is no prefix of keys", self.prefix);
-            bad("/etcd/prefix", message, "write `/lightloom/NAME`, a name for each fabric");
-        }
-        let lasts = self.lasts();
-        if lasts.subsec_nanos() != 0 || !(2..=60).contains(&lasts.as_secs()) {
-            let message = format!("a lease of {} s", lasts.as_secs_f64());
-            bad("/etcd/lease", message, "write 2s to 60s, in whole seconds");
-        }
-        if self.tls.as_ref().is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
-            let message = "a certificate without its key, or the other way round".to_owned();
-            bad("/etcd/tls", message, "write both `certificate` and `key`, or neither");
-        }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test")]
-mod tests {
-    use crate::config;
-
-    fn mistakes(etcd: &str) -> Vec<String> {
-        let text = format!("state_dir: s\netcd: {{{etcd}}}\n");
-        let (_, mistakes) = config::load("daemon.yaml", text.as_bytes());
-        assert!(mistakes.iter().all(|mistake| mistake.place.is_some() && mistake.help.is_some()));
-        mistakes.into_iter().map(|mistake| mistake.message).collect()
-    }
-
-    #[test]
-    fn what_cannot_be_said_of_etcd_is_refused_at_its_line() {
-        assert!(mistakes("endpoints: [\"http://h:2379\"], prefix: /a/b, lease: 5s").is_empty());
-        for (etcd, said) in [
-            ("endpoints: [], prefix: /a", "no member of etcd"),
-            ("endpoints: [\"h:2379\"], prefix: /a", "`h:2379` is no URL"),
-            ("endpoints: [\"https://h:2379\"], prefix: /a", "`https` without `tls`"),
-            ("endpoints: [\"http://h:2379\"], prefix: a", "`a` is no prefix of keys"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a/", "`/a/` is no prefix of keys"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 1s", "a lease of 1 s"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 2500ms", "a lease of 2.5 s"),
-            (
-                "endpoints: [\"https://h:1\"], prefix: /a, tls: {ca: c, key: k}",
-                "a certificate without its key, or the other way round",
-            ),
-        ] {
-            assert_eq!(mistakes(etcd), [said], "{etcd}");
-        }
-    }
 }

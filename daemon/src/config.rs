@@ -10,6 +10,7 @@
 //!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
 //! ```
 
+mod etcd;
 mod file;
 pub mod linux;
 mod management;
@@ -34,6 +35,7 @@ use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 use crate::protocol::agent::{AgentModuleFile, AgentTlsFile};
 use crate::protocol::transceiver::SerialFile;
 use crate::protocol::{DriverFile, Kind};
+pub use etcd::{EtcdFile, EtcdTlsFile};
 pub use file::{
     AgentModulesFile, Chances, ClientFile, DaemonFile, DeviceFile, HookFile, HooksFile, LeverFile,
     LimitsFile, ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
@@ -132,7 +134,6 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
                 .help("take it from `openssl x509 -in client.pem -outform der | sha256sum`");
         }
     }
-    #[cfg(feature = "edges")]
     if let Some(etcd) = &config.file.etcd {
         etcd.check(check);
     }
@@ -181,7 +182,16 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
 }
 
 impl Config {
-    /// The journal, in the daemon's folder.
+    /// The journal as people find it: its file, or its keys in etcd.
+    #[must_use]
+    pub fn journal_name(&self) -> PathBuf {
+        match &self.file.etcd {
+            Some(etcd) => PathBuf::from(format!("{}/journal in etcd", etcd.prefix)),
+            None => self.journal_file(),
+        }
+    }
+
+    /// The journal, in the folder of a daemon that is alone.
     #[must_use]
     pub fn journal_file(&self) -> PathBuf {
         self.file.state_dir.join("journal.log")

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use lightloom_daemon::cluster::{EtcdFile, LeaderSeat, StandbyNews, standby, take_seat};
-use lightloom_daemon::config::Config;
+use lightloom_daemon::cluster::{LeaderSeat, StandbyNews, check_fabric, standby, take_seat};
+use lightloom_daemon::config::{Config, EtcdFile};
 use lightloom_daemon::service::{self, notify};
 use lightloom_daemon::{api, audit, check, serve, start};
 use lightloom_fabric::fabric::Fabric;
@@ -40,6 +40,9 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (config, installed) = start::read_files(&arguments.config)?;
     if arguments.check {
+        if let Some(etcd) = &config.file.etcd {
+            check_fabric(etcd, installed.as_ref().map_or("", |fabric| &fabric.name))?;
+        }
         return check_all(&config);
     }
     if arguments.verify_audit {
@@ -103,6 +106,12 @@ async fn stand_by(
     path: &Path,
     installed: Option<&Fabric>,
 ) -> anyhow::Result<Option<LeaderSeat>> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        anyhow::bail!(
+            "another daemon serves {}: each has a `state_dir` of its own",
+            path.display()
+        );
+    }
     let known = StandbyNews::default();
     let serving = tokio::spawn(serve::unix(unix_listener(path)?, standby::router(known.clone())));
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);

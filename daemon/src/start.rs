@@ -101,15 +101,8 @@ fn mistake(mistake: &document::Diagnostic) -> String {
 /// A journal that cannot be read or is damaged, or a plan or report that should be held and cannot be read, with
 /// where and what to do.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
-    let file = match &config.file.etcd {
-        Some(etcd) => PathBuf::from(format!("{} in etcd", etcd.prefix)),
-        None => config.journal_file(),
-    };
-    let read = || match &config.file.etcd {
-        Some(etcd) => cluster::journal_of(etcd),
-        None => fs::read(&file),
-    };
-    let bytes = match read() {
+    let file = config.journal_name();
+    let bytes = match cluster::journal_bytes(config) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok((0, Ledger::default()));

@@ -218,19 +218,24 @@ pub fn unseen(runtime: &Runtime) -> Vec<String> {
 
 fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
     let damage = runtime.damage.as_ref()?;
-    Some(damage_of(damage, &runtime.config.journal_file()))
+    Some(damage_of(damage, &runtime.config.journal_name()))
 }
+
+/// What a person can do about a journal in etcd that is damaged.
+const BEGIN_ANEW: &str = "stop the daemons, restore etcd from a copy, or keep one (`etcdctl snapshot save`), delete the keys under \
+                          `journal/` and `head`, start again and `adopt` what is lit";
 
 /// What is wrong with a journal, for people.
 #[must_use]
 pub fn damage_of(damage: &Damage, file: &Path) -> JournalDamage {
+    let is_in_etcd = file.to_string_lossy().ends_with(" in etcd");
     JournalDamage {
         file: file.display().to_string(),
         readable: damage.line as u64 - 1,
         line: damage.line as u64,
         byte: damage.byte as u64,
         reason: damage.reason.clone(),
-        what_to_do: Damage::WHAT_TO_DO.into(),
+        what_to_do: if is_in_etcd { BEGIN_ANEW } else { Damage::WHAT_TO_DO }.into(),
     }
 }
 
@@ -289,7 +294,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     // Until there is a plan again.
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
-        what: runtime.config.journal_file().display().to_string(),
+        what: runtime.config.journal_name().display().to_string(),
         why: "it was not there at the start, and the audit log says that changes were made: plans, reports of broken \
               parts and leases were in it"
             .into(),

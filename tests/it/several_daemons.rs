@@ -301,6 +301,77 @@ fn without_etcd_light_stays_and_is_read_and_nothing_moves() {
     assert_eq!(hall.light(), 10);
 }
 
+/// etcd that fell silent while a change was written left the leader unable to write for good, and `committed` was
+/// answered for what the next leader undid.
+#[test]
+fn what_etcd_did_not_take_is_not_acknowledged_and_the_leader_goes_on() {
+    let Some(hall) = Hall::open() else { return };
+    assert!(hall.apply(9), "{}", hall.logs());
+    for (egress, after) in [(10, 10), (11, 30), (12, 50)] {
+        let before = hall.status(hall.leader(None).0).unwrap()["version"].as_u64().unwrap();
+        let committed = std::thread::scope(|scope| {
+            let applying = scope.spawn(|| hall.apply(egress));
+            std::thread::sleep(Duration::from_millis(after));
+            kill_process(Pid::from_child(&hall.etcd), Signal::STOP).unwrap();
+            std::thread::sleep(Duration::from_millis(1_300));
+            kill_process(Pid::from_child(&hall.etcd), Signal::CONT).unwrap();
+            applying.join().unwrap()
+        });
+        let settled = |hall: &Hall| {
+            let status = hall.daemons.keys().find_map(|name| hall.status(name))?;
+            let is_over = status["transaction"].is_null() && status["journal_failure"].is_null();
+            is_over.then(|| status["version"].as_u64().unwrap())
+        };
+        hall.until("settled", |hall| settled(hall).is_some());
+        let version = settled(&hall).unwrap();
+        assert!(!committed || version > before, "{version} after {before}: {}", hall.logs());
+        hall.until("taken", |hall| hall.apply(egress));
+        assert_eq!(hall.light(), egress);
+    }
+}
+
+/// A leader whose key was deleted lived on beside the next one, and `ctl` took its refusals.
+#[test]
+fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
+    let Some(mut hall) = Hall::open() else { return };
+    assert!(hall.apply(9), "{}", hall.logs());
+    let url = std::fs::read_to_string(hall.folder.path().join("a.yaml")).unwrap();
+    let url = url.split('"').nth(1).unwrap().to_owned();
+    let etcdctl = |words: &[&str]| {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &url]).args(words);
+        match command.output() {
+            Ok(output) => output.status.success(),
+            Err(_) => false,
+        }
+    };
+    if !etcdctl(&["endpoint", "health"]) {
+        println!("skipped: no etcdctl");
+        return;
+    }
+    // As a store that came back with older data.
+    let (leads, _) = hall.leader(None);
+    assert!(etcdctl(&["del", "/lightloom/t/journal/0000000000000000/0000000000000003"]));
+    assert!(!hall.apply(10) || hall.status(leads).unwrap()["version"] == 2, "{}", hall.logs());
+    hall.until("written anew", |hall| hall.apply(11));
+    hall.kill(leads);
+    let (next, _) = hall.leader(Some(leads));
+    assert_eq!(hall.light(), 11);
+    assert!(hall.status(next).unwrap()["version"].as_u64().unwrap() >= 2, "{}", hall.logs());
+
+    assert!(etcdctl(&["del", "/lightloom/t/leader"]));
+    let status = hall.daemons.get_mut(next).unwrap().wait().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", hall.logs());
+    hall.leader(Some(next));
+    assert!(hall.apply(12), "{}", hall.logs());
+
+    let (last, _) = hall.leader(None);
+    assert!(etcdctl(&["del", "/lightloom/t/head"]));
+    hall.kill(last);
+    hall.start(last);
+    hall.until("refused", |hall| hall.logs().contains("is missing in etcd beside a journal"));
+}
+
 #[test]
 fn daemons_of_another_fabric_are_refused_by_name() {
     let Some(mut hall) = Hall::open() else { return };

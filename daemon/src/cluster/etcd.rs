@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
-use super::EtcdFile;
+use crate::config::EtcdFile;
 
 /// How long a member may take to answer; then the next one is asked.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
@@ -86,6 +86,11 @@ pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
 /// A condition: the key was made in this revision; 0 where there is none.
 pub(super) fn made_in(key: &str, revision: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string()})
+}
+
+/// A condition: this is what stands under the key.
+pub(super) fn is(key: &str, value: &[u8]) -> Value {
+    json!({"key": coded(key.as_bytes()), "target": "VALUE", "result": "EQUAL", "value": coded(value)})
 }
 
 /// Puts a value under a key.

@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::EtcdFile;
 use super::etcd::{Etcd, EtcdError, coded, made_in, put};
 use super::fence::Fence;
 use super::storage::EtcdStorage;
+use crate::config::EtcdFile;
 
 /// What is in the journal, and how: daemons that write another do not lead beside this one.
 const FORMAT: &str = "1";
@@ -134,6 +134,23 @@ fn run(etcd: &Etcd, file: &EtcdFile, fabric: &str, name: &str) -> anyhow::Result
     Ok(ElectionTurn::Waits { leader: leader.unwrap_or_default(), revision: answer.revision })
 }
 
+/// Whether the prefix is of another fabric, for those who only read.
+///
+/// # Errors
+/// That it is, or etcd's.
+pub fn check_fabric(file: &EtcdFile, fabric: &str) -> anyhow::Result<()> {
+    let found = Etcd::new(file)?.get(&format!("{}/fabric", file.prefix))?;
+    match found.map(|found| String::from_utf8_lossy(&found.value).into_owned()) {
+        Some(theirs) if theirs != fabric => {
+            bail!(
+                "`{}` in etcd is of fabric `{theirs}`, and this daemon's is `{fabric}`",
+                file.prefix
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the prefix is of this fabric and of daemons like this one; it is from the first one on.
 fn belongs(etcd: &Etcd, prefix: &str, fabric: &str) -> anyhow::Result<()> {
     for (what, ours) in [("format", FORMAT), ("fabric", fabric)] {
@@ -169,6 +186,12 @@ impl LeaderSeat {
     /// Renews the lease until it is gone, in a thread of its own: nothing else holds it up.
     fn keep(&self, lasts: Duration, lost: watch::Sender<bool>) {
         let (etcd, lease, fence) = (self.etcd.clone(), self.lease, self.fence.clone());
+        let own = made_in(&leader_key(&self.prefix), self.epoch);
+        let renew = move || -> Result<bool, EtcdError> {
+            // A lease without the key that hung on it is no seat.
+            Ok(etcd.keep_alive(lease)?
+                && etcd.txn(std::slice::from_ref(&own), &[], None)?.succeeded)
+        };
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(lasts / 4);
@@ -176,7 +199,7 @@ impl LeaderSeat {
                     return;
                 }
                 let asked = Instant::now();
-                match etcd.keep_alive(lease) {
+                match renew() {
                     Ok(true) => fence.renewed(asked, lasts),
                     Ok(false) => {
                         fence.close();

@@ -6,13 +6,16 @@
 //!   PREFIX/journal/G/N        chunk N of generation G, both sixteen hex digits
 //! ```
 //!
-//! A journal that begins anew is another generation: its chunks are put first, and the head is turned to it last.
+//! All that is appended is durable at once. A chunk is put on three conditions: the leader's key is of this epoch, the head names
+//! this generation, and the chunk before it is the one that was put: on a store that came back with older data nothing is added
+//! over a gap. What was put is kept here as well, so that a leader whose put was not answered, or whose store lost some, can write
+//! all of it as another generation: its chunks first, and the head last.
 
 use std::io;
 
 use serde_json::{Value, json};
 
-use super::etcd::{Etcd, EtcdError, coded, end_of, made_in, put};
+use super::etcd::{Etcd, EtcdError, coded, end_of, is, made_in, put};
 use super::fence::Fence;
 use crate::journal::Storage;
 
@@ -31,33 +34,39 @@ pub struct EtcdStorage {
     fence: Fence,
     generation: u64,
     chunks: u64,
-    /// Appended and not yet durable.
-    pending: Vec<u8>,
+    /// The revision in which the last chunk was put.
+    last: u64,
+    /// What is in etcd, once it was read.
+    held: Option<Vec<u8>>,
 }
 
 impl EtcdStorage {
     /// # Errors
-    /// etcd's.
+    /// etcd's, and a journal without its head.
     pub fn open(etcd: Etcd, prefix: &str, epoch: u64, fence: Fence) -> io::Result<Self> {
         let prefix = prefix.to_owned();
-        let mut storage =
-            Self { etcd, prefix, epoch, fence, generation: 0, chunks: 0, pending: Vec::new() };
+        let (generation, chunks, last, held) = (0, 0, 0, None);
+        let mut storage = Self { etcd, prefix, epoch, fence, generation, chunks, last, held };
         storage.find_generation()?;
         Ok(storage)
     }
 
+    /// # Errors
+    /// A head that is missing beside a journal, or is no number.
     fn find_generation(&mut self) -> io::Result<()> {
-        let head = self.etcd.get(&self.head()).map_err(io::Error::other)?;
-        let text = head.map(|head| String::from_utf8_lossy(&head.value).into_owned());
-        self.generation = match text {
-            None => 0,
-            Some(text) => text.parse().map_err(|_| {
-                io::Error::other(format!(
-                    "{} in etcd says `{text}`, which is no generation",
-                    self.head()
-                ))
-            })?,
+        let (key, all) = (self.head(), self.all());
+        let head = self.etcd.get(&key).map_err(io::Error::other)?;
+        let Some(head) = head else {
+            let (some, _) = self.etcd.page(&all, &all, 1).map_err(io::Error::other)?;
+            let why = format!(
+                "`{key}` is missing in etcd beside a journal: which generation is in force is not known; put its number there, or \
+                 begin anew (docs: Several daemons)"
+            );
+            return if some.is_empty() { Ok(()) } else { Err(damaged(why)) };
         };
+        let text = String::from_utf8_lossy(&head.value).into_owned();
+        let why = || damaged(format!("`{key}` in etcd says `{text}`, which is no generation"));
+        self.generation = text.parse().map_err(|_| why())?;
         Ok(())
     }
 
@@ -65,20 +74,34 @@ impl EtcdStorage {
         format!("{}/head", self.prefix)
     }
 
+    fn all(&self) -> Vec<u8> {
+        format!("{}/journal/", self.prefix).into_bytes()
+    }
+
     fn folder(&self, generation: u64) -> String {
         format!("{}/journal/{generation:016x}/", self.prefix)
     }
 
-    /// Does it if this daemon is the leader of its epoch still.
-    fn as_leader(&self, then: &[Value]) -> io::Result<()> {
+    fn chunk(&self, generation: u64, at: u64) -> String {
+        format!("{}{at:016x}", self.folder(generation))
+    }
+
+    /// Does it if this daemon leads in its epoch still and `more` holds; the revision in which it was done.
+    fn as_leader(&self, more: Vec<Value>, then: &[Value]) -> io::Result<u64> {
         if let Some(trouble) = self.trouble() {
             return Err(io::Error::other(trouble));
         }
         let leader = super::seat::leader_key(&self.prefix);
-        let answer = self.etcd.txn(&[made_in(&leader, self.epoch)], then, None);
-        match answer {
-            Ok(answer) if answer.succeeded => Ok(()),
-            Ok(_) => Err(io::Error::other("another daemon is the leader")),
+        let conditions: Vec<Value> =
+            std::iter::once(made_in(&leader, self.epoch)).chain(more).collect();
+        match self.etcd.txn(&conditions, then, Some(&leader)) {
+            Ok(answer) if answer.succeeded => Ok(answer.revision),
+            Ok(answer)
+                if answer.found.first().is_some_and(|key| key.create_revision == self.epoch) =>
+            {
+                Err(io::Error::other("etcd has not the journal that was written: it lost some"))
+            }
+            Ok(_) => Err(io::Error::other("another daemon leads")),
             Err(error @ EtcdError::Silent(_)) => {
                 Err(io::Error::new(io::ErrorKind::TimedOut, error))
             }
@@ -86,49 +109,76 @@ impl EtcdStorage {
         }
     }
 
-    fn put_chunks(&self, generation: u64, first: u64, bytes: &[u8]) -> io::Result<u64> {
-        let mut at = first;
+    /// Puts chunks behind those that are there: how many there are then, and the revision of the last.
+    fn put_chunks(
+        &self,
+        generation: u64,
+        (mut at, mut last): (u64, u64),
+        bytes: &[u8],
+        is_in_force: bool,
+    ) -> io::Result<(u64, u64)> {
         for chunk in bytes.chunks(CHUNK_BYTES) {
-            self.as_leader(&[put(&format!("{}{at:016x}", self.folder(generation)), chunk)])?;
+            let mut more = Vec::new();
+            if is_in_force && (generation > 0 || at > 0) {
+                more.push(is(&self.head(), generation.to_string().as_bytes()));
+            }
+            if at > 0 {
+                more.push(made_in(&self.chunk(generation, at - 1), last));
+            }
+            let mut then = vec![put(&self.chunk(generation, at), chunk)];
+            if is_in_force && generation == 0 && at == 0 {
+                then.push(put(&self.head(), b"0"));
+            }
+            last = self.as_leader(more, &then)?;
             at += 1;
         }
-        Ok(at)
+        Ok((at, last))
     }
+}
+
+fn damaged(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 impl Storage for EtcdStorage {
     fn load(&mut self) -> io::Result<Vec<u8>> {
+        if let Some(held) = &self.held {
+            return Ok(held.clone());
+        }
         self.find_generation()?;
         let folder = self.folder(self.generation).into_bytes();
         let (mut bytes, mut from) = (Vec::new(), folder.clone());
-        self.chunks = 0;
+        (self.chunks, self.last) = (0, 0);
         loop {
             let (page, more) = self.etcd.page(&from, &folder, PAGE).map_err(io::Error::other)?;
             for chunk in &page {
                 let name = String::from_utf8_lossy(&chunk.key[folder.len()..]).into_owned();
                 if u64::from_str_radix(&name, 16).ok() != Some(self.chunks) {
-                    let why = format!("chunk {:x} of the journal in etcd is missing", self.chunks);
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                    let missing = self.chunk(self.generation, self.chunks);
+                    return Err(damaged(format!(
+                        "`{missing}` is missing in etcd, and there are later ones: restore etcd from a copy, or begin anew (docs: \
+                         Several daemons)"
+                    )));
                 }
-                self.chunks += 1;
+                (self.chunks, self.last) = (self.chunks + 1, chunk.create_revision);
                 bytes.extend_from_slice(&chunk.value);
             }
             let Some(last) = page.last().filter(|_| more) else { break };
             from = last.key.clone();
             from.push(0);
         }
-        self.pending.clear();
+        self.held = Some(bytes.clone());
         Ok(bytes)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.pending.extend_from_slice(bytes);
+        (self.chunks, self.last) =
+            self.put_chunks(self.generation, (self.chunks, self.last), bytes, true)?;
+        self.held.get_or_insert_default().extend_from_slice(bytes);
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let pending = std::mem::take(&mut self.pending);
-        self.chunks = self.put_chunks(self.generation, self.chunks, &pending)?;
         Ok(())
     }
 
@@ -138,13 +188,13 @@ impl Storage for EtcdStorage {
         // What an earlier try left there.
         let folder = self.folder(next).into_bytes();
         let forget = |from: &[u8], end: &[u8]| json!({"request_delete_range": {"key": coded(from), "range_end": coded(end)}});
-        self.as_leader(&[forget(&folder, &end_of(&folder))])?;
-        let chunks = self.put_chunks(next, 0, bytes)?;
-        let all = format!("{}/journal/", self.prefix).into_bytes();
+        self.as_leader(Vec::new(), &[forget(&folder, &end_of(&folder))])?;
+        let (chunks, last) = self.put_chunks(next, (0, 0), bytes, false)?;
         let before = self.folder(self.generation).into_bytes();
-        self.as_leader(&[put(&self.head(), next.to_string().as_bytes()), forget(&all, &before)])?;
-        (self.generation, self.chunks) = (next, chunks);
-        self.pending.clear();
+        let turn = [put(&self.head(), next.to_string().as_bytes()), forget(&self.all(), &before)];
+        self.as_leader(Vec::new(), &turn)?;
+        (self.generation, self.chunks, self.last) = (next, chunks, last);
+        self.held = Some(bytes.to_vec());
         Ok(())
     }
 

@@ -9,8 +9,7 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "edges")]
-use crate::cluster::EtcdFile;
+use super::etcd::EtcdFile;
 use crate::protocol::DriverFile;
 use crate::protocol::agent::AgentTlsFile;
 use crate::protocol::transceiver::{self, PathPolicy};
@@ -38,7 +37,6 @@ pub struct DaemonFile {
     #[serde(default)]
     pub tls: Option<TlsFile>,
     /// Other daemons for the same fabric, one of which leads: their journal is in etcd.
-    #[cfg(feature = "edges")]
     #[serde(default)]
     pub etcd: Option<EtcdFile>,
     /// What the operator wants done without being asked.

@@ -79,19 +79,21 @@ impl DaemonClient {
     fn talk_to_leader(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let until = Instant::now() + LEADS_WITHIN;
         loop {
-            let mut answer = self.talk_again(pieces);
-            for _ in 1..self.sockets.len() {
+            let mut best = None;
+            for _ in 0..self.sockets.len() {
+                let answer = self.talk_again(pieces);
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
                 }
+                // Who stands by says more than one that is not there.
+                if best.as_ref().is_none_or(anyhow::Result::is_err) {
+                    best = Some(answer);
+                }
                 self.leads.fetch_add(1, Ordering::Relaxed);
-                answer = self.talk_again(pieces);
             }
-            let leads = answer.as_ref().is_ok_and(|answer| !stands_by(answer));
-            if leads || self.sockets.len() == 1 || Instant::now() > until {
-                return answer;
+            if let Some(best) = best.filter(|_| self.sockets.len() == 1 || Instant::now() > until) {
+                return best;
             }
-            self.leads.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(AGAIN_AFTER);
         }
     }

@@ -24,6 +24,9 @@ const NAMES_MAX: usize = 6;
 /// What to do where a file of the daemon cannot be written.
 const FREE_SPACE: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
                           lightloomd goes on automatically";
+/// The same where its journal is in etcd.
+const ASK_ETCD: &str = "the light stays as it is and devices are read on: see that most of etcd's members answer, and \
+                        lightloomd goes on automatically";
 /// Who undoes what was not confirmed in time.
 const CONFIRM_TIMEOUT: &str = "policy:confirm-timeout";
 /// For how many broken parts it is said what to type.
@@ -82,7 +85,8 @@ fn alarms(status: &Status) -> String {
     if let Some((about, next)) = status.journal_damage.as_ref().map(history::damage) {
         alarm("JOURNAL DAMAGED, changes are refused and no device is read", about, next);
     } else if let Some(why) = &status.journal_failure {
-        alarm("JOURNAL CANNOT BE WRITTEN, changes are refused", why.clone(), FREE_SPACE.into());
+        let next = if why.contains("etcd") { ASK_ETCD } else { FREE_SPACE };
+        alarm("JOURNAL CANNOT BE WRITTEN, changes are refused", why.clone(), next.into());
     }
     if let Some(why) = &status.audit_failure {
         alarm("AUDIT LOG CANNOT BE WRITTEN, changes are refused", why.clone(), FREE_SPACE.into());
