@@ -289,7 +289,8 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
 /// # Errors
 /// The name of the first task that is a collective: write those as sends and receives first.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
-    let mut of_rank: Vec<Vec<String>> = vec![Vec::new(); ranks as usize];
+    // Labels stand before what names them: a task may wait for one with a higher id.
+    let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
     let ends = |work: &TaskWork| match work {
         TaskWork::Compute { rank, .. } => Some(vec![*rank]),
         TaskWork::Transfer { from, to, .. } => Some(vec![*from, *to]),
@@ -298,8 +299,8 @@ pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     for (place, task) in graph.tasks().iter().enumerate() {
         let Some(own) = ends(&task.work) else { return Err(task.name.clone()) };
         for rank in own {
-            let lines = &mut of_rank[rank as usize];
-            lines.push(match &task.work {
+            let [operations, waits] = &mut of_rank[rank as usize];
+            operations.push(match &task.work {
                 TaskWork::Transfer { from, to, bytes } if *from == rank => {
                     format!("t{place}: send {}b to {to} tag {place}", bytes.0)
                 }
@@ -313,14 +314,14 @@ pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
                 let is_own = ends(&graph.tasks()[before.index()].work)
                     .is_some_and(|ends| ends.contains(&rank));
                 if is_own {
-                    lines.push(format!("t{place} requires t{}", before.0));
+                    waits.push(format!("t{place} requires t{}", before.0));
                 }
             }
         }
     }
     let mut text = format!("num_ranks {ranks}\n");
     for (rank, lines) in of_rank.iter().enumerate() {
-        let _ = write!(text, "\nrank {rank} {{\n{}\n}}\n", lines.join("\n"));
+        let _ = write!(text, "\nrank {rank} {{\n{}\n}}\n", lines.concat().join("\n"));
     }
     Ok(text)
 }
@@ -353,6 +354,22 @@ mod tests {
             all
         };
         assert_eq!(works(&graph), works(&again));
+    }
+
+    #[test]
+    fn a_task_that_waits_for_a_later_one_reads_back() {
+        let compute = |after: &[u32]| Task {
+            name: String::new(),
+            after: after.iter().copied().map(TaskId).collect(),
+            work: TaskWork::Compute { rank: 0, took: Picoseconds(5000) },
+        };
+        let graph = TaskGraph::new(vec![compute(&[1]), compute(&[])]).unwrap();
+        let text = write(&graph, 1).unwrap();
+        let binary = binary::text_of(&binary::bytes_of(&text).unwrap()).unwrap();
+        for text in [text, binary] {
+            let (again, _) = read(&text).unwrap();
+            assert_eq!(again.tasks()[0].after, [TaskId(1)], "{text}");
+        }
     }
 
     #[test]
