@@ -8,8 +8,9 @@
 //!           └ forward: ns, exchange, bytes ┘ └ input ┘ └ weight gradient ┘ └ other
 //! ```
 //! The rows are those of one pipeline stage, all `ga` micro-batches after each other, as AICB writes them and SimAI runs
-//! them; each begins with `embedding_layer`. All stages take the same rows, interleaved as 1F1B with `vpp` pieces a stage,
-//! and send `pp_comm` bytes to the next. Exchange of the forward and input-gradient columns runs round the first
+//! them; each begins with `embedding_layer`. All stages take the same rows, interleaved as 1F1B with `vpp` pieces a stage: equal
+//! parts of the transformer layers, with the rows before them in the first piece and those after in the last. They
+//! send `pp_comm` bytes to the next. Exchange of the forward and input-gradient columns runs round the first
 //! `model_parallel_NPU_group` ranks of a stage, exchange of the weight-gradient column over the data-centre network between
 //! the equal ranks of all such groups of the stage; only the end of the step waits for it. Exchange marked `_EP`, and every
 //! all-to-all, runs over the data-centre network between the equal ranks of the first `ep` groups.
@@ -227,9 +228,10 @@ impl SimaiStep<'_> {
             None => self.layers.len() - first,
         };
         let rest = (self.firsts.last()? + rows).min(self.layers.len());
-        // Interleaving needs whole rounds of micro-batches, and a row for each piece.
+        let body = transformer_rows(&self.layers[first..first + rows]);
+        // Interleaving needs whole rounds of micro-batches, and a row of a layer for each piece.
         let is_interleaved =
-            self.firsts.len().is_multiple_of(stages) && rows >= self.pieces as usize;
+            self.firsts.len().is_multiple_of(stages) && body.len() >= self.pieces as usize;
         let pieces = if stages > 1 && is_interleaved { self.pieces as usize } else { 1 };
         let schedule = Schedule::OneForwardOneBackward;
         let micro_batches = self.firsts.len();
@@ -252,7 +254,11 @@ impl SimaiStep<'_> {
                 out.send((from % stages, ready), stage, self.sent);
             }
             let begin = self.firsts[pass.micro_batch];
-            let cut = |piece: usize| begin + rows * piece / pieces;
+            let cut = |piece: usize| match piece {
+                0 => begin,
+                last if last == pieces => begin + rows,
+                _ => begin + body.start + body.len() * piece / pieces,
+            };
             let layers = &self.layers[cut(pass.piece)..cut(pass.piece + 1)];
             match is_forward {
                 true => out.forward(stage, layers),
@@ -267,6 +273,16 @@ impl SimaiStep<'_> {
         }
         all_ran.then(|| TaskGraph::new(out.tasks))
     }
+}
+
+/// Of the rows of a micro-batch, those of its transformer layers: what is before belongs to the first piece of a stage, what
+/// is after to the last.
+fn transformer_rows(rows: &[SimaiLayer]) -> std::ops::Range<usize> {
+    let is_layer = |row: &SimaiLayer| {
+        !["embedding", "final", "cross_entropy"].iter().any(|other| row.name.starts_with(other))
+    };
+    let first = rows.iter().position(is_layer).unwrap_or(0);
+    first..rows.iter().rposition(is_layer).map_or(first, |last| last + 1)
 }
 
 impl SimaiTasks {
@@ -372,33 +388,56 @@ mod tests {
         assert_eq!(count, 2, "forward and backward");
     }
 
-    /// Four stages, eight micro-batches: the bubble is that of 1F1B, and of interleaved 1F1B with two pieces a stage.
+    fn row(name: &str, [forward, input, weight]: [u64; 3]) -> String {
+        format!("{name} -1 {forward} NONE 0 {input} NONE 0 {weight} NONE 0 1\n")
+    }
+
+    /// Nanoseconds of a step whose micro-batches have these rows each; a transfer takes 1 ns.
+    fn step_nanos([stages, pieces, micro_batches]: [usize; 3], rows: &[String]) -> u64 {
+        let header = HEADER.replace("pp: 1", &format!("pp: {stages} vpp: {pieces}"));
+        let gpus = format!("ga: {micro_batches} all_gpus: {}", 8 * stages);
+        let header = header.replace("ga: 2 all_gpus: 16", &gpus);
+        let (count, rows) = (micro_batches * rows.len(), rows.concat().repeat(micro_batches));
+        let workload = read(&format!("{header} pp_comm: 1.0\n{count}\n{rows}")).unwrap();
+        let took = workload.graph.tasks().iter().map(|task| match task.work {
+            TaskWork::Compute { took, .. } => took,
+            TaskWork::Transfer { bytes, .. } => Picoseconds::from_nanos(bytes.0),
+            _ => Picoseconds::ZERO,
+        });
+        let took: Vec<Picoseconds> = took.collect();
+        let spans = crate::longest_path::play(&workload.graph, &took);
+        spans.iter().map(|span| span.1.0).max().unwrap() / 1000
+    }
+
+    /// The bubble is that of 1F1B, and of interleaved 1F1B with several pieces a stage.
     #[test]
     fn stages_take_their_micro_batches_in_a_pipeline() {
-        let row = |name: &str| format!("{name} -1 1000 NONE 0 1500 NONE 0 500 NONE 0 1\n");
-        let rows = row("embedding_layer") + &row("attention");
-        let nanos = |pieces: u32| {
-            let header = HEADER.replace("pp: 1", &format!("pp: 4 vpp: {pieces}"));
-            let header = header.replace("ga: 2 all_gpus: 16", "ga: 8 all_gpus: 32");
-            let text = format!("{header} pp_comm: 1.0\n16\n{}", rows.repeat(8));
-            let workload = read(&text).unwrap();
-            let took = workload.graph.tasks().iter().map(|task| match task.work {
-                TaskWork::Compute { took, .. } => took,
-                TaskWork::Transfer { bytes, .. } => Picoseconds::from_nanos(bytes.0),
-                _ => Picoseconds::ZERO,
-            });
-            let took: Vec<Picoseconds> = took.collect();
-            let spans = crate::longest_path::play(&workload.graph, &took);
-            spans.iter().map(|span| span.1.0).max().unwrap() / 1000
-        };
-        // A micro-batch takes 6 us of a stage, a transfer 1 ns.
+        let rows = [
+            row(FIRST_LAYER, [0; 3]),
+            row("attention", [1000, 1500, 500]),
+            row("mlp", [1000, 1500, 500]),
+        ];
+        // A micro-batch takes 6 us of a stage.
         for (pieces, expected) in [(1, 8 * 6000 + 3 * 6000), (2, 8 * 6000 + 3 * 3000)] {
-            let took = nanos(pieces);
+            let took = step_nanos([4, pieces, 8], &rows);
             assert!((expected..expected + 50).contains(&took), "{pieces}: {took}");
         }
         let header = HEADER.replace("pp: 1", "pp: 2") + " pp_comm 9";
-        let error = read(&format!("{header}\n1\n{}", row("embedding_layer"))).unwrap_err();
+        let error = read(&format!("{header}\n1\n{}", row(FIRST_LAYER, [1; 3]))).unwrap_err();
         assert!(error.to_string().contains("1 rows of `embedding_layer` for ga 2"), "{error}");
+    }
+
+    #[test]
+    fn rows_of_no_transformer_layer_are_no_piece_of_their_own() {
+        for (layers, pieces) in [(6, 3), (8, 2)] {
+            let mut rows = vec![row("attention", [1_000_000; 3]); layers];
+            rows.insert(0, row(FIRST_LAYER, [0; 3]));
+            rows.push(row("final_column", [0; 3]));
+            let stage = 3_000_000 * layers as u64;
+            let expected = 4 * stage + stage / pieces as u64;
+            let took = step_nanos([2, pieces, 4], &rows);
+            assert!((expected..expected + 50).contains(&took), "vpp {pieces}: {took}");
+        }
     }
 
     #[test]
