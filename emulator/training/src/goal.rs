@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
+use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 
 /// Why a text is no GOAL that can be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,7 +144,9 @@ impl Reader {
         match (&words[..], self.rank) {
             ([], _) => {}
             (["num_ranks", count], None) => {
-                self.ranks = Some(count.parse().map_err(|_| wrong("write a number of ranks"))?);
+                let count = count.parse().ok().filter(|count| *count <= MOST_RANKS);
+                self.ranks =
+                    Some(count.ok_or_else(|| wrong("write a number of ranks, at most 1000000"))?);
             }
             (["rank", rank, "{"], None) => {
                 let rank = rank.parse().map_err(|_| wrong("write a whole number"))?;
@@ -167,6 +169,9 @@ impl Reader {
                 let what = what(operation).ok_or_else(|| {
                     wrong("write `send 8b to 1 tag 0`, `recv 8b from 0 tag 0` or `calc 100`")
                 })?;
+                if matches!(what, GoalVerb::Calc { nanos } if nanos > LONGEST.0 / 1000) {
+                    return Err(wrong("`calc` is in nanoseconds, at most a day: 86400000000000"));
+                }
                 let label = label.trim_end_matches(':').to_owned();
                 let place = self.operations.len();
                 if self.labels.insert((rank, label.clone()), place).is_some() {
@@ -382,6 +387,14 @@ mod tests {
                 "line 3: rank 0, l1: 0 more like it, and no recv",
             ),
             ("num_ranks 1\nrank 1 {\n}", "below `num_ranks`"),
+            (
+                "num_ranks 999999999",
+                "line 1: `num_ranks 999999999`: write a number of ranks, at most",
+            ),
+            (
+                "num_ranks 1\nrank 0 {\nl1: calc 9223372036854775807\n}",
+                "line 3: `l1: calc 9223372036854775807`: `calc` is in nanoseconds, at most a day",
+            ),
             ("num_ranks 1\nrank 0 {\na: calc 1\na: calc 2\n}", "`a` twice"),
             (
                 "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\na requires b\nb requires a\n}",

@@ -71,6 +71,13 @@ pub struct Task {
     pub work: TaskWork,
 }
 
+/// The most ranks of a step that is read from a file.
+pub(crate) const MOST_RANKS: u32 = 1_000_000;
+/// The longest that one task of a file computes: a day.
+pub(crate) const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
+/// The longest chain of computing: with what it sends, a run stays within the 213 days that its clock has.
+const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
+
 /// Why tasks are no graph that can be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
@@ -92,6 +99,14 @@ pub enum GraphError {
         /// One of them.
         name: String,
     },
+    /// It computes beyond what the clock of a run has.
+    #[error("task {task} `{name}` ends after more than 100 days of computing, and a step has less")]
+    Long {
+        /// The task.
+        task: u32,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Tasks that can be run. Clones share them.
@@ -105,7 +120,7 @@ impl TaskGraph {
     /// The graph of `tasks`.
     ///
     /// # Errors
-    /// If a task waits for one that is not there, or for itself.
+    /// If a task waits for one that is not there, or for itself, or ends beyond the clock of a run.
     pub fn new(tasks: Vec<Task>) -> Result<Self, GraphError> {
         for (index, task) in tasks.iter().enumerate() {
             if let Some(missing) = task.after.iter().find(|id| id.index() >= tasks.len()) {
@@ -116,8 +131,21 @@ impl TaskGraph {
         let graph = Self { tasks: Arc::new(tasks) };
         let mut schedule = Schedule::of(&graph);
         let mut ready = schedule.ready();
-        while let Some(task) = ready.pop() {
-            ready.extend(schedule.finish(task));
+        let mut ends = vec![Picoseconds::ZERO; graph.tasks.len()];
+        while let Some(id) = ready.pop() {
+            let task = &graph.tasks[id.index()];
+            let start = task.after.iter().map(|before| ends[before.index()]).max();
+            let took = if let TaskWork::Compute { took, .. } = task.work {
+                took
+            } else {
+                Picoseconds::ZERO
+            };
+            let end = start.unwrap_or_default().0.saturating_add(took.0);
+            if end > LONGEST_CHAIN.0 {
+                return Err(GraphError::Long { task: id.0, name: task.name.clone() });
+            }
+            ends[id.index()] = Picoseconds(end);
+            ready.extend(schedule.finish(id));
         }
         match schedule.done.iter().position(|is_done| !is_done) {
             Some(stuck) => {

@@ -21,7 +21,7 @@ use communication::{Communication, by_external_id, bytes_of, is_exchange, kind_o
 use document::{Category, Document, Event, Events};
 use order::{ProfiledOperation, RankWork, walk};
 
-use super::graph::{Task, TaskGraph, TaskId, TaskWork};
+use super::graph::{MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 use super::recorded::{Recorded, RecordedError};
 
 /// A file of one rank.
@@ -59,6 +59,16 @@ pub enum KinetoError {
         file: String,
         /// The rank.
         rank: u32,
+    },
+    /// Beyond any job.
+    #[error(
+        "{file}: `distributedInfo` names rank or size {count}: at most {MOST_RANKS} ranks are read"
+    )]
+    ManyRanks {
+        /// Which.
+        file: String,
+        /// The rank, or the size of the job.
+        count: u32,
     },
     /// Ranks saw different sizes.
     #[error(
@@ -165,6 +175,7 @@ impl Profiles {
     ) -> Result<(), KinetoError> {
         let document = Document::deserialize(&mut json).map_err(|error| {
             let (line, column, reason) = (error.line(), error.column(), error.to_string());
+            let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
             let error = RecordedError::Json { line, column, reason };
             KinetoError::File { file: name.to_owned(), error }
         })?;
@@ -174,6 +185,10 @@ impl Profiles {
             (None, 1) => 0,
             (None, _) => return Err(KinetoError::NoRank { file: name.to_owned() }),
         };
+        let world = document.info.as_ref().and_then(|info| info.world_size);
+        if let Some(count) = world.max(Some(rank)).filter(|count| *count > MOST_RANKS) {
+            return Err(KinetoError::ManyRanks { file: name.to_owned(), count });
+        }
         if !self.joined.ranks.insert(rank) {
             return Err(KinetoError::Twice { file: name.to_owned(), rank });
         }

@@ -20,7 +20,7 @@ use lightloom_units::{Bytes, Picoseconds};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
+use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 
 /// A recorded step as a graph, with the times that were measured.
 #[derive(Clone, Debug)]
@@ -133,7 +133,6 @@ struct RecordedOperation<'e> {
 const CLOCK_MICROS: f64 = 1e-3;
 /// Most events that are read.
 const MOST_EVENTS: usize = 5_000_000;
-const MOST_RANK: u32 = 1_000_000;
 
 /// Reads a recording; `tensor` ranks in a row are a TP group.
 ///
@@ -194,12 +193,11 @@ fn operation<'e>(
         let (name, rank) = (source.name.clone(), source.pid.to_string());
         RecordedError::Event { event, name, rank, reason }
     };
-    if rank >= MOST_RANK {
+    if rank >= MOST_RANKS {
         return Err(wrong("`pid` is no rank: write a whole number".to_owned()));
     }
-    if !(source.ts.is_finite() && source.dur.is_finite() && source.dur >= 0.0 && source.dur < 1e12)
-    {
-        return Err(wrong(format!("`dur` {} is no time in microseconds", source.dur)));
+    if !source.ts.is_finite() || !is_time(source.dur) {
+        return Err(wrong(no_time(source.dur)));
     }
     let nth = |first: SharedTask| {
         let count = counts.entry((rank, first)).or_insert(0);
@@ -223,7 +221,7 @@ fn meaning(
         bytes.map(Bytes).ok_or_else(|| "communication needs `bytes` above 0".to_owned())
     };
     let peer = |peer: u32| {
-        if peer == rank || peer >= MOST_RANK {
+        if peer == rank || peer >= MOST_RANKS {
             return Err(format!("rank {peer} is no other rank"));
         }
         Ok(peer)
@@ -241,7 +239,7 @@ fn meaning(
         let mut group = arguments.group.clone().unwrap_or_default();
         group.sort_unstable();
         group.dedup();
-        if group.len() < 2 || !group.contains(&rank) || group.iter().any(|rank| *rank >= MOST_RANK)
+        if group.len() < 2 || !group.contains(&rank) || group.iter().any(|rank| *rank >= MOST_RANKS)
         {
             return Err("`group` is not a list of ranks with this one among them".to_owned());
         }
@@ -276,6 +274,15 @@ fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> T
         return TaskWork::Ring { kind, ring: first / tensor, bytes };
     }
     TaskWork::Across { kind, ranks: group.to_vec(), bytes }
+}
+
+/// Whether an event may take so many microseconds: up to a day.
+pub(super) fn is_time(micros: f64) -> bool {
+    (0.0..=LONGEST.0 as f64 / 1e6).contains(&micros)
+}
+
+pub(super) fn no_time(micros: f64) -> String {
+    format!("`dur` {micros} is no time in microseconds, up to a day")
 }
 
 fn microseconds(micros: f64) -> Picoseconds {

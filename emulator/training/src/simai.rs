@@ -18,7 +18,7 @@
 use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
-use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
+use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 use super::schedule::{PassKind, Pipeline, Schedule};
 
 /// Why a text is no workload that can be run here.
@@ -84,6 +84,9 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
         value.ok_or_else(|| wrong(1, format!("the header has no positive `{name}`")))
     };
     let (tensor, ranks) = (needed("model_parallel_NPU_group:")?, needed("all_gpus:")?);
+    if ranks > MOST_RANKS {
+        return Err(wrong(1, format!("`all_gpus:` {ranks} is more than {MOST_RANKS} ranks")));
+    }
     let at_least_one = |name: &str| setting(name).unwrap_or(1).max(1);
     let [micro_batches, experts, stages, pieces] = ["ga:", "ep:", "pp:", "vpp:"].map(at_least_one);
     if !ranks.is_multiple_of(tensor.saturating_mul(stages)) {
@@ -164,8 +167,10 @@ fn part(words: &[&str]) -> Result<LayerPass, String> {
         word.parse().map_err(|_| format!("`{word}` is no whole number"))
     };
     let nanoseconds = number(words[0])?;
-    let took = nanoseconds.checked_mul(1_000).map(Picoseconds);
-    let took = took.ok_or_else(|| format!("{nanoseconds} ns is too long"))?;
+    let took = Picoseconds(nanoseconds.saturating_mul(1_000));
+    if took > LONGEST {
+        return Err(format!("{nanoseconds} ns is more than a day"));
+    }
     let bytes = number(words[2])?;
     let kind = match words[1].split('_').next().unwrap_or_default() {
         "NONE" => None,
@@ -445,6 +450,15 @@ mod tests {
         let line = "moe -1 1 BROADCAST 4096 1 NONE 0 1 NONE 0 1";
         for (text, expected) in [
             (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `BROADCAST`"),
+            (
+                format!("{HEADER}\n1\n{}", row("attention", [1_000_000_000_000_000, 1, 1])),
+                "line 3: 1000000000000000 ns is more than a day",
+            ),
+            (
+                format!("{HEADER}\n101\n{}", row("long", [LONGEST.0 / 1000, 1, 1]).repeat(101)),
+                "task 100 `long forward` ends after more than 100 days",
+            ),
+            (HEADER.replace("gpus: 16", "gpus: 999999992"), "line 1: `all_gpus:` 999999992 is"),
             (format!("{HEADER}\n2\n"), "line 2: 2 layers are announced, 0 follow"),
             (format!("{HEADER}\n1\nshort -1 1\n"), "line 3: a layer has 12 columns"),
             (HEADER.replace("pp: 1", "pp: 4"), "line 1: 16 ranks are no multiple of 4 stages"),

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use super::super::recorded::{is_time, no_time};
 
 /// A file.
 #[derive(Deserialize)]
@@ -203,9 +205,10 @@ impl Events {
         said.unwrap_or_else(|| self.name(event))
     }
 
-    fn add(&mut self, place: u32, event: WrittenEvent) {
+    /// Takes a complete event; a reason if what ran took no time that can be.
+    fn add(&mut self, place: u32, event: WrittenEvent) -> Result<(), String> {
         if event.ph != "X" {
-            return;
+            return Ok(());
         }
         match self.found.get_mut(&event.cat) {
             Some(count) => *count += 1,
@@ -214,12 +217,11 @@ impl Events {
             }
         }
         let category = event.category();
-        if category == Category::Other
-            || !event.ts.is_finite()
-            || event.dur.is_nan()
-            || event.dur < 0.0
-        {
-            return;
+        if category == Category::Other {
+            return Ok(());
+        }
+        if !is_time(event.dur) {
+            return Err(format!("traceEvents[{place}] `{}`: {}", event.name, no_time(event.dur)));
         }
         let is_said = matches!(category, Category::Wait | Category::Exchange | Category::Call)
             || event.args.collective.is_some()
@@ -236,6 +238,7 @@ impl Events {
             stream: number(event.args.stream.or_else(|| event.tid.as_i64())),
             args: is_said.then(|| Box::new(event.args)),
         });
+        Ok(())
     }
 }
 
@@ -254,7 +257,7 @@ impl<'de> Deserialize<'de> for Events {
                 let mut events = Events::default();
                 let mut place = 0u32;
                 while let Some(event) = list.next_element::<WrittenEvent>()? {
-                    events.add(place, event);
+                    events.add(place, event).map_err(A::Error::custom)?;
                     place = place.saturating_add(1);
                 }
                 Ok(events)

@@ -232,6 +232,19 @@ fn collectives_whose_numbers_differ_between_ranks_are_refused() {
 }
 
 #[test]
+fn times_and_ranks_beyond_any_step_are_refused_with_their_place() {
+    let long = |dur: f64| vec![event("kernel", "gemm", (0, 7), (0.0, dur), json!({}))];
+    for (profile, expected) in [
+        (profile(0, long(1e30)), "traceEvents[0] `gemm`: `dur` 1000000000000000000000000000000 is"),
+        (profile(0, long(-5.0)), "traceEvents[0] `gemm`: `dur` -5 is no time in microseconds"),
+        (profile(u32::MAX, long(1.0)), "names rank or size 4294967295: at most 1000000 ranks"),
+    ] {
+        let error = read(&[profile]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_replayed_is_answered_with_what_it_has() {
     let python = event("python_function", "train.py(7): step", (5, 1), (0.0, 9.0), json!({}));
     let error = read(&[profile(0, vec![python])]).unwrap_err().to_string();
