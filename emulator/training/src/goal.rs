@@ -44,6 +44,24 @@ pub enum GoalError {
         /// `send` or `recv`.
         missing: &'static str,
     },
+    /// A message that its receive has no room for.
+    #[error(
+        "line {line}: rank {rank}, {label}: {room} B are received, and line {sent_line} sends {bytes} B"
+    )]
+    Small {
+        /// From 1.
+        line: usize,
+        /// The rank that receives.
+        rank: u32,
+        /// Its label.
+        label: String,
+        /// What it has room for.
+        room: u64,
+        /// Of the send, from 1.
+        sent_line: usize,
+        /// What is sent.
+        bytes: u64,
+    },
     /// Two of the same name.
     #[error("line {line}: rank {rank} has `{label}` twice")]
     Twice {
@@ -258,12 +276,27 @@ impl Reader {
         }
         left.extend(sends.into_values().flatten().map(|send| (send, "recv")));
         match left.first() {
-            None => Ok(pairs),
+            None => pairs.iter().try_for_each(|pair| self.has_room(*pair)).map(|()| pairs),
             Some((place, missing)) => {
                 let GoalOperation { line, rank, label, .. } = &self.operations[*place];
                 let (line, rank, label) = (*line, *rank, label.clone());
                 Err(GoalError::Unmatched { line, rank, label, count: left.len() - 1, missing })
             }
+        }
+    }
+
+    /// A receive may have room for more than is sent, not for less.
+    fn has_room(&self, (receive, send): (usize, usize)) -> Result<(), GoalError> {
+        let [receive, send] = [receive, send].map(|place| &self.operations[place]);
+        match (receive.what, send.what) {
+            (GoalVerb::Receive { bytes: room, .. }, GoalVerb::Send { bytes, .. })
+                if room < bytes =>
+            {
+                let (label, sent_line) = (receive.label.clone(), send.line);
+                let GoalOperation { line, rank, .. } = *receive;
+                Err(GoalError::Small { line, rank, label, room, sent_line, bytes })
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -385,6 +418,10 @@ mod tests {
             (
                 "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\n",
                 "line 3: rank 0, l1: 0 more like it, and no recv",
+            ),
+            (
+                "num_ranks 2\nrank 0 {\na: send 4194304b to 1\n}\nrank 1 {\nb: recv 999b from 0\n}",
+                "line 6: rank 1, b: 999 B are received, and line 3 sends 4194304 B",
             ),
             ("num_ranks 1\nrank 1 {\n}", "below `num_ranks`"),
             (
