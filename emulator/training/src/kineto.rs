@@ -100,8 +100,7 @@ pub enum KinetoError {
     },
     /// A collective that ranks with a file do not have.
     #[error(
-        "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file and no such collective; record the same steps on all \
-         ranks, so that the collectives of a group have the same `Seq` or number"
+        "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file and no such collective; {cause}"
     )]
     Partial {
         /// Its kind.
@@ -112,7 +111,38 @@ pub enum KinetoError {
         group: Vec<u32>,
         /// Those that lack it.
         lacking: Vec<u32>,
+        /// Why.
+        cause: PartialCause,
     },
+}
+
+/// Why a rank lacks a collective.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartialCause {
+    /// It has that of another group.
+    #[error("rank {rank} has it with ranks {group:?}: `Process Group Ranks` differ")]
+    OtherGroup {
+        /// Whose.
+        rank: u32,
+        /// The members there.
+        group: Vec<u32>,
+    },
+    /// It has one that cannot be read.
+    #[error(
+        "traceEvents[{event}] of rank {rank} is a collective whose size, type or ranks cannot be read: see `In msg nelems`, \
+         `Out msg nelems`, `dtype` and `Process Group Ranks`"
+    )]
+    Unread {
+        /// Whose.
+        rank: u32,
+        /// Which event.
+        event: u32,
+    },
+    /// Nothing like it.
+    #[error(
+        "record the same steps on all ranks, so that the collectives of a group have the same `Seq` or number"
+    )]
+    OtherSteps,
 }
 
 /// A step and what a reader should know of it.
@@ -219,6 +249,8 @@ struct Joined {
     known: BTreeMap<Numbered, (TaskId, BTreeSet<u32>)>,
     recorded: f64,
     unknown: usize,
+    /// By rank: the first event of those.
+    unread: BTreeMap<u32, u32>,
     collectives: usize,
 }
 
@@ -247,7 +279,10 @@ impl Joined {
                 .then(|| Communication::of((event, called), operation.call, &named, world))
                 .flatten()
                 .filter(|one| one.group.len() > 1);
-            self.unknown += usize::from(is_exchange && communication.is_none());
+            if is_exchange && communication.is_none() {
+                self.unknown += 1;
+                self.unread.entry(rank).or_insert(event.place);
+            }
             match communication {
                 Some(one) => self.exchange((name, rank), operation, one, &mut counts, after),
                 None => Ok(self.add(called.to_owned(), after, compute(rank, event.dur))),
@@ -314,10 +349,28 @@ impl Joined {
             let lacking: Vec<u32> = group.iter().copied().filter(lacks).collect();
             if !lacking.is_empty() {
                 let (group, nth) = (group.clone(), *nth);
-                return Err(KinetoError::Partial { kind, nth, group, lacking });
+                let cause = self.cause((kind, nth), &lacking);
+                return Err(KinetoError::Partial { kind, nth, group, lacking, cause });
             }
         }
         Ok(())
+    }
+
+    fn cause(&self, (kind, nth): (&str, u64), lacking: &[u32]) -> PartialCause {
+        let with_another = |rank: u32| {
+            let mut all = self.known.iter();
+            let is_it = |((_, other, number), (_, ranks)): &(&Numbered, &(_, BTreeSet<u32>))| {
+                (*other, *number) == (kind, nth) && ranks.contains(&rank)
+            };
+            let ((group, ..), _) = all.find(is_it)?;
+            Some(PartialCause::OtherGroup { rank, group: group.clone() })
+        };
+        let unread = |rank: u32| {
+            let event = *self.unread.get(&rank)?;
+            Some(PartialCause::Unread { rank, event })
+        };
+        let mut causes = lacking.iter().map(|rank| unread(*rank).or_else(|| with_another(*rank)));
+        causes.find_map(|cause| cause).unwrap_or(PartialCause::OtherSteps)
     }
 
     fn finish(mut self) -> Result<ProfiledStep, RecordedError> {

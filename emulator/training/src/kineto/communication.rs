@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use lightloom_collective::CollectiveKind;
 use serde_json::Value;
 
+use super::super::graph::MOST_RANKS;
 use super::document::{Arguments, Category, Event, Events};
 
 pub(super) struct Communication {
@@ -62,6 +63,9 @@ impl Communication {
             None if event.category == Category::Exchange => (0..world?).collect(),
             None => return None,
         };
+        if group.iter().any(|rank| *rank >= MOST_RANKS) {
+            return None;
+        }
         let size = element_bytes(arguments.dtype.as_ref()?)?;
         let bytes = u64::try_from(elements?).ok()?.checked_mul(size)?;
         let seq = arguments.seq.and_then(|seq| u64::try_from(seq).ok());

@@ -232,6 +232,33 @@ fn collectives_whose_numbers_differ_between_ranks_are_refused() {
 }
 
 #[test]
+fn a_collective_that_a_rank_lacks_is_answered_with_the_cause() {
+    let with = |rank: u32, key: &str, value: Value| {
+        let mut args = all_reduce(4);
+        args[key] = value;
+        profile(rank, vec![event("kernel", "ncclDevKernel_AllReduce", (0, 20), (0.0, 9.0), args)])
+    };
+    for (key, value, expected) in [
+        ("Process Group Ranks", json!("[1, 2]"), "rank 1 has it with ranks [1, 2]: `Process Group"),
+        (
+            "Process Group Ranks",
+            json!("[1, 4294967295]"),
+            "traceEvents[0] of rank 1 is a collective",
+        ),
+        ("In msg nelems", json!(i64::MAX), "traceEvents[0] of rank 1 is a collective whose size,"),
+        (
+            "In msg nelems",
+            json!(-4),
+            "traceEvents[0] of rank 1 is a collective whose size, type or",
+        ),
+        ("Seq", json!(5), "no such collective; record the same steps on all ranks"),
+    ] {
+        let error = read(&[with(0, "Seq", json!(4)), with(1, key, value)]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn times_and_ranks_beyond_any_step_are_refused_with_their_place() {
     let long = |dur: f64| vec![event("kernel", "gemm", (0, 7), (0.0, dur), json!({}))];
     for (profile, expected) in [
