@@ -22,7 +22,7 @@ use lightloom_training::mapping::Batch;
 use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
-use lightloom_training::request::{MfuReport, Prepared, Request, Row};
+use lightloom_training::request::{self, MfuReport, Prepared, Request, Row};
 use lightloom_training::runs::refit::{self, RefitFile};
 use lightloom_training::search::{Found, Search, SearchOutcome};
 
@@ -43,7 +43,7 @@ use lightloom::table::TextTable;
   lightloom mfu --model llama-3.1-405b --gpus 1024,8192,131072 --arch khop:3 --tp 16,32,64 --cp 1
   lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic
-  lightloom mfu --model llama-3.1-405b --gpus 16384 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
   lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
   lightloom mfu --runs mine/runs.csv")]
@@ -143,9 +143,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let accelerator = ("accelerator", &*arguments.accelerator);
     let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
     let networks = networks(arguments, &card, &mut inputs)?;
-    anyhow::ensure!(!arguments.gpus.contains(&0), "--batch, --seq and --gpus are at least 1");
+    for gpus in &arguments.gpus {
+        anyhow::ensure!(
+            (1..=request::MOST).contains(gpus),
+            "--gpus {gpus}: write 1 to {}",
+            request::MOST
+        );
+    }
     let constants = constants(arguments.constants.as_deref(), &mut inputs)?;
-    let job = request(arguments, model, card, constants).prepare()?;
+    let job = asked(arguments, model, card, constants).prepare()?;
     let progress = Progress::new("searches", (networks.len() * arguments.gpus.len()) as u64);
     let (mut found, mut tried, mut is_good) = (Vec::new(), 0, true);
     for network in &networks {
@@ -282,11 +288,12 @@ fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenCo
         file.schema,
         refit::SCHEMA
     );
+    file.check().map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
     Ok((Some(file.base), file.refitted))
 }
 
 /// What the flags ask.
-fn request(
+fn asked(
     arguments: &Arguments,
     model: Model,
     card: Accelerator,

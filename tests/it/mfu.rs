@@ -96,6 +96,10 @@ fn every_constraint_has_its_message() {
             "--model llama-3.1-8b --gpus 8 --pp 2 --schedule zero-bubble --virtual-stages 2",
             "zero-bubble is not interleaved, and there are 2 virtual stages: the nearest that works is 1",
         ),
+        (
+            "--model llama-3.1-8b --gpus 64 --tp 1 --cp 64 --batch 64 --cp-exchange ulysses",
+            "32 attention heads cannot be divided by TP×CP 64 (remainder 32): the nearest TP×CP that divides it is 32",
+        ),
         ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree is at least 1"),
         (
             "--model deepseek-v3 --gpus 8",
@@ -112,6 +116,57 @@ fn every_constraint_has_its_message() {
     ] {
         let text = complaint(line);
         assert!(text.contains(expected), "{line}: {text}");
+    }
+}
+
+/// Degrees whose product overflowed ended the program; sizes beyond any job kept it busy for hours.
+#[test]
+fn sizes_that_no_job_has_are_refused() {
+    for (line, expected) in [
+        (
+            "--gpus 8 --tp 4294967295 --pp 4294967295 --cp 4294967295",
+            "--tp 4294967295: write at most 1048576",
+        ),
+        (
+            "--gpus 8 --batch 18446744073709551615 --seq 18446744073709551615",
+            "--batch 18446744073709551615, --seq 18446744073709551615: write 1 to 100000000 for each",
+        ),
+        ("--gpus 18446744073709551615", "--gpus 18446744073709551615: write 1 to 100000000"),
+        ("--gpus 0", "--gpus 0: write 1 to 100000000"),
+        ("--gpus 8 --seq 0", "--batch 2048, --seq 0: write 1 to 100000000 for each"),
+        (
+            "--gpus 8 --tp 1048576 --pp 1048576 --cp 1048576 --virtual-stages 1048576",
+            "8 GPUs cannot be divided by TP×CP×PP 1152921504606846976",
+        ),
+        (
+            "--gpus 8 --pp 2 --virtual-stages 1048576",
+            "32 layers cannot be divided by PP×virtual stages 2097152",
+        ),
+    ] {
+        let text = complaint(&format!("--model llama-3.1-8b {line}"));
+        assert!(text.contains(expected) && !text.contains("panicked"), "{line}: {text}");
+    }
+}
+
+/// The example with packets asked for a TP that its domain does not hold.
+#[test]
+fn every_example_of_the_help_finds_a_mapping() {
+    let help = String::from_utf8(mfu(&["--help"]).stdout).expect("text");
+    let page = include_str!("../../docs/mfu.md");
+    let examples: Vec<&str> = help
+        .lines()
+        .chain(page.lines())
+        .filter_map(|line| line.trim_start().strip_prefix("lightloom mfu --model "))
+        .filter(|line| !line.contains("ours.json"))
+        .collect();
+    assert!(examples.len() > 7, "{help}");
+    for example in examples {
+        // What packets cost is not asked here.
+        let words =
+            words(example).into_iter().filter(|word| !["--packets", "--prove"].contains(word));
+        let output = mfu(&std::iter::once("--model").chain(words).collect::<Vec<_>>());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{example}: {text}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::calibration::ContextExchange;
 use super::model::{Attention, Model};
 use super::schedule::Schedule;
 
@@ -111,13 +112,11 @@ pub enum MappingRefusal {
 /// The divisor of `whole` nearest to `to`; of two equally near, the smaller.
 #[must_use]
 pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
-    let mut best = 1;
-    for candidate in 1..=whole.min(to.saturating_mul(2)) {
-        if whole.is_multiple_of(candidate) && candidate.abs_diff(to) < u64::abs_diff(best, to) {
-            best = candidate;
-        }
-    }
-    best
+    (1..=whole.isqrt())
+        .filter(|least| whole.is_multiple_of(*least))
+        .flat_map(|least| [least, whole / least])
+        .min_by_key(|divisor| (divisor.abs_diff(to), *divisor))
+        .unwrap_or(1)
 }
 
 impl std::fmt::Display for Mapping {
@@ -182,9 +181,14 @@ impl Mapping {
         batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))
     }
 
-    /// Every reason why `model` cannot be cut like this, memory apart.
+    /// Every reason why `model` cannot be cut like this, memory apart, where CP exchanges as `context_exchange` says.
     #[must_use]
-    pub fn refusals(&self, model: &Model, batch: Batch) -> Vec<MappingRefusal> {
+    pub fn refusals(
+        &self,
+        model: &Model,
+        batch: Batch,
+        context_exchange: ContextExchange,
+    ) -> Vec<MappingRefusal> {
         let mut refusals: Vec<MappingRefusal> = [
             ("TP", self.tensor),
             ("CP", self.context),
@@ -209,7 +213,12 @@ impl Mapping {
         };
         let (tensor, data) = (u64::from(self.tensor), u64::from(self.data));
         let pieces = u64::from(self.pipeline) * u64::from(self.virtual_stages);
-        divide("attention heads", model.attention.heads().into(), "TP", tensor);
+        let heads = u64::from(model.attention.heads());
+        divide("attention heads", heads, "TP", tensor);
+        if context_exchange == ContextExchange::AllToAll && self.context > 1 {
+            // Each rank of CP has whole sequences of its share of the heads.
+            divide("attention heads", heads, "TP×CP", tensor * u64::from(self.context));
+        }
         if let Attention::Grouped { key_value_heads, .. } = model.attention
             && u64::from(key_value_heads) > tensor
         {
@@ -256,5 +265,7 @@ mod tests {
         assert_eq!(nearest_divisor(96, 100), 96);
         assert_eq!(nearest_divisor(126, 16), 14);
         assert_eq!(nearest_divisor(5, 3), 1);
+        assert_eq!(nearest_divisor(0, 3), 1);
+        assert_eq!(nearest_divisor(99_999_989, 7), 1);
     }
 }

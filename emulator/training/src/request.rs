@@ -24,6 +24,11 @@ use super::step::Compute;
 /// The version of the document.
 pub const SCHEMA: &str = "lightloom.mfu/v1";
 
+/// Sequences, tokens and GPUs that a job may have.
+pub const MOST: u64 = 100_000_000;
+/// A degree that may be asked for.
+const MOST_DEGREE: u32 = 1 << 20;
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -73,9 +78,22 @@ pub enum RequestError {
         /// The format.
         precision: Precision,
     },
-    /// Nothing to do in a step.
-    #[error("--batch, --seq and --gpus are at least 1")]
-    Nothing,
+    /// Nothing to do in a step, or more than any step has.
+    #[error("--batch {sequences}, --seq {tokens}: write 1 to {MOST} for each")]
+    Batch {
+        /// Sequences.
+        sequences: u64,
+        /// Tokens of each.
+        tokens: u64,
+    },
+    /// More than any job has.
+    #[error("--{flag} {degree}: write at most {MOST_DEGREE}")]
+    Degree {
+        /// The option.
+        flag: &'static str,
+        /// As it is written.
+        degree: u32,
+    },
     /// No share.
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
@@ -112,9 +130,11 @@ impl Request {
             let (card, precision) = (self.card.name.clone(), self.precision);
             return Err(RequestError::NoFormat { card, precision });
         }
-        if self.batch.sequences == 0 || self.batch.tokens == 0 {
-            return Err(RequestError::Nothing);
+        let Batch { sequences, tokens } = self.batch;
+        if [sequences, tokens].iter().any(|number| !(1..=MOST).contains(number)) {
+            return Err(RequestError::Batch { sequences, tokens });
         }
+        self.limits.check()?;
         if !(0.0..=100.0).contains(&self.expert_imbalance) {
             return Err(RequestError::Imbalance);
         }
@@ -147,6 +167,25 @@ impl Request {
                 RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect();
         }
         Ok(Prepared { compute: self.card.compute(), calibration, recipe, request: self })
+    }
+}
+
+impl Limits {
+    /// Refuses degrees beyond [`MOST_DEGREE`], whose products would be none.
+    fn check(&self) -> Result<(), RequestError> {
+        for (flag, degrees) in [
+            ("tp", &self.tensor),
+            ("cp", &self.context),
+            ("pp", &self.pipeline),
+            ("ep", &self.expert),
+            ("micro-batch", &self.micro_batch),
+            ("virtual-stages", &self.virtual_stages),
+        ] {
+            if let Some(&degree) = degrees.iter().find(|degree| **degree > MOST_DEGREE) {
+                return Err(RequestError::Degree { flag, degree });
+            }
+        }
+        Ok(())
     }
 }
 

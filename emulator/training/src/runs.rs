@@ -61,8 +61,10 @@ pub struct MeasuredRun {
 
 /// A row that cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("row {id}: {why}")]
+#[error("line {line}, row {id}: {why}")]
 pub struct RowError {
+    /// Line of its table, the header being the first.
+    pub line: usize,
     /// Row id.
     pub id: String,
     /// What is missing, and what to write.
@@ -87,7 +89,10 @@ impl Runs {
         for row in tables.iter().flat_map(|text| table::rows(text)) {
             match row.run() {
                 Ok(run) => runs.push(run),
-                Err(why) => mistakes.push(RowError { id: row.text("id").to_owned(), why }),
+                Err(why) => {
+                    let (line, id) = (row.line, row.text("id").to_owned());
+                    mistakes.push(RowError { line, id, why });
+                }
             }
         }
         (Self { runs }, mistakes)

@@ -69,7 +69,8 @@ impl PipelineTime {
 /// 1F1B: `(m−1)·slowest + Σ stages`; interleaved, the other stages' part is divided by the `v` pieces of a
 /// stage, and a last round that is not full costs `(v−1)·(p − m mod p)` pieces more. ZB-H1: each other
 /// stage costs `F + B − W` instead of `F + B + W`, `B` being the gradient of the inputs alone (Qi et al. 2023, "Zero Bubble
-/// Pipeline Parallelism", table 2; DeepSeek-V3's `F + B − 2W` counts both gradients in `B`), at least `F` and `B`.
+/// Pipeline Parallelism", table 2; DeepSeek-V3's `F + B − 2W` counts both gradients in `B`), at least `F` and `B`. Fewer
+/// micro-batches than stages have `m − 1` weight gradients to fill it with.
 #[must_use]
 pub fn pipeline_time(
     schedule: Schedule,
@@ -92,8 +93,11 @@ pub fn pipeline_time(
         }
         Schedule::ZeroBubble => {
             let (forward, input) = (typical.forward_seconds, typical.input_gradient_seconds);
-            let wait = forward + input - typical.weight_gradient_seconds;
-            (p - 1.0) * wait.max(forward).max(input)
+            let (others, missing) = (p - 1.0, (p - m).max(0.0));
+            let filled = (m.min(p) - 1.0) * typical.weight_gradient_seconds;
+            (others * (forward + input) - filled)
+                .max(others * input + missing * forward)
+                .max(others * forward + missing * input)
         }
     };
     PipelineTime { busy_seconds, bubble_seconds }
@@ -304,9 +308,8 @@ mod tests {
 
         #[test]
         fn a_zero_bubble_pipeline_takes_the_closed_form(
-            p in 1u32..9, extra in 0u64..20, input in 0.3f64..1.6, weight in 0.3f64..1.6,
+            p in 1u32..9, m in 1u64..28, input in 0.3f64..1.6, weight in 0.3f64..1.6,
         ) {
-            let m = 2 * u64::from(p) + extra;
             let time = StageTime {
                 forward_seconds: 1.0,
                 input_gradient_seconds: input,
@@ -316,6 +319,15 @@ mod tests {
             let played = pipeline(Schedule::ZeroBubble, p, 1, m).play(&vec![time; p as usize]).unwrap();
             prop_assert!((closed - played).abs() < 1e-9 * played, "{} {}", closed, played);
         }
+    }
+
+    #[test]
+    fn zero_bubble_fills_little_with_fewer_micro_batches_than_stages() {
+        let time = StageTime { weight_gradient_seconds: 0.5, ..stage(1.0) };
+        let closed = |m| pipeline_time(Schedule::ZeroBubble, 4, 1, m, time, time).total_seconds();
+        // One micro-batch goes through all stages and back, and the first has its weight gradient left.
+        assert!((closed(1) - (4.0 * 2.0 + 0.5)).abs() < 1e-12, "{}", closed(1));
+        assert!((closed(2) - (8.0 + 2.5)).abs() < 1e-12, "{}", closed(2));
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Search<'_> {
                 let degrees =
                     Mapping { tensor, context, pipeline, data, expert, ..Mapping::ONE_GPU };
                 let mapping = Mapping { micro_batch, ..degrees };
-                if !mapping.refusals(self.model, self.batch).is_empty() {
+                if !self.cut_refusals(&mapping).is_empty() {
                     continue;
                 }
                 for virtual_stages in self.virtual_stages(pipeline) {
@@ -179,7 +179,7 @@ impl Search<'_> {
         let layers = self.model.layers;
         if !self.limits.virtual_stages.is_empty() {
             let given = self.limits.virtual_stages.iter().copied();
-            return given.filter(|stages| stages * pipeline <= layers + 2).collect();
+            return given.filter(|stages| stages.saturating_mul(pipeline) <= layers + 2).collect();
         }
         // Uneven pieces are possible and seldom the fastest: they are tried when they are asked for.
         (1..=(layers + 2) / pipeline)
@@ -228,6 +228,12 @@ impl Search<'_> {
         })
     }
 
+    /// Every reason why the model cannot be cut like `mapping`.
+    fn cut_refusals(&self, mapping: &Mapping) -> Vec<MappingRefusal> {
+        let context_exchange = self.calibration.software.context_exchange;
+        mapping.refusals(self.model, self.batch, context_exchange)
+    }
+
     /// Bytes that a job may fill.
     fn usable_bytes(&self) -> f64 {
         self.compute.memory_bytes * USABLE_MEMORY
@@ -236,7 +242,7 @@ impl Search<'_> {
     /// Every reason why `mapping` is not possible, memory last.
     #[must_use]
     pub fn refusals(&self, mapping: Mapping) -> Vec<MappingRefusal> {
-        let mut refusals = mapping.refusals(self.model, self.batch);
+        let mut refusals = self.cut_refusals(&mapping);
         if refusals.is_empty() {
             refusals.extend(self.memory_refusal(&self.evaluate(mapping)));
         }
@@ -318,7 +324,8 @@ impl Search<'_> {
         let cut: u64 =
             [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();
         let mut counts: Vec<u64> = divisors(self.batch.sequences, u64::MAX)
-            .flat_map(|replicas| (0..=12).map(move |k| (u64::from(replicas) * cut.max(1)) << k))
+            .filter_map(|replicas| u64::from(replicas).checked_mul(cut.max(1)))
+            .flat_map(|least| (0..=12).filter_map(move |k| least.checked_mul(1 << k)))
             .filter(|gpus| *gpus != self.gpus)
             .collect();
         counts.sort_unstable_by_key(|gpus| (gpus.abs_diff(self.gpus), *gpus));

@@ -25,6 +25,35 @@ pub struct RefitFile {
     pub refitted: BTreeMap<String, f64>,
 }
 
+/// A constant that cannot have the value it is given.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("/refitted/{name} is {value}: write {low} to {high}")]
+pub struct BeyondLimits {
+    name: &'static str,
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+impl RefitFile {
+    /// Checks that every constant lies where a refit may move it.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check(&self) -> Result<(), BeyondLimits> {
+        let given = |constant: &&fit::Constant| self.refitted.contains_key(constant.name);
+        for constant in fit::all().filter(given) {
+            let (name, value, [low, high]) =
+                (constant.name, self.refitted[constant.name], constant.limits());
+            // A constant that a limit stopped may be off it by rounding.
+            if !(low * (1.0 - 1e-9)..=high * (1.0 + 1e-9)).contains(&value) {
+                return Err(BeyondLimits { name, value, low, high });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a refit did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refit {

@@ -11,7 +11,7 @@ use crate::cards::{self, Accelerator};
 use crate::mapping::{Batch, Recompute};
 use crate::mfu::Convention;
 use crate::model::{Activation, Attention, Experts, FeedForward, Model};
-use crate::request::{Changes, Request};
+use crate::request::{Changes, MOST, Request};
 use crate::search::Limits;
 
 /// A part of a source's name, and the software whose constants its rows are computed with.
@@ -70,16 +70,20 @@ const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
     ("TPUv6e", "llama3.1-405B", 1, 1, Recompute::Full),
 ];
 
+/// A step takes no longer: twelve days.
+const MOST_SECONDS: f64 = 1e6;
+
 pub(super) struct Row {
+    pub(super) line: usize,
     header: std::rc::Rc<Vec<String>>,
     cells: Vec<String>,
 }
 
 /// The rows of a table.
 pub(super) fn rows(table: &str) -> Vec<Row> {
-    let mut lines = table.lines().filter(|line| !line.trim().is_empty());
-    let header = std::rc::Rc::new(cells(lines.next().unwrap_or_default()));
-    lines.map(|line| Row { header: header.clone(), cells: cells(line) }).collect()
+    let mut lines = (1..).zip(table.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let header = std::rc::Rc::new(cells(lines.next().unwrap_or_default().1));
+    lines.map(|(line, text)| Row { line, header: header.clone(), cells: cells(text) }).collect()
 }
 
 /// The cells of a line of comma-separated values, quotes taken off.
@@ -117,7 +121,10 @@ impl Row {
 
     pub(super) fn run(&self) -> Result<MeasuredRun, String> {
         let mut assumed = Vec::new();
-        let (model, card, gpus) = (self.model()?, self.card()?, self.needed("num_accel")?);
+        let (model, card, gpus) = (self.model()?, self.card()?, self.needed::<u64>("num_accel")?);
+        if !(1..=MOST).contains(&gpus) {
+            return Err(format!("column `num_accel` has {gpus}: write 1 to {MOST}"));
+        }
         let maxtext = self.maxtext();
         let batch = self.batch(gpus, maxtext.map(|(sequences, ..)| sequences), &mut assumed)?;
         let recompute = self.recompute(maxtext.map(|(.., recompute)| recompute));
@@ -127,6 +134,11 @@ impl Row {
         let convention = self.convention();
         let peak = card.peak_flops(precision).unwrap_or_else(|| card.compute().peak_flops);
         let seconds = self.seconds(&model, batch, (gpus, peak), (convention, recompute))?;
+        if !(seconds > 0.0 && seconds <= MOST_SECONDS) {
+            return Err(format!(
+                "a step of {seconds} s cannot be: write more than 0 and at most {MOST_SECONDS} s"
+            ));
+        }
         Ok(MeasuredRun {
             id: self.text("id").to_owned(),
             source: self.text("source").to_owned(),
@@ -260,8 +272,9 @@ impl Row {
             (None, None) => {
                 let one = |column| self.number::<u64>(column).unwrap_or(1);
                 assumed.push("a micro-batch for each stage of each replica".to_owned());
-                let replicas = gpus / (one("tp") * one("pp") * one("cp"));
-                replicas * one("pp") * one("mbs")
+                let cut = one("tp").saturating_mul(one("pp")).saturating_mul(one("cp"));
+                let replicas = gpus / cut.max(1);
+                replicas.saturating_mul(one("pp")).saturating_mul(one("mbs"))
             }
         };
         Ok(Batch { sequences, tokens })
@@ -371,6 +384,9 @@ impl Row {
         let is_swiglu = name.starts_with("llama") || name.starts_with("grok");
         let heads: u32 = self.needed("heads")?;
         let hidden: u32 = self.needed("hidden")?;
+        if heads == 0 {
+            return Err("column `heads` has 0: write at least 1".to_owned());
+        }
         let experts = match self.number("experts") {
             None => None,
             Some(count) => Some(Experts {

@@ -4,7 +4,7 @@
 use lightloom_testkit::cases;
 use lightloom_training::calibrated::{Chip, FRAMEWORKS, Framework, compose};
 use lightloom_training::fit;
-use lightloom_training::runs::refit::Refit;
+use lightloom_training::runs::refit::{Refit, RefitFile, SCHEMA};
 use lightloom_training::runs::{MeasuredRun, Runs};
 
 const HEAD: &str = "id,accelerator,precision,seq,software,tp,cp,vpp,model,num_accel,gbs_seqs,pp,ep,mbs,recompute,step_time_s\n";
@@ -271,4 +271,37 @@ fn what_a_limit_stops_is_said_to_be_at_its_limit() {
     assert!(refit.at_limit.contains(&"expert low"), "{refit:?}");
     assert!(refit.not_determined.contains(&"chip gemm fp4"), "{refit:?}");
     assert!(!refit.not_determined.contains(&"expert low"), "{refit:?}");
+}
+
+#[test]
+fn a_step_that_cannot_be_is_refused_with_its_line() {
+    let row = |name: &str, gpus: &str, seconds: &str| {
+        format!(
+            "{name},h100,bf16,8192,nemo-25.02,1,1,1,llama-3.1-8b,{gpus},128,1,1,1,full,{seconds}\n"
+        )
+    };
+    let table = HEAD.to_owned()
+        + &row("fine", "8", "4")
+        + "\n"
+        + &[("8", "-4"), ("8", "0"), ("8", "1e300"), ("8", "nan"), ("8", "inf"), ("0", "4")]
+            .map(|(gpus, seconds)| row("x", gpus, seconds))
+            .concat();
+    let (runs, mistakes) = Runs::read(&[&table]);
+    assert_eq!(runs.runs.len(), 1, "{mistakes:?}");
+    for (line, mistake) in (4..).zip(&mistakes) {
+        let text = mistake.to_string();
+        assert!(text.starts_with(&format!("line {line}, row x: ")), "{text}");
+        assert!(text.contains(": write "), "{text}");
+    }
+    assert_eq!(mistakes.len(), 6, "{mistakes:?}");
+}
+
+#[test]
+fn a_constant_beyond_its_limits_is_refused_with_its_place() {
+    for (name, value) in [("gemm", -1.0), ("gemm", 0.0), ("gemm", 1e-300), ("memory", -0.5)] {
+        let refitted = [(name.to_owned(), value)].into();
+        let file = RefitFile { schema: SCHEMA.to_owned(), base: "nemo-25.02".to_owned(), refitted };
+        let text = file.check().expect_err("it cannot be").to_string();
+        assert!(text.starts_with(&format!("/refitted/{name} is {value}: write 0.5 to ")), "{text}");
+    }
 }
