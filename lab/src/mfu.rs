@@ -399,7 +399,11 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         .iter()
         .filter_map(|row| Some((&row.arch[..], row.gpus, row.packets.as_ref()?)))
         .peekable();
-    let run = if run.peek().is_some() { packets::table(run) } else { String::new() };
+    let run = if run.peek().is_some() {
+        packets::table(run, report.software.features)
+    } else {
+        String::new()
+    };
     format!(
         "{} on {}, {} sequences of {} tokens a step\nconstants {}, from {} ({fitted}); {} mappings tried\nfeatures {}{}\n\n{table}{run}{left}",
         report.model,

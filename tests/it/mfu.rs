@@ -338,8 +338,57 @@ fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
         "--accelerator h20",
         "--accelerator h100 --constants nemo-25.02 --arch khop:3",
         "--accelerator a100 --constants megatron-lm-2022",
+        "--accelerator b200 --constants nemo-25.02",
+        "--accelerator b200 --constants h100/nemo-25.02",
     ] {
         let unknown = shown(&format!("--model llama-3.1-70b {flags}"));
         assert!(unknown.contains("not validated"), "{unknown}");
     }
+    let hybrid = shown("--model nemotron-h-56b --constants nemo-25.02");
+    assert!(hybrid.contains("not validated"), "{hybrid}");
+    // A file that calls itself h100 with figures of its own.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.yaml");
+    let card = include_str!("../../emulator/training/accelerators/h100.yaml");
+    std::fs::write(&path, card.replace("bf16: 989", "bf16: 700")).unwrap();
+    let other = shown(&format!("--model llama-3.1-70b --accelerator {}", path.display()));
+    assert!(other.contains("not validated") && other.contains("not fitted"), "{other}");
+}
+
+#[test]
+fn options_that_change_nothing_are_refused() {
+    for (line, expected) in [
+        ("--ep 8", "--ep 8: llama-3.1-8b has no experts; leave it out"),
+        ("--imbalance 0.2", "--imbalance 0.2: llama-3.1-8b has no experts; leave it out"),
+        ("--features deep-ep", "--features deep-ep: llama-3.1-8b has no experts; leave it out"),
+        ("--features none,graphs", "`none` stands beside other words: leave out one or the others"),
+        ("--features dual-pipe --schedule zero-bubble", "leave out one of them"),
+        ("--features dual-pipe --pp 1", "--pp 1 is odd; write an even number of stages"),
+        ("--features dual-pipe --pp 2,3", "--pp 3 is odd; write an even number of stages"),
+        ("--precision mxfp8", "h100 has no mxfp8"),
+    ] {
+        let text = refused(&format!("--model llama-3.1-8b --gpus 8 {line}"));
+        assert!(text.contains(expected), "{line}: {text}");
+    }
+    let text = refused("--model llama-3.1-8b --gpus 8 --detect 60");
+    assert!(text.contains("required") && text.contains("--faults"), "{text}");
+}
+
+fn refused(line: &str) -> String {
+    let output = mfu(&words(line));
+    assert!(!output.status.success(), "{line}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn selective_recomputation_beside_a_fused_core_repeats_no_counted_operation() {
+    let share = |convention: &str| {
+        let line = format!(
+            "--model llama-3.1-70b --gpus 64 --batch 128 --tp 8 --cp 1 --pp 4 --recompute selective \
+             --convention {convention} --format json"
+        );
+        let report: Value = serde_json::from_slice(&mfu(&words(&line)).stdout).expect("JSON alone");
+        report["rows"][0]["mfu"].as_f64().expect("a share")
+    };
+    assert_eq!(share("hfu-full").to_bits(), share("mfu-full").to_bits());
 }

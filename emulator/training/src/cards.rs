@@ -100,6 +100,12 @@ impl Accelerator {
     pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
         let format = match precision {
             Precision::Bf16 => NumberFormat::Bf16,
+            // Scales for each block came with Blackwell.
+            Precision::Mxfp8
+                if matches!(self.generation(), Some(Generation::Ampere | Generation::Hopper)) =>
+            {
+                return None;
+            }
             Precision::Fp8 | Precision::Mxfp8 => NumberFormat::Fp8,
             Precision::Nvfp4 => NumberFormat::Fp4,
         };
@@ -161,6 +167,12 @@ impl Accelerator {
         let own = accelerator("h100").expect("h100 is shipped");
         let h100 = chips.iter().find(|chip| chip.name == "h100").expect("h100 is fitted");
         h100.adapted(best(&own), best(self))
+    }
+
+    /// Whether it is the card of its name that comes with lightloom, and no file of other figures.
+    pub(crate) fn is_shipped(&self) -> bool {
+        accelerator(&self.name)
+            .is_ok_and(|card| Self { source: self.source.clone(), ..card } == *self)
     }
 
     /// What a communication library takes it for; `None` for what is not one of its GPUs on a switch.

@@ -53,11 +53,18 @@ pub const FEATURES: [(Feature, &str); 9] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u16);
 
-/// A word that names no feature.
+/// Words that name no features.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no feature is called `{word}`: write `none` or some of {}", words().join(", "))]
-pub struct UnknownFeature {
-    word: String,
+pub enum UnknownFeature {
+    /// A word that names none.
+    #[error("no feature is called `{word}`: write `none` or some of {}", words().join(", "))]
+    Word {
+        /// It.
+        word: String,
+    },
+    /// None and others.
+    #[error("`none` stands beside other words: leave out one or the others")]
+    NoneAndOthers,
 }
 
 fn words() -> Vec<&'static str> {
@@ -80,6 +87,13 @@ impl Features {
         features.iter().any(|feature| self.has(*feature))
     }
 
+    /// The word of the first that changes nothing where there are no experts.
+    pub(crate) fn of_experts(self) -> Option<&'static str> {
+        let others = [Feature::Graphs, Feature::DualPipe];
+        let mut all = FEATURES.iter().filter(|(feature, _)| self.has(*feature));
+        all.find(|(feature, _)| !others.contains(feature)).map(|(_, word)| *word)
+    }
+
     /// The words of those that are on.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         FEATURES.iter().filter(move |(feature, _)| self.has(*feature)).map(|(_, word)| *word)
@@ -91,10 +105,15 @@ impl FromStr for Features {
 
     /// Words parted by commas or blanks; `none` for none.
     fn from_str(text: &str) -> Result<Self, UnknownFeature> {
-        let words = text.split([',', ' ']).filter(|word| !word.is_empty() && *word != "none");
+        let words: Vec<&str> = text.split([',', ' ']).filter(|word| !word.is_empty()).collect();
+        if words.contains(&"none") {
+            let is_alone = words.len() == 1;
+            return if is_alone { Ok(Self::NONE) } else { Err(UnknownFeature::NoneAndOthers) };
+        }
         words.into_iter().try_fold(Self::default(), |all, word| {
             let known = FEATURES.iter().find(|(_, known)| *known == word);
-            let (feature, _) = known.ok_or_else(|| UnknownFeature { word: word.to_owned() })?;
+            let (feature, _) =
+                known.ok_or_else(|| UnknownFeature::Word { word: word.to_owned() })?;
             Ok(Self(all.0 | 1 << *feature as u16))
         })
     }

@@ -71,6 +71,13 @@ pub fn output_layer(model: &Model) -> f64 {
     2.0 * model.embedding_parameters()
 }
 
+/// Forward operations per token outside layers: of output layers, and of the projections before prediction depths.
+#[must_use]
+pub fn outside_layers(model: &Model) -> f64 {
+    let (depths, h) = (f64::from(model.prediction_depths), f64::from(model.hidden));
+    (1.0 + depths) * output_layer(model) + depths * 4.0 * h.powi(2)
+}
+
 /// Forward operations per token of the whole model.
 #[must_use]
 pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
@@ -148,6 +155,15 @@ mod tests {
         let model = cards::model("gpt-3-175b").unwrap();
         // Three digits are printed, so half a unit of the last is 0.23 %.
         close(step_per_token(&model, 2048, Mask::Full) * 2048.0, 2.20e15, 0.0023);
+    }
+
+    #[test]
+    fn recomputed_layers_do_not_repeat_the_output_layer() {
+        let model = cards::model("llama-3.1-8b").unwrap();
+        let batch = Batch { sequences: 1, tokens: 8192 };
+        let of = |recompute| Convention::HfuFull.step_flops(&model, batch, recompute) / 8192.0;
+        let again = of(Recompute::Full) - of(Recompute::None);
+        close(again, forward_per_token(&model, 8192, Mask::Full) - output_layer(&model), 1e-9);
     }
 
     #[test]

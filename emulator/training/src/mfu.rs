@@ -50,7 +50,7 @@ impl Convention {
             (_, Recompute::Selective) => {
                 f64::from(model.layers) * flops::attention_core(model, batch.tokens, mask)
             }
-            (_, Recompute::Full) => forward,
+            (_, Recompute::Full) => forward - flops::outside_layers(model),
         };
         (3.0 * forward + again) * batch.total_tokens()
     }

@@ -11,13 +11,14 @@ use lightloom_fabric::provenance::{Inputs, Provenance};
 use super::calibrated::{BANDS, Band, compose};
 use super::calibration::{Calibration, ContextExchange, Precision, Software, ZeroStage};
 use super::cards::{Accelerator, UnknownConstants};
-use super::features::{self, Features, Recipe};
+use super::features::{self, Feature, Features, Recipe};
 use super::fit;
 use super::goodput::Goodput;
-use super::mapping::Batch;
+use super::mapping::{Batch, Recompute};
 use super::mfu::Convention;
 use super::model::Model;
 use super::network::Network;
+use super::schedule::Schedule;
 use super::search::{Found, Limits, RECOMPUTE, Search};
 use super::step::Compute;
 
@@ -97,6 +98,23 @@ pub enum RequestError {
     /// No share.
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
+    /// An option for mixtures.
+    #[error("--{option}: {model} has no experts; leave it out")]
+    NoExperts {
+        /// The option as it is written.
+        option: String,
+        /// Name of the model.
+        model: String,
+    },
+    /// Two orders of passes.
+    #[error("--features dual-pipe is an order of passes, as zero-bubble is: leave out one of them")]
+    TwoOrders,
+    /// Nothing for both ends to share.
+    #[error("--features dual-pipe: --pp {stages} is odd; write an even number of stages")]
+    OddStages {
+        /// Stages.
+        stages: u32,
+    },
     /// A refit names something else.
     #[error("no constant is called `{name}`: write the file of `lightloom calibrate` as it is")]
     NoConstant {
@@ -135,6 +153,7 @@ impl Request {
             return Err(RequestError::Batch { sequences, tokens });
         }
         self.limits.check()?;
+        self.check_effects()?;
         if !(0.0..=100.0).contains(&self.expert_imbalance) {
             return Err(RequestError::Imbalance);
         }
@@ -167,6 +186,31 @@ impl Request {
                 RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect();
         }
         Ok(Prepared { compute: self.card.compute(), calibration, recipe, request: self })
+    }
+
+    /// Refuses what would change nothing.
+    fn check_effects(&self) -> Result<(), RequestError> {
+        let features = self.changes.features.unwrap_or_default();
+        if self.model.feed_forward.experts.is_none() {
+            let degree = self.limits.expert.iter().find(|degree| **degree > 1);
+            let imbalance = Some(self.expert_imbalance).filter(|share| *share > 0.0);
+            let option = (degree.map(|degree| format!("ep {degree}")))
+                .or(imbalance.map(|share| format!("imbalance {share}")))
+                .or(features.of_experts().map(|word| format!("features {word}")));
+            if let Some(option) = option {
+                return Err(RequestError::NoExperts { option, model: self.model.name.clone() });
+            }
+        }
+        if features.has(Feature::DualPipe) {
+            if self.limits.schedule.contains(&Schedule::ZeroBubble) {
+                return Err(RequestError::TwoOrders);
+            }
+            let is_odd = |stages: &&u32| !stages.is_multiple_of(2);
+            if let Some(&stages) = self.limits.pipeline.iter().find(is_odd) {
+                return Err(RequestError::OddStages { stages });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -251,7 +295,7 @@ impl Prepared {
             mfu: request.convention.utilisation(
                 &request.model,
                 request.batch,
-                mapping.recompute,
+                self.counted_again(mapping.recompute),
                 search.gpus,
                 peak,
                 step.step_seconds,
@@ -272,13 +316,22 @@ impl Prepared {
         }
     }
 
+    /// What of a recomputation counts as operations. Beside a fused core, selective recomputation repeats norms and
+    /// activation alone.
+    fn counted_again(&self, recompute: Recompute) -> Recompute {
+        let is_fused = self.calibration.software.flash_attention;
+        if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }
+    }
+
     /// The error of the class of run; `None` if fewer than [`BAND_RUNS_LEAST`] published runs of it were kept back, or
-    /// on another domain than the card's own.
+    /// on another domain than the card's own, a card of other figures, or a hybrid, of which there are too few.
     fn band(&self, network: &Network) -> Option<Band> {
         let (name, request) = (self.calibration.name, &self.request);
         let is_mixture = request.model.feed_forward.experts.is_some();
         let own = request.card.network();
         let is_own = (name.chip == request.card.name || request.card.name.starts_with("a100"))
+            && request.card.is_shipped()
+            && request.model.state_space.is_none()
             && (own.shape, own.domain_gpus) == (network.shape, network.domain_gpus)
             && own.domain_rate <= 1.01 * network.domain_rate
             && network.domain_rate <= 1.01 * own.domain_rate;
@@ -310,7 +363,8 @@ impl Prepared {
             constants: self.calibration.name.to_string(),
             constants_origin: self.calibration.name.origin(),
             constants_refitted: request.refitted.clone(),
-            constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name,
+            constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name
+                && request.card.is_shipped(),
             software: self.calibration.software,
             features_from: self.recipe.map(|recipe| recipe.source),
             batch_sequences: request.batch.sequences,

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::calibration::{Calibration, Precision};
+use super::features::Feature;
 use super::mapping::{Batch, Mapping, MappingRefusal, Recompute, nearest_divisor};
 use super::memory::{GpuMemory, memory};
 use super::model::Model;
@@ -123,8 +124,14 @@ impl Search<'_> {
                 }
                 let rest = self.gpus / cut;
                 let most = u64::from(self.model.layers) + 2;
+                // Both ends of a pipeline begin only where the stages are even.
+                let is_dual = self.limits.pipeline.is_empty()
+                    && self.calibration.software.features.has(Feature::DualPipe);
                 for pipeline in or_all(&self.limits.pipeline, divisors(rest, most)) {
-                    if pipeline > 0 && rest.is_multiple_of(pipeline.into()) {
+                    if pipeline > 0
+                        && rest.is_multiple_of(pipeline.into())
+                        && (!is_dual || pipeline.is_multiple_of(2))
+                    {
                         self.with_stages(tensor, context, pipeline, &mut all);
                     }
                 }

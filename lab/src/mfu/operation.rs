@@ -28,34 +28,34 @@ pub(crate) struct OperationArguments {
     #[arg(long, value_name = "FILE|synthetic|iid:P")]
     faults: Option<String>,
     /// For a trace file: servers watched, where the file does not say [default: 400].
-    #[arg(long, value_name = "N")]
+    #[arg(long, requires = "faults", value_name = "N")]
     trace_servers: Option<u32>,
     /// Random draws of servers and their places.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, requires = "faults", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
     /// Where the randomness comes from.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, requires = "faults", value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Interruptions of a node of eight GPUs a day (0.002 to 0.007 in five published clusters).
-    #[arg(long, value_name = "RATE", default_value_t = 0.004)]
+    #[arg(long, requires = "faults", value_name = "RATE", default_value_t = 0.004)]
     fault_rate: f64,
     /// Seconds until a fault is known.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     detect: f64,
     /// Seconds to plan around a fault and switch.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 1.0)]
     replan: f64,
     /// Seconds to start a job again from its checkpoint.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     restart: f64,
     /// Seconds that a checkpoint stops the job [default: 14 B a weight into a store of 2 TB/s].
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_write: Option<f64>,
     /// Seconds between checkpoints [default: Young's optimum].
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_interval: Option<f64>,
     /// Share of speed that slow nodes cost (MegaScale gained 0.007 by removing them).
-    #[arg(long, value_name = "SHARE", default_value_t = 0.007)]
+    #[arg(long, requires = "faults", value_name = "SHARE", default_value_t = 0.007)]
     straggler_loss: f64,
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lightloom_emulator::training::packets::{self, ExcerptRun, PacketStep, Proof, Prove};
+use lightloom_training::features::Features;
 use lightloom_training::graph::TaskGraph;
 use lightloom_training::machine::Machine;
 use lightloom_training::step::Job;
@@ -100,7 +101,10 @@ pub(crate) fn write_chrome(
 }
 
 /// Both modes side by side, a row a mapping.
-pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, &'r PacketStep)>) -> String {
+pub(crate) fn table<'r>(
+    rows: impl Iterator<Item = (&'r str, u64, &'r PacketStep)>,
+    features: Features,
+) -> String {
     let mut table = TextTable::new([
         "arch",
         "of GPUs",
@@ -135,8 +139,12 @@ pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, &'r PacketStep
             proofs.push_str(&format!("{arch}: {}\n", sentence(proof, step)));
         }
     }
+    let without = match features {
+        Features::NONE => String::new(),
+        some => format!(", both without {some}, which packets do not show"),
+    };
     format!(
-        "\npacket by packet; formula and packets of the same excerpt with nothing hidden and no stragglers\n\n{table}{proofs}"
+        "\npacket by packet; formula and packets of the same excerpt with nothing hidden and no stragglers{without}\n\n{table}{proofs}"
     )
 }
 
