@@ -67,15 +67,14 @@ fn a_newer_container_runs_the_same_mapping_faster_by_the_features_of_its_recipe(
 fn each_feature_changes_what_it_says() {
     let of = |features| step(&request("megatron-bridge-26.02.01", Some(features)));
     let plain = of("none");
-    for (features, is_faster) in [
-        ("grouped-experts", true),
-        ("grouped-experts,fused-experts", true),
-        ("hybrid-ep", true),
-        ("overlapped-dispatch,graphs", true),
-        ("dual-pipe", false),
+    for features in [
+        "grouped-experts",
+        "grouped-experts,fused-experts",
+        "hybrid-ep",
+        "overlapped-dispatch,graphs",
     ] {
         let step = of(features).step_seconds;
-        assert_eq!(step < plain.step_seconds, is_faster, "{features}: {step}");
+        assert!(step < plain.step_seconds, "{features}: {step}");
     }
     assert!(plain.expert_seconds > 0.0);
     assert!(of("deep-ep").expert_seconds < 0.7 * plain.expert_seconds);
