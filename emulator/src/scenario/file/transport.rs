@@ -327,7 +327,7 @@ fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check
     let Some(rate) = rate else { return };
     let packet = Bytes(raw.payload.0.0 + raw.header.0.0);
     let crosses = Picoseconds(LINKS * rate.time_for(packet).get());
-    if raw.timeout.0 >= crosses {
+    if raw.timeout.0 == Picoseconds::ZERO || raw.timeout.0 >= crosses {
         return;
     }
     let message = format!("a packet of {packet} takes {crosses} over four links of {rate}");
