@@ -55,17 +55,24 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let path = start::socket_path(&config);
     // First the journal's lock, then the socket: a second daemon must not take it from the first.
     let devices = config.inventory.devices.len();
-    let (daemon, seat) = match config.file.etcd.clone() {
-        None => (start::start(config, installed)?, None),
+    let (daemon, seat, socket) = match config.file.etcd.clone() {
+        None => (start::start(config, installed)?, None, bound(&path)?),
         Some(etcd) => {
-            let Some(seat) = stand_by(&etcd, &path, installed.as_ref()).await? else {
+            let is_passed = std::env::var_os("LISTEN_FDS").is_some();
+            if !is_passed && std::os::unix::net::UnixStream::connect(&path).is_ok() {
+                let path = path.display();
+                anyhow::bail!("another daemon serves {path}: each has a `state_dir` of its own");
+            }
+            let socket = bound(&path)?;
+            let waiting = socket.try_clone()?;
+            let Some(seat) = stand_by(&etcd, waiting, installed.as_ref()).await? else {
                 return Ok(());
             };
-            (start::lead(config, installed, &seat)?, Some(seat))
+            (start::lead(config, installed, &seat)?, Some(seat), socket)
         }
     };
     let lost = seat.as_ref().map(|seat| seat.lost.clone());
-    let socket = unix_listener(&path)?;
+    let socket = UnixListener::from_std(socket)?;
     tracing::info!(devices, socket = %path.display(), "serving");
     let router = api::router(daemon.shared);
     tokio::spawn(serve::unix(socket, router.clone()));
@@ -103,17 +110,12 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Waits until this daemon leads; meanwhile the socket says which one does. `None` when it is to end first.
 async fn stand_by(
     etcd: &EtcdFile,
-    path: &Path,
+    socket: std::os::unix::net::UnixListener,
     installed: Option<&Fabric>,
 ) -> anyhow::Result<Option<LeaderSeat>> {
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        anyhow::bail!(
-            "another daemon serves {}: each has a `state_dir` of its own",
-            path.display()
-        );
-    }
     let known = StandbyNews::default();
-    let serving = tokio::spawn(serve::unix(unix_listener(path)?, standby::router(known.clone())));
+    let socket = UnixListener::from_std(socket)?;
+    let serving = tokio::spawn(serve::unix(socket, standby::router(known.clone())));
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
     let fabric = installed.map_or_else(String::new, |fabric| fabric.name.clone());
     let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
@@ -152,7 +154,7 @@ fn check_all(config: &Config) -> anyhow::Result<()> {
 }
 
 /// The socket that systemd passes, or one of our own.
-fn unix_listener(path: &Path) -> anyhow::Result<UnixListener> {
+fn bound(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     let passed = listenfd::ListenFd::from_env().take_unix_listener(0).ok().flatten();
     let listener = match passed {
         Some(listener) => listener,
@@ -168,5 +170,5 @@ fn unix_listener(path: &Path) -> anyhow::Result<UnixListener> {
         }
     };
     listener.set_nonblocking(true)?;
-    Ok(UnixListener::from_std(listener)?)
+    Ok(listener)
 }
