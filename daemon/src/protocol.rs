@@ -167,7 +167,7 @@ fn yes() -> bool {
 /// # Errors
 /// A file that cannot be read, or that everybody can read.
 #[cfg(feature = "tls")]
-fn secret(path: &std::path::Path) -> anyhow::Result<String> {
+pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     use anyhow::Context as _;
     private(path)?;
     let text = std::fs::read_to_string(path);

@@ -17,6 +17,8 @@ use lightloom_testkit::cases;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+/// Asks how a daemon is.
+const STATUS: &str = "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n";
 /// How long anything may take here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -128,8 +130,7 @@ impl Hall {
     }
 
     fn status(&self, name: &str) -> Option<Value> {
-        let (code, body) =
-            self.ask(name, "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n")?;
+        let (code, body) = self.ask(name, STATUS)?;
         (code == 200).then_some(body)
     }
 
@@ -231,9 +232,7 @@ fn another_daemon_leads_after_a_death_and_after_a_request() {
     let (code, body) = ["a", "b", "c"]
         .into_iter()
         .find(|name| *name != first)
-        .and_then(|other| {
-            hall.ask(other, "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n")
-        })
+        .and_then(|other| hall.ask(other, STATUS))
         .unwrap();
     assert_eq!(code, 421);
     assert!(body.to_string().contains(&format!("standing by: {first} leads; ask there")), "{body}");

@@ -14,6 +14,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::config::EtcdFile;
+use crate::protocol::{secret, tls as pem};
 
 /// How long a member may take to answer; then the next one is asked.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
@@ -108,27 +109,20 @@ impl Etcd {
             .http_status_as_error(false)
             .proxy(None);
         if let Some(tls) = &file.tls {
-            let read = |path: &std::path::Path| -> anyhow::Result<Vec<u8>> {
-                use anyhow::Context;
-                std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+            let read = |path: &std::path::Path| -> anyhow::Result<Vec<Certificate<'static>>> {
+                let found = pem::certificates(path)?;
+                Ok(found.iter().map(|one| Certificate::from_der(one).to_owned()).collect())
             };
-            let authorities = ureq::tls::parse_pem(&read(&tls.ca)?)
-                .filter_map(|item| match item {
-                    Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
-                    _ => None,
-                })
-                .collect::<Vec<_>>();
+            let authorities = read(&tls.ca)?;
             let mut builder = TlsConfig::builder()
                 .root_certs(RootCerts::new_with_certs(&authorities))
                 .unversioned_rustls_crypto_provider(std::sync::Arc::new(
                     tokio_rustls::rustls::crypto::ring::default_provider(),
                 ));
             if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
-                crate::protocol::private(key)?;
-                let certificate = Certificate::from_pem(&read(certificate)?)?;
-                let key = PrivateKey::from_pem(&read(key)?)?;
-                builder =
-                    builder.client_cert(Some(ClientCert::new_with_certs(&[certificate], key)));
+                let key = PrivateKey::from_pem(secret(key)?.as_bytes())?;
+                let own = ClientCert::new_with_certs(&read(certificate)?, key);
+                builder = builder.client_cert(Some(own));
             }
             config = config.tls_config(builder.build());
         }
@@ -142,30 +136,26 @@ impl Etcd {
     /// Asks the member that answered last, and the others where it does not.
     fn ask(&self, path: &str, body: &Value) -> Result<Value, EtcdError> {
         let (first, mut why) = (self.good.load(Ordering::Relaxed), String::new());
+        let body = body.to_string();
+        let one = |member: &str| -> Result<(u16, Vec<u8>), ureq::Error> {
+            let mut answer = self.agent.post(format!("{member}{path}")).send(body.as_bytes())?;
+            let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
+            Ok((answer.status().as_u16(), bytes))
+        };
         for at in (first..first + self.endpoints.len()).map(|at| at % self.endpoints.len()) {
-            let url = format!("{}{path}", self.endpoints[at]);
-            let answer = self.agent.post(&url).send(body.to_string().as_bytes());
-            let mut answer = match answer {
-                Ok(answer) => answer,
+            let member = &self.endpoints[at];
+            let (status, bytes) = match one(member) {
+                Ok(answer) if answer.0 < 500 => answer,
+                // A member that has no leader answers so.
+                Ok((_, bytes)) => {
+                    why = format!("{member}: {}", String::from_utf8_lossy(&bytes));
+                    continue;
+                }
                 Err(error) => {
-                    why = format!("{}: {error}", self.endpoints[at]);
+                    why = format!("{member}: {error}");
                     continue;
                 }
             };
-            let status = answer.status().as_u16();
-            let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-            let bytes = match bytes {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    why = format!("{}: {error}", self.endpoints[at]);
-                    continue;
-                }
-            };
-            // A member that has no leader answers so.
-            if status >= 500 {
-                why = format!("{}: {}", self.endpoints[at], String::from_utf8_lossy(&bytes));
-                continue;
-            }
             self.good.store(at, Ordering::Relaxed);
             let value: Value = serde_json::from_slice(&bytes)
                 .map_err(|error| EtcdError::NotUnderstood(error.to_string()))?;

@@ -140,15 +140,22 @@ fn run(etcd: &Etcd, file: &EtcdFile, fabric: &str, name: &str) -> anyhow::Result
 /// That it is, or etcd's.
 pub fn check_fabric(file: &EtcdFile, fabric: &str) -> anyhow::Result<()> {
     let found = Etcd::new(file)?.get(&format!("{}/fabric", file.prefix))?;
-    match found.map(|found| String::from_utf8_lossy(&found.value).into_owned()) {
-        Some(theirs) if theirs != fabric => {
-            bail!(
-                "`{}` in etcd is of fabric `{theirs}`, and this daemon's is `{fabric}`",
-                file.prefix
-            )
-        }
-        _ => Ok(()),
+    found.map_or(Ok(()), |found| is_ours(&file.prefix, "fabric", &found.value, fabric))
+}
+
+/// Whether what is in etcd is what this daemon has.
+fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Result<()> {
+    let theirs = String::from_utf8_lossy(theirs);
+    if theirs == ours {
+        return Ok(());
     }
+    let or = match what {
+        "fabric" => "the fabric file of that daemon",
+        _ => "run one version of lightloomd",
+    };
+    bail!(
+        "`{prefix}` in etcd is of {what} `{theirs}`, and this daemon's is `{ours}`: write another `etcd.prefix`, or {or}"
+    )
 }
 
 /// Whether the prefix is of this fabric and of daemons like this one; it is from the first one on.
@@ -160,16 +167,7 @@ fn belongs(etcd: &Etcd, prefix: &str, fabric: &str) -> anyhow::Result<()> {
             continue;
         }
         let found = answer.found.first().context("etcd took it and has it not")?;
-        let theirs = String::from_utf8_lossy(&found.value);
-        if theirs != ours {
-            bail!(
-                "`{prefix}` in etcd is of {what} `{theirs}`, and this daemon's is `{ours}`: write another `etcd.prefix`, or {}",
-                match what {
-                    "fabric" => "the fabric file of that daemon",
-                    _ => "run one version of lightloomd",
-                }
-            );
-        }
+        is_ours(prefix, what, &found.value, ours)?;
     }
     Ok(())
 }

@@ -145,7 +145,6 @@ impl Storage for EtcdStorage {
         if let Some(held) = &self.held {
             return Ok(held.clone());
         }
-        self.find_generation()?;
         let folder = self.folder(self.generation).into_bytes();
         let (mut bytes, mut from) = (Vec::new(), folder.clone());
         (self.chunks, self.last) = (0, 0);

@@ -61,6 +61,12 @@ impl Cluster {
     pub const fn gpus(self) -> u32 {
         self.nodes * self.gpus_per_node
     }
+
+    /// What its bill depends on, with these network cards.
+    #[must_use]
+    pub const fn site(self, nic: NicRate) -> Site {
+        Site { gpus: self.gpus(), gpus_per_node: self.gpus_per_node, nic }
+    }
 }
 
 /// Why a design can never hold a tensor-parallel group of some size, whatever the faults.

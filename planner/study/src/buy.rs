@@ -25,7 +25,7 @@ use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, Site, parse};
+use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
 use crate::compare::NodeFaultRatio;
 use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_one};
 
@@ -186,11 +186,7 @@ impl Question {
                 "its experts exchange among {theirs} GPUs, and `workload.tp` is {ours}"
             ));
         }
-        let site = Site {
-            gpus: self.cluster.gpus(),
-            gpus_per_node: self.cluster.gpus_per_node,
-            nic: self.nic,
-        };
+        let site = self.cluster.site(self.nic);
         if let Ok(design) = parse(&planned.arch) {
             let (arch, ours) = (&planned.arch, self.speed.at_gbytes_per_s);
             if let Ok(theirs) = design.bill(&site).map(|bill| bill.gbytes_per_s_per_gpu)
@@ -430,11 +426,7 @@ fn price<'a>(
 ) -> Result<(Vec<Priced<'a>>, Vec<LeftOut>), BuyError> {
     let quote = prices.quote("gpu").ok_or(BuyError::NoGpuPrice)?;
     let gpu_usd = [quote.usd.low, quote.usd.mean, quote.usd.high];
-    let site = Site {
-        gpus: question.cluster.gpus(),
-        gpus_per_node: question.cluster.gpus_per_node,
-        nic: question.nic,
-    };
+    let site = question.cluster.site(question.nic);
     let (mut priced, mut left_out) = (Vec::new(), Vec::new());
     let mut missing = MissingPrices(Default::default());
     for candidate in &question.candidates {

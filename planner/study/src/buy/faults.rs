@@ -10,7 +10,7 @@ use rand::RngExt;
 
 use super::speed::StepTime;
 use super::{Arrival, History, JobKind, Priced, Question, SlowExchange, SlowPart};
-use crate::architecture::{Architecture, Cluster, PartLoss, Site};
+use crate::architecture::{Architecture, Cluster, PartLoss};
 
 /// Where faults come from.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,8 +220,7 @@ impl Draw {
         slow: &mut Vec<SlowPart>,
     ) {
         let Priced { candidate, cluster, .. } = *priced;
-        let site =
-            Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic: question.nic };
+        let site = cluster.site(question.nic);
         let largest = question.jobs.iter().map(|job| job.gpus).max().unwrap_or(0);
         let interruption = f64::from(largest) * candidate.interruption_ms(question);
         let Some(rate) = question.parts.iter().find(|rate| rate.part == part) else { return };

@@ -14,9 +14,7 @@ use answer::AnswerRecord;
 use answer::answer;
 
 use super::{Candidate, FaultModel, JobKind, Question, Running, Speed};
-use crate::architecture::{
-    Architecture, Cluster, FaultPolicy, NicRate, Site, parse, parse_network,
-};
+use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, parse_network};
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
@@ -274,7 +272,7 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     let cluster =
         Cluster { nodes: file.gpus / file.gpus_per_node, gpus_per_node: file.gpus_per_node };
     let nic = nic?;
-    let site = Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic };
+    let site = cluster.site(nic);
     let parts = parts::rates(&file.part_faults, &candidates, &site, check);
     if check.has_errors() {
         return None;

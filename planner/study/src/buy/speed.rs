@@ -9,7 +9,7 @@
 use lightloom_units::seed::Seed;
 
 use super::{Candidate, History, Priced, Question};
-use crate::architecture::{Cluster, Site};
+use crate::architecture::Cluster;
 use crate::compare::{CrossTorQuestion, NodeFaultRatio, cross_tor_shares};
 
 /// Snapshots that the crossing share is the mean of.
@@ -55,8 +55,7 @@ impl Speed {
         seed: Seed,
     ) -> StepTime {
         let Priced { candidate, cluster, .. } = *priced;
-        let site =
-            Site { gpus: cluster.gpus(), gpus_per_node: cluster.gpus_per_node, nic: question.nic };
+        let site = cluster.site(question.nic);
         let rate = candidate
             .design
             .bill(&site)

@@ -297,7 +297,7 @@ fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextD
     let of = |row: &Row| {
         Some(NextDesign {
             design: name(row),
-            below: below(row_price(first)?, row_price(row)?),
+            below: below(first.usd_per_pflop_year?, row.usd_per_pflop_year?),
             below_over_draws: over_draws(elsewhere, first, row, below)?,
         })
     };
@@ -305,11 +305,6 @@ fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextD
     let (level, dearer): (Vec<_>, Vec<_>) =
         others.partition(|other| other.below_over_draws[0] < -SAME);
     (level, dearer.into_iter().next())
-}
-
-/// The cost of a useful PFLOP-year, where something useful is done.
-fn row_price(row: &Row) -> Option<f64> {
-    row.usd_per_pflop_year
 }
 
 /// Every other design that does useful work, with what the ranges of the prices make of its distance. The difference
