@@ -4,6 +4,7 @@
 //!
 //! `LIGHTLOOM_STORMS=1000 cargo test -p lightloom-control --test it lost_management:: -- --nocapture` runs more storms.
 
+mod every;
 mod storm;
 mod world;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device that does what it is asked, at once, and refuses double use as a real one does.
+//! A device that does what it is asked, at once, and refuses double use as a real one does; and one that refuses commands
+//! of an epoch before the largest it knows.
 
 use lightloom_control::inventory::Device;
 use lightloom_control::state::{Observation, Op, Outcome, Position, Positions, Sharing, Slot, at};
@@ -12,22 +13,35 @@ pub(crate) struct Model {
     sharing: Sharing,
     pub positions: Positions,
     generation: u32,
+    /// The largest epoch of a daemon that it knows; `None` if it cannot tell one daemon from another.
+    pub knows: Option<u32>,
 }
 
 impl Model {
     /// Dark; traffic is on where it takes traffic off.
-    pub(crate) fn new(device: &Device) -> Self {
+    pub(crate) fn new(device: &Device, fences: bool) -> Self {
         let in_use = device.is_lever.then_some((Slot(0), IN_USE));
-        Self { sharing: device.sharing, positions: in_use.into_iter().collect(), generation: 0 }
+        let (sharing, positions) = (device.sharing, in_use.into_iter().collect());
+        Self { sharing, positions, generation: 0, knows: fences.then_some(0) }
     }
 
-    pub(crate) fn execute(&mut self, op: &Op) -> Outcome {
+    /// A daemon takes the role on a new connection, or does not.
+    pub(crate) fn connected(&mut self, epoch: u32) {
+        self.knows = self.knows.map(|known| known.max(epoch));
+    }
+
+    /// What a daemon of this epoch asks.
+    pub(crate) fn execute(&mut self, epoch: u32, op: &Op) -> Outcome {
         let Op::Switch { moves, .. } = op else {
             return match op {
                 Op::Disarm { .. } => Outcome::Done(None),
                 _ => Outcome::Done(Some(self.read())),
             };
         };
+        if self.knows.is_some_and(|known| epoch < known) {
+            return Outcome::Refused("another daemon leads".into());
+        }
+        self.connected(epoch);
         let exclusive = self.sharing == Sharing::Exclusive;
         for m in moves {
             if m.to.is_dark() {
@@ -53,9 +67,7 @@ impl Model {
             ..Observation::default()
         }
     }
-}
 
-impl Model {
     pub(crate) fn is_exclusive(&self) -> bool {
         self.sharing == Sharing::Exclusive
     }

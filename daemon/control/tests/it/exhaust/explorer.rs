@@ -3,7 +3,7 @@
 //! shipping controller. A state that was seen before is not followed again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use lightloom_control::controller::{Action, Controller, Event, Note, ReplyTo, Request, Ticket};
 use lightloom_control::inventory::Inventory;
@@ -11,13 +11,15 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Asked, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Fabric, Micros, Now, Op, Outcome, Positions, Txn};
 
+use rustc_hash::FxHashSet;
+
 use super::device::Model;
+use super::faults::{Deposed, Late};
 use super::judge;
+use super::key::{Text, key};
 
 /// The longest path from the first request to rest.
 const STEPS_MAX: u32 = 400;
-/// How long a device that dies stays dead.
-const DEAD_FOR: Micros = Micros::from_secs(20);
 /// Long after everything that a scenario waits for.
 const DEFERRED_WITHIN: Micros = Micros::from_secs(2_000);
 
@@ -28,11 +30,14 @@ pub(crate) struct Faults {
     pub count: u8,
     /// A command is carried out at any later moment, after its session was given up.
     pub late: bool,
-    /// A device dies for [`DEAD_FOR`] and comes back as it was.
+    /// A device dies for 20 s and comes back as it was.
     pub die: bool,
-    /// Management is lost for [`DEAD_FOR`], of any devices at once: what was on its way arrives or does not, no answer
+    /// Management is lost for 20 s, of any devices at once: what was on its way arrives or does not, no answer
     /// does, and the devices stay as they are.
     pub lose: bool,
+    /// Several daemons: another takes over at any instant, with the next epoch, while the first one runs on; and etcd does
+    /// not answer a record.
+    pub follow: bool,
 }
 
 /// A request that comes at any moment, each behind those before it of the same client.
@@ -50,6 +55,8 @@ pub(crate) struct Scenario {
     pub inventory: Inventory,
     /// Where the devices are brought first, without faults.
     pub start: Fabric,
+    /// Devices that refuse commands of an earlier epoch.
+    pub fences: BTreeSet<DeviceName>,
     pub clients: Vec<VecDeque<Wish>>,
     pub faults: Faults,
 }
@@ -59,27 +66,38 @@ pub(crate) struct State {
     pub now: Now,
     pub controller: Controller,
     pub models: BTreeMap<DeviceName, Model>,
-    flights: BTreeMap<DeviceName, (Ticket, Op)>,
-    down: BTreeSet<DeviceName>,
-    dead: BTreeMap<DeviceName, Micros>,
-    late: Vec<(DeviceName, Op)>,
-    pub durable: Vec<Record>,
-    soft: Vec<Record>,
-    clients: Vec<VecDeque<Wish>>,
-    faults: u8,
+    pub flights: BTreeMap<DeviceName, (Ticket, Op)>,
+    pub down: BTreeSet<DeviceName>,
+    pub dead: BTreeMap<DeviceName, Micros>,
+    pub late: Vec<Late>,
+    pub durable: Arc<Vec<Record>>,
+    pub soft: Vec<Record>,
+    pub clients: Vec<VecDeque<Wish>>,
+    pub faults: u8,
     /// A command was carried out late: then a device may stand elsewhere, listed.
     pub late_came: bool,
     /// Devices whose last command has an unknown outcome and that were not read since.
     pub unread: BTreeSet<DeviceName>,
     pub ended: BTreeMap<Txn, TxnResult>,
+    /// The epoch of the daemon that leads.
+    pub epoch: u32,
+    /// Devices that the daemon which has begun to lead has not reached yet.
+    pub connecting: BTreeSet<DeviceName>,
+    /// A record was not answered, so that the daemon only reads; what of it is in etcd.
+    pub failed: Option<Vec<Record>>,
+    pub deposed: Option<Box<Deposed>>,
     steps: u32,
-    trail: VecDeque<String>,
+    trail: Trail,
 }
 
+/// The way to a state, which those that follow it share.
+#[derive(Clone, Debug, Default)]
+struct Trail(Option<Arc<(String, Trail)>>);
+
 /// What was seen.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Seen {
-    keys: BTreeSet<u128>,
+    keys: FxHashSet<u128>,
     pub states: u64,
     pub crashes: u64,
     pub deepest: u32,
@@ -98,19 +116,37 @@ pub(crate) enum Mutant {
     TrustsAnswers,
     /// A request id that was asked before is taken for a new one.
     ForgetsRequests,
+    /// A daemon that led before sends on.
+    SendsWithoutFence,
+    /// The journal takes records of a daemon that led before.
+    JournalTakesAll,
+    /// The next daemon that leads does so in an epoch before the last.
+    EpochGoesBack,
+    /// A device that was said to refuse earlier epochs does not.
+    DeviceTakesAll,
+    /// The daemon that begins does not wait for what the last one may have sent.
+    NoSettleTime,
+    /// A record that etcd did not answer counts as written.
+    TakesSilenceForYes,
 }
 
 pub(crate) struct Explorer {
-    scenario: Scenario,
-    mutant: Mutant,
+    pub scenario: Scenario,
+    pub mutant: Mutant,
     limit: u64,
     work: Vec<State>,
+    text: Text,
     pub seen: Seen,
 }
 
 impl Explorer {
-    pub(crate) fn new(scenario: Scenario, mutant: Mutant, limit: u64) -> Self {
-        Self { scenario, mutant, limit, work: Vec::new(), seen: Seen::default() }
+    pub(crate) fn new(mut scenario: Scenario, mutant: Mutant, limit: u64) -> Self {
+        if mutant == Mutant::NoSettleTime {
+            let devices = scenario.inventory.devices.values_mut();
+            devices.for_each(|device| device.limits.late_within = Micros(0));
+        }
+        let (work, text, seen) = (Vec::new(), Text::default(), Seen::default());
+        Self { scenario, mutant, limit, work, text, seen }
     }
 
     /// All of it; `false` if there were more states than the limit.
@@ -136,7 +172,8 @@ impl Explorer {
         let now = Now { mono: Micros::from_secs(1), wall_ms: 1_700_000_000_000, boot: "b".into() };
         let inventory = self.scenario.inventory.clone();
         let model = |(name, device): (&DeviceName, &lightloom_control::inventory::Device)| {
-            (name.clone(), Model::new(device))
+            let fences = self.scenario.fences.contains(name);
+            (name.clone(), Model::new(device, fences && self.mutant != Mutant::DeviceTakesAll))
         };
         let models = inventory.devices.iter().map(model).collect();
         let (controller, actions) = Controller::start(inventory, Ledger::default(), &now);
@@ -154,15 +191,19 @@ impl Explorer {
             down: BTreeSet::new(),
             dead: BTreeMap::new(),
             late: Vec::new(),
-            durable: Vec::new(),
+            durable: Arc::default(),
             soft: Vec::new(),
             clients: vec![[wish].into()],
             faults: 0,
             late_came: false,
             unread: BTreeSet::new(),
             ended: BTreeMap::new(),
+            epoch: 1,
+            connecting: BTreeSet::new(),
+            failed: None,
+            deposed: None,
             steps: 0,
-            trail: VecDeque::new(),
+            trail: Trail::default(),
         };
         let names: Vec<DeviceName> = state.models.keys().cloned().collect();
         let mut actions = actions;
@@ -177,7 +218,8 @@ impl Explorer {
             let ready = state.flights.is_empty() && !state.controller.is_busy();
             if ready && state.clients[0].is_empty() {
                 self.seen = Seen::default();
-                return State { steps: 0, trail: VecDeque::new(), ended: BTreeMap::new(), ..state };
+                let (trail, ended) = (Trail::default(), BTreeMap::new());
+                return State { steps: 0, trail, ended, ..state };
             }
             match state.flights.keys().next().cloned() {
                 Some(device) => self.answer(state, &device),
@@ -186,36 +228,54 @@ impl Explorer {
         }
     }
 
-    fn push(&mut self, mut state: State) {
+    pub(super) fn push(&mut self, mut state: State) {
         state.steps += 1;
-        if self.seen.keys.insert(key(&state)) {
+        if self.seen.keys.insert(key(&state, &mut self.text)) {
             self.seen.states += 1;
             self.seen.deepest = self.seen.deepest.max(state.steps);
             self.work.push(state);
         }
     }
 
-    fn violated(&mut self, state: &State, what: String) {
-        self.seen.violations.push((what, state.trail.iter().cloned().collect()));
+    pub(super) fn violated(&mut self, state: &State, what: String) {
+        let (mut trail, mut at) = (Vec::new(), &state.trail);
+        while let Some(said) = &at.0 {
+            trail.push(said.0.clone());
+            at = &said.1;
+        }
+        trail.reverse();
+        self.seen.violations.push((what, trail));
     }
 
     /// Does the actions in order; where a fault is left the daemon may die before each of them.
-    fn perform(&mut self, mut state: State, actions: Vec<Action>) {
-        for action in actions {
-            if state.faults > 0 {
+    pub(super) fn perform(&mut self, mut state: State, actions: Vec<Action>) {
+        let follow = self.scenario.faults.follow;
+        let mut left = actions.into_iter();
+        let mut first = true;
+        loop {
+            // Before the first of them nothing has changed that survives.
+            if state.faults > 0 && follow && !std::mem::take(&mut first) {
+                self.take_over(&state, left.as_slice());
+            }
+            if state.faults > 0 && !follow && !left.as_slice().is_empty() {
                 self.crash(&state);
             }
+            let Some(action) = left.next() else { break };
             match action {
                 Action::Append(records) => {
                     if let Some(what) = judge::records(&state, &records) {
                         self.violated(&state, what);
                     }
-                    let waited_for = records.iter().any(Record::is_waited_for)
+                    if state.faults > 0 && follow {
+                        self.is_not_answered(&state, &records, left.as_slice());
+                    }
+                    // In etcd each is durable at once.
+                    let waited_for = (records.iter().any(Record::is_waited_for) || follow)
                         && self.mutant != Mutant::SyncsNothing;
                     state.soft.extend(records);
                     if waited_for {
                         let soft = std::mem::take(&mut state.soft);
-                        state.durable.extend(soft);
+                        Arc::make_mut(&mut state.durable).extend(soft);
                     }
                 }
                 Action::Send(device, ticket, op) => {
@@ -243,60 +303,7 @@ impl Explorer {
         self.push(state);
     }
 
-    /// The daemon dies: what was not synced is kept or lost, each command on its way is carried out or not.
-    fn crash(&mut self, before: &State) {
-        let moving = before.flights.iter().filter(|(_, (_, op))| matches!(op, Op::Switch { .. }));
-        let moving: Vec<(DeviceName, Op)> =
-            moving.map(|(d, (_, op))| (d.clone(), op.clone())).collect();
-        let ways = if self.scenario.faults.late { 3_usize } else { 2 };
-        let count = ways.pow(u32::try_from(moving.len()).unwrap_or(0));
-        for kept in [false, true] {
-            if kept && before.soft.is_empty() {
-                continue;
-            }
-            for fates in 0..count {
-                let mut state = before.clone();
-                state.faults -= 1;
-                let mut left = fates;
-                for (device, op) in &moving {
-                    match left % ways {
-                        0 => {}
-                        1 => drop(state.models.get_mut(device).expect("it is one").execute(op)),
-                        _ => state.late.push((device.clone(), op.clone())),
-                    }
-                    left /= ways;
-                }
-                let soft = std::mem::take(&mut state.soft);
-                state.durable.extend(soft.into_iter().filter(|_| kept));
-                state.trail.push_back(format!("CRASH, unsynced kept {kept}, fates {fates}"));
-                self.restart(state);
-            }
-        }
-    }
-
-    fn restart(&mut self, mut state: State) {
-        self.seen.crashes += 1;
-        state.flights.clear();
-        state.down.clear();
-        state.unread.clear();
-        pass(&mut state, Micros::from_millis(200));
-        let ledger = Ledger::fold(&state.durable);
-        state.ended =
-            ledger.history.iter().filter(|p| p.txn > Txn(1)).map(|p| (p.txn, p.result)).collect();
-        let inventory = self.scenario.inventory.clone();
-        let (controller, mut actions) = Controller::start(inventory, ledger, &state.now);
-        state.controller = controller;
-        for name in state.models.keys().cloned().collect::<Vec<_>>() {
-            let event = match state.dead.contains_key(&name) {
-                true => Event::Down(name, "no answer to a hello".into()),
-                false => Event::Up(name),
-            };
-            actions.extend(state.controller.handle(&state.now, event));
-        }
-        self.perform(state, actions);
-    }
-
-    fn handle(&mut self, mut state: State, event: Event) {
+    pub(super) fn handle(&mut self, mut state: State, event: Event) {
         if self.mutant == Mutant::TrustsAnswers
             && let Event::Reply { device, outcome: Outcome::Done(Some(read)), .. } = &event
             && let Some(open) = &state.controller.ledger().open
@@ -319,7 +326,7 @@ impl Explorer {
     /// A client asks now.
     fn ask(&mut self, mut state: State, client: usize) {
         let Some(wish) = state.clients[client].pop_front() else { return };
-        state.trail.push_back(format!("{} asks {}", wish.actor, wish.id));
+        state.say(|| format!("{} asks {}", wish.actor, wish.id));
         let id = match self.mutant {
             Mutant::ForgetsRequests => format!("{}-{}", wish.id, state.steps),
             _ => wish.id.to_owned(),
@@ -331,11 +338,14 @@ impl Explorer {
     /// A device does what it was asked, and says so.
     fn answer(&mut self, mut state: State, device: &DeviceName) {
         let Some((ticket, op)) = state.flights.remove(device) else { return };
-        let outcome = state.models.get_mut(device).expect("it is one").execute(&op);
-        if matches!(op, Op::Observe { .. } | Op::Arm { .. }) {
+        let outcome = match state.connecting.contains(device) {
+            true => Outcome::Unknown("not connected".into()),
+            false => state.execute(device, &op),
+        };
+        if matches!(outcome, Outcome::Done(Some(_))) {
             state.unread.remove(device);
         }
-        state.trail.push_back(format!("{device} {}: {}", word(&op), said(&outcome)));
+        state.say(|| format!("{device} {}: {}", word(&op), said(&outcome)));
         self.handle(state, Event::Reply { device: device.clone(), ticket, outcome });
     }
 
@@ -343,16 +353,13 @@ impl Explorer {
         if state.steps > STEPS_MAX {
             return self.violated(&state, format!("I7: no end within {STEPS_MAX} steps"));
         }
-        for at in 0..state.late.len() {
-            let mut later = state.clone();
-            let (device, op) = later.late.remove(at);
-            later.late_came = true;
-            drop(later.models.get_mut(&device).expect("it is one").execute(&op));
-            later.trail.push_back(format!("LATE {device} {}", word(&op)));
-            self.push(later);
+        self.arrives_late(&state);
+        if state.faults > 0 && self.scenario.faults.follow {
+            self.take_over(&state, &[]);
         }
+        self.connects(&state);
         for client in 0..state.clients.len() {
-            if !state.clients[client].is_empty() {
+            if !state.clients[client].is_empty() && state.failed.is_none() {
                 self.ask(state.clone(), client);
             }
         }
@@ -364,72 +371,14 @@ impl Explorer {
         }
         for device in state.flights.keys().cloned().collect::<Vec<_>>() {
             self.answer(state.clone(), &device);
-            if state.faults > 0 {
+            if state.faults > 0 && !state.connecting.contains(&device) {
                 self.faulty_answers(&state, &device);
             }
         }
-        if state.flights.is_empty() {
+        if state.failed.is_some() {
+            self.goes_on(state);
+        } else if state.flights.is_empty() && state.connecting.is_empty() {
             self.time_goes_on(state);
-        }
-    }
-
-    fn deaths(&mut self, state: &State) {
-        for device in state.models.keys() {
-            let mut dead = state.clone();
-            dead.faults -= 1;
-            dead.flights.remove(device);
-            dead.dead.insert(device.clone(), dead.now.mono + DEAD_FOR);
-            dead.trail.push_back(format!("{device} DIES"));
-            self.push(dead);
-        }
-    }
-
-    /// Management of each set of devices is lost; what they were asked is done, or was lost before it arrived.
-    fn losses(&mut self, state: &State) {
-        let names: Vec<DeviceName> = state.models.keys().cloned().collect();
-        for set in 1_u32..1 << names.len() {
-            for arrives in [false, true] {
-                let mut lost = state.clone();
-                lost.faults -= 1;
-                let of_set = names.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
-                for (_, device) in of_set {
-                    if let Some((_, op)) = lost.flights.remove(device).filter(|_| arrives) {
-                        drop(lost.models.get_mut(device).expect("it is one").execute(&op));
-                    }
-                    lost.dead.insert(device.clone(), lost.now.mono + DEAD_FOR);
-                }
-                let fate = if arrives { "arrives" } else { "is lost" };
-                lost.trail.push_back(format!("MANAGEMENT of {set:b} LOST, what was asked {fate}"));
-                self.push(lost);
-            }
-        }
-    }
-
-    fn faulty_answers(&mut self, state: &State, device: &DeviceName) {
-        let Some((ticket, op)) = state.flights.get(device).cloned() else { return };
-        let moves = matches!(op, Op::Switch { .. });
-        let base = |what: &str| {
-            let mut state = state.clone();
-            state.faults -= 1;
-            state.flights.remove(device);
-            state.trail.push_back(format!("FAULT {device} {}: {what}", word(&op)));
-            state
-        };
-        let reply = |outcome| Event::Reply { device: device.clone(), ticket, outcome };
-        self.push(base("request lost"));
-        if matches!(op, Op::Arm { .. } | Op::Switch { .. }) {
-            self.handle(base("refused"), reply(Outcome::Refused("no".into())));
-        }
-        if moves {
-            let mut lost = base("answer lost");
-            drop(lost.models.get_mut(device).expect("it is one").execute(&op));
-            self.push(lost);
-            self.handle(base("lie"), reply(Outcome::Done(None)));
-            if self.scenario.faults.late {
-                let mut late = base("late");
-                late.late.push((device.clone(), op.clone()));
-                self.push(late);
-            }
         }
     }
 
@@ -455,7 +404,9 @@ impl Explorer {
         if let Some(device) = state.down.iter().find(|d| !state.dead.contains_key(*d)).cloned() {
             state.down.remove(&device);
             pass(&mut state, Micros::from_millis(50));
-            state.trail.push_back(format!("{device} comes back"));
+            state.say(|| format!("{device} comes back"));
+            let epoch = state.epoch;
+            state.models.get_mut(&device).expect("it is one").connected(epoch);
             let down = Event::Down(device.clone(), "no answer".into());
             let mut actions = state.controller.handle(&state.now, down);
             actions.extend(state.controller.handle(&state.now, Event::Up(device)));
@@ -479,13 +430,13 @@ impl Explorer {
                 pass(&mut state, passed);
                 state.dead.remove(&device);
                 state.down.insert(device.clone());
-                state.trail.push_back(format!("{device} lives"));
+                state.say(|| format!("{device} lives"));
                 self.push(state);
             }
             (_, Some(deadline)) => {
                 let passed = Micros((deadline - state.now.mono).0.max(1));
                 pass(&mut state, passed);
-                state.trail.push_back("time passes".into());
+                state.say(|| "time passes".into());
                 self.handle(state, Event::Tick);
             }
             (_, None) => self.violated(&state, "I7: nothing will ever happen again".into()),
@@ -502,12 +453,13 @@ impl Explorer {
     }
 }
 
-fn pass(state: &mut State, time: Micros) {
+pub(super) fn pass(state: &mut State, time: Micros) {
     state.now.mono = state.now.mono + time;
     state.now.wall_ms += time.0.div_ceil(1000);
+    state.drop_late();
 }
 
-fn word(op: &Op) -> String {
+pub(super) fn word(op: &Op) -> String {
     match op {
         Op::Observe { .. } => "read".into(),
         Op::Arm { .. } => "arm".into(),
@@ -525,59 +477,21 @@ fn said(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// What distinguishes a state: all of it but the names of operations and the way to it.
-fn key(state: &State) -> u128 {
-    let State { now, controller, models, flights, down, dead, late, soft, clients, faults, .. } =
-        state;
-    let rest = (late, soft, clients.iter().map(VecDeque::len).collect::<Vec<_>>(), faults);
-    let flags = (state.durable.len(), state.late_came, &state.unread, &state.ended);
-    let mut hashed = Hashed::default();
-    let all =
-        format_args!("{controller:?}{models:?}{flights:?}{down:?}{dead:?}{rest:?}{flags:?}{now:?}");
-    std::fmt::Write::write_fmt(&mut hashed, all).expect("hashing cannot fail");
-    let [one, other] = hashed.hashers.map(|hasher| hasher.finish());
-    (u128::from(one) << 64) | u128::from(other)
-}
-
-/// Hashes what is written to it, and takes all tickets for one: which of two devices was asked first says nothing.
-struct Hashed {
-    hashers: [std::hash::DefaultHasher; 2],
-    /// Pieces of `Ticket(` that were just written.
-    of_ticket: u8,
-}
-
-impl Default for Hashed {
-    fn default() -> Self {
-        let hashers = [1_u8, 2].map(|seed| {
-            let mut hasher = std::hash::DefaultHasher::new();
-            seed.hash(&mut hasher);
-            hasher
-        });
-        Self { hashers, of_ticket: 0 }
-    }
-}
-
-impl std::fmt::Write for Hashed {
-    fn write_str(&mut self, piece: &str) -> std::fmt::Result {
-        let number = self.of_ticket == 2 && piece.bytes().all(|byte| byte.is_ascii_digit());
-        self.of_ticket = match piece {
-            "Ticket" => 1,
-            "(" if self.of_ticket == 1 => 2,
-            _ => 0,
-        };
-        if !number {
-            self.hashers.iter_mut().for_each(|hasher| hasher.write(piece.as_bytes()));
-        }
-        Ok(())
-    }
-}
-
 /// Where a device stands, for a message.
 pub(crate) fn stand(state: &State) -> BTreeMap<DeviceName, Positions> {
     state.models.iter().map(|(name, model)| (name.clone(), model.positions.clone())).collect()
 }
 
 impl State {
+    pub(super) fn say(&mut self, what: impl FnOnce() -> String) {
+        self.trail = Trail(Some(Arc::new((what(), std::mem::take(&mut self.trail)))));
+    }
+
+    /// The device does what the daemon that leads asks of it.
+    pub(super) fn execute(&mut self, device: &DeviceName, op: &Op) -> Outcome {
+        self.models.get_mut(device).expect("it is one").execute(self.epoch, op)
+    }
+
     /// Written and not promised yet.
     pub(crate) fn unsynced(&self) -> &[Record] {
         &self.soft

@@ -25,7 +25,7 @@ pub(crate) fn send(
     if inventory.devices[device].is_lever {
         return None;
     }
-    let ledger = Ledger::fold(&state.durable);
+    let ledger = Ledger::fold(&*state.durable);
     let Some(open) = ledger.open.as_ref().filter(|open| open.intent.txn == *txn) else {
         return Some(format!("I5: {device} moves without a durable transaction: {op:?}"));
     };

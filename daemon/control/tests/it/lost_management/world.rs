@@ -79,6 +79,8 @@ pub(super) struct World {
     pub(super) lost: BTreeSet<DeviceName>,
     /// Lost devices whose lines the daemon's own machine cannot open.
     pub(super) unopened: BTreeSet<DeviceName>,
+    /// A rule that is broken: the light of a device whose management is lost is missing at its far end.
+    pub(super) silence_is_darkness: bool,
     /// When the last question of each was not answered.
     unanswered: BTreeMap<DeviceName, Micros>,
     /// The transaction that moved each module last.
@@ -188,6 +190,7 @@ impl World {
             unplugged: BTreeSet::new(),
             lost: BTreeSet::new(),
             unopened: BTreeSet::new(),
+            silence_is_darkness: false,
             unanswered: BTreeMap::new(),
             moved_in: BTreeMap::new(),
             wrongly_cut: Vec::new(),
@@ -277,7 +280,9 @@ impl World {
         match self.inventory.fibres.get(&end) {
             None => true,
             Some(far) => {
-                !self.cut.contains(&end) && !self.is_dead(&far.0) && self.stands[&far.0] == far.2
+                let is_dark = self.is_dead(&far.0)
+                    || (self.silence_is_darkness && self.lost.contains(&far.0));
+                !self.cut.contains(&end) && !is_dark && self.stands[&far.0] == far.2
             }
         }
     }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every subset of the modules of a small ring whose management is lost, with and without a node that dies meanwhile and
+//! a restart of the daemon: lost management is no evidence, whatever it leaves to see.
+
+use lightloom_control::state::{DeviceName, Micros};
+use lightloom_fabric::fault::Part;
+
+use super::seconds;
+use super::world::{World, module};
+
+const NODES: u32 = 6;
+
+fn ring() -> World {
+    World::new(NODES, 16, 8)
+}
+
+fn modules() -> Vec<DeviceName> {
+    (0..NODES).flat_map(|node| [module(node, 0), module(node, 1)]).collect()
+}
+
+/// The modules that are lost: bit by bit, all of them with `u32::MAX`.
+fn lose(world: &mut World, set: u32) {
+    let of_set = modules().into_iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
+    world.lost = of_set.map(|(_, device)| device).collect();
+    world.light_changed();
+}
+
+/// Every subset of the modules, or those of at most so many and of all but one at most.
+fn subsets(few: u32) -> Vec<u32> {
+    let count = 2 * NODES;
+    let is_few = |set: &u32| set.count_ones() <= few || set.count_ones() >= count - 1;
+    (1..1_u32 << count).filter(is_few).collect()
+}
+
+/// What was named broken and lives, and what was cut and had light.
+fn wrong(world: &World) -> Vec<String> {
+    let named = world.bypassed.iter().flat_map(|(_, parts)| parts);
+    let living = |part: &&Part| part.node().is_none_or(|node| !world.dead.contains(&node));
+    let named = named.filter(living).map(|part| format!("{part} works, and is bypassed"));
+    named.chain(world.wrongly_cut.iter().cloned()).collect()
+}
+
+fn lost_and_back(mut world: World, set: u32, dies: Option<u32>) -> World {
+    lose(&mut world, set);
+    world.run_for(Micros::from_millis(700));
+    if let Some(node) = dies {
+        world.die(node);
+    }
+    world.run_for(seconds(8));
+    world.kill();
+    world.start();
+    world.run_for(seconds(8));
+    lose(&mut world, 0);
+    world.run_for(seconds(15));
+    world
+}
+
+fn nothing_moves(subsets: &[u32]) {
+    let lit = ring().lit_circuits();
+    for &set in subsets {
+        let world = lost_and_back(ring(), set, None);
+        assert!(world.bypassed.is_empty(), "{set:b}: {:?}", world.bypassed);
+        assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{set:b}");
+    }
+    println!(
+        "{} subsets of {} modules, a restart in each: nothing moved",
+        subsets.len(),
+        2 * NODES
+    );
+}
+
+fn what_lives_keeps_its_light(subsets: &[u32]) {
+    let mut bypassed = 0;
+    for &set in subsets {
+        for node in 0..NODES {
+            let world = lost_and_back(ring(), set, Some(node));
+            let wrong = wrong(&world);
+            assert!(wrong.is_empty(), "{set:b}, n{node} dies: {wrong:?}");
+            bypassed += u32::from(world.goes_around(node));
+        }
+    }
+    let runs = subsets.len() * NODES as usize;
+    println!(
+        "{runs} deaths under lost management, {bypassed} bypassed, no light of the living cut"
+    );
+    assert!(bypassed > 0);
+}
+
+#[test]
+fn whichever_modules_are_lost_nothing_moves() {
+    nothing_moves(&subsets(2));
+}
+
+#[test]
+fn whichever_modules_are_lost_while_a_node_dies_what_lives_keeps_its_light() {
+    what_lives_keeps_its_light(&subsets(1));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn nightly_whichever_of_all_subsets_is_lost_nothing_moves() {
+    nothing_moves(&subsets(12));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn nightly_whichever_of_all_subsets_is_lost_while_a_node_dies_what_lives_keeps_its_light() {
+    what_lives_keeps_its_light(&subsets(12));
+}
+
+/// Lost management that looks like death is found by who judges.
+#[test]
+fn silence_that_is_taken_for_darkness_is_found() {
+    let mut found = 0;
+    for node in 0..NODES {
+        let mut world = ring();
+        world.silence_is_darkness = true;
+        let world = lost_and_back(world, 0b11 << (2 * node), None);
+        found += u32::from(!wrong(&world).is_empty());
+    }
+    assert!(found > 0);
+    println!("found at {found} of {NODES} nodes");
+}
