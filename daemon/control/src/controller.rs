@@ -12,6 +12,7 @@
 //! record [that is waited for](Record::is_waited_for) is durable before anything behind it in the
 //! list is done. What must survive a crash lives in the [`Ledger`] and changes by records only.
 
+mod agenda;
 mod budget;
 mod contention;
 mod darkness;
@@ -43,6 +44,7 @@ use crate::state::{
     DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Shut,
     Slot, Txn,
 };
+use agenda::Devices;
 use budget::{OwnChange, own_changes};
 use contention::Contention;
 pub use contention::{Contended, Foreign, QUIET, RESTORES_MAX};
@@ -370,7 +372,7 @@ struct Flight {
 pub struct Controller {
     inventory: Inventory,
     ledger: Ledger,
-    devices: BTreeMap<DeviceName, Seen>,
+    devices: Devices,
     drive: Option<Drive>,
     crowd: signals::Crowd,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
@@ -391,7 +393,8 @@ impl Controller {
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
         let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
-        let devices = inventory.devices.keys().map(|name| (name.clone(), unseen())).collect();
+        let devices = inventory.devices.keys().map(|name| (name.clone(), unseen()));
+        let devices = Devices::new(devices.collect());
         let own_changes = own_changes(&ledger, now);
         let mut controller = Self {
             inventory,
@@ -468,6 +471,10 @@ impl Controller {
     pub fn devices(&self) -> &BTreeMap<DeviceName, Seen> {
         &self.devices
     }
+    /// The devices that cannot be talked to.
+    pub fn down_devices(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
+        self.devices.down()
+    }
     /// Whether a transaction is on its way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -477,19 +484,16 @@ impl Controller {
     /// When [`Event::Tick`] is to come, if nothing else happens.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
-        let flights = self.devices.iter().filter_map(|(device, seen)| self.due_at(device, seen));
-        let idle = |(device, seen): &(&DeviceName, &Seen)| self.may_be_asked(device, seen);
-        let polls = self.devices.iter().filter(idle).map(|(_, seen)| seen.next_poll);
-        let reads = flights.chain(polls);
+        let reads = self.first_due();
         if self.only_reads {
-            return reads.min();
+            return reads;
         }
         let drive = self.drive.as_ref().and_then(Drive::deadline);
         let pending = match (&self.drive, &self.ledger.pending) {
             (None, Some(pending)) => Some(pending.deadline(now).max(self.own_not_before)),
             _ => None,
         };
-        reads.chain(drive).chain(pending).chain(self.settles_at(now)).min()
+        reads.into_iter().chain(drive).chain(pending).chain(self.settles_at(now)).min()
     }
 
     /// Takes one event in and says what to do.
@@ -503,7 +507,10 @@ impl Controller {
             Event::Reply { device, ticket, outcome } => {
                 self.reply(now, &device, ticket, outcome, &mut actions);
             }
-            Event::Promised(device, promise) => self.inventory.promised(&device, &promise),
+            Event::Promised(device, promise) => {
+                self.inventory.promised(&device, &promise);
+                self.devices.is_changed(&device);
+            }
             Event::Up(device) => self.up(now, device, &mut actions),
             Event::Down(device, reason) => self.down(now, device, reason, &mut actions),
             Event::Foreign(device, what) => self.foreign(now, &device, what, &mut actions),
@@ -511,6 +518,7 @@ impl Controller {
             Event::Occupied(device, occupied) => self.occupied(now, &device, occupied),
             Event::Tick => self.tick(now, &mut actions),
         }
+        self.settle_agenda();
         actions
     }
 

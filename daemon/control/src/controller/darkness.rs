@@ -234,7 +234,7 @@ impl Controller {
     /// misses it.
     #[must_use]
     pub fn dark_fibres(&self) -> Vec<DarkFibre> {
-        let dark = self.devices.iter().flat_map(|(device, seen)| {
+        let dark = self.devices.dark().flat_map(|(device, seen)| {
             seen.dark.keys().filter_map(move |slot| self.dark_fibre(device, *slot))
         });
         dark.collect()

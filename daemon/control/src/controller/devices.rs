@@ -2,7 +2,7 @@
 //! One operation at a time to each device: sends, answers, deadlines, polls.
 
 use super::drift::own;
-use super::{Action, Controller, Flight, Note, Seen, Ticket};
+use super::{Action, Controller, Flight, Note, Ticket};
 use crate::actor::Policy;
 use crate::drive::{Command, Drive, Site};
 use crate::inventory::Inventory;
@@ -183,16 +183,13 @@ impl Controller {
     }
 
     fn poll(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        let due = |device: &DeviceName, seen: &Seen| {
-            self.may_be_asked(device, seen) && seen.next_poll <= now.mono
+        let due = |device: &DeviceName| {
+            let seen = self.devices.get(device);
+            seen.is_some_and(|seen| self.may_be_asked(device, seen) && seen.next_poll <= now.mono)
         };
-        let due: Vec<DeviceName> = self
-            .devices
-            .iter()
-            .filter(|(device, seen)| due(device, seen))
-            .map(|(device, _)| device.clone())
-            .collect();
-        for device in due {
+        let mut devices = self.all_due(now.mono);
+        devices.retain(due);
+        for device in devices {
             // The answer to what was asked before counts no more.
             self.devices.get_mut(&device).and_then(|seen| seen.in_flight.take());
             let lit = self.ledger.owned.get(&device).map(|p| p.keys().copied().collect());

@@ -36,7 +36,8 @@ impl Controller {
 
     /// Gives up what is over, and reads at once what is late, with what is around it.
     pub(super) fn time_out(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        let due = |(device, seen): (&DeviceName, &Seen)| {
+        let due = |device: &DeviceName| {
+            let seen = self.devices.get(device)?;
             let at = self.due_at(device, seen)?;
             let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
             let missed = flight.unanswered.map(|_| self.missed(device));
@@ -45,7 +46,7 @@ impl Controller {
             Some((device.clone(), flight.ticket, (over, missed)))
         };
         let due: Vec<(DeviceName, Ticket, (bool, Option<Missed>))> =
-            self.devices.iter().filter_map(due).collect();
+            self.all_due(now.mono).iter().filter_map(due).collect();
         for (device, ticket, (over, missed)) in due {
             match (over, missed) {
                 (_, Some(Missed::Dead)) => self.found_dead(&device),

@@ -89,9 +89,8 @@ impl Control {
 
     /// Devices that this machine cannot ask.
     pub(super) fn unasked(&self) -> impl Iterator<Item = &DeviceName> {
-        let is_local =
-            |seen: &Seen| !seen.up && seen.trouble.as_ref().is_some_and(Trouble::is_local);
-        let devices = self.controller.devices().iter();
+        let is_local = |seen: &Seen| seen.trouble.as_ref().is_some_and(Trouble::is_local);
+        let devices = self.controller.down_devices();
         devices.filter(move |(_, seen)| is_local(seen)).map(|(name, _)| name)
     }
 
@@ -101,7 +100,7 @@ impl Control {
 
     /// Devices that do not answer, of parts that the plan does not go around, and of nodes whose light nobody misses.
     fn blind(&self) -> Vec<&DeviceName> {
-        let devices = self.controller.devices().iter().filter(|(_, seen)| !seen.up);
+        let devices = self.controller.down_devices();
         let is_expected = |name: &DeviceName| {
             let Ok(bundle) = name.as_str().parse::<BundleId>() else { return true };
             !self.goes_around(Part::Bundle(bundle)) && !self.is_missed(bundle, name)

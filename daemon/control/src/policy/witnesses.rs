@@ -123,8 +123,10 @@ impl Control {
 
     /// Nodes none of whose modules answers, and that a switch has no link to.
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
-        let nodes = self.controller.inventory().hosts.keys().copied();
-        nodes.filter(|node| self.no_link(*node).next().is_some())
+        let down = self.controller.down_devices();
+        let modules = down.filter_map(|(name, _)| name.as_str().parse::<BundleId>().ok());
+        let nodes: BTreeSet<NodeId> = modules.map(|module| module.node).collect();
+        nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
     }
 
     /// The switches that have no link to a node, by a reading since all of its modules are silent; none where one of
