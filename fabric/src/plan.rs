@@ -20,8 +20,10 @@ use lightloom_units::id::{BundleId, GpuId, GroupId, LeafId, NodeId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Dollars, Picoseconds, Watts};
 
+mod after;
 mod read;
 
+pub use after::{PlanChange, Spelled};
 pub use read::{ReadError, is_plan, read};
 
 /// The version of the document this crate reads and writes.

@@ -52,6 +52,13 @@ impl Provenance {
 /// The SHA-256 of a file as results name it: 64 hexadecimal digits.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
-    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    sha256_of_parts([bytes])
+}
+
+/// The same of bytes in parts.
+pub(crate) fn sha256_of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    parts.into_iter().for_each(|part| hash.update(part));
+    let digest: [u8; 32] = hash.finalize().into();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use lightloom_fabric::plan::{Plan, digest, is_called};
+use lightloom_fabric::plan::{Plan, PlanChange, digest, is_called};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// A plan and the name by which changes know it.
@@ -51,6 +51,11 @@ impl KeptPlan {
         Self { sha256: digest(&plan), digest: None, plan: Arc::new(plan) }
     }
 
+    /// A plan whose digest was taken already.
+    pub(crate) fn of_digest(sha256: String, plan: Plan) -> Self {
+        Self { sha256, digest: None, plan: Arc::new(plan) }
+    }
+
     /// A plan under another name.
     #[must_use]
     pub fn called(sha256: String, plan: Plan) -> Self {
@@ -79,6 +84,49 @@ impl KeptPlan {
         1 + ranks.len() + transceivers.len() + circuits.len() + groups.len() + of_phases
     }
 }
+
+/// A plan by what makes it of another that is kept: around what broke it is mostly the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FollowingPlan {
+    /// The name of the other.
+    pub after: String,
+    /// The name of this one.
+    pub sha256: String,
+    change: PlanChange,
+    /// The plan, where it was just made.
+    #[serde(skip)]
+    made: Option<KeptPlan>,
+}
+
+impl FollowingPlan {
+    /// A plan, written as what makes it of this other; `None` if it has another name than its digest.
+    #[must_use]
+    pub fn new(plan: &KeptPlan, after: &KeptPlan) -> Option<Self> {
+        let change = PlanChange::between(&after.plan, &plan.plan);
+        let (after, sha256) = (after.sha256.clone(), plan.sha256.clone());
+        let made = Some(plan.clone());
+        plan.digest.is_none().then_some(Self { after, sha256, change, made })
+    }
+
+    /// The plan, of the other; `None` if what it makes of that does not match its digest.
+    #[must_use]
+    pub fn plan(&self, after: &KeptPlan) -> Option<KeptPlan> {
+        if let Some(made) = &self.made {
+            return Some(made.clone());
+        }
+        let plan = self.change.of(&after.plan)?;
+        let digest = digest(&plan);
+        (digest == self.sha256).then(|| KeptPlan::of_digest(digest, plan))
+    }
+}
+
+impl PartialEq for FollowingPlan {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.after, &self.sha256) == (&other.after, &other.sha256)
+    }
+}
+
+impl Eq for FollowingPlan {}
 
 /// One digest, one plan.
 impl PartialEq for KeptPlan {

@@ -158,6 +158,10 @@ impl Ledger {
             Record::Plan(plan) => {
                 self.plans.insert(plan.sha256().to_owned(), plan.clone());
             }
+            Record::PlanAfter(next) => {
+                let plan = self.plans.get(&next.after).and_then(|after| next.plan(after));
+                self.plans.extend(plan.map(|plan| (next.sha256.clone(), plan)));
+            }
             Record::Reported { parts, .. } => {
                 for (part, broken) in parts {
                     self.reported.entry(part.clone()).or_insert_with(|| broken.clone());

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric as Installed;
-use lightloom_fabric::plan::{PhasePlan, Plan};
+use lightloom_fabric::plan::{PhasePlan, Plan, Spelled};
 use serde::{Deserialize, Serialize};
 
 use crate::bypass::Backoff;
@@ -100,6 +100,8 @@ pub struct Control {
     /// Why nothing can be written down, and so nothing is changed.
     failed: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
+    /// Its canonical text, for the digests of the plans around what breaks; `None` if none is made.
+    spelled: Option<Spelled>,
     applied: Option<Arc<Plan>>,
     /// Devices that cannot be reached: since when, and why.
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
@@ -132,6 +134,7 @@ impl Control {
             setup: Arc::new(setup),
             failed: None,
             plan: None,
+            spelled: None,
             applied: None,
             unreachable: BTreeMap::new(),
             judges_again: false,
@@ -413,7 +416,16 @@ impl Control {
 
     fn plans_of_the_ledger(&mut self) {
         let ledger = self.controller.ledger();
-        self.plan = ledger.plan_named(&ledger.plan_sha256).cloned();
+        let next = ledger.plan_named(&ledger.plan_sha256).cloned();
+        if next.as_ref().map(Arc::as_ptr) != self.plan.as_ref().map(Arc::as_ptr) {
+            let spelled = |next: &Arc<Plan>| match (&self.plan, &self.spelled) {
+                (Some(before), Some(spelled)) => spelled.next(before, next),
+                _ => Spelled::of(next),
+            };
+            let bypasses = self.setup.on_fault == OnFault::Bypass && self.replannable().is_some();
+            let spelled = next.as_ref().filter(|_| bypasses).map(spelled);
+            (self.plan, self.spelled) = (next, spelled);
+        }
         self.applied = self.load_applied();
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::change::{Mode, PhaseChange, Wave};
 use crate::drive::PartEnd;
-use crate::kept_plan::KeptPlan;
+use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
@@ -243,6 +243,8 @@ pub enum Record {
     },
     /// A plan, before the first intent that names it.
     Plan(KeptPlan),
+    /// The same of a plan around what broke, by what makes it of the plan before.
+    PlanAfter(Box<FollowingPlan>),
     /// An operator reports that these parts are broken. It holds until a change [settles](Intent::settles) it.
     Reported {
         /// Who.

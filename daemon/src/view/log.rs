@@ -91,6 +91,9 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
             let detail = plan.sha256().to_owned();
             (RecordKind::Plan, 0, None, None, detail, Vec::new())
         }
+        Record::PlanAfter(plan) => {
+            (RecordKind::Plan, 0, None, None, plan.sha256.clone(), Vec::new())
+        }
         Record::Reported { asked, parts, wall_ms } => {
             let why: BTreeSet<&str> = parts.values().map(|broken| broken.why.as_str()).collect();
             let detail = why.into_iter().collect::<Vec<_>>().join("; ");

@@ -96,3 +96,18 @@ fn nothing_behind_the_schema_is_read_to_know_a_plan() {
     let earlier = read(b"{\"schema\": \"lightloom.plan/v1\", \"no\": 1}");
     assert!(matches!(earlier, Err(ReadError::Earlier)), "{earlier:?}");
 }
+
+#[test]
+fn a_plan_in_parts_has_the_same_digest_and_is_made_of_the_one_before() {
+    let before = earlier();
+    assert_eq!(Spelled::of(&before).digest(), DIGEST);
+    let mut next = before.clone();
+    next.groups[0].nodes.reverse();
+    (next.circuits, next.metrics.gpus_faulty) = (Vec::new(), 3);
+    next.transceivers.push(Transceiver { path: Path::Loopback, ..before.transceivers[0] });
+    assert_eq!(Spelled::of(&before).next(&before, &next).digest(), digest(&next));
+    let change = PlanChange::between(&before, &next);
+    let change: PlanChange =
+        serde_json::from_str(&serde_json::to_string(&change).unwrap()).unwrap();
+    assert_eq!(change.of(&before), Some(next));
+}

@@ -34,36 +34,59 @@ impl Seen {
 }
 
 impl Controller {
-    /// The modules on fibres that none of these links leads to.
+    /// The links that both ends are to look into, as last read, and the modules on fibres that none of them leads to; no
+    /// link that is being moved, and none with a port that was shut down.
     #[must_use]
-    pub fn loose(&self, now: &Now, links: &[Link]) -> Vec<Loose> {
-        let linked: BTreeSet<&DeviceName> =
-            links.iter().flat_map(|link| link.ends.iter().map(|end| &end.module)).collect();
-        let cabled: BTreeSet<&DeviceName> =
-            self.inventory.fibres.keys().map(|(device, ..)| device).collect();
-        let loose = cabled.difference(&linked).map(|module| Loose {
-            node: node_of(module),
-            module: (*module).clone(),
-            answers: !self.is_silent(now, module),
-        });
-        loose.collect()
+    pub fn links(&self, now: &Now) -> (Vec<Link>, Vec<Loose>) {
+        let fibres = self.inventory.fibres.iter();
+        self.links_of(now, fibres.map(|(one, other)| (one.min(other), one.max(other))).collect())
     }
 
-    /// The links that both ends are to look into, as last read; none that is being moved, and none with a port that
-    /// was shut down.
+    /// The same of the fibres that lead to modules of these nodes.
     #[must_use]
-    pub fn links(&self, now: &Now) -> Vec<Link> {
+    pub fn links_near(&self, now: &Now, nodes: &BTreeSet<&str>) -> (Vec<Link>, Vec<Loose>) {
+        let modules = nodes.iter().flat_map(|node| {
+            let first = DeviceName::from(format!("{node}/").as_str());
+            let (from, first) = (self.inventory.devices.range(first.clone()..), first);
+            from.map(|(name, _)| name)
+                .take_while(move |name| name.as_str().starts_with(first.as_str()))
+        });
+        let fibres = modules.flat_map(|module| {
+            let first = (module.clone(), Slot(0), Position(0));
+            let from = self.inventory.fibres.range(first..);
+            from.take_while(move |((device, ..), _)| device == module)
+        });
+        let fibres = fibres.map(|(one, other)| (one.min(other), one.max(other))).collect();
+        let (links, mut loose) = self.links_of(now, fibres);
+        loose.retain(|module| nodes.contains(module.node.as_str()));
+        (links, loose)
+    }
+
+    fn links_of(
+        &self,
+        now: &Now,
+        fibres: BTreeSet<(&FibreEnd, &FibreEnd)>,
+    ) -> (Vec<Link>, Vec<Loose>) {
         let looks = |(device, slot, to): &FibreEnd| {
             let owned = self.ledger.owned.get(device).is_some_and(|owned| at(owned, *slot) == *to);
             owned && !self.is_moving(device) && !self.is_shut(device, *slot)
         };
-        let fibres = self.inventory.fibres.iter().filter(|(one, other)| one < other);
-        let fibres = fibres.filter(|(one, other)| looks(one) && looks(other));
-        let link = |(one, other): (&FibreEnd, &FibreEnd)| Link {
+        let is_link = |(one, other): &&(&FibreEnd, &FibreEnd)| looks(one) && looks(other);
+        let linked: Vec<&(&FibreEnd, &FibreEnd)> = fibres.iter().filter(is_link).collect();
+        let leads_to: BTreeSet<&DeviceName> =
+            linked.iter().flat_map(|(one, other)| [&one.0, &other.0]).collect();
+        let cabled: BTreeSet<&DeviceName> =
+            fibres.iter().flat_map(|(one, other)| [&one.0, &other.0]).collect();
+        let loose = cabled.difference(&leads_to).map(|module| Loose {
+            node: node_of(module),
+            module: (*module).clone(),
+            answers: !self.is_silent(now, module),
+        });
+        let link = |(one, other): &(&FibreEnd, &FibreEnd)| Link {
             ends: [self.end_of_link(now, one, other), self.end_of_link(now, other, one)],
             over: None,
         };
-        fibres.map(link).collect()
+        (linked.into_iter().map(link).collect(), loose.collect())
     }
 
     fn end_of_link(&self, now: &Now, end: &FibreEnd, far: &FibreEnd) -> End {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Action, Answer, Apply, Controller, Request, Rollback};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
+use crate::kept_plan::FollowingPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Record};
 use crate::state::{DeviceName, Fabric, Move, Neighbours, Now, Op, Position, Positions, Slot, Txn};
 
@@ -123,7 +124,12 @@ impl Controller {
         };
         let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
         if let Some(plan) = plan {
-            self.append(Record::Plan(*plan), actions);
+            let before = self.ledger.plans.get(&self.ledger.plan_sha256);
+            let before = before.filter(|_| intent.cause.goes_on_top());
+            let following = before.and_then(|before| FollowingPlan::new(&plan, before));
+            let record =
+                following.map_or(Record::Plan(*plan), |plan| Record::PlanAfter(plan.into()));
+            self.append(record, actions);
         }
         self.append(Record::Intent(Box::new(intent)), actions);
         self.run(now, after, start, actions);

@@ -8,7 +8,7 @@ use lightloom_fabric::fault::Part;
 
 use super::Control;
 use crate::bypass::is_inside;
-use crate::diagnosis::{Culprit, End, Named, diagnose_beside};
+use crate::diagnosis::{Culprit, Named, diagnose_beside};
 use crate::state::{DeviceName, Now};
 
 /// A part that is named, and since when.
@@ -25,8 +25,7 @@ impl Control {
     /// repaired or the daemon restarts.
     #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
-        let mut links = self.controller.links(now);
-        let mut loose = self.controller.loose(now, &links);
+        let (mut links, mut loose) = self.controller.links(now);
         // Silence of many together says nothing of any of them, and neither does what this machine cannot ask.
         let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
         let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
@@ -53,11 +52,7 @@ impl Control {
         let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
         let nodes: BTreeSet<&str> =
             broken.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
-        let near = |end: &End| nodes.contains(end.node.as_str());
-        let mut links = self.controller.links(now);
-        let mut loose = self.controller.loose(now, &links);
-        loose.retain(|module| nodes.contains(module.node.as_str()));
-        links.retain(|link| link.ends.iter().any(near));
+        let (links, loose) = self.controller.links_near(now, &nodes);
         let named = diagnose_beside(&links, &loose)
             .into_iter()
             .filter(|named| broken.iter().any(|part| concerns(&named.culprit, part)));

@@ -14,7 +14,7 @@ use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Crossed, Event, ReplyTo, Request, end_name};
 use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Slot};
+use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Positions, Slot, at};
 
 /// Why a bypass is not begun yet.
 pub(super) const ASKS_ALL: &str =
@@ -216,7 +216,10 @@ impl Control {
             Cause::Repair => self.repaired_by(repaired, &known),
             _ => self.bypassed_by(&next),
         };
-        let kept = KeptPlan::new(next);
+        let kept = match &self.spelled {
+            Some(spelled) => KeptPlan::of_digest(spelled.next(plan, &next).digest(), next),
+            None => KeptPlan::new(next),
+        };
         Ok(Apply {
             target,
             plan_sha256: kept.sha256().to_owned(),
@@ -242,7 +245,7 @@ impl Control {
         let owned = &self.controller.ledger().owned;
         let wanted = |next: Plan| {
             let mut target = self.both_halves(&next, plan, owned)?;
-            self.leave_what_cannot_be_reached(&mut target);
+            self.leave_what_stays(&mut target);
             // An optical switch that is silent holds its light, and no ring waits for it.
             let is_switch =
                 |device: &DeviceName| self.switches().values().any(|(switch, _)| switch == device);
@@ -309,6 +312,22 @@ impl Control {
             _ => None,
         };
         part.node().into_iter().chain(far.map(|far| far.bundle.node))
+    }
+
+    /// What is ours there already and stands there, or cannot be reached, is no part of a change around a few nodes.
+    fn leave_what_stays(&self, target: &mut Fabric) {
+        let (ledger, devices) = (self.controller.ledger(), self.controller.devices());
+        let stays = |device: &DeviceName, want: &Positions| {
+            let seen = devices.get(device).filter(|seen| seen.up);
+            let stands = seen
+                .and_then(|seen| seen.observed.as_ref())
+                .is_none_or(|read| want.iter().all(|(slot, to)| at(&read.positions, *slot) == *to));
+            let is_open = ledger.attention.contains_key(device)
+                || self.controller.is_brought_back(device)
+                || ledger.probed.contains_key(device);
+            ledger.owned.get(device) == Some(want) && (seen.is_none() || (stands && !is_open))
+        };
+        target.retain(|device, want| !stays(device, want));
     }
 
     /// What cannot be reached and need not move is left for when it is back.

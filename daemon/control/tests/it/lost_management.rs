@@ -6,7 +6,7 @@
 
 mod every;
 mod storm;
-mod world;
+pub(crate) mod world;
 
 use lightloom_control::controller::{Action, Answer, ReplyTo, Request};
 use lightloom_control::record::Asked;

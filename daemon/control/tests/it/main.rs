@@ -7,6 +7,7 @@
     reason = "a test ends where its set-up fails, prints figures and reads shipped files"
 )]
 
+mod at_scale;
 mod diagnosis;
 mod exhaust;
 mod lost_management;

@@ -177,8 +177,10 @@ impl World {
         self.unsynced.extend(records);
         for record in if synced { std::mem::take(&mut self.unsynced) } else { Vec::new() } {
             self.check_record(&record);
-            if let Record::Plan(plan) = &record {
-                self.plans.insert(plan.sha256().to_owned());
+            match &record {
+                Record::Plan(plan) => _ = self.plans.insert(plan.sha256().to_owned()),
+                Record::PlanAfter(plan) => _ = self.plans.insert(plan.sha256.clone()),
+                _ => {}
             }
             self.durable.apply(&record);
         }

@@ -27,7 +27,7 @@ use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::Seed;
 
-pub(super) const SLOT: Slot = Slot(0);
+pub(crate) const SLOT: Slot = Slot(0);
 const ANSWERS_AFTER: Micros = Micros(400);
 const REPORTS_AFTER: Micros = Micros(600);
 const HELLO_WITHIN: Micros = Micros::from_secs(3);
@@ -55,44 +55,44 @@ struct Line {
     said_down: bool,
 }
 
-pub(super) struct World {
-    pub(super) now: Now,
-    pub(super) setup: Setup,
-    pub(super) inventory: Inventory,
-    pub(super) control: Control,
-    records: Vec<Record>,
+pub(crate) struct World {
+    pub(crate) now: Now,
+    pub(crate) setup: Setup,
+    pub(crate) inventory: Inventory,
+    pub(crate) control: Control,
+    pub(crate) records: Vec<Record>,
     life: u64,
     is_running: bool,
     started: Micros,
     sequence: u64,
     queue: BTreeMap<(Micros, u64), (u64, Happens)>,
     lines: BTreeMap<DeviceName, Line>,
-    pub(super) stands: BTreeMap<DeviceName, Position>,
+    pub(crate) stands: BTreeMap<DeviceName, Position>,
     sees_light: BTreeMap<DeviceName, bool>,
-    pub(super) dead: BTreeSet<NodeId>,
+    pub(crate) dead: BTreeSet<NodeId>,
     /// Modules that died alone.
     dead_modules: BTreeSet<DeviceName>,
-    pub(super) cut: BTreeSet<FibreEnd>,
+    pub(crate) cut: BTreeSet<FibreEnd>,
     /// Nodes whose network interfaces have no link, though they live.
-    pub(super) unplugged: BTreeSet<NodeId>,
+    pub(crate) unplugged: BTreeSet<NodeId>,
     /// Devices whose answers do not arrive, and their questions neither.
-    pub(super) lost: BTreeSet<DeviceName>,
+    pub(crate) lost: BTreeSet<DeviceName>,
     /// Lost devices whose lines the daemon's own machine cannot open.
-    pub(super) unopened: BTreeSet<DeviceName>,
+    pub(crate) unopened: BTreeSet<DeviceName>,
     /// A rule that is broken: the light of a device whose management is lost is missing at its far end.
-    pub(super) silence_is_darkness: bool,
+    pub(crate) silence_is_darkness: bool,
     /// When the last question of each was not answered.
     unanswered: BTreeMap<DeviceName, Micros>,
     /// The transaction that moved each module last.
     moved_in: BTreeMap<DeviceName, Txn>,
     /// Lit circuits that were cut, and end in no dead part.
-    pub(super) wrongly_cut: Vec<String>,
+    pub(crate) wrongly_cut: Vec<String>,
     /// Every module but those of dead nodes answered when the last bypass was planned.
     may_move: bool,
     /// Lit circuits that were cut then, to move groups of a job that stood still.
-    pub(super) moved: u32,
-    pub(super) moves: u64,
-    pub(super) bypassed: Vec<(Micros, Vec<Part>)>,
+    pub(crate) moved: u32,
+    pub(crate) moves: u64,
+    pub(crate) bypassed: Vec<(Micros, Vec<Part>)>,
 }
 
 fn fabric(nodes: u32, gpus: u32, tp: u32) -> Fabric {
@@ -103,12 +103,12 @@ fn fabric(nodes: u32, gpus: u32, tp: u32) -> Fabric {
     lightloom_fabric::file::load("ring.yaml", text.as_bytes()).0.unwrap()
 }
 
-pub(super) fn module(node: u32, bundle: u8) -> DeviceName {
+pub(crate) fn module(node: u32, bundle: u8) -> DeviceName {
     BundleId { node: NodeId(node), bundle }.to_string().as_str().into()
 }
 
 /// The switch of the network that a node is plugged into, where there are so many.
-pub(super) fn switch_of(node: u32, switches: u32) -> DeviceName {
+pub(crate) fn switch_of(node: u32, switches: u32) -> DeviceName {
     format!("tor{}", node % switches).as_str().into()
 }
 
@@ -155,12 +155,12 @@ fn what_is_there(fabric: &Fabric, switches: u32) -> (Inventory, Setup) {
 
 impl World {
     /// `gpus` of a ring of nodes with four each are in groups of `tp`, lit, and read.
-    pub(super) fn new(nodes: u32, gpus: u32, tp: u32) -> Self {
+    pub(crate) fn new(nodes: u32, gpus: u32, tp: u32) -> Self {
         Self::plugged_into(0, nodes, gpus, tp)
     }
 
     /// The same, with so many switches of the network that are driven and that each node is plugged into one of.
-    pub(super) fn plugged_into(switches: u32, nodes: u32, gpus: u32, tp: u32) -> Self {
+    pub(crate) fn plugged_into(switches: u32, nodes: u32, gpus: u32, tp: u32) -> Self {
         let fabric = fabric(nodes, gpus, tp);
         let (inventory, setup) = what_is_there(&fabric, switches);
         let now =
@@ -215,7 +215,7 @@ impl World {
         world
     }
 
-    pub(super) fn ask(&mut self, id: &str, request: Request, plan: Option<Box<Plan>>) {
+    pub(crate) fn ask(&mut self, id: &str, request: Request, plan: Option<Box<Plan>>) {
         let asked = Asked { actor: "alice".into(), request: id.into(), digest: id.into() };
         let actions = self.control.ask(&self.now, asked, request, plan, ReplyTo(7));
         let refused = actions.iter().find_map(|action| match action {
@@ -227,14 +227,14 @@ impl World {
     }
 
     /// These are reached through this.
-    pub(super) fn behind(&mut self, kind: DomainKind, name: &str, devices: &[DeviceName]) {
+    pub(crate) fn behind(&mut self, kind: DomainKind, name: &str, devices: &[DeviceName]) {
         for device in devices {
             let domain = Domain { kind, name: name.into() };
             self.inventory.management.insert(device.clone(), domain);
         }
     }
 
-    pub(super) fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.life += 1;
         (self.is_running, self.started) = (true, self.now.mono);
         let line = Line { up: false, backoff: RECONNECT, tries: 0, said_down: false };
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.life += 1;
         self.is_running = false;
     }
@@ -265,7 +265,7 @@ impl World {
 
     // ---- what is true ------------------------------------------------------------------------
 
-    pub(super) fn is_reached(&self, device: &DeviceName) -> bool {
+    pub(crate) fn is_reached(&self, device: &DeviceName) -> bool {
         !self.lost.contains(device) && !self.is_dead(device)
     }
 
@@ -288,20 +288,20 @@ impl World {
     }
 
     /// The other end of the circuit that both ends of this have light of.
-    pub(super) fn lit_with(&self, device: &DeviceName) -> Option<DeviceName> {
+    pub(crate) fn lit_with(&self, device: &DeviceName) -> Option<DeviceName> {
         let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
         let both = self.is_lit(device) && self.is_lit(&far.0) && !self.is_dead(device);
         both.then(|| far.0.clone())
     }
 
     /// The far end that looks into the fibre that this module looks, or looked, into.
-    pub(super) fn looked_into_by(&self, device: &DeviceName) -> Option<DeviceName> {
+    pub(crate) fn looked_into_by(&self, device: &DeviceName) -> Option<DeviceName> {
         let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
         (self.stands[&far.0] == far.2).then(|| far.0.clone())
     }
 
     /// Whether every line that can be is up, and was for a second.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let settled = |(name, line): (&DeviceName, &Line)| line.up == self.is_reached(name);
         self.is_running
             && self.started + Micros::from_secs(1) < self.now.mono
@@ -309,28 +309,28 @@ impl World {
     }
 
     /// Whether a question of one of these may be waited for that is not answered any more.
-    pub(super) fn may_wait_for(&self, mut devices: impl Iterator<Item = DeviceName>) -> bool {
+    pub(crate) fn may_wait_for(&self, mut devices: impl Iterator<Item = DeviceName>) -> bool {
         let lately = |at: &Micros| *at + Micros::from_secs(3) > self.now.mono;
         devices.any(|device| self.unanswered.get(&device).is_some_and(lately))
     }
 
-    pub(super) fn lit_circuits(&self) -> usize {
+    pub(crate) fn lit_circuits(&self) -> usize {
         self.stands.keys().filter(|device| self.lit_with(device).is_some()).count() / 2
     }
 
     /// A node of a group of a job, as the plan is now.
-    pub(super) fn node_in_use(&self) -> u32 {
+    pub(crate) fn node_in_use(&self) -> u32 {
         let groups = &self.control.plan().unwrap().groups;
         groups.iter().find(|group| group.job.is_some()).unwrap().nodes[0].0
     }
 
-    pub(super) fn goes_around(&self, node: u32) -> bool {
+    pub(crate) fn goes_around(&self, node: u32) -> bool {
         let bundles = [0, 1].map(|bundle| BundleId { node: NodeId(node), bundle });
         bundles.iter().all(|bundle| self.control.goes_around(Part::Bundle(*bundle)))
     }
 
     /// The light may have changed: who reports that, does.
-    pub(super) fn light_changed(&mut self) {
+    pub(crate) fn light_changed(&mut self) {
         let names: Vec<DeviceName> = self.stands.keys().cloned().collect();
         for name in names {
             let lit = self.is_lit(&name);
@@ -340,12 +340,12 @@ impl World {
         }
     }
 
-    pub(super) fn die(&mut self, node: u32) {
+    pub(crate) fn die(&mut self, node: u32) {
         self.dead.insert(NodeId(node));
         self.light_changed();
     }
 
-    pub(super) fn die_alone(&mut self, device: DeviceName) {
+    pub(crate) fn die_alone(&mut self, device: DeviceName) {
         self.dead_modules.insert(device);
         self.light_changed();
     }
@@ -498,7 +498,7 @@ impl World {
         }
     }
 
-    pub(super) fn run_for(&mut self, time: Micros) {
+    pub(crate) fn run_for(&mut self, time: Micros) {
         let end = self.now.mono + time;
         loop {
             let next = self.queue.first_key_value().map(|((at, _), _)| *at);

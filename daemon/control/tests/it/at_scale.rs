@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bypass on a large ring costs what it changes, not what there is.
+
+use lightloom_control::bypass::sha256_of;
+use lightloom_control::ledger::Ledger;
+use lightloom_control::record::Record;
+use lightloom_control::state::Micros;
+
+use crate::lost_management::world::World;
+
+/// A ring of so many nodes, a sixteenth of it idle.
+fn ring(nodes: u32) -> World {
+    World::new(nodes, nodes * 15 / 64 * 16, 16)
+}
+
+/// What the journal takes for the bypass of a node, in bytes.
+fn bypass(world: &mut World) -> usize {
+    let (node, records) = (world.node_in_use(), world.records.len());
+    world.die(node);
+    world.run_for(Micros::from_secs(2));
+    assert!(world.goes_around(node) && world.wrongly_cut.is_empty());
+    let written = world.records[records..].iter();
+    written.map(|record| serde_json::to_string(record).unwrap().len()).sum()
+}
+
+#[test]
+fn the_journal_of_a_bypass_holds_what_changes() {
+    let mut world = ring(192);
+    let whole: usize = world.records.iter().map(|r| serde_json::to_string(r).unwrap().len()).sum();
+    let written = bypass(&mut world);
+    println!("{written} bytes for a bypass on 192 nodes, {whole} for the plan before");
+    assert!(written < 16_000 && whole > 100_000);
+    // Who starts from the journal has the plan in force, by its digest.
+    let text = serde_json::to_string(&world.records).unwrap();
+    let records: Vec<Record> = serde_json::from_str(&text).unwrap();
+    assert!(records.iter().any(|record| matches!(record, Record::PlanAfter(_))));
+    let ledger = Ledger::fold(&records);
+    let plan = ledger.plan_named(&ledger.plan_sha256).unwrap();
+    assert_eq!(plan.as_ref(), world.control.plan().unwrap());
+    assert_eq!(sha256_of(plan.as_ref()), ledger.plan_sha256);
+    // Without the plan that it follows it is not known.
+    let lost = records.iter().filter(|record| !matches!(record, Record::Plan(_)));
+    assert!(Ledger::fold(lost).plan_named(&ledger.plan_sha256).is_none());
+}
+
+/// For `ci/ledger`: what the control core computes, from a death to its bypass. `LIGHTLOOM_KILLS` says how many.
+#[test]
+#[ignore = "counted by ci/ledger"]
+fn bypasses_on_720_nodes() {
+    let kills = std::env::var("LIGHTLOOM_KILLS").ok().and_then(|text| text.parse().ok());
+    let mut world = ring(720);
+    for _ in 0..kills.unwrap_or(1) {
+        println!("{} bytes", bypass(&mut world));
+    }
+}
