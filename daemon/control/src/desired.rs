@@ -151,13 +151,24 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
 /// # Errors
 /// Bundles of the plan that no device is configured for.
 pub fn paths(plan: &Plan, modules: &Modules) -> Result<Fabric, Vec<String>> {
+    paths_where(plan, modules, |_, _| true)
+}
+
+/// The same of those for which this holds.
+pub(crate) fn paths_where(
+    plan: &Plan,
+    modules: &Modules,
+    holds: impl Fn(&DeviceName, Position) -> bool,
+) -> Result<Fabric, Vec<String>> {
     let mut target = Fabric::new();
     let mut missing = Vec::new();
     for transceiver in &plan.transceivers {
         match modules.get(&transceiver.bundle) {
             Some(device) => {
                 let position = position(transceiver.path);
-                target.entry(device.clone()).or_default().insert(Slot(0), position);
+                if holds(device, position) {
+                    target.entry(device.clone()).or_default().insert(Slot(0), position);
+                }
             }
             None => missing.push(format!("{}: no device is configured for it", transceiver.bundle)),
         }

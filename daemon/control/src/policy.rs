@@ -241,14 +241,18 @@ impl Control {
         before: &Plan,
         owned: &Fabric,
     ) -> Result<Fabric, Vec<String>> {
-        let switches = self.switches();
         let mut target = desired::paths(plan, &self.setup.modules)?;
+        self.add_circuits(&mut target, plan, before, owned);
+        Ok(target)
+    }
+
+    fn add_circuits(&self, target: &mut Fabric, plan: &Plan, before: &Plan, owned: &Fabric) {
+        let switches = self.switches();
         let lit = circuits::in_force(switches, &before.phases, owned);
         let next = lit.and_then(|lit| plan.phases.iter().find(|next| next.name == lit.name));
         if let Some(next) = next {
             target.extend(circuits::on_switches(switches, &next.circuits));
         }
-        Ok(target)
     }
 
     /// The devices of the optical switches that plans speak of.

@@ -12,6 +12,7 @@ use super::{Control, OnFault};
 use crate::bypass::{self, is_inside};
 use crate::change::Mode;
 use crate::controller::{Action, Answer, Apply, Crossed, Event, ReplyTo, Request, end_name};
+use crate::desired;
 use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Positions, Slot, at};
@@ -244,8 +245,10 @@ impl Control {
         let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
         let owned = &self.controller.ledger().owned;
         let wanted = |next: Plan| {
-            let mut target = self.both_halves(&next, plan, owned)?;
-            self.leave_what_stays(&mut target);
+            let moves = |device: &DeviceName, to| !self.stays(device, &[(Slot(0), to)].into());
+            let mut target = desired::paths_where(&next, &self.setup.modules, moves)?;
+            self.add_circuits(&mut target, &next, plan, owned);
+            target.retain(|device, want| !self.stays(device, want));
             // An optical switch that is silent holds its light, and no ring waits for it.
             let is_switch =
                 |device: &DeviceName| self.switches().values().any(|(switch, _)| switch == device);
@@ -266,12 +269,12 @@ impl Control {
             first => first,
         };
         let first = first.and_then(wanted)?;
-        let is_out = |(_, device): &(&BundleId, &DeviceName)| !self.is_in_reach(device);
-        let out = self.setup.modules.iter().filter(is_out);
-        bounds.out_of_reach = out.map(|(bundle, _)| bundle.node).collect();
         if first.1.keys().all(|device| self.is_in_reach(device)) {
             return Ok(first);
         }
+        let is_out = |(_, device): &(&BundleId, &DeviceName)| !self.is_in_reach(device);
+        let out = self.setup.modules.iter().filter(is_out);
+        bounds.out_of_reach = out.map(|(bundle, _)| bundle.node).collect();
         let other = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
         let waits = |device: &DeviceName| {
             let since = self.unreachable(device).map(|(since, _)| since);
@@ -294,6 +297,10 @@ impl Control {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
         };
         let mut modules = self.setup.modules.iter();
+        if self.asked_all.is_none() {
+            let mut down = self.controller.down_devices().map(|(device, _)| device.as_str());
+            return down.all(|name| name.parse().map_or(true, |bundle| is_broken(&bundle)));
+        }
         let answers = |device: &DeviceName| {
             let seen = self.controller.devices().get(device).filter(|seen| seen.up);
             seen.is_some_and(|seen| self.asked_all.is_none_or(|asked| seen.read_at >= asked))
@@ -314,20 +321,24 @@ impl Control {
         part.node().into_iter().chain(far.map(|far| far.bundle.node))
     }
 
-    /// What is ours there already and stands there, or cannot be reached, is no part of a change around a few nodes.
-    fn leave_what_stays(&self, target: &mut Fabric) {
-        let (ledger, devices) = (self.controller.ledger(), self.controller.devices());
-        let stays = |device: &DeviceName, want: &Positions| {
-            let seen = devices.get(device).filter(|seen| seen.up);
-            let stands = seen
-                .and_then(|seen| seen.observed.as_ref())
-                .is_none_or(|read| want.iter().all(|(slot, to)| at(&read.positions, *slot) == *to));
-            let is_open = ledger.attention.contains_key(device)
-                || self.controller.is_brought_back(device)
-                || ledger.probed.contains_key(device);
-            ledger.owned.get(device) == Some(want) && (seen.is_none() || (stands && !is_open))
+    /// Whether a device is no part of a change around a few nodes: all of this is ours there already, and stands there or
+    /// cannot be reached.
+    fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
+        let ledger = self.controller.ledger();
+        if ledger.owned.get(device) != Some(want) {
+            return false;
+        }
+        let Some(seen) = self.controller.devices().get(device).filter(|seen| seen.up) else {
+            return true;
         };
-        target.retain(|device, want| !stays(device, want));
+        let stands = seen
+            .observed
+            .as_ref()
+            .is_none_or(|read| want.iter().all(|(slot, to)| at(&read.positions, *slot) == *to));
+        let is_settled = !ledger.attention.contains_key(device)
+            && !ledger.probed.contains_key(device)
+            && !self.controller.is_brought_back(device);
+        stands && is_settled
     }
 
     /// What cannot be reached and need not move is left for when it is back.

@@ -123,7 +123,8 @@ impl Control {
 
     /// Nodes none of whose modules answers, and that a switch has no link to.
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
-        let down = self.controller.down_devices();
+        let hosts = &self.controller.inventory().hosts;
+        let down = self.controller.down_devices().filter(|_| !hosts.is_empty());
         let modules = down.filter_map(|(name, _)| name.as_str().parse::<BundleId>().ok());
         let nodes: BTreeSet<NodeId> = modules.map(|module| module.node).collect();
         nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
