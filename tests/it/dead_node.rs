@@ -37,6 +37,8 @@ struct Took {
     moved: Times,
     /// All of it.
     all: Times,
+    /// Processor time of the daemon in it: of this thread, which the emulated modules have no part in.
+    processor: Times,
     /// Changes that the daemon made on its own.
     changes: usize,
 }
@@ -48,6 +50,7 @@ impl Took {
         self.begun.show("  journal, arming");
         self.moved.show("  light, read-back, journal");
         self.all.show("  dead to bypassed");
+        self.processor.show("  processor time of the daemon in it");
     }
 
     fn add(&mut self, more: Self) {
@@ -55,6 +58,7 @@ impl Took {
         self.begun.0.extend(more.begun.0);
         self.moved.0.extend(more.moved.0);
         self.all.0.extend(more.all.0);
+        self.processor.0.extend(more.processor.0);
         self.changes += more.changes;
     }
 }
@@ -84,9 +88,14 @@ fn sums(rig: &Rig) -> [f64; 2] {
         .map(|histogram| histogram.get_sample_sum() * 1e3)
 }
 
-fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
-    let folder = state_folder();
-    let links = folder.path().join("links");
+/// The processor time of this thread, in milliseconds.
+fn processor_ms() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+}
+
+/// Modules of so many nodes, with two each, and the lines of a daemon's file that reach them.
+fn modules(nodes: u32, known: Known, links: &std::path::Path) -> (Modules, String) {
     let (protocol, poll) = match known {
         Known::Polled => ("v1.1", "100ms"),
         Known::Pushed => ("v1.2", "1s"),
@@ -96,14 +105,20 @@ fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
         "fabric: ring.yaml\ntransceivers:\n  - {{names: \"n{{0..{last}}}/b{{0..1}}\", powered_for: 2s, \
          protocol: {protocol}}}\n"
     );
-    let (modules, _) = Modules::of_list_in(nodes, &list, &links);
+    let file = format!(
+        "policies: {{on_fault: bypass, poll_every: {poll}}}\nmodules:\n- {{nodes: [0, {last}], bundles: 2, \
+         serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
+        links.display()
+    );
+    (Modules::of_list_in(nodes, &list, links).0, file)
+}
+
+fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
+    let folder = state_folder();
+    let links = folder.path().join("links");
+    let (modules, file) = modules(nodes, known, &links);
     let mut took = Took::default();
     on_a_runtime(async {
-        let file = format!(
-            "policies: {{on_fault: bypass, poll_every: {poll}}}\nmodules:\n- {{nodes: [0, {last}], bundles: 2, \
-             serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
-            links.display()
-        );
         let installed = installed(nodes);
         let mut rig = Rig::of_devices(&file, folder.path(), Some(installed.clone())).await;
         rig.adopt_all().await;
@@ -113,10 +128,11 @@ fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
             let node = plan.circuits[kill as usize * 7 % plan.circuits.len()].a.bundle.node;
             tokio::time::sleep(Duration::from_millis(1_100 + u64::from(kill * 37 % 100))).await;
             let before = sums(&rig);
-            let died = Instant::now();
+            let (died, processor) = (Instant::now(), processor_ms());
             modules.fault(&format!("{node} dead"));
             let broken = bypassed(&mut rig, node).await;
             let all = died.elapsed().as_secs_f64() * 1e3;
+            took.processor.0.push(processor_ms() - processor);
             let after = sums(&rig);
             let [begun, moved] = [after[0] - before[0], after[1] - before[1]];
             took.detected.0.push(all - begun - moved);
@@ -203,6 +219,28 @@ fn a_dead_node_is_bypassed_within_10_ms_where_modules_report_lost_light() {
 #[ignore = "measures time"]
 fn a_dead_node_among_128_modules() {
     deaths(64, Known::Pushed, kills()).show("128 modules that report lost light");
+}
+
+/// How much of one core the daemon takes while nothing happens, by how often it reads modules that report lost light.
+#[test]
+#[ignore = "takes 1,440 ptys and measures time"]
+fn an_idle_daemon_with_1440_modules() {
+    for poll in ["1s", "10s"] {
+        let folder = state_folder();
+        let links = folder.path().join("links");
+        let (_modules, file) = modules(720, Known::Pushed, &links);
+        on_a_runtime(async {
+            let file = file.replace("poll_every: 1s", &format!("poll_every: {poll}"));
+            let mut rig = Rig::of_devices(&file, folder.path(), Some(installed(720))).await;
+            rig.adopt_all().await;
+            rig.apply_plan(&first_plan(&installed(720))).await;
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            let (began, processor) = (Instant::now(), processor_ms());
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            let share = (processor_ms() - processor) / (began.elapsed().as_secs_f64() * 1e3);
+            println!("idle, 1,440 modules, polls of {poll}: {:.2} % of a core", share * 100.0);
+        });
+    }
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub struct Device {
     pub follows: Option<Follows>,
     /// It promised to arm and fire by one request: a bypass does not arm it before.
     pub goes: bool,
+    /// The longest time until it answers a status, where it promised one.
+    pub answers: Option<Micros>,
     /// Failure domains of single slots; the device itself where a slot is not listed.
     pub domains: BTreeMap<Slot, String>,
     /// What takes traffic off a slot.
@@ -43,6 +45,7 @@ impl Device {
             limits: Limits::default(),
             follows: None,
             goes: false,
+            answers: None,
             domains: BTreeMap::new(),
             levers: BTreeMap::new(),
             is_lever: false,
@@ -137,7 +140,7 @@ impl Inventory {
     /// A device promised its times: those of its limits that nobody wrote down follow them from now on.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };
-        device.goes = promise.goes;
+        (device.goes, device.answers) = (promise.goes, promise.answer);
         if let Some(follows) = &device.follows {
             device.limits = device.limits.clone().promised(promise, follows);
         }

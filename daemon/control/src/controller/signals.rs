@@ -12,8 +12,9 @@
 //! those that are not answered. A late answer alone is no death:
 //!
 //! * It counts where nothing but a status was asked for, *after* light was lost: what was lost before says nothing of
-//!   now. In time is what the module promises of a status, with the time of its line, or twice what its reads took
-//!   lately, whichever is longer: a module that is slow is slow before its light is lost, too.
+//!   now. In time is twice what the module promises of a status and what its reads took lately, the time of its line in
+//!   it: a module that is slow is slow before its light is lost, too. Five times the promise and the time of its line
+//!   are enough, where twice what its reads took is not longer than that.
 //! * Two modules of the node at least have to be silent, or two far ends to report; a module that was out of reach
 //!   before is no witness of its own silence. One alone is dead after three questions, each of which the far end and
 //!   the others of its node answer promptly, and if nothing at all is heard of it: where its fibre is cut it reports
@@ -258,6 +259,15 @@ impl Controller {
 
     /// How long a status of this device may take before it is missed, where it promises to report lost light.
     fn status_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
+        let longest = self.prompt_within(device, seen)?;
+        let slow = seen.pace.slow();
+        let answers = self.inventory.devices.get(device)?.answers.filter(|_| slow > Micros(0));
+        Some(answers.map_or(longest, |answers| Micros(2 * (answers + slow).0).min(longest)))
+    }
+
+    /// How long a status of a witness may take to show that others could have answered. Those were asked before it, so
+    /// they are silent for longer by then.
+    fn prompt_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let limits = &self.inventory.devices.get(device)?.limits;
         let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
         (limits.probe_within.0 > 0 && within < limits.read_within).then_some(within)
@@ -292,7 +302,7 @@ impl Controller {
         let is_heard = !lost.is_empty() || suspected.is_none_or(|suspected| *heard_at > suspected);
         let answered = |beside: &DeviceName| {
             self.devices.get(beside).is_some_and(|seen| {
-                let within = self.status_within(beside, seen);
+                let within = self.prompt_within(beside, seen);
                 let promptly = within.is_some_and(|within| seen.pace.last <= within);
                 seen.up && promptly && seen.read_at >= since
             })
@@ -393,7 +403,7 @@ impl Controller {
         let reports = move |(near, slot, _): &&FibreEnd| {
             let seen = self.devices.get(near).filter(|seen| seen.up && seen.confirms_lost(*slot));
             seen.is_some_and(|seen| {
-                let within = self.status_within(near, seen);
+                let within = self.prompt_within(near, seen);
                 seen.read_at >= since && within.is_some_and(|within| seen.pace.last <= within)
             })
         };

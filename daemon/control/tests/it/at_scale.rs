@@ -17,10 +17,33 @@ fn ring(nodes: u32) -> World {
 fn bypass(world: &mut World) -> usize {
     let (node, records) = (world.node_in_use(), world.records.len());
     world.die(node);
-    world.run_for(Micros::from_secs(2));
-    assert!(world.goes_around(node) && world.wrongly_cut.is_empty());
+    let end = world.now.mono + Micros::from_secs(2);
+    while !world.goes_around(node) || world.control.controller().is_busy() {
+        world.run_for(Micros(100));
+        assert!(world.now.mono < end);
+    }
+    assert!(world.wrongly_cut.is_empty());
     let written = world.records[records..].iter();
     written.map(|record| serde_json::to_string(record).unwrap().len()).sum()
+}
+
+/// A node that answers nothing after its neighbours lost its light is dead once a frame there and back is over twice.
+#[test]
+fn a_status_that_is_missed_costs_a_frame() {
+    let mut world = ring(64);
+    let mut all: Vec<Micros> = Vec::new();
+    for _ in 0..8 {
+        let (node, died) = (world.node_in_use(), world.now.mono);
+        world.die(node);
+        while world.bypassed.len() == all.len() {
+            world.run_for(Micros(50));
+        }
+        all.push(world.now.mono - died);
+        world.run_for(Micros::from_secs(3));
+    }
+    println!("from a death to its bypass, in virtual time: {all:?}");
+    // The report takes 0.6 ms, an answer 0.4 ms.
+    assert!(all.iter().all(|took| *took <= Micros(3_500)) && world.wrongly_cut.is_empty());
 }
 
 #[test]
