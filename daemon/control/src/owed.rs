@@ -25,6 +25,10 @@ impl Owed {
     /// that `turned`, or the way of one that undoes another. Going forward nobody is owed anything.
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
+        if !intent.goal.contains_key(device) {
+            // What takes traffic off stands where no plan says: it stays listed.
+            return None;
+        }
         let undoes = intent.cause.undoes();
         let slots = |side: &crate::state::Fabric| side.get(device).cloned().unwrap_or_default();
         let txn = match intent.cause {

@@ -38,11 +38,20 @@ impl Controller {
     pub(super) fn run(
         &mut self,
         now: &Now,
-        target: Fabric,
+        mut target: Fabric,
         start: Start,
         actions: &mut Vec<Action>,
     ) {
         let Some(open) = &self.ledger.open else { return };
+        if makes_up(&open.intent.cause) {
+            // Its traffic was taken off for the change that it missed, and is let back though it need not move.
+            let drains = |device: &DeviceName| {
+                self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
+            };
+            for (device, goal) in open.intent.goal.iter().filter(|(device, _)| drains(device)) {
+                target.entry(device.clone()).or_default().extend(goal);
+            }
+        }
         let (txn, held) = (open.intent.txn, self.ledger.held.clone());
         let standing = self.standing_opposite(&target);
         let neighbours = self.neighbours.clone();
@@ -229,7 +238,7 @@ impl Controller {
             }
         }
         let devices: Vec<DeviceName> = parts.keys().cloned().collect();
-        if committed && matches!(open.intent.cause, Cause::Owed(_)) {
+        if committed && makes_up(&open.intent.cause) {
             let settled = open.intent.goal.keys();
             let settled: Vec<DeviceName> = settled.cloned().collect();
             self.forget_tries(&settled);
@@ -244,6 +253,11 @@ impl Controller {
             self.note_drift(&device, actions);
         }
     }
+}
+
+/// Whether a device is brought where it could not be brought before.
+fn makes_up(cause: &Cause) -> bool {
+    matches!(cause, Cause::Owed(_))
 }
 
 /// Says of devices that could not be reached on the way back what becomes of them.

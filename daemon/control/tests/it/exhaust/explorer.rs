@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub faults: u8,
     /// A command was carried out late: then a device may stand elsewhere, listed.
     pub late_came: bool,
+    /// Devices that were asked to move last.
+    pub moved: BTreeSet<DeviceName>,
     /// Devices whose last command has an unknown outcome and that were not read since.
     pub unread: BTreeSet<DeviceName>,
     pub ended: BTreeMap<Txn, TxnResult>,
@@ -196,6 +198,7 @@ impl Explorer {
             clients: vec![[wish].into()],
             faults: 0,
             late_came: false,
+            moved: BTreeSet::new(),
             unread: BTreeSet::new(),
             ended: BTreeMap::new(),
             epoch: 1,
@@ -283,6 +286,10 @@ impl Explorer {
                     {
                         self.violated(&state, what);
                     }
+                    match op {
+                        Op::Switch { .. } => state.moved.insert(device.clone()),
+                        _ => state.moved.remove(&device),
+                    };
                     if !state.down.contains(&device) && !state.dead.contains_key(&device) {
                         state.flights.insert(device, (ticket, op));
                     }
@@ -294,7 +301,7 @@ impl Explorer {
                 Action::Note(Note::Ended(txn, result)) => {
                     state.ended.insert(txn, result);
                 }
-                Action::Note(Note::Unknown(device, _)) => {
+                Action::Note(Note::Unknown(device, _)) if state.moved.contains(&device) => {
                     state.unread.insert(device);
                 }
                 Action::Answer(..) | Action::Note(_) => {}

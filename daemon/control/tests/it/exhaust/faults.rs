@@ -87,6 +87,7 @@ impl Explorer {
         self.seen.crashes += 1;
         state.flights.clear();
         state.down.clear();
+        state.moved.clear();
         state.unread.clear();
         let ledger = Ledger::fold(&*state.durable);
         state.ended =

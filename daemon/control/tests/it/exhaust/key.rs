@@ -11,7 +11,7 @@ pub(super) fn key(state: &State, text: &mut Text) -> u128 {
     let State { now, controller, models, flights, down, dead, late, soft, clients, .. } = state;
     let clients = clients.iter().map(std::collections::VecDeque::len);
     let rest = (late, soft, clients.collect::<Vec<_>>(), state.faults, state.late_came);
-    let ends = (state.durable.len(), &state.unread, &state.ended);
+    let ends = (state.durable.len(), &state.moved, &state.unread, &state.ended);
     let several = (state.epoch, &state.connecting, &state.failed, &state.deposed);
     text.all.clear();
     let written = write!(
