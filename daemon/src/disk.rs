@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -68,11 +68,36 @@ pub trait Disk: Clone + Debug + Send {
     /// # Errors
     /// The device's.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Whether the name of a file or folder is there.
+    fn has(&self, path: &Path) -> bool;
+    /// Makes a folder in one that is there.
+    ///
+    /// # Errors
+    /// The device's.
+    fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Returns when the names in the folder of this file are durable.
     ///
     /// # Errors
     /// The device's.
     fn sync_names(&self, path: &Path) -> io::Result<()>;
+}
+
+/// Makes a folder and those it lies in, where they are not there, and returns when their names are durable: what is synced in a
+/// folder whose own name is not, is gone with it.
+///
+/// # Errors
+/// The device's.
+pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let missing: Vec<&Path> = path.ancestors().take_while(|path| !disk.has(path)).collect();
+    for folder in missing.into_iter().rev() {
+        match disk.make_folder(folder, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            result => result?,
+        }
+        disk.sync_names(folder)?;
+    }
+    Ok(())
 }
 
 /// The machine's own.
@@ -96,6 +121,12 @@ impl Disk for Real {
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+    fn has(&self, path: &Path) -> bool {
+        path.exists()
+    }
+    fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
+        std::fs::DirBuilder::new().mode(mode).create(path)
     }
     fn sync_names(&self, path: &Path) -> io::Result<()> {
         match path.parent() {

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Parser;
 use lightloom_daemon::cluster::{LeaderSeat, StandbyNews, check_fabric, standby, take_seat};
 use lightloom_daemon::config::{Config, EtcdFile};
+use lightloom_daemon::disk::{Real, make_folders};
 use lightloom_daemon::service::{self, notify};
 use lightloom_daemon::{api, audit, check, serve, start};
 use lightloom_fabric::fabric::Fabric;
@@ -160,7 +161,7 @@ fn bound(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
         Some(listener) => listener,
         None => {
             if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
+                make_folders(&Real, folder, 0o777)?;
             }
             let _ = std::fs::remove_file(path);
             let listener = std::os::unix::net::UnixListener::bind(path)

@@ -2,7 +2,6 @@
 //! Puts the daemon together: file, journal, controller, device tasks, runtime.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -17,6 +16,7 @@ use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
 use crate::cluster::{self, Fence, LeaderSeat};
 use crate::config::{self, Chances, Config};
+use crate::disk::{self, make_folders};
 use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
 use crate::earlier_state::{Earlier, lost_plans};
@@ -177,10 +177,7 @@ fn begin(
         config.cable(installed);
     }
     let folder = config.file.state_dir.clone();
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o750)
-        .create(&folder)
+    make_folders(&disk::Real, &folder, 0o750)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let drivers = drivers(&config, seat)?;
     let storage = open(&config.journal_file())?;

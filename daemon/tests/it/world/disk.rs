@@ -4,7 +4,7 @@
 
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,9 @@ use rand::RngExt;
 
 const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: u64 = 4096;
+const PAGE_BYTES: usize = 4096;
+/// The file of a name that is a folder's.
+const FOLDER: usize = usize::MAX;
 /// Where the journal of a [world](super::World) is.
 pub(crate) const JOURNAL: &str = "/state/journal.log";
 
@@ -36,8 +39,10 @@ enum Renaming {
     Gone(PathBuf),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
+    /// It begins without a folder; otherwise every folder is there.
+    is_bare: bool,
     files: Vec<Bytes>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
@@ -111,7 +116,7 @@ impl Disk {
     pub(crate) fn lose_power(&self, rng: &mut impl RngExt) {
         let mut state = self.state();
         let kept = rng.random_range(0..=state.renamed.len());
-        state.reset_names(kept);
+        state.reset_names(|number| number < kept);
         for file in &mut state.files {
             let bytes = file.torn(rng);
             file.holds(bytes);
@@ -121,10 +126,38 @@ impl Disk {
     /// All that was not synced is lost.
     pub(crate) fn lose_all(&self) {
         let mut state = self.state();
-        state.reset_names(0);
+        state.reset_names(|_| false);
         for file in &mut state.files {
             let durable = file.durable.clone();
             file.holds(durable);
+        }
+    }
+
+    /// One without a folder.
+    pub(crate) fn bare() -> Self {
+        let disk = Self::default();
+        disk.state().is_bare = true;
+        disk
+    }
+
+    /// Another disk that holds the same.
+    pub(crate) fn copied(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.state().clone())))
+    }
+
+    /// How many things are not synced that power can take one by one: changes of names, pages, lengths of files.
+    pub(crate) fn unsynced(&self) -> usize {
+        let state = self.state();
+        state.renamed.len() + state.files.iter().map(|file| file.pages().len() + 1).sum::<usize>()
+    }
+
+    /// Of these things, in order, only those that `keeps` says are there after power was lost.
+    pub(crate) fn lose_power_but(&self, mut keeps: impl FnMut() -> bool) {
+        let mut state = self.state();
+        state.reset_names(|_| keeps());
+        for file in &mut state.files {
+            let bytes = file.kept(&mut keeps);
+            file.holds(bytes);
         }
     }
 
@@ -188,13 +221,36 @@ impl Disk {
 }
 
 impl State {
-    fn reset_names(&mut self, kept: usize) {
+    /// Only those changes are kept, each as a whole; what lies in a folder without a name is gone with it.
+    fn reset_names(&mut self, mut keeps: impl FnMut(usize) -> bool) {
         let mut names = std::mem::take(&mut self.durable_names);
-        for change in self.renamed.drain(..).take(kept).flatten() {
-            apply(&mut names, &change);
+        for (number, changes) in self.renamed.drain(..).enumerate() {
+            if keeps(number) {
+                changes.iter().for_each(|change| apply(&mut names, change));
+            }
+        }
+        if self.is_bare {
+            let all = names.clone();
+            names.retain(|path, _| {
+                let mut folders = path.ancestors().skip(1).filter(|path| path.parent().is_some());
+                folders.all(|folder| all.contains_key(folder))
+            });
         }
         self.names = names.clone();
         self.durable_names = names;
+    }
+
+    /// The names in this folder are durable.
+    fn sync_folder(&mut self, folder: Option<&Path>) {
+        let is_there = |changes: &Vec<Renaming>| {
+            changes.iter().any(|change| match change {
+                Renaming::Is(path, _) | Renaming::Gone(path) => path.parent() == folder,
+            })
+        };
+        let (synced, left) = self.renamed.drain(..).partition(is_there);
+        self.renamed = left;
+        let synced: Vec<Vec<Renaming>> = synced;
+        synced.iter().flatten().for_each(|change| apply(&mut self.durable_names, change));
     }
 }
 
@@ -204,6 +260,28 @@ impl Bytes {
         self.written = bytes.clone();
         self.durable = bytes;
         self.dirty.clear();
+    }
+
+    /// Pages that were written since the last sync.
+    fn pages(&self) -> BTreeSet<usize> {
+        let pages = |dirty: &Range<usize>| dirty.start / PAGE_BYTES..dirty.end.div_ceil(PAGE_BYTES);
+        self.dirty.iter().flat_map(pages).collect()
+    }
+
+    /// What a crash leaves that takes these pages and the length, or not.
+    fn kept(&self, mut keeps: impl FnMut() -> bool) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        if keeps() {
+            bytes.resize(self.written.len(), 0);
+        }
+        for page in self.pages() {
+            let end = ((page + 1) * PAGE_BYTES).min(bytes.len()).min(self.written.len());
+            let page = (page * PAGE_BYTES).min(end)..end;
+            if keeps() {
+                bytes[page.clone()].copy_from_slice(&self.written[page]);
+            }
+        }
+        bytes
     }
 
     /// What a crash leaves.
@@ -242,6 +320,9 @@ impl Names for Disk {
     fn open(&self, path: &Path, _mode: u32, new: bool) -> io::Result<Handle> {
         let mut state = self.state();
         state.step()?;
+        if state.is_bare && path.parent().is_some_and(|folder| !state.names.contains_key(folder)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let known = state.names.get(path).copied();
         if known.is_some() && new {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -279,15 +360,24 @@ impl Names for Disk {
         state.changes_names(vec![Renaming::Gone(path.to_owned())]);
         Ok(())
     }
-    fn sync_names(&self, _path: &Path) -> io::Result<()> {
+    fn has(&self, path: &Path) -> bool {
+        let state = self.state();
+        !state.is_bare || path.parent().is_none() || state.names.contains_key(path)
+    }
+    fn make_folder(&self, path: &Path, _mode: u32) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.changes_names(vec![Renaming::Is(path.to_owned(), FOLDER)]);
+        Ok(())
+    }
+    fn sync_names(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.step()?;
         if state.fail_sync {
             return Err(io::Error::other("input/output error"));
         }
         if !state.lies {
-            let all = state.renamed.len();
-            state.reset_names(all);
+            state.sync_folder(path.parent());
         }
         Ok(())
     }
