@@ -2,15 +2,18 @@
 //! Three daemons, a real etcd and an emulated optical switch: whoever leads dies, is asked to leave, is paused, or loses etcd.
 //! A raw SCPI session, which is none of them, says where the light is; skipped by name where etcd is not installed.
 
+#[path = "../../daemon/tests/it/over_sockets/etcd.rs"]
+mod etcd;
+
 use crate::daemon_rig::Modules;
 use crate::programs;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use lightloom_testkit::cases;
@@ -39,45 +42,10 @@ impl Drop for Hall {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn etcd(folder: &Path) -> Option<(Child, String)> {
-    if Command::new("etcd").arg("--version").output().is_err() {
-        println!("skipped: no etcd");
-        return None;
-    }
-    // Another program may take a free port before etcd does.
-    for _ in 0..5 {
-        let [client, peer] = [(); 2].map(|()| format!("http://127.0.0.1:{}", free_port()));
-        let mut child = Command::new("etcd")
-            .args(["--data-dir", &folder.join("etcd").display().to_string()])
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until && child.try_wait().unwrap().is_none() {
-            let url = client.trim_start_matches("http://");
-            if TcpStream::connect(url).is_ok() {
-                return Some((child, client));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    panic!("etcd does not start");
-}
-
 impl Hall {
     fn open() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let (etcd, url) = etcd(folder.path())?;
+        let (etcd, url) = etcd::etcd(folder.path())?;
         let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, tl1: '127.0.0.1:0', scpi: '127.0.0.1:0', switching: \
                     20ms}\n";
         let (switch, at) = Modules::of_list(list, &folder.path().join("links"));

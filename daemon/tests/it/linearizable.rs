@@ -3,8 +3,10 @@
 //! answer of its API is explained by one order of the requests (linearizability).
 
 mod checker;
+mod leaders;
 
 use crate::over_sockets;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -22,7 +24,12 @@ const CLIENTS: u32 = 5;
 const STEPS_MAX: u64 = 2_000_000;
 
 struct Client<'a> {
-    folder: PathBuf,
+    /// Of the daemons, one of which leads.
+    sockets: Vec<PathBuf>,
+    /// The one that answered last.
+    at: Cell<usize>,
+    /// How long an answer is waited for. `None` without end.
+    patience: Option<Duration>,
     began: Instant,
     history: &'a Mutex<Vec<Line>>,
     ids: &'a AtomicU32,
@@ -30,7 +37,18 @@ struct Client<'a> {
     draw: u32,
 }
 
-impl Client<'_> {
+impl<'a> Client<'a> {
+    fn new(
+        sockets: Vec<PathBuf>,
+        began: Instant,
+        history: &'a Mutex<Vec<Line>>,
+        ids: &'a AtomicU32,
+        seed: u32,
+    ) -> Self {
+        let (at, draw) = (Cell::new(0), (seed + 1).wrapping_mul(2_654_435_769));
+        Self { sockets, at, patience: None, began, history, ids, draw }
+    }
+
     fn below(&mut self, end: u32) -> u32 {
         self.draw ^= self.draw << 13;
         self.draw ^= self.draw >> 17;
@@ -42,10 +60,20 @@ impl Client<'_> {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap()
     }
 
-    /// A connection; waits for the daemon to be there.
-    fn connect(&self) -> UnixStream {
-        over_sockets::wait_for("the daemon", || {
-            UnixStream::connect(self.folder.join("lightloomd.sock")).ok()
+    /// One request to the daemon that leads, which is waited for; `None` if the connection broke.
+    fn ask(&self, head: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
+        over_sockets::wait_for("a daemon that leads", || {
+            let asked = UnixStream::connect(&self.sockets[self.at.get()]);
+            let answer = asked.ok().map(|stream| {
+                stream.set_read_timeout(self.patience).unwrap();
+                talk(stream, head, body)
+            });
+            let leads = matches!(&answer, Some(Some((code, _))) if *code != 421);
+            if !leads {
+                self.at.set((self.at.get() + 1) % self.sockets.len());
+            }
+            // Who stands by did nothing.
+            answer.filter(|answer| leads || answer.is_none())
         })
     }
 
@@ -55,20 +83,20 @@ impl Client<'_> {
 
     fn get(&self, path: &str) -> Option<Value> {
         let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        let (code, body) = talk(self.connect(), &head, &[])?;
+        let (code, body) = self.ask(&head, &[])?;
         (code == 200).then(|| serde_json::from_slice(&body).ok())?
     }
 
     /// Sends a change, and notes what `did` makes of the answer.
     fn post(&self, path: &str, body: &Value, did: impl FnOnce(Got) -> Did) -> Got {
-        let (body, stream) = (body.to_string(), self.connect());
+        let body = body.to_string();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         let sent = self.now();
-        let answer = talk(stream, &head, body.as_bytes());
+        let answer = self.ask(&head, body.as_bytes());
         let answered = self.now();
         let got = match &answer {
             Some((202, body)) => {
@@ -77,6 +105,8 @@ impl Client<'_> {
             }
             Some((200, _)) => Got::Done,
             Some((409, _)) => Got::Refused,
+            // It does not lead any more; whether it was done is not known.
+            Some((422 | 503, body)) if is_of_journal(body) => Got::Nothing,
             // It is starting, its switch is not read yet, or it has too much to do: that is no word on requests.
             Some((422 | 429 | 503, _)) => return Got::Refused,
             Some((code, body)) => panic!("{code}: {}", String::from_utf8_lossy(body)),
@@ -90,6 +120,10 @@ impl Client<'_> {
     fn read(&self) -> Option<(u64, Option<u32>)> {
         let sent = self.now();
         let status = self.get("/v1/status")?;
+        // It says that what it reads on may be of the past.
+        if !status["journal_failure"].is_null() {
+            return None;
+        }
         let txn = |what: &str| status[what]["txn"].as_u64().map(|txn| u32::try_from(txn).unwrap());
         let (version, pending) = (status["version"].as_u64().unwrap(), txn("pending"));
         let did = Did::Read { version, open: txn("transaction"), pending };
@@ -148,6 +182,10 @@ impl Client<'_> {
     }
 }
 
+fn is_of_journal(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains("the journal has failed")
+}
+
 fn committed(over: &Value) -> bool {
     match over["result"].as_str().unwrap() {
         "committed" | "undone" => true,
@@ -162,14 +200,8 @@ fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
     switch.switch_millis.store(3, Ordering::Relaxed);
     let mut daemon = Daemon::start(port);
     let (history, ids, began) = (Mutex::new(Vec::new()), AtomicU32::new(1), Instant::now());
-    let folder = daemon.folder.path().to_owned();
-    let client = |number: u32| Client {
-        folder: folder.clone(),
-        began,
-        history: &history,
-        ids: &ids,
-        draw: (seed * 31 + number + 1).wrapping_mul(2_654_435_769),
-    };
+    let sockets = vec![daemon.folder.path().join("lightloomd.sock")];
+    let client = |number| Client::new(sockets.clone(), began, &history, &ids, seed * 31 + number);
     thread::scope(|scope| {
         for number in 0..CLIENTS {
             let mut client = client(number);

@@ -2,6 +2,8 @@
 //! The real daemon in a process of its own, a client of its API over its socket, and a switch that is a few lines of
 //! SCPI written for these tests alone.
 
+pub(crate) mod etcd;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
