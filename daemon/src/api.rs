@@ -258,14 +258,11 @@ async fn log(
     Query(last): Query<Last>,
 ) -> Reply<Log> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
-    let config = |runtime: &Runtime| runtime.config.clone();
-    let config = shared.look(config).await?;
+    let place = shared.look(|runtime: &Runtime| runtime.place.clone()).await?;
     // A long journal takes a while to prove: away from the task that moves light.
     let read = move || {
-        let file = config.journal_name();
-        let bytes = crate::cluster::journal_bytes(&config)
-            .map_err(|error| Problem::NotFound(format!("{}: {error}", file.display())))?;
-        Ok(view::log(&bytes, &file, last.last.unwrap_or(LOG_RECORDS_SHOWN)))
+        let bytes = place.read().map_err(|error| Problem::NotFound(format!("{place}: {error}")))?;
+        Ok(view::log(&bytes, &place, last.last.unwrap_or(LOG_RECORDS_SHOWN)))
     };
     tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Gone)?.map(Json)
 }

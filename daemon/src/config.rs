@@ -182,15 +182,6 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
 }
 
 impl Config {
-    /// The journal as people find it: its file, or its keys in etcd.
-    #[must_use]
-    pub fn journal_name(&self) -> PathBuf {
-        match &self.file.etcd {
-            Some(etcd) => PathBuf::from(format!("{}/journal in etcd", etcd.prefix)),
-            None => self.journal_file(),
-        }
-    }
-
     /// The journal, in the folder of a daemon that is alone.
     #[must_use]
     pub fn journal_file(&self) -> PathBuf {

@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use axum::Router;
 use clap::Parser;
-use lightloom_daemon::cluster::{LeaderSeat, StandbyNews, check_fabric, standby, take_seat};
-use lightloom_daemon::config::{Config, EtcdFile};
+use lightloom_daemon::cluster::{
+    ClusterIdentity, LeaderSeat, StandbyNews, check_identity, standby, take_seat,
+};
+use lightloom_daemon::config::{Config, EtcdFile, TlsFile};
 use lightloom_daemon::disk::{Real, make_folders};
 use lightloom_daemon::service::{self, notify};
 use lightloom_daemon::{api, audit, check, serve, start};
-use lightloom_fabric::fabric::Fabric;
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 /// Drives transceivers, optical switches and Linux switches, and leaves the light on.
 #[derive(Debug, Parser)]
@@ -42,7 +45,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (config, installed) = start::read_files(&arguments.config)?;
     if arguments.check {
         if let Some(etcd) = &config.file.etcd {
-            check_fabric(etcd, installed.as_ref().map_or("", |fabric| &fabric.name))?;
+            check_identity(etcd, &ClusterIdentity::of(&config, installed.as_ref()))?;
         }
         return check_all(&config);
     }
@@ -56,32 +59,25 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let path = start::socket_path(&config);
     // First the journal's lock, then the socket: a second daemon must not take it from the first.
     let devices = config.inventory.devices.len();
-    let (daemon, seat, socket) = match config.file.etcd.clone() {
-        None => (start::start(config, installed)?, None, bound(&path)?),
+    let (daemon, seat, listeners) = match config.file.etcd.clone() {
+        None => (start::start(config, installed)?, None, Listeners::open(&path, tls)?),
         Some(etcd) => {
             let is_passed = std::env::var_os("LISTEN_FDS").is_some();
             if !is_passed && std::os::unix::net::UnixStream::connect(&path).is_ok() {
                 let path = path.display();
                 anyhow::bail!("another daemon serves {path}: each has a `state_dir` of its own");
             }
-            let socket = bound(&path)?;
-            let waiting = socket.try_clone()?;
-            let Some(seat) = stand_by(&etcd, waiting, installed.as_ref()).await? else {
+            let listeners = Listeners::open(&path, tls)?;
+            let identity = ClusterIdentity::of(&config, installed.as_ref());
+            let Some(seat) = stand_by(&etcd, &listeners, identity).await? else {
                 return Ok(());
             };
-            (start::lead(config, installed, &seat)?, Some(seat), socket)
+            (start::lead(config, installed, &seat)?, Some(seat), listeners)
         }
     };
     let lost = seat.as_ref().map(|seat| seat.lost.clone());
-    let socket = UnixListener::from_std(socket)?;
     tracing::info!(devices, socket = %path.display(), "serving");
-    let router = api::router(daemon.shared);
-    tokio::spawn(serve::unix(socket, router.clone()));
-    if let Some(tls) = tls {
-        let listener = TcpListener::bind(tls.listen).await.context("cannot listen")?;
-        let config = serve::tls_config(&tls)?;
-        tokio::spawn(serve::tls(listener, tls, config, router));
-    }
+    listeners.serve(&api::router(daemon.shared))?;
     notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
     if let Some(within) = watchdog_enabled() {
         tokio::spawn(async move {
@@ -108,27 +104,56 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until this daemon leads; meanwhile the socket says which one does. `None` when it is to end first.
+/// Where clients come to: whoever leads answers there, and who stands by says who leads.
+struct Listeners {
+    socket: std::os::unix::net::UnixListener,
+    tls: Option<(std::net::TcpListener, TlsFile)>,
+}
+
+impl Listeners {
+    fn open(socket: &Path, tls: Option<TlsFile>) -> anyhow::Result<Self> {
+        let tls = tls.map(|tls| -> anyhow::Result<_> {
+            let listener = std::net::TcpListener::bind(tls.listen)
+                .with_context(|| format!("cannot listen on {}", tls.listen))?;
+            listener.set_nonblocking(true)?;
+            tracing::info!(tls = %listener.local_addr()?, "listening");
+            Ok((listener, tls))
+        });
+        Ok(Self { socket: bound(socket)?, tls: tls.transpose()? })
+    }
+
+    fn serve(&self, router: &Router) -> anyhow::Result<Vec<JoinHandle<()>>> {
+        let socket = UnixListener::from_std(self.socket.try_clone()?)?;
+        let mut serving = vec![tokio::spawn(serve::unix(socket, router.clone()))];
+        if let Some((listener, tls)) = &self.tls {
+            let (listener, config) = (listener.try_clone()?, serve::tls_config(tls)?);
+            let listener = TcpListener::from_std(listener)?;
+            let tls = serve::tls(listener, tls.clone(), config, router.clone());
+            serving.push(tokio::spawn(tls));
+        }
+        Ok(serving)
+    }
+}
+
+/// Waits until this daemon leads. `None` when it is to end first.
 async fn stand_by(
     etcd: &EtcdFile,
-    socket: std::os::unix::net::UnixListener,
-    installed: Option<&Fabric>,
+    listeners: &Listeners,
+    identity: ClusterIdentity,
 ) -> anyhow::Result<Option<LeaderSeat>> {
     let known = StandbyNews::default();
-    let socket = UnixListener::from_std(socket)?;
-    let serving = tokio::spawn(serve::unix(socket, standby::router(known.clone())));
+    let serving = listeners.serve(&standby::router(known.clone()))?;
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
-    let fabric = installed.map_or_else(String::new, |fabric| fabric.name.clone());
     let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
     let (taken, seat) = oneshot::channel();
     // A thread of its own, which nothing waits for: it holds nothing until it leads.
-    std::thread::spawn(move || drop(taken.send(take_seat(&etcd, &fabric, &known))));
+    std::thread::spawn(move || drop(taken.send(take_seat(&etcd, &identity, &known))));
     let seat = tokio::select! {
         seat = seat => seat??,
         _ = terminate.recv() => return Ok(None),
         _ = tokio::signal::ctrl_c() => return Ok(None),
     };
-    serving.abort();
+    serving.iter().for_each(JoinHandle::abort);
     Ok(Some(seat))
 }
 

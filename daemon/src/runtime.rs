@@ -26,6 +26,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::audit::Audit;
 use crate::clock::Clock;
+use crate::cluster::{JournalPlace, Leadership};
 use crate::config::Config;
 use crate::hooks::{Hook, Hooks};
 use crate::journal::{Damage, Journal, Storage};
@@ -113,6 +114,10 @@ pub struct Runtime {
     mend_at: Micros,
     /// When it is written next how many refusals are not in the audit log one by one.
     count_at: Micros,
+    /// Where the journal is.
+    pub place: JournalPlace,
+    /// Who leads, where there are several daemons.
+    pub leadership: Option<Leadership>,
     /// Where the journal was found damaged, when it was opened.
     pub damage: Option<Damage>,
     /// What an earlier version kept and cannot be read.
@@ -157,6 +162,10 @@ pub struct Parts {
     pub control: Control,
     /// What it does first.
     pub first: Vec<Action>,
+    /// Where the journal is.
+    pub place: JournalPlace,
+    /// Who leads, where there are several daemons.
+    pub leadership: Option<Leadership>,
     /// The journal.
     pub journal: Journal<Record, Box<dyn Storage + Send>>,
     /// The audit log.
@@ -194,6 +203,8 @@ impl Runtime {
             audit: parts.audit,
             mend_at: Micros::default(),
             count_at: Micros::default(),
+            place: parts.place,
+            leadership: parts.leadership,
             damage: parts.damage,
             lost: parts.lost,
             journal_gone: parts.journal_gone,

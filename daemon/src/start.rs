@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use crate::api::Shared;
 use crate::audit::{self, Audit, Entry};
 use crate::clock::Clock;
-use crate::cluster::{self, Fence, LeaderSeat};
+use crate::cluster::{Fence, JournalPlace, LeaderSeat, Leadership};
 use crate::config::{self, Chances, Config};
 use crate::disk::{self, make_folders};
 use crate::driver::Endpoint;
@@ -101,13 +101,13 @@ fn mistake(mistake: &document::Diagnostic) -> String {
 /// A journal that cannot be read or is damaged, or a plan or report that should be held and cannot be read, with
 /// where and what to do.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
-    let file = config.journal_name();
-    let bytes = match cluster::journal_bytes(config) {
+    let place = JournalPlace::of(config);
+    let bytes = match place.read() {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok((0, Ledger::default()));
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {place}")),
     };
     match read_all::<Record>(&bytes) {
         (records, _, None) => {
@@ -119,7 +119,10 @@ pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
                 None => Ok((records.len(), ledger)),
             }
         }
-        (.., Some(damage)) => bail!("{}: {damage}", file.display()),
+        (.., Some(damage)) => {
+            let (line, reason, next) = (damage.line, &damage.reason, place.after_damage());
+            bail!("{place}: journal line {line}: {reason}. What is before it is good; {next}")
+        }
     }
 }
 
@@ -242,6 +245,12 @@ fn begin(
     let parts = Parts {
         control,
         first,
+        place: JournalPlace::of(&config),
+        leadership: seat.map(|seat| Leadership {
+            name: seat.name.clone(),
+            epoch: seat.epoch,
+            standbys: seat.standbys.clone(),
+        }),
         journal,
         audit,
         damage,

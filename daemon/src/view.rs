@@ -16,8 +16,7 @@ mod twins;
 mod watched;
 mod words;
 
-use std::path::Path;
-
+use crate::cluster::{JournalPlace, Leadership};
 use crate::earlier_state::lost_plans;
 use crate::journal::Damage;
 use crate::runtime::Runtime;
@@ -31,7 +30,7 @@ use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, Drifte
 use lightloom_daemon_api::drift::DriftReport;
 use lightloom_daemon_api::log::JournalDamage;
 use lightloom_daemon_api::status::{
-    AppliedPlan, BrokenPart, BypassBudget, DarkFibreView, LostState, Status,
+    AppliedPlan, BrokenPart, BypassBudget, DarkFibreView, LeadershipView, LostState, Status,
 };
 use lightloom_daemon_api::transaction::{
     OpenTransaction, PendingConfirm, Transaction, TransactionState,
@@ -53,10 +52,13 @@ pub fn status(runtime: &Runtime) -> Status {
     let ledger = runtime.control.controller().ledger();
     let broken_parts = broken_parts(runtime);
     let circuits = circuits::all(runtime);
+    let journal_failure =
+        runtime.control.failed().map(str::to_owned).or_else(|| full_disk(runtime));
     let devices: Vec<DeviceStatus> =
         runtime.control.controller().devices().keys().map(|name| device(runtime, name)).collect();
     Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
+        leadership: runtime.leadership.as_ref().map(leadership),
         version: ledger.version,
         plan_sha256: ledger.plan_sha256.clone(),
         applied: runtime.control.applied().map(|plan| AppliedPlan {
@@ -72,7 +74,8 @@ pub fn status(runtime: &Runtime) -> Status {
         owed: attention::owed(runtime),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
-        journal_failure: runtime.control.failed().map(str::to_owned).or_else(|| full_disk(runtime)),
+        journal_next: journal_failure.as_ref().map(|_| runtime.place.after_failure().to_owned()),
+        journal_failure,
         audit_failure: runtime.audit.failure(),
         dark_circuits: circuits::dark(runtime, &circuits),
         no_plan: circuits::no_plan(runtime, &circuits),
@@ -110,6 +113,11 @@ pub fn status(runtime: &Runtime) -> Status {
             .map(|past| transaction(runtime, past))
             .collect(),
     }
+}
+
+fn leadership(of: &Leadership) -> LeadershipView {
+    let (leader, epoch) = (of.name.clone(), of.epoch);
+    LeadershipView { leader, epoch, standbys: of.standbys.borrow().clone() }
 }
 
 fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {
@@ -216,26 +224,31 @@ pub fn unseen(runtime: &Runtime) -> Vec<String> {
     unseen.map(|(name, _)| name.to_string()).collect()
 }
 
-fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
-    let damage = runtime.damage.as_ref()?;
-    Some(damage_of(damage, &runtime.config.journal_name()))
+/// Whether every device was read, or will not be soon. What the leader before this one had open is about to be free.
+#[must_use]
+pub fn is_settled(runtime: &Runtime) -> bool {
+    let is_silent = |name: &String| {
+        let contact = runtime.contacts.get(&DeviceName::from(name.as_str()));
+        runtime.leadership.is_none() && contact.is_some_and(|contact| contact.trouble.is_some())
+    };
+    runtime.damage.is_some() || unseen(runtime).iter().all(is_silent)
 }
 
-/// What a person can do about a journal in etcd that is damaged.
-const BEGIN_ANEW: &str = "stop the daemons, restore etcd from a copy, or keep one (`etcdctl snapshot save`), delete the keys under \
-                          `journal/` and `head`, start again and `adopt` what is lit";
+fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
+    let damage = runtime.damage.as_ref()?;
+    Some(damage_of(damage, &runtime.place))
+}
 
 /// What is wrong with a journal, for people.
 #[must_use]
-pub fn damage_of(damage: &Damage, file: &Path) -> JournalDamage {
-    let is_in_etcd = file.to_string_lossy().ends_with(" in etcd");
+pub fn damage_of(damage: &Damage, place: &JournalPlace) -> JournalDamage {
     JournalDamage {
-        file: file.display().to_string(),
+        file: place.to_string(),
         readable: damage.line as u64 - 1,
         line: damage.line as u64,
         byte: damage.byte as u64,
         reason: damage.reason.clone(),
-        what_to_do: if is_in_etcd { BEGIN_ANEW } else { Damage::WHAT_TO_DO }.into(),
+        what_to_do: place.after_damage().into(),
     }
 }
 
@@ -294,7 +307,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     // Until there is a plan again.
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
-        what: runtime.config.journal_name().display().to_string(),
+        what: runtime.place.to_string(),
         why: "it was not there at the start, and the audit log says that changes were made: plans, reports of broken \
               parts and leases were in it"
             .into(),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl`: talks to `lightloomd` over its Unix socket.
+//! `lightloom ctl`: talks to `lightloomd` at its Unix socket, or over the network with mutual TLS.
 //!
 //! A change is sent once under a request id, waited for, and shown device by device. The exit status
 //! is 0 only when the daemon did what was asked.
 
 mod client;
 mod commission;
+mod door;
 mod page;
 mod patience;
 mod phase;
@@ -15,7 +16,6 @@ mod wanted;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
@@ -28,6 +28,7 @@ use serde::de::DeserializeOwned;
 
 use client::{DaemonClient, Response};
 use commission::CommissionArguments;
+use door::{Certificates, Door};
 use lightloom::output::{self, Format, VerbOutcome};
 use show::{DoneAtOnce, PreviewStyle};
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
@@ -40,11 +41,13 @@ use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
   lightloom ctl apply plan.json --confirm-within 5m
   lightloom ctl confirm 7")]
 pub(crate) struct Arguments {
-    /// The daemon's socket, or those of several with commas between: the one that leads is asked [default: what LIGHTLOOM_SOCKET
-    /// says, or else /run/lightloom/lightloomd.sock].
+    /// The daemon's socket or `https://HOST:PORT`, or those of several with commas between: the one that leads is asked
+    /// [default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock].
     // Read here and not by clap, which shows what the environment gave as if it had to be typed.
     #[arg(long, global = true, value_name = "PATH", value_delimiter = ',')]
-    socket: Vec<PathBuf>,
+    socket: Vec<String>,
+    #[command(flatten)]
+    certificates: Certificates,
     /// How to show the result.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -159,12 +162,12 @@ struct Devices {
 /// Where the daemon listens by default.
 const SOCKET: &str = "/run/lightloom/lightloomd.sock";
 
-fn sockets(arguments: &Arguments) -> Vec<PathBuf> {
+fn doors(arguments: &Arguments) -> Vec<String> {
     if !arguments.socket.is_empty() {
         return arguments.socket.clone();
     }
     let named = std::env::var("LIGHTLOOM_SOCKET").ok().filter(|paths| !paths.is_empty());
-    named.as_deref().unwrap_or(SOCKET).split(',').map(PathBuf::from).collect()
+    named.as_deref().unwrap_or(SOCKET).split(',').map(str::to_owned).collect()
 }
 
 /// Runs the verb.
@@ -172,7 +175,8 @@ fn sockets(arguments: &Arguments) -> Vec<PathBuf> {
 /// # Errors
 /// When the daemon cannot be reached or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
-    let client = DaemonClient::new(sockets(arguments));
+    let doors = Door::all(&doors(arguments), &arguments.certificates)?;
+    let client = DaemonClient::new(doors);
     let session = CtlSession { client, format: arguments.format };
     match &arguments.verb {
         Verb::Status { check } => session.status(*check),

@@ -18,6 +18,7 @@ mod ctl;
 mod daemon_and_devices;
 mod daemon_by_hand;
 mod daemon_file;
+mod daemon_hall;
 mod daemon_lines;
 mod daemon_rig;
 mod daemon_speed;

@@ -18,6 +18,8 @@ use crate::transaction::{OpenTransaction, PendingConfirm, Transaction};
 pub struct Status {
     /// The daemon's version.
     pub daemon: String,
+    /// Of several daemons for one fabric, who leads and who stands by; nothing where there is one.
+    pub leadership: Option<LeadershipView>,
     /// Counts the changes of what is owned; name it when applying.
     pub version: u64,
     /// The plan last committed.
@@ -42,6 +44,8 @@ pub struct Status {
     pub journal_records: u64,
     /// Why changes are refused, if they are: the journal cannot be written, or the disk is full.
     pub journal_failure: Option<String>,
+    /// What to do about the journal that cannot be written.
+    pub journal_next: Option<String>,
     /// Why the audit log cannot be written, if so: changes are refused then, too.
     pub audit_failure: Option<String>,
     /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
@@ -85,6 +89,19 @@ pub struct Status {
     pub devices: Vec<DeviceStatus>,
     /// The last transactions, newest first.
     pub transactions: Vec<Transaction>,
+}
+
+/// Which of several daemons leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct LeadershipView {
+    /// What the leader is called: the daemon that answers.
+    pub leader: String,
+    /// Grows with each leader.
+    pub epoch: u64,
+    /// What those are called that stand by, as of the last renewal of the leader's lease.
+    pub standbys: Vec<String>,
 }
 
 /// Something that the daemon should hold and cannot read.

@@ -29,6 +29,7 @@ use super::shared::Shared;
 use crate::config::Role;
 use crate::rate::{Allowance, Rates};
 use crate::serve::{Answering, Busy, Client};
+use crate::view;
 use lightloom_control::record::Asked;
 
 /// The longest body that is no plan.
@@ -47,6 +48,8 @@ const BODIES_OF_ONE_MAX: usize = 4;
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
 /// When to come again, in seconds, where it is not known better.
 const RETRY_AFTER: u64 = 1;
+/// Devices that answer are read within this after the daemon's start.
+const READ_WITHIN: Duration = Duration::from_secs(3);
 /// Requests of one client that begin no transaction.
 const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };
 /// The same of all clients.
@@ -97,6 +100,7 @@ pub(super) struct AsItComes;
 #[derive(Clone)]
 pub(super) struct Gate {
     shared: Shared,
+    began: Instant,
     plan: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     clients: Arc<Mutex<Clients>>,
@@ -140,6 +144,7 @@ impl Gate {
         };
         Self {
             shared,
+            began: Instant::now(),
             plan: Arc::new(Semaphore::new(1)),
             bodies: Arc::new(Semaphore::new(BODIES_MAX)),
             clients: Arc::new(Mutex::new(clients)),
@@ -213,6 +218,19 @@ impl Gate {
         Ok((Request::from_parts(head, Body::from(body)), room))
     }
 
+    /// Soon after the start, and so after another daemon led, devices are about to be read: what is asked then waits for that.
+    async fn until_read(&self) {
+        let until = self.began + READ_WITHIN;
+        let mut changes = self.shared.changes.clone();
+        while Instant::now() < until {
+            changes.mark_unchanged();
+            if self.shared.look(view::is_settled).await.unwrap_or(true) {
+                return;
+            }
+            let _ = timeout(until - Instant::now(), changes.changed()).await;
+        }
+    }
+
     /// What was asked without the right or the room is on the record, too.
     fn write_refusal(&self, client: &Client, rule: Rule, problem: &Problem) {
         let (request, digest) = (String::new(), String::new());
@@ -256,6 +274,7 @@ pub(super) async fn gate(
     };
     let as_it_comes = request.extensions().get::<AsItComes>().is_some();
     let _answering = Answering::new(&busy);
+    gate.until_read().await;
     let answer = next.run(request).await;
     drop(room);
     if let Some(Moved(txn)) = answer.extensions().get()

@@ -54,7 +54,7 @@ pub struct TxnAnswer {
     pub succeeded: bool,
     /// The revision of the store.
     pub revision: u64,
-    /// What was read, where the conditions did not hold.
+    /// What was read: under `otherwise`, or by what was done first where that reads.
     pub found: Vec<KeyValue>,
 }
 
@@ -97,6 +97,12 @@ pub(super) fn is(key: &str, value: &[u8]) -> Value {
 /// Puts a value under a key.
 pub(super) fn put(key: &str, value: &[u8]) -> Value {
     json!({"request_put": {"key": coded(key.as_bytes()), "value": coded(value)}})
+}
+
+/// Reads all keys that begin like this.
+pub(super) fn all_under(prefix: &str) -> Value {
+    let prefix = prefix.as_bytes();
+    json!({"request_range": {"key": coded(prefix), "range_end": coded(&end_of(prefix))}})
 }
 
 impl Etcd {
@@ -168,12 +174,13 @@ impl Etcd {
         Err(EtcdError::Silent(why))
     }
 
-    /// A new lease of so many seconds.
+    /// A new lease, and how long it lasts: at least so many seconds, and what etcd's election timeout asks for.
     ///
     /// # Errors
     /// As for all calls.
-    pub fn grant(&self, seconds: u64) -> Result<u64, EtcdError> {
-        number(&self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?["ID"])
+    pub fn grant(&self, seconds: u64) -> Result<(u64, Duration), EtcdError> {
+        let answer = self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?;
+        Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))
     }
 
     /// Renews a lease; whether it was there still.

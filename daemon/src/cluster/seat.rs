@@ -6,24 +6,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use serde_json::json;
+use lightloom_control::state::DeviceName;
+use lightloom_fabric::fabric::Fabric;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::etcd::{Etcd, EtcdError, coded, made_in, put};
+use super::etcd::{Etcd, EtcdError, all_under, coded, made_in, put};
 use super::fence::Fence;
 use super::storage::EtcdStorage;
-use crate::config::EtcdFile;
+use crate::config::{Config, EtcdFile};
 
 /// What is in the journal, and how: daemons that write another do not lead beside this one.
 const FORMAT: &str = "1";
 /// How long it waits where etcd does not answer.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// How long a change of the leader is waited for before it is asked again.
-const WATCH_WITHIN: Duration = Duration::from_secs(5);
 
 /// The key that the leader holds.
 pub(super) fn leader_key(prefix: &str) -> String {
     format!("{prefix}/leader")
+}
+
+/// Before the names of the daemons that are there, each a key that goes with its lease.
+fn daemons(prefix: &str) -> String {
+    format!("{prefix}/daemons/")
 }
 
 /// How things stand while another daemon leads.
@@ -59,42 +65,117 @@ impl StandbyNews {
     }
 }
 
+/// What all daemons of one prefix have in common.
+#[derive(Clone, Debug)]
+pub struct ClusterIdentity {
+    /// The fabric's name; empty where the daemon's file names none.
+    pub fabric: String,
+    /// How many devices the daemon drives, and a digest of their names.
+    pub devices: String,
+}
+
+impl ClusterIdentity {
+    /// That of a daemon with this file and this fabric.
+    #[must_use]
+    pub fn of(config: &Config, fabric: Option<&Fabric>) -> Self {
+        let names: Vec<&str> = config.inventory.devices.keys().map(DeviceName::as_str).collect();
+        let digest = Sha256::digest(names.join("\n"));
+        let digest: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            fabric: fabric.map_or_else(String::new, |fabric| fabric.name.clone()),
+            devices: format!("{} devices, {digest}", names.len()),
+        }
+    }
+}
+
 /// The leader's seat.
 #[derive(Debug)]
 pub struct LeaderSeat {
     etcd: Etcd,
     prefix: String,
-    lease: u64,
+    lease: Lease,
+    /// What this daemon is called.
+    pub name: String,
     /// Grows with each leader.
     pub epoch: u64,
     /// Open while the lease is certainly its own.
     pub fence: Fence,
     /// Turns true once the seat is lost.
     pub lost: watch::Receiver<bool>,
+    /// What the daemons are called that stand by.
+    pub standbys: watch::Receiver<Vec<String>>,
+}
+
+/// A lease, and when it was asked for or renewed last.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    id: u64,
+    asked: Instant,
+    lasts: Duration,
+}
+
+impl Lease {
+    fn granted(etcd: &Etcd, wished: Duration) -> Result<Self, EtcdError> {
+        let asked = Instant::now();
+        let (id, lasts) = etcd.grant(wished.as_secs())?;
+        if lasts > wished {
+            tracing::warn!(?wished, ?lasts, "etcd's election timeout asks for a longer lease");
+        }
+        Ok(Self { id, asked, lasts })
+    }
+
+    /// Whether it is there still.
+    fn is_renewed(&mut self, etcd: &Etcd) -> Result<bool, EtcdError> {
+        let asked = Instant::now();
+        let is_there = etcd.keep_alive(self.id)?;
+        if is_there {
+            self.asked = asked;
+        }
+        Ok(is_there)
+    }
+
+    /// What puts a key that goes with this lease.
+    fn put(&self, key: &str, value: &str) -> Value {
+        json!({"request_put": {
+            "key": coded(key.as_bytes()), "value": coded(value.as_bytes()), "lease": self.id.to_string(),
+        }})
+    }
 }
 
 /// Waits until no other daemon leads, and leads.
 ///
 /// # Errors
-/// A prefix that belongs to another fabric or to daemons of another version.
-pub fn take_seat(file: &EtcdFile, fabric: &str, known: &StandbyNews) -> anyhow::Result<LeaderSeat> {
+/// A prefix that belongs to another fabric, to other devices or to daemons of another version.
+pub fn take_seat(
+    file: &EtcdFile,
+    identity: &ClusterIdentity,
+    known: &StandbyNews,
+) -> anyhow::Result<LeaderSeat> {
     let etcd = Etcd::new(file)?;
-    let name = file.own_name();
+    let (name, mut lease) = (file.own_name(), None);
     loop {
-        match run(&etcd, file, fabric, &name) {
-            Ok(ElectionTurn::Leads { epoch, lease, asked }) => {
+        match turn(&etcd, file, identity, &name, &mut lease) {
+            Ok(ElectionTurn::Leads { epoch, lease }) => {
                 let fence = Fence::closed();
-                fence.renewed(asked, file.lasts());
+                fence.renewed(lease.asked, lease.lasts);
                 let (lost_in, lost) = watch::channel(false);
-                let seat =
-                    LeaderSeat { etcd, prefix: file.prefix.clone(), lease, epoch, fence, lost };
-                seat.keep(file.lasts(), lost_in);
+                let (standbys_in, standbys) = watch::channel(Vec::new());
+                let prefix = file.prefix.clone();
                 tracing::info!(epoch, name, "leads");
+                let seat = LeaderSeat { etcd, prefix, lease, name, epoch, fence, lost, standbys };
+                seat.keep(lost_in, standbys_in);
                 return Ok(seat);
             }
-            Ok(ElectionTurn::Waits { leader, revision }) => {
+            Ok(ElectionTurn::Waits { leader, revision, lasts }) => {
                 known.set(StandbyView { leader: Some(leader), trouble: None });
-                etcd.wait_for_change(&leader_key(&file.prefix), revision, WATCH_WITHIN);
+                etcd.wait_for_change(&leader_key(&file.prefix), revision, lasts / 4);
+            }
+            Ok(ElectionTurn::NameTaken) => {
+                let trouble = format!(
+                    "another daemon is called `{name}`, or was until a moment ago: each has an `etcd.name` of its own"
+                );
+                known.set(StandbyView { leader: None, trouble: Some(trouble) });
+                std::thread::sleep(AGAIN_AFTER);
             }
             Err(error) => match error.downcast::<EtcdError>() {
                 Ok(error) => {
@@ -108,39 +189,71 @@ pub fn take_seat(file: &EtcdFile, fabric: &str, known: &StandbyNews) -> anyhow::
 }
 
 enum ElectionTurn {
-    Leads { epoch: u64, lease: u64, asked: Instant },
-    Waits { leader: String, revision: u64 },
+    Leads { epoch: u64, lease: Lease },
+    Waits { leader: String, revision: u64, lasts: Duration },
+    NameTaken,
 }
 
-fn run(etcd: &Etcd, file: &EtcdFile, fabric: &str, name: &str) -> anyhow::Result<ElectionTurn> {
-    belongs(etcd, &file.prefix, fabric)?;
-    let asked = Instant::now();
-    let lease = etcd.grant(file.lasts().as_secs())?;
+/// Tries once: first its name, then the leader's key, both on one lease, which is kept between tries.
+fn turn(
+    etcd: &Etcd,
+    file: &EtcdFile,
+    identity: &ClusterIdentity,
+    name: &str,
+    held: &mut Option<Lease>,
+) -> anyhow::Result<ElectionTurn> {
+    if let Some(lease) = held
+        && !lease.is_renewed(etcd)?
+    {
+        *held = None;
+    }
+    let own = format!("{}{name}", daemons(&file.prefix));
+    let lease = match held {
+        Some(lease) => *lease,
+        None => {
+            belongs(etcd, &file.prefix, identity)?;
+            let lease = Lease::granted(etcd, file.lasts())?;
+            let answer = etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None);
+            if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
+                // It may have been done where nothing was heard: the key goes with its lease.
+                etcd.revoke(lease.id)?;
+                answer?;
+                return Ok(ElectionTurn::NameTaken);
+            }
+            *held.insert(lease)
+        }
+    };
     let key = leader_key(&file.prefix);
-    let own = json!({"request_put": {
-        "key": coded(key.as_bytes()), "value": coded(name.as_bytes()), "lease": lease.to_string(),
-    }});
-    let answer = etcd.txn(&[made_in(&key, 0)], &[own], Some(&key));
+    let answer = etcd.txn(&[made_in(&key, 0)], &[lease.put(&key, name)], Some(&key));
     let answer = match answer {
         Ok(answer) if answer.succeeded => {
-            return Ok(ElectionTurn::Leads { epoch: answer.revision, lease, asked });
+            return Ok(ElectionTurn::Leads { epoch: answer.revision, lease });
         }
-        answer => answer,
+        // It may have been done where nothing was heard.
+        Err(error) => {
+            *held = None;
+            etcd.revoke(lease.id)?;
+            return Err(error.into());
+        }
+        Ok(answer) => answer,
     };
-    // It may have been done where nothing was heard: the key goes with its lease.
-    etcd.revoke(lease)?;
-    let answer = answer?;
     let leader = answer.found.first().map(|leader| String::from_utf8_lossy(&leader.value).into());
-    Ok(ElectionTurn::Waits { leader: leader.unwrap_or_default(), revision: answer.revision })
+    let (leader, revision, lasts) = (leader.unwrap_or_default(), answer.revision, lease.lasts);
+    Ok(ElectionTurn::Waits { leader, revision, lasts })
 }
 
-/// Whether the prefix is of another fabric, for those who only read.
+/// Whether the prefix is of another fabric or other devices, for those who only read.
 ///
 /// # Errors
 /// That it is, or etcd's.
-pub fn check_fabric(file: &EtcdFile, fabric: &str) -> anyhow::Result<()> {
-    let found = Etcd::new(file)?.get(&format!("{}/fabric", file.prefix))?;
-    found.map_or(Ok(()), |found| is_ours(&file.prefix, "fabric", &found.value, fabric))
+pub fn check_identity(file: &EtcdFile, identity: &ClusterIdentity) -> anyhow::Result<()> {
+    let etcd = Etcd::new(file)?;
+    for (what, ours) in [("fabric", &identity.fabric), ("devices", &identity.devices)] {
+        if let Some(found) = etcd.get(&format!("{}/{what}", file.prefix))? {
+            is_ours(&file.prefix, what, &found.value, ours)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether what is in etcd is what this daemon has.
@@ -150,8 +263,12 @@ fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Resul
         return Ok(());
     }
     let or = match what {
-        "fabric" => "the fabric file of that daemon",
-        _ => "run one version of lightloomd",
+        "fabric" => "the fabric file of that daemon".to_owned(),
+        "devices" => format!(
+            "give all daemons the same devices; where they were changed on purpose, stop all daemons, type `etcdctl del \
+             {prefix}/devices` and start them"
+        ),
+        _ => "run one version of lightloomd".to_owned(),
     };
     bail!(
         "`{prefix}` in etcd is of {what} `{theirs}`, and this daemon's is `{ours}`: write another `etcd.prefix`, or {or}"
@@ -159,8 +276,9 @@ fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Resul
 }
 
 /// Whether the prefix is of this fabric and of daemons like this one; it is from the first one on.
-fn belongs(etcd: &Etcd, prefix: &str, fabric: &str) -> anyhow::Result<()> {
-    for (what, ours) in [("format", FORMAT), ("fabric", fabric)] {
+fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
+    let ours = [("format", FORMAT), ("fabric", &identity.fabric), ("devices", &identity.devices)];
+    for (what, ours) in ours {
         let key = format!("{prefix}/{what}");
         let answer = etcd.txn(&[made_in(&key, 0)], &[put(&key, ours.as_bytes())], Some(&key))?;
         if answer.succeeded {
@@ -182,24 +300,33 @@ impl LeaderSeat {
     }
 
     /// Renews the lease until it is gone, in a thread of its own: nothing else holds it up.
-    fn keep(&self, lasts: Duration, lost: watch::Sender<bool>) {
-        let (etcd, lease, fence) = (self.etcd.clone(), self.lease, self.fence.clone());
+    fn keep(&self, lost: watch::Sender<bool>, standbys: watch::Sender<Vec<String>>) {
+        let (etcd, mut lease, fence) = (self.etcd.clone(), self.lease, self.fence.clone());
         let own = made_in(&leader_key(&self.prefix), self.epoch);
-        let renew = move || -> Result<bool, EtcdError> {
+        let (folder, name) = (daemons(&self.prefix), self.name.clone());
+        let mut renew = move || -> Result<Option<Lease>, EtcdError> {
+            if !lease.is_renewed(&etcd)? {
+                return Ok(None);
+            }
             // A lease without the key that hung on it is no seat.
-            Ok(etcd.keep_alive(lease)?
-                && etcd.txn(std::slice::from_ref(&own), &[], None)?.succeeded)
+            let answer = etcd.txn(std::slice::from_ref(&own), &[all_under(&folder)], None)?;
+            let named = answer
+                .found
+                .iter()
+                .map(|key| String::from_utf8_lossy(&key.key[folder.len()..]).into_owned());
+            let others: Vec<String> = named.filter(|other| *other != name).collect();
+            standbys.send_if_modified(|known| std::mem::replace(known, others.clone()) != others);
+            Ok(answer.succeeded.then_some(lease))
         };
+        let every = self.lease.lasts / 4;
         std::thread::spawn(move || {
             loop {
-                std::thread::sleep(lasts / 4);
                 if lost.is_closed() {
                     return;
                 }
-                let asked = Instant::now();
                 match renew() {
-                    Ok(true) => fence.renewed(asked, lasts),
-                    Ok(false) => {
+                    Ok(Some(lease)) => fence.renewed(lease.asked, lease.lasts),
+                    Ok(None) => {
                         fence.close();
                         let _ = lost.send(true);
                         return;
@@ -207,6 +334,7 @@ impl LeaderSeat {
                     // The fence closes by itself; whether the lease is gone is known when etcd answers.
                     Err(error) => tracing::warn!(%error, "the lease is not renewed"),
                 }
+                std::thread::sleep(every);
             }
         });
     }
@@ -214,7 +342,7 @@ impl LeaderSeat {
     /// Sends nothing any more, and lets another daemon lead at once.
     pub fn give_up(self) {
         self.fence.close();
-        if let Err(error) = self.etcd.revoke(self.lease) {
+        if let Err(error) = self.etcd.revoke(self.lease.id) {
             tracing::warn!(%error, "the lease runs out by itself");
         }
     }

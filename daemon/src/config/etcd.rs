@@ -20,7 +20,8 @@ pub struct EtcdFile {
     /// What this daemon is called among them [default: the machine's name].
     #[serde(default)]
     pub name: Option<String>,
-    /// How long the lease lasts without being renewed, in whole seconds, 2 to 60 [default: 3s].
+    /// How long the lease lasts without being renewed, in whole seconds, 1 to 60 [default: 3s]; etcd
+    /// makes it 1.5 election timeouts at least, 2 s by default.
     #[serde(default = "usual_lease")]
     pub lease: Text<Picoseconds>,
     /// Certificates for `https` URLs.
@@ -97,9 +98,9 @@ impl EtcdFile {
             bad("/etcd/prefix", message, "write `/lightloom/NAME`, a name for each fabric");
         }
         let lasts = self.lasts();
-        if lasts.subsec_nanos() != 0 || !(2..=60).contains(&lasts.as_secs()) {
+        if lasts.subsec_nanos() != 0 || !(1..=60).contains(&lasts.as_secs()) {
             let message = format!("a lease of {} s", lasts.as_secs_f64());
-            bad("/etcd/lease", message, "write 2s to 60s, in whole seconds");
+            bad("/etcd/lease", message, "write 1s to 60s, in whole seconds");
         }
         if self.tls.as_ref().is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
             let message = "a certificate without its key, or the other way round".to_owned();
@@ -130,7 +131,7 @@ mod tests {
             ("endpoints: [\"https://h:2379\"], prefix: /a", "`https` without `tls`"),
             ("endpoints: [\"http://h:2379\"], prefix: a", "`a` is no prefix of keys"),
             ("endpoints: [\"http://h:2379\"], prefix: /a/", "`/a/` is no prefix of keys"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 1s", "a lease of 1 s"),
+            ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 90s", "a lease of 90 s"),
             ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 2500ms", "a lease of 2.5 s"),
             (
                 "endpoints: [\"https://h:1\"], prefix: /a, tls: {ca: c, key: k}",

@@ -2,9 +2,9 @@
 //! The journal's records for people: when, what, who, which devices.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use super::{damage_of, words};
+use crate::cluster::JournalPlace;
 use crate::journal::read_all;
 use lightloom_control::drive::{PartEnd, Verdict};
 use lightloom_control::ledger::Ledger;
@@ -14,7 +14,7 @@ use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
 /// The journal in `bytes`, its last records in words.
 #[must_use]
-pub fn log(bytes: &[u8], file: &Path, last: usize) -> Log {
+pub fn log(bytes: &[u8], place: &JournalPlace, last: usize) -> Log {
     let (records, _, damage) = read_all::<Record>(bytes);
     let first = records.len().saturating_sub(last);
     let mut ledger = Ledger::default();
@@ -33,7 +33,7 @@ pub fn log(bytes: &[u8], file: &Path, last: usize) -> Log {
     Log {
         readable: records.len() as u64,
         records: shown,
-        damage: damage.map(|damage| damage_of(&damage, file)),
+        damage: damage.map(|damage| damage_of(&damage, place)),
     }
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small HTTP client over a Unix socket: one request a connection, bounded answers.
+//! A small HTTP client: one request a connection, bounded answers.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::door::Door;
 use lightloom::output;
 
 /// The longest answer.
@@ -35,7 +34,7 @@ const ROOM_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(super) struct DaemonClient {
     /// Of the daemons of one fabric, at least one.
-    sockets: Vec<PathBuf>,
+    doors: Vec<Door>,
     /// That of the one that leads.
     leads: Arc<AtomicUsize>,
 }
@@ -67,12 +66,12 @@ impl Response {
 }
 
 impl DaemonClient {
-    pub(super) fn new(sockets: Vec<PathBuf>) -> Self {
-        Self { sockets, leads: Arc::default() }
+    pub(super) fn new(doors: Vec<Door>) -> Self {
+        Self { doors, leads: Arc::default() }
     }
 
-    fn socket(&self) -> &Path {
-        &self.sockets[self.leads.load(Ordering::Relaxed) % self.sockets.len()]
+    fn door(&self) -> &Door {
+        &self.doors[self.leads.load(Ordering::Relaxed) % self.doors.len()]
     }
 
     /// Asks the daemon that leads: of several, each that is there says whether it does. Waits a little for one that takes over.
@@ -80,7 +79,7 @@ impl DaemonClient {
         let until = Instant::now() + LEADS_WITHIN;
         loop {
             let mut best = None;
-            for _ in 0..self.sockets.len() {
+            for _ in 0..self.doors.len() {
                 let answer = self.talk_again(pieces);
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
@@ -91,7 +90,7 @@ impl DaemonClient {
                 }
                 self.leads.fetch_add(1, Ordering::Relaxed);
             }
-            if let Some(best) = best.filter(|_| self.sockets.len() == 1 || Instant::now() > until) {
+            if let Some(best) = best.filter(|_| self.doors.len() == 1 || Instant::now() > until) {
                 return best;
             }
             std::thread::sleep(AGAIN_AFTER);
@@ -158,14 +157,15 @@ impl DaemonClient {
     }
 
     fn talk(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
-        let shown = self.socket().display();
-        let mut stream = UnixStream::connect(self.socket()).with_context(|| {
+        let shown = self.door().shown();
+        let mut stream = self.door().open().with_context(|| {
             format!(
                 "cannot reach lightloomd at {shown}: is it running? (--socket or LIGHTLOOM_SOCKET)"
             )
         })?;
-        stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
+        stream.patience(FIRST_BYTE_WITHIN)?;
         let sent = pieces.iter().try_for_each(|piece| stream.write_all(piece));
+        let sent = sent.and_then(|()| stream.flush());
         // Who is refused before the end of a long body finds the reason in the answer.
         let unsent = match sent {
             Err(error) if is_hung_up(&error) => Some(error),
@@ -185,7 +185,7 @@ impl DaemonClient {
             Err(error) if is_late(&error) => bail!("{}", self.other("it does not answer")),
             Err(error) => return Err(error).context("the daemon does not answer"),
         };
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.patience(ANSWER_WITHIN)?;
         if begun.first().is_some_and(|first| *first != b'H') {
             bail!("{}", self.other("its answers are not HTTP"));
         }
@@ -199,9 +199,9 @@ impl DaemonClient {
 
     /// Whether the server at the socket answers as the daemon does.
     fn is_lightloomd(&self) -> bool {
-        let ask = || -> std::io::Result<bool> {
-            let mut stream = UnixStream::connect(self.socket())?;
-            stream.set_read_timeout(Some(FIRST_BYTE_WITHIN))?;
+        let ask = || -> anyhow::Result<bool> {
+            let mut stream = self.door().open()?;
+            stream.patience(FIRST_BYTE_WITHIN)?;
             stream.write_all(
                 b"GET /openapi.json HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n",
             )?;
@@ -217,7 +217,7 @@ impl DaemonClient {
             "{} is not the socket of lightloomd: {what}. Name lightloomd's with --socket or LIGHTLOOM_SOCKET: it is \
              `lightloomd.sock` in the `state_dir` of its file; the one given to `lightloom device serve --control` \
              is for `lightloom device fault`",
-            self.socket().display()
+            self.door().shown()
         )
     }
 }

@@ -20,7 +20,7 @@ use lightloom_daemon::journal::Storage;
 use lightloom_daemon::runtime::{Call, Runtime};
 use lightloom_daemon::{api::Shared, config, start};
 use lightloom_devices as device;
-use lightloom_devices::serve::{Options, Server};
+use lightloom_devices::serve::{Options, ServedAddress, Server};
 use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
@@ -66,6 +66,16 @@ impl Modules {
 
     /// Devices of a ring of so many nodes.
     pub(crate) fn of_list_in(nodes: u32, list: &str, links: &Path) -> (Self, Vec<String>) {
+        let (serving, addresses) = Self::served(nodes, list, links);
+        (serving, addresses.into_iter().map(|address| address.at).collect())
+    }
+
+    /// The devices, and at which address each speaks what.
+    pub(crate) fn of_list_named(list: &str, links: &Path) -> (Self, Vec<ServedAddress>) {
+        Self::served(16, list, links)
+    }
+
+    fn served(nodes: u32, list: &str, links: &Path) -> (Self, Vec<ServedAddress>) {
         std::fs::create_dir_all(links).unwrap();
         let file = format!("seed: 1\n{list}");
         let mut read = |_: &str| Ok(fabric_file(nodes));
@@ -80,7 +90,7 @@ impl Modules {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut server = Server::start(devices, &options).unwrap();
-            let at = server.addresses().iter().map(|address| address.at.clone()).collect();
+            let at = server.addresses().to_vec();
             sender.send((server.stopper(), at)).unwrap();
             server.run().unwrap();
         });

@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use lightloom_daemon_api::circuit::{DarkCircuits, NoPlan};
 use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
-use lightloom_daemon_api::status::{BrokenPart, BypassBudget, DarkFibreView, ShutPort, Status};
+use lightloom_daemon_api::status::{
+    BrokenPart, BypassBudget, DarkFibreView, LeadershipView, ShutPort, Status,
+};
 use lightloom_daemon_api::transaction::{Kind, OpenTransaction};
 
 use super::{
@@ -24,9 +26,6 @@ const NAMES_MAX: usize = 6;
 /// What to do where a file of the daemon cannot be written.
 const FREE_SPACE: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
                           lightloomd goes on automatically";
-/// The same where its journal is in etcd.
-const ASK_ETCD: &str = "the light stays as it is and devices are read on: see that most of etcd's members answer, and \
-                        lightloomd goes on automatically";
 /// Who undoes what was not confirmed in time.
 const CONFIRM_TIMEOUT: &str = "policy:confirm-timeout";
 /// For how many broken parts it is said what to type.
@@ -49,6 +48,10 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
     let plan = if plan.is_empty() { "none" } else { plan.get(..12).unwrap_or(plan) };
     let standing = circuits.iter().filter(|circuit| circuit.stands).count();
     let _ = writeln!(page, "\nversion {version}, plan {plan}, {records} journal records");
+    if let Some(LeadershipView { leader, epoch, standbys }) = &status.leadership {
+        let standbys = if standbys.is_empty() { "nobody" } else { &standbys.join(", ") };
+        let _ = writeln!(page, "{leader} leads in epoch {epoch}; standing by: {standbys}");
+    }
     let modules = || status.devices.iter().any(|device| is_module(&device.name));
     if !circuits.is_empty() {
         let more =
@@ -85,11 +88,16 @@ fn alarms(status: &Status) -> String {
     if let Some((about, next)) = status.journal_damage.as_ref().map(history::damage) {
         alarm("JOURNAL DAMAGED, changes are refused and no device is read", about, next);
     } else if let Some(why) = &status.journal_failure {
-        let next = if why.contains("etcd") { ASK_ETCD } else { FREE_SPACE };
-        alarm("JOURNAL CANNOT BE WRITTEN, changes are refused", why.clone(), next.into());
+        let next = status.journal_next.clone().unwrap_or_else(|| FREE_SPACE.into());
+        alarm("JOURNAL CANNOT BE WRITTEN, changes are refused", why.clone(), next);
     }
     if let Some(why) = &status.audit_failure {
         alarm("AUDIT LOG CANNOT BE WRITTEN, changes are refused", why.clone(), FREE_SPACE.into());
+    }
+    if let Some(of) = status.leadership.as_ref().filter(|of| of.standbys.is_empty()) {
+        let about = format!("{} leads alone, and nothing is bypassed if it dies", of.leader);
+        let next = "start lightloomd on another machine with the same devices and `etcd.prefix`";
+        alarm("NO DAEMON STANDS BY", about, next.to_owned());
     }
     if status.devices.is_empty() {
         let next = "name its transceivers and switches in the daemon's file (`lightloom init --daemon FABRIC` writes one) and \

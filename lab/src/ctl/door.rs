@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where a daemon is reached: at its socket on this machine, or over the network with mutual TLS.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use lightloom_daemon::protocol::tls;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+/// How long a connection over the network may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Who a client over the network is, and whom it trusts.
+#[derive(Debug, Args)]
+pub(super) struct Certificates {
+    /// The authorities that sign the certificates of daemons at `https://HOST:PORT`, PEM [default: what LIGHTLOOM_CA says].
+    #[arg(long, global = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Your certificate, PEM [default: what LIGHTLOOM_CERTIFICATE says].
+    #[arg(long, global = true, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Its private key, PEM [default: what LIGHTLOOM_KEY says].
+    #[arg(long, global = true, value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
+impl Certificates {
+    fn client(&self) -> anyhow::Result<Arc<ClientConfig>> {
+        let file = |given: &Option<PathBuf>, name: &str, option: &str| {
+            let named =
+                || std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
+            given.clone().or_else(named).with_context(|| {
+                format!("a daemon at `https://…` asks who you are: give --{option} FILE, or {name}")
+            })
+        };
+        let authorities = tls::authorities(&file(&self.ca, "LIGHTLOOM_CA", "ca")?)?;
+        let own = file(&self.certificate, "LIGHTLOOM_CERTIFICATE", "certificate")?;
+        let key = file(&self.key, "LIGHTLOOM_KEY", "key")?;
+        let identity = (tls::certificates(&own)?, tls::private_key(&key)?);
+        Ok(Arc::new(tls::client(authorities, Some(identity))?))
+    }
+}
+
+/// The way to one daemon.
+#[derive(Clone)]
+pub(super) enum Door {
+    /// Its socket.
+    Socket(PathBuf),
+    /// Its listener.
+    Tls {
+        /// `host:port`.
+        address: String,
+        /// The name in its certificate.
+        name: ServerName<'static>,
+        /// Whom to trust, and who this is.
+        config: Arc<ClientConfig>,
+    },
+}
+
+impl Door {
+    /// Those that are named, at least one.
+    ///
+    /// # Errors
+    /// An address that is none, or certificates that are missing or cannot be read.
+    pub(super) fn all(named: &[String], certificates: &Certificates) -> anyhow::Result<Vec<Self>> {
+        let mut config = None;
+        let mut one = |named: &String| {
+            let Some(address) = named.strip_prefix("https://") else {
+                return Ok(Self::Socket(PathBuf::from(named)));
+            };
+            let address = address.trim_end_matches('/');
+            if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                bail!("`{named}` has no port: write `https://HOST:PORT`");
+            }
+            let config = match &config {
+                Some(config) => Arc::clone(config),
+                None => Arc::clone(config.insert(certificates.client()?)),
+            };
+            let name = tls::server_name(None, address)?;
+            Ok(Self::Tls { address: address.to_owned(), name, config })
+        };
+        named.iter().map(&mut one).collect()
+    }
+
+    /// As it is named.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Socket(path) => path.display().to_string(),
+            Self::Tls { address, .. } => format!("https://{address}"),
+        }
+    }
+
+    pub(super) fn open(&self) -> anyhow::Result<Connection> {
+        Ok(match self {
+            Self::Socket(path) => Connection::Unix(UnixStream::connect(path)?),
+            Self::Tls { address, name, config } => {
+                let found = address.to_socket_addrs()?.next().context("no such host")?;
+                let stream = TcpStream::connect_timeout(&found, CONNECT_WITHIN)?;
+                stream.set_nodelay(true)?;
+                let session = ClientConnection::new(Arc::clone(config), name.clone())?;
+                Connection::Tls(Box::new(StreamOwned::new(session, stream)))
+            }
+        })
+    }
+}
+
+/// An open way to a daemon.
+pub(super) enum Connection {
+    Unix(UnixStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Connection {
+    /// How long a read may take.
+    pub(super) fn patience(&self, within: Duration) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_read_timeout(Some(within)),
+            Self::Tls(stream) => stream.sock.set_read_timeout(Some(within)),
+        }
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(buffer),
+            // One end of an answer is like the other.
+            Self::Tls(stream) => match stream.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                read => read,
+            },
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
