@@ -304,6 +304,9 @@ async fn read_apply(
     shared: &Shared,
     body: &mut ApplyBody,
 ) -> Result<(Apply, Option<Box<Plan>>), Problem> {
+    if body.restore && body.plan.is_none() && body.target.is_none() && !body.again {
+        return read_restore(shared, body).await;
+    }
     let (wanted, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
             let find = |runtime: &Runtime| runtime.control.applied_last();
@@ -318,7 +321,11 @@ async fn read_apply(
             let wanted = Wanted { target: read_target(target), ..Wanted::default() };
             (wanted, String::new(), None)
         }
-        _ => return Err(Problem::Refused(vec!["give one of `plan`, `target` and `again`".into()])),
+        _ => {
+            return Err(Problem::Refused(vec![
+                "give one of `plan`, `target`, `again` and `restore`".into(),
+            ]));
+        }
     };
     let confirm_within = confirm_within(body.confirm_within_ms)?;
     if view::mode(body.mode) == Mode::Probe && (plan.is_some() || confirm_within.is_some()) {
@@ -336,6 +343,22 @@ async fn read_apply(
         ..Apply::default()
     };
     Ok((apply, plan))
+}
+
+/// What puts devices back. That they stand elsewhere is why it is asked, so each mode but overwrite is an update.
+async fn read_restore(
+    shared: &Shared,
+    body: &ApplyBody,
+) -> Result<(Apply, Option<Box<Plan>>), Problem> {
+    let confirm_within = confirm_within(body.confirm_within_ms)?;
+    if body.phase.is_some() || !matches!(view::mode(body.mode), Mode::Safe | Mode::Update) {
+        let reason = "`restore` takes neither a phase nor the modes overwrite and probe";
+        return Err(Problem::Refused(vec![reason.into()]));
+    }
+    let find = |runtime: &Runtime| runtime.control.controller().way_home();
+    let home = shared.look(find).await?.map_err(Problem::Refused)?;
+    let (version, on_failure) = (body.expected_version, body.on_failure.map(view::on_failure));
+    Ok((Apply { version, confirm_within, on_failure, ..home }, None))
 }
 
 /// What a plan comes to, and its digest. Large plans take a while to prove: away from the task that moves light.

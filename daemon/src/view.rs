@@ -71,6 +71,7 @@ pub fn status(runtime: &Runtime) -> Status {
         attention: attention::reasons(runtime),
         attention_next: attention::nexts(runtime),
         drifted_next: attention::drifted_next(runtime, &drifted(&devices)),
+        restarted: restarted(runtime),
         owed: attention::owed(runtime),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
@@ -118,6 +119,12 @@ pub fn status(runtime: &Runtime) -> Status {
 fn leadership(of: &Leadership) -> LeadershipView {
     let (leader, epoch) = (of.name.clone(), of.epoch);
     LeadershipView { leader, epoch, standbys: of.standbys.borrow().clone() }
+}
+
+fn restarted(runtime: &Runtime) -> Vec<String> {
+    let controller = runtime.control.controller();
+    let restarted = controller.devices().keys().filter(|device| controller.has_restarted(device));
+    restarted.map(ToString::to_string).collect()
 }
 
 fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {

@@ -274,6 +274,28 @@ fn the_commands_of_commissioning_do_what_they_say() {
     assert!(shown.contains("weak: ") && shown.contains("transaction 2 is a probe"), "{shown}");
 }
 
+const WORST_NIGHTS: &str = "Three nights";
+
+/// A leader's machine that dies, etcd that is lost, a hall without power.
+#[test]
+fn the_commands_of_the_worst_nights_do_what_they_say() {
+    if Command::new("etcd").arg("--version").output().is_err() {
+        println!("skipped: no etcd");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("lightloom")).unwrap();
+    let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (client, peer) = (port().to_string(), port().to_string());
+    let page = "docs/operations-daemons.md";
+    let script = commands(page, WORST_NIGHTS);
+    let script = script.replace("127.0.0.1:2379", &client).replace("127.0.0.1:2380", &peer);
+    let started = Instant::now();
+    let shown = typed(&script, folder.path(), Duration::from_secs(180));
+    println!("typed in {:.1} s", started.elapsed().as_secs_f64());
+    says_what_is_seen(page, WORST_NIGHTS, &shown, numberless);
+}
+
 const SECOND_NIGHT: &str = "A night of a reconfigurable network";
 
 /// Phases on schedule, a switch that refuses, drift, a dead node and a killed daemon, on both halves of a plan.

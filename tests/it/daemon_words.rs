@@ -146,8 +146,10 @@ fn what_is_offered_beside_a_dead_device_would_be_accepted() {
 
         house.modules.fault(&format!("{drifts} reboot"));
         let shown = house.shows("status", "DRIFTED, 1 device").await;
-        let put_back = "or put it back: lightloom ctl apply --again --mode update\n";
-        has(&shown, &[&format!("lightloom ctl adopt {drifts}; {put_back}")]);
+        let restarted = format!("says: {drifts} (1 restarted, and nothing has moved them since)");
+        let put_back = "put it back where the journal says: lightloom ctl apply --restore; or take what is lit as ours";
+        has(&shown, &[&restarted, &format!("{put_back}: lightloom ctl adopt {drifts}\n")]);
+        assert!(!shown.contains("PROBABLY AT FAULT"), "{shown}");
         let (code, shown) = house.ctl(&apply).await;
         has(
             &shown,

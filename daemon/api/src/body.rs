@@ -53,6 +53,9 @@ pub struct ApplyBody<P> {
     /// Or the plan that was applied last, once more, from the daemon's own copy.
     #[serde(default)]
     pub again: bool,
+    /// Or what the journal says, on every device that answers and stands elsewhere.
+    #[serde(default)]
+    pub restore: bool,
     /// Which phase of a plan with phases.
     #[serde(default)]
     pub phase: Option<String>,
@@ -85,6 +88,7 @@ impl<P> Default for ApplyBody<P> {
             request_id: String::new(),
             plan: None,
             again: false,
+            restore: false,
             phase: None,
             target: None,
             mode: Mode::default(),

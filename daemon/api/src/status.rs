@@ -36,6 +36,8 @@ pub struct Status {
     pub attention_next: BTreeMap<String, String>,
     /// What to do about devices that stand elsewhere than the journal says: only what would be accepted now.
     pub drifted_next: Option<String>,
+    /// Those of them that lost their power or were started again, and have moved no light since.
+    pub restarted: Vec<String>,
     /// Devices that missed the undoing of a change and are brought back by the daemon itself.
     pub owed: BTreeMap<String, OwedView>,
     /// Levers that an operator holds drained.

@@ -25,6 +25,7 @@ impl Described for ApplyBody {
         REQUEST_ID_OR_NOT,
         Field::may("plan", Wanted::Plan),
         Field::may("again", Wanted::Flag),
+        Field::may("restore", Wanted::Flag),
         Field::may("phase", Wanted::Text),
         Field::may("target", Wanted::Target),
         Field::may("mode", Wanted::Word(&["safe", "update", "overwrite"])),

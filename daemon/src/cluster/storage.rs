@@ -60,7 +60,7 @@ impl EtcdStorage {
             let (some, _) = self.etcd.page(&all, &all, 1).map_err(io::Error::other)?;
             let why = format!(
                 "`{key}` is missing in etcd beside a journal: which generation is in force is not known; put its number there, or \
-                 begin anew (docs: Several daemons)"
+                 begin anew (docs: Several daemons, etcd is lost)"
             );
             return if some.is_empty() { Ok(()) } else { Err(damaged(why)) };
         };

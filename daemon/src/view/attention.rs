@@ -129,13 +129,23 @@ pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<
         true => "all".into(),
         false => drifted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
-    let back = put_back(runtime, drifted, &silent);
-    Some(format!("take what is lit as ours: lightloom ctl adopt {adopt}; {back}"))
+    let (back, controller) = (put_back(runtime, drifted, &silent), runtime.control.controller());
+    let adopt = format!("take what is lit as ours: lightloom ctl adopt {adopt}");
+    // Who lost their power stand where they start, which nobody wanted.
+    let restarted = drifted.iter().all(|device| controller.has_restarted(device));
+    Some(match back.strip_prefix("or ").filter(|_| restarted) {
+        Some(back) => format!("{back}; or {adopt}"),
+        None => format!("{adopt}; {back}"),
+    })
 }
 
 /// How to put drifted devices back. A silent device that a plan names refuses every plan, in any mode; a
 /// bypass around it is accepted, and puts back what it finds elsewhere.
 fn put_back(runtime: &Runtime, drifted: &[DeviceName], silent: &[String]) -> String {
+    let controller = runtime.control.controller();
+    if controller.way_home().is_ok_and(|home| controller.preview(&home).is_ok()) {
+        return "or put it back where the journal says: lightloom ctl apply --restore".into();
+    }
     if let Some(command) = again(runtime) {
         return format!("or put it back: {command}");
     }

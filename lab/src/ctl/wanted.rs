@@ -26,11 +26,14 @@ const PLAN_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Args)]
 pub(super) struct Wanted {
     /// The plan, or a JSON file `{"target": {"ocs0": {"1": 25}}}`.
-    #[arg(required_unless_present = "again", conflicts_with = "again")]
+    #[arg(required_unless_present_any = ["again", "restore"], conflicts_with_all = ["again", "restore"])]
     plan: Option<PathBuf>,
     /// The plan that was applied last, once more, from the daemon's own copy.
     #[arg(long)]
     again: bool,
+    /// What the journal says, bypasses included, on every device that answers and stands elsewhere: after a loss of power.
+    #[arg(long, conflicts_with_all = ["again", "phase", "mode"])]
+    restore: bool,
     /// Which phase of a plan with phases.
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
@@ -153,7 +156,7 @@ impl Wanted {
     /// A file that cannot be read or is no plan.
     pub(super) fn body(&self) -> anyhow::Result<ApplyBody> {
         let wanted = match &self.plan {
-            None => ApplyBody { again: true, ..ApplyBody::default() },
+            None => ApplyBody { again: self.again, restore: self.restore, ..ApplyBody::default() },
             Some(plan) => read(plan)?,
         };
         let mode = match self.mode {

@@ -84,11 +84,10 @@ impl Controller {
         if off || self.busy(now).is_some() || !self.may_act_alone(now) {
             return;
         }
-        let ours = |seen: &Seen| seen.up && seen.drift.iter().any(|d| !d.wanted.is_dark());
         let drifted = self
             .devices
             .iter()
-            .filter(|(device, seen)| ours(seen) && !self.ledger.attention.contains_key(*device))
+            .filter(|(device, seen)| is_ours(seen) && !self.ledger.attention.contains_key(*device))
             .filter(|(device, _)| self.may_restore(device, now));
         let target: Fabric = drifted
             .filter_map(|(device, _)| {
@@ -100,11 +99,40 @@ impl Controller {
         }
         self.own_not_before = now.mono + Micros::from_secs(1);
         let request = format!("drift-{}", self.ledger.last_txn.0 + 1);
-        let asked = own(Policy::Drift, request);
+        let apply = self.put_back(target);
+        self.apply(now, own(Policy::Drift, request), apply, actions);
+    }
+
+    fn put_back(&self, target: Fabric) -> Apply {
         let plan_sha256 = self.ledger.plan_sha256.clone();
         let (mode, cause) = (Mode::Update, Some(Cause::Drift));
-        let apply = Apply { target, mode, cause, plan_sha256, ..Default::default() };
-        self.apply(now, asked, apply, actions);
+        Apply { target, mode, cause, plan_sha256, ..Default::default() }
+    }
+
+    /// What puts every device that answers back to where the journal says.
+    ///
+    /// # Errors
+    /// That none stands elsewhere.
+    pub fn way_home(&self) -> Result<Apply, Vec<String>> {
+        let drifted = self.devices.iter().filter(|(_, seen)| is_ours(seen));
+        let target: Fabric = drifted
+            .filter_map(|(device, _)| {
+                Some((device.clone(), self.ledger.owned.get(device)?.clone()))
+            })
+            .collect();
+        match target.is_empty() {
+            true => {
+                Err(vec!["no device that answers stands elsewhere than the journal says".into()])
+            }
+            false => Ok(self.put_back(target)),
+        }
+    }
+
+    /// Whether a device stands elsewhere because it lost its power or was started again: it has moved no light since.
+    #[must_use]
+    pub fn has_restarted(&self, device: &DeviceName) -> bool {
+        let seen = self.devices.get(device).filter(|seen| is_ours(seen));
+        seen.and_then(|seen| seen.observed.as_ref()?.generation) == Some(0)
     }
 }
 
@@ -112,6 +140,11 @@ impl Controller {
 #[must_use]
 pub fn end_name((device, _, position): &FibreEnd) -> String {
     format!("{device}.{}", position.0)
+}
+
+/// Whether light of ours is missing where it answers.
+fn is_ours(seen: &Seen) -> bool {
+    seen.up && seen.drift.iter().any(|d| !d.wanted.is_dark())
 }
 
 /// Who asks when the daemon itself does.

@@ -35,7 +35,7 @@ impl Seen {
 
 impl Controller {
     /// The links that both ends are to look into, as last read, and the modules on fibres that none of them leads to; no
-    /// link that is being moved, and none with a port that was shut down.
+    /// link that is being moved, none of a device that has restarted, and none with a port that was shut down.
     #[must_use]
     pub fn links(&self, now: &Now) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.inventory.fibres.iter();
@@ -69,7 +69,8 @@ impl Controller {
     ) -> (Vec<Link>, Vec<Loose>) {
         let looks = |(device, slot, to): &FibreEnd| {
             let owned = self.ledger.owned.get(device).is_some_and(|owned| at(owned, *slot) == *to);
-            owned && !self.is_moving(device) && !self.is_shut(device, *slot)
+            let rests = self.is_moving(device) || self.has_restarted(device);
+            owned && !rests && !self.is_shut(device, *slot)
         };
         let is_link = |(one, other): &&(&FibreEnd, &FibreEnd)| looks(one) && looks(other);
         let linked: Vec<&(&FibreEnd, &FibreEnd)> = fibres.iter().filter(is_link).collect();

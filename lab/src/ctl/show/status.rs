@@ -145,12 +145,12 @@ fn alarms(status: &Status) -> String {
         return page;
     }
     if status.journal_failure.is_some() {
-        for (what, about, next) in troubles(&all, None) {
+        for (what, about, next) in troubles(&all, status) {
             alarm(&what, about, next);
         }
         return page;
     }
-    let troubles = troubles(&all, status.drifted_next.as_deref());
+    let troubles = troubles(&all, status);
     let last = status.transactions.first().and_then(history::did_not_take);
     let crossed = crossed::alarm(&status.crossed);
     let silent = status.unwitnessed.as_ref().and_then(management::unwitnessed);
@@ -226,7 +226,7 @@ pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
 }
 
 /// Devices that cannot be read, or stand elsewhere than the journal says; for these what to do `next`.
-fn troubles(all: &[&DeviceStatus], next: Option<&str>) -> Vec<StatusAlarm> {
+fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<StatusAlarm> {
     let of = |state: DeviceState| {
         all.iter().copied().filter(|device| device.state == state).collect::<Vec<_>>()
     };
@@ -243,10 +243,15 @@ fn troubles(all: &[&DeviceStatus], next: Option<&str>) -> Vec<StatusAlarm> {
     let drifted = of(DeviceState::Drifted);
     if !drifted.is_empty() {
         let names: Vec<String> = drifted.iter().map(|device| device.name.clone()).collect();
+        let next = status.drifted_next.as_ref().filter(|_| status.journal_failure.is_none());
         let next = next.map(|next| format!("; {next}")).unwrap_or_default();
+        let restarted = match status.restarted.len() {
+            0 => String::new(),
+            some => format!(" ({some} restarted, and nothing has moved them since)"),
+        };
         alarms.push((
             format!("DRIFTED, {} elsewhere than the journal says", count(names.len(), "device")),
-            named(names, NAMES_MAX),
+            named(names, NAMES_MAX) + &restarted,
             format!("see where: lightloom ctl drift{next}"),
         ));
     }
