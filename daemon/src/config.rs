@@ -35,7 +35,7 @@ use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
 use crate::protocol::agent::{AgentModuleFile, AgentTlsFile};
 use crate::protocol::transceiver::SerialFile;
 use crate::protocol::{DriverFile, Kind};
-pub use etcd::{EtcdFile, EtcdTlsFile};
+pub use etcd::{EtcdFile, HttpTlsFile, TracesFile};
 pub use file::{
     AgentModulesFile, Chances, ClientFile, DaemonFile, DeviceFile, HookFile, HooksFile, LeverFile,
     LimitsFile, ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
@@ -64,7 +64,8 @@ pub mod codes {
     /// A management domain names a line that is not there.
     pub const NO_LINE: Code = error("LL0607", "A management domain names a line that is not there");
     /// What is said of etcd cannot be.
-    pub const BAD_ETCD: Code = error("LL0609", "What is said of etcd cannot be");
+    pub const BAD_SERVER: Code =
+        error("LL0609", "What is said of etcd or a collector of traces cannot be");
     /// All of them.
     pub const ALL: &[Code] = &[
         SAME_NAME,
@@ -74,7 +75,7 @@ pub mod codes {
         BAD_CLIENT,
         NOT_INSTALLED,
         NO_LINE,
-        BAD_ETCD,
+        BAD_SERVER,
     ];
 }
 
@@ -136,6 +137,9 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
     }
     if let Some(etcd) = &config.file.etcd {
         etcd.check(check);
+    }
+    if let Some(traces) = &config.file.traces {
+        traces.check(check);
     }
     let hooks = &config.file.hooks;
     for (name, hook) in

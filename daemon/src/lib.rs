@@ -35,6 +35,8 @@ pub mod file_storage;
 #[cfg(feature = "edges")]
 pub mod hooks;
 #[cfg(feature = "edges")]
+pub mod http;
+#[cfg(feature = "edges")]
 pub mod metrics;
 pub mod protocol;
 pub mod rate;
@@ -48,6 +50,8 @@ pub mod service;
 pub mod start;
 #[cfg(feature = "edges")]
 pub mod tend;
+#[cfg(feature = "edges")]
+pub mod traces;
 #[cfg(feature = "edges")]
 pub mod view;
 

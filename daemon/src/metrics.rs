@@ -44,6 +44,8 @@ pub struct Metrics {
     pub confirm_pending_seconds: Gauge,
     /// API requests, by verb and result.
     pub requests: IntCounterVec,
+    /// Spans of traces that no collector has.
+    pub spans_dropped: IntCounter,
     /// Runs of hooks, by hook and result.
     pub hooks: IntCounterVec,
     /// Light that arrives, by device and slot.
@@ -133,6 +135,7 @@ impl Metrics {
                 Gauge::new("confirm_pending_seconds", "Time that is left to confirm.")?,
             )?,
             requests: by("requests_total", "API requests.", &["verb", "result"])?,
+            spans_dropped: counter("spans_dropped_total", "Spans that no collector has.")?,
             hooks: by("hooks_total", "Runs of hooks around moves.", &["hook", "result"])?,
             port_power_dbm: gauges(
                 "port_power_dbm",

@@ -17,7 +17,7 @@ mod namesakes;
 mod writing;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
@@ -32,6 +32,7 @@ use crate::hooks::{Hook, Hooks};
 use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
 use crate::tend::{FromDevice, NoPreview, ToDevice};
+use crate::traces::Traces;
 use alarm::Alarm;
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request, end_name};
 use lightloom_control::policy::phases::{Refusal, Wish};
@@ -146,6 +147,7 @@ pub struct Runtime {
     shorten_at: (u64, usize),
     changes: watch::Sender<u64>,
     hooks: Hooks,
+    traces: Traces,
 }
 
 /// A journal longer than this begins anew.
@@ -188,6 +190,8 @@ pub struct Parts {
     pub changes: watch::Sender<u64>,
     /// Commands around moves.
     pub hooks: Hooks,
+    /// Traces of changes.
+    pub traces: Traces,
 }
 
 impl Runtime {
@@ -222,6 +226,7 @@ impl Runtime {
             shorten_at: (JOURNAL_RECORDS_MAX, JOURNAL_BYTES_MAX),
             changes: parts.changes,
             hooks: parts.hooks,
+            traces: parts.traces,
         };
         if let Some(damage) = &runtime.damage {
             let why = NoJournal::Damaged(damage.to_string());
@@ -387,6 +392,9 @@ impl Runtime {
         if self.damage.is_some() {
             return;
         }
+        if let Event::Reply { device, ticket, outcome } = &event {
+            self.traces.answered(device, *ticket, outcome);
+        }
         let actions = self.control.handle(&self.clock.now(), event);
         self.perform(actions);
     }
@@ -401,7 +409,10 @@ impl Runtime {
                         return;
                     }
                 }
-                Action::Send(device, ticket, op) => self.tell(&device, ToDevice::Run(ticket, op)),
+                Action::Send(device, ticket, op) => {
+                    self.traces.asked(&device, ticket, &op);
+                    self.tell(&device, ToDevice::Run(ticket, op));
+                }
                 Action::Abandon(device, ticket) => self.tell(&device, ToDevice::Abandon(ticket)),
                 Action::Answer(ReplyTo(reply_to), answer) => {
                     if let Some(sender) = self.answers.remove(&reply_to) {
@@ -420,6 +431,7 @@ impl Runtime {
     }
 
     fn append(&mut self, records: &[Record]) -> bool {
+        let began = SystemTime::now();
         let (started, sync) = (Instant::now(), records.iter().any(Record::is_waited_for));
         let (goes_on, leave) = (records.iter().any(Record::goes_on), self.bytes_to_end());
         let journal = &mut self.journal;
@@ -432,6 +444,7 @@ impl Runtime {
         if sync {
             self.metrics.journal_seconds.observe(started.elapsed().as_secs_f64());
         }
+        self.traces.written(records, began, result.is_ok());
         self.records = self.journal.length();
         self.metrics.journal_records.set(i64::try_from(self.records).unwrap_or(i64::MAX));
         if let Err(error) = &result {
@@ -562,6 +575,7 @@ impl Runtime {
         };
         tracing::info!(%txn, result = label, "transaction over");
         self.metrics.transactions.with_label_values(&[label]).inc();
+        self.traces.ended(txn, result, label);
         let hook = match result {
             TxnResult::Committed => Hook::After,
             TxnResult::RolledBack | TxnResult::Aborted | TxnResult::Partial => Hook::Failed,

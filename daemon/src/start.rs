@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::protocol::Place;
 use crate::runtime::{Parts, Runtime};
 use crate::tend::tend;
+use crate::traces::Traces;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
@@ -232,9 +233,12 @@ fn begin(
     }
     let (calls_in, calls) = mpsc::channel(1024);
     let (changes, changes_out) = watch::channel(0);
+    let instance = claimant(&config, seat);
+    let (traces, parents) = Traces::start(config.file.traces.as_ref(), &instance, &metrics)?;
     let hooks = Hooks::start(config.file.hooks.clone(), &metrics);
     let shared = Shared {
         hooks: hooks.clone(),
+        parents,
         calls: calls_in,
         audit: audit.clone(),
         metrics: metrics.clone(),
@@ -262,6 +266,7 @@ fn begin(
         devices,
         changes,
         hooks,
+        traces,
     };
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }

@@ -25,10 +25,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::problem::{Moved, Paced, Problem};
-use super::shared::Shared;
+use super::shared::{Shared, TRACE};
 use crate::config::Role;
 use crate::rate::{Allowance, Rates};
 use crate::serve::{Answering, Busy, Client};
+use crate::traces::TraceParent;
 use crate::view;
 use lightloom_control::record::Asked;
 
@@ -275,7 +276,11 @@ pub(super) async fn gate(
     let as_it_comes = request.extensions().get::<AsItComes>().is_some();
     let _answering = Answering::new(&busy);
     gate.until_read().await;
-    let answer = next.run(request).await;
+    let header = request.headers().get("traceparent").and_then(|header| header.to_str().ok());
+    let answer = match header.and_then(TraceParent::parse) {
+        Some(parent) => TRACE.scope(parent, next.run(request)).await,
+        None => next.run(request).await,
+    };
     drop(room);
     if let Some(Moved(txn)) = answer.extensions().get()
         && gate.last_txn.fetch_max(txn.0, Ordering::Relaxed) < txn.0

@@ -18,10 +18,16 @@ use crate::metrics::Metrics;
 use crate::runtime::{Call, Runtime};
 use crate::serve::Client;
 use crate::tend::ToDevice;
+use crate::traces::{Parents, TraceParent};
 use crate::view;
 use lightloom_control::controller::Answer;
 use lightloom_control::record::Asked;
 use lightloom_control::state::DeviceName;
+
+tokio::task_local! {
+    /// The trace that the request on this task belongs to.
+    pub(super) static TRACE: TraceParent;
+}
 
 /// The longest request id.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -41,6 +47,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Commands around moves.
     pub hooks: Hooks,
+    /// The traces that requests belong to.
+    pub parents: Parents,
     /// The tasks of the devices, for what moves nothing.
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
 }
@@ -163,6 +171,9 @@ impl Shared {
         if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX {
             let reason = format!("`request_id` must have 1 to {REQUEST_ID_BYTES_MAX} bytes");
             return Err(Problem::Refused(vec![reason]));
+        }
+        if let Ok(parent) = TRACE.try_with(|parent| *parent) {
+            self.parents.keep(id, parent);
         }
         let (sender, receiver) = oneshot::channel();
         self.calls.send(call(asked, sender)?).await.map_err(|_| Problem::Gone)?;

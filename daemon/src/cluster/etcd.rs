@@ -11,14 +11,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use ureq::Agent;
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::config::EtcdFile;
-use crate::protocol::{secret, tls as pem};
+use crate::http;
 
 /// How long a member may take to answer; then the next one is asked.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
-const CONNECT_WITHIN: Duration = Duration::from_millis(300);
 /// The longest answer: a page of a journal's chunks.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -109,31 +107,8 @@ impl Etcd {
     /// # Errors
     /// Certificates that cannot be read.
     pub fn new(file: &EtcdFile) -> anyhow::Result<Self> {
-        let mut config = Agent::config_builder()
-            .timeout_connect(Some(CONNECT_WITHIN))
-            .timeout_global(Some(ANSWER_WITHIN))
-            .http_status_as_error(false)
-            .proxy(None);
-        if let Some(tls) = &file.tls {
-            let read = |path: &std::path::Path| -> anyhow::Result<Vec<Certificate<'static>>> {
-                let found = pem::certificates(path)?;
-                Ok(found.iter().map(|one| Certificate::from_der(one).to_owned()).collect())
-            };
-            let authorities = read(&tls.ca)?;
-            let mut builder = TlsConfig::builder()
-                .root_certs(RootCerts::new_with_certs(&authorities))
-                .unversioned_rustls_crypto_provider(std::sync::Arc::new(
-                    tokio_rustls::rustls::crypto::ring::default_provider(),
-                ));
-            if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
-                let key = PrivateKey::from_pem(secret(key)?.as_bytes())?;
-                let own = ClientCert::new_with_certs(&read(certificate)?, key);
-                builder = builder.client_cert(Some(own));
-            }
-            config = config.tls_config(builder.build());
-        }
         Ok(Self {
-            agent: config.build().into(),
+            agent: http::agent(file.tls.as_ref(), ANSWER_WITHIN)?,
             endpoints: file.endpoints.iter().map(|one| one.trim_end_matches('/').into()).collect(),
             good: std::sync::Arc::default(),
         })

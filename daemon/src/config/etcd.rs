@@ -26,16 +26,16 @@ pub struct EtcdFile {
     pub lease: Text<Picoseconds>,
     /// Certificates for `https` URLs.
     #[serde(default)]
-    pub tls: Option<EtcdTlsFile>,
+    pub tls: Option<HttpTlsFile>,
 }
 
-/// TLS to etcd.
+/// TLS to etcd, or to a collector of traces.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EtcdTlsFile {
-    /// The authorities that sign etcd's certificates, PEM.
+pub struct HttpTlsFile {
+    /// The authorities that sign its certificate, PEM.
     pub ca: PathBuf,
-    /// This daemon's certificate, PEM, where etcd asks for one.
+    /// This daemon's certificate, PEM, where it asks for one.
     #[serde(default)]
     pub certificate: Option<PathBuf>,
     /// Its private key, PEM.
@@ -64,7 +64,7 @@ impl EtcdFile {
     /// Says what is wrong in it.
     pub(crate) fn check(&self, check: &mut Check<'_>) {
         let mut bad = |path: &str, message: String, help: &str| {
-            check.error(super::codes::BAD_ETCD, path, message).help(help);
+            check.error(super::codes::BAD_SERVER, path, message).help(help);
         };
         if self.endpoints.is_empty() {
             bad(
@@ -74,17 +74,19 @@ impl EtcdFile {
             );
         }
         for (index, endpoint) in self.endpoints.iter().enumerate() {
-            let path = format!("/etcd/endpoints/{index}");
-            match (endpoint.starts_with("https://"), &self.tls) {
-                (true, None) => {
-                    bad(&path, "`https` without `tls`".into(), "write `tls: {ca: FILE}`");
-                }
-                (false, _) if !endpoint.starts_with("http://") => {
-                    bad(&path, format!("`{endpoint}` is no URL"), "write `http://HOST:2379`");
-                }
-                _ => {}
-            }
+            let example = "http://HOST:2379";
+            check_url(
+                check,
+                &format!("/etcd/endpoints/{index}"),
+                endpoint,
+                self.tls.as_ref(),
+                example,
+            );
         }
+        check_tls(check, "/etcd/tls", self.tls.as_ref());
+        let mut bad = |path: &str, message: String, help: &str| {
+            check.error(super::codes::BAD_SERVER, path, message).help(help);
+        };
         if self.name.as_deref().is_some_and(|name| name.trim().is_empty()) {
             bad(
                 "/etcd/name",
@@ -102,10 +104,51 @@ impl EtcdFile {
             let message = format!("a lease of {} s", lasts.as_secs_f64());
             bad("/etcd/lease", message, "write 1s to 60s, in whole seconds");
         }
-        if self.tls.as_ref().is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
-            let message = "a certificate without its key, or the other way round".to_owned();
-            bad("/etcd/tls", message, "write both `certificate` and `key`, or neither");
+    }
+}
+
+/// Where traces of changes go.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TracesFile {
+    /// The URL of an OpenTelemetry collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`.
+    pub endpoint: String,
+    /// Certificates for an `https` URL.
+    #[serde(default)]
+    pub tls: Option<HttpTlsFile>,
+}
+
+impl TracesFile {
+    /// Says what is wrong in it.
+    pub(crate) fn check(&self, check: &mut Check<'_>) {
+        let example = "http://HOST:4318";
+        check_url(check, "/traces/endpoint", &self.endpoint, self.tls.as_ref(), example);
+        check_tls(check, "/traces/tls", self.tls.as_ref());
+    }
+}
+
+fn check_url(
+    check: &mut Check<'_>,
+    path: &str,
+    url: &str,
+    tls: Option<&HttpTlsFile>,
+    example: &str,
+) {
+    let (message, help) = match (url.starts_with("https://"), tls) {
+        (true, None) => ("`https` without `tls`".to_owned(), "write `tls: {ca: FILE}`".to_owned()),
+        (false, _) if !url.starts_with("http://") => {
+            (format!("`{url}` is no URL"), format!("write `{example}`"))
         }
+        _ => return,
+    };
+    check.error(super::codes::BAD_SERVER, path, message).help(help);
+}
+
+fn check_tls(check: &mut Check<'_>, path: &str, tls: Option<&HttpTlsFile>) {
+    if tls.is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
+        let message = "a certificate without its key, or the other way round";
+        let help = "write both `certificate` and `key`, or neither";
+        check.error(super::codes::BAD_SERVER, path, message).help(help);
     }
 }
 

@@ -9,7 +9,7 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::etcd::EtcdFile;
+use super::etcd::{EtcdFile, TracesFile};
 use crate::protocol::DriverFile;
 use crate::protocol::agent::AgentTlsFile;
 use crate::protocol::transceiver::{self, PathPolicy};
@@ -45,6 +45,9 @@ pub struct DaemonFile {
     /// Commands around moves.
     #[serde(default)]
     pub hooks: HooksFile,
+    /// Where a trace of each change goes.
+    #[serde(default)]
+    pub traces: Option<TracesFile>,
     /// Devices one by one.
     #[serde(default)]
     pub devices: Vec<DeviceFile>,

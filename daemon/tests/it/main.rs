@@ -33,5 +33,6 @@ mod sonic_agent;
 mod sonic_redis;
 mod storm_with_replans;
 mod systemd;
+mod traces;
 mod two_things_broken;
 mod world;

@@ -112,6 +112,7 @@ pub(crate) fn api(bytes: &[u8]) {
             clock,
             devices,
             hooks: Hooks::default(),
+            parents: lightloom_daemon::traces::Parents::default(),
         });
         let roles = [Role::Read, Role::Plan, Role::Apply, Role::Confirm, Role::Firmware];
         let client = Client { name: "fuzz".into(), roles: roles.into() };

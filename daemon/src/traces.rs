@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A trace of each change, for OpenTelemetry: what was asked, what was written down, what each device did and when.
+//!
+//! ```text
+//!   apply ─┬─ journal ─┬─ arm n0/b0 ─┬─ switch n0/b0 ─┬─ observe n0/b0 ─┬─ journal
+//!          └ …         └─ arm n0/b1  └─ switch n0/b1  └─ observe n0/b1
+//! ```
+//!
+//! Light waits for none of it: spans that find no room, or whose collector is away, are dropped and counted.
+
+mod otlp;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lightloom_control::controller::Ticket;
+use lightloom_control::record::{Cause, Intent, Record, TxnResult};
+use lightloom_control::state::{DeviceName, Op, Outcome, Txn};
+use sha2::{Digest, Sha256};
+
+use crate::config::TracesFile;
+use crate::metrics::Metrics;
+use otlp::{Exporter, Span};
+
+/// Spans that wait for the collector.
+const WAITING_MAX: usize = 8_192;
+/// Requests whose trace is remembered until they act.
+const REQUESTS_MAX: usize = 256;
+
+/// Where a span belongs, as a client says it in the header `traceparent` of W3C Trace Context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    trace: [u8; 16],
+    span: [u8; 8],
+}
+
+impl TraceParent {
+    /// What the header says; `None` where that is nothing.
+    #[must_use]
+    pub fn parse(header: &str) -> Option<Self> {
+        let mut parts = header.trim().split('-');
+        let (version, trace, span) = (parts.next()?, parts.next()?, parts.next()?);
+        let parent = Self { trace: bytes_of(trace)?, span: bytes_of(span)? };
+        let is_some = parent.trace != [0; 16] && parent.span != [0; 8];
+        (version.len() == 2 && version != "ff" && parts.next().is_some() && is_some)
+            .then_some(parent)
+    }
+}
+
+fn bytes_of<const LENGTH: usize>(hex: &str) -> Option<[u8; LENGTH]> {
+    let mut bytes = [0; LENGTH];
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if hex.len() != 2 * LENGTH || !hex.bytes().all(is_hex) {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// The traces of requests that have not acted yet.
+#[derive(Clone, Debug, Default)]
+pub struct Parents(Arc<Mutex<VecDeque<(String, TraceParent)>>>);
+
+impl Parents {
+    /// This request belongs there.
+    pub fn keep(&self, request: &str, parent: TraceParent) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() == REQUESTS_MAX {
+            known.pop_front();
+        }
+        known.push_back((request.to_owned(), parent));
+    }
+
+    fn take(&self, request: &str) -> Option<TraceParent> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.iter().position(|(of, _)| of == request)?;
+        known.remove(at).map(|(_, parent)| parent)
+    }
+}
+
+/// The change on its way, and what devices do for it.
+#[derive(Debug, Default)]
+pub struct Traces {
+    to: Option<SyncSender<Span>>,
+    parents: Parents,
+    metrics: Option<Metrics>,
+    open: Option<(Txn, Span)>,
+    operations: BTreeMap<(DeviceName, Ticket), Span>,
+    spans: u64,
+}
+
+impl Traces {
+    /// Sends spans to the collector of the daemon's file, in a thread of its own; nothing where there is none.
+    ///
+    /// # Errors
+    /// Certificates that cannot be read.
+    pub fn start(
+        file: Option<&TracesFile>,
+        instance: &str,
+        metrics: &Metrics,
+    ) -> anyhow::Result<(Self, Parents)> {
+        let parents = Parents::default();
+        let Some(file) = file else { return Ok((Self::default(), parents)) };
+        let (to, spans) = sync_channel(WAITING_MAX);
+        let exporter = Exporter::new(file, instance, metrics)?;
+        std::thread::spawn(move || exporter.run(&spans));
+        let (to, metrics) = (Some(to), Some(metrics.clone()));
+        Ok((Self { to, parents: parents.clone(), metrics, ..Self::default() }, parents))
+    }
+
+    /// Records were written, or were not, from `began` until now.
+    pub fn written(&mut self, records: &[Record], began: SystemTime, is_written: bool) {
+        if self.to.is_none() {
+            return;
+        }
+        let intent = records.iter().find_map(|record| match record {
+            Record::Intent(intent) => Some(intent),
+            _ => None,
+        });
+        if let Some(intent) = intent.filter(|_| is_written) {
+            self.begin(intent, began);
+        }
+        let Some(mut span) = self.child("journal".into(), began) else { return };
+        span.attributes.push(("lightloom.records", records.len().to_string()));
+        span.error = (!is_written).then(|| "not written".to_owned());
+        self.send(span);
+    }
+
+    fn begin(&mut self, intent: &Intent, began: SystemTime) {
+        let parent = self.parents.take(&intent.asked.request);
+        let trace = parent.map_or_else(|| self.id::<16>(), |parent| parent.trace);
+        let (id, name) = (self.id(), crate::view::cause_word(&intent.cause));
+        let mut span = Span::new(trace, id, parent.map(|parent| parent.span), name, nanos(began));
+        let attributes = [
+            ("lightloom.txn", intent.txn.to_string()),
+            ("lightloom.actor", intent.asked.actor.to_string()),
+            ("lightloom.request_id", intent.asked.request.clone()),
+            ("lightloom.plan_sha256", intent.plan_sha256.clone()),
+            ("lightloom.devices", intent.after.len().to_string()),
+        ];
+        span.attributes.extend(attributes.into_iter().filter(|(_, value)| !value.is_empty()));
+        if let Cause::Rollback(undone) | Cause::ConfirmTimeout(undone) = intent.cause {
+            span.attributes.push(("lightloom.undoes", undone.to_string()));
+        }
+        self.open = Some((intent.txn, span));
+    }
+
+    /// A device is asked for this.
+    pub fn asked(&mut self, device: &DeviceName, ticket: Ticket, op: &Op) {
+        let verb = match op {
+            Op::Observe { .. } => "observe",
+            Op::Arm { .. } => "arm",
+            Op::Disarm { .. } => "disarm",
+            Op::Switch { .. } => "switch",
+        };
+        let Some(mut span) = self.child(verb.into(), SystemTime::now()) else { return };
+        span.attributes.push(("lightloom.device", device.to_string()));
+        if let Op::Switch { moves, .. } = op {
+            span.attributes.push(("lightloom.moves", moves.len().to_string()));
+        }
+        self.operations.insert((device.clone(), ticket), span);
+    }
+
+    /// It answered.
+    pub fn answered(&mut self, device: &DeviceName, ticket: Ticket, outcome: &Outcome) {
+        if self.operations.is_empty() {
+            return;
+        }
+        let Some(mut span) = self.operations.remove(&(device.clone(), ticket)) else { return };
+        span.error = match outcome {
+            Outcome::Done(_) => None,
+            Outcome::Refused(why) => Some(format!("refused: {why}")),
+            Outcome::Failed(why) => Some(format!("failed: {why}")),
+            Outcome::Unknown(why) => Some(format!("no answer: {why}")),
+        };
+        self.send(span);
+    }
+
+    /// The change is over. What devices still do for it is not waited for.
+    pub fn ended(&mut self, txn: Txn, result: TxnResult, word: &str) {
+        let Some((_, mut span)) = self.open.take_if(|(open, _)| *open == txn) else { return };
+        self.operations.clear();
+        span.attributes.push(("lightloom.result", word.to_owned()));
+        span.error = (result != TxnResult::Committed).then(|| word.to_owned());
+        self.send(span);
+    }
+
+    fn child(&mut self, name: String, began: SystemTime) -> Option<Span> {
+        let id = self.id();
+        let (_, open) = self.open.as_ref()?;
+        Some(Span::new(open.trace, id, Some(open.id), name, nanos(began)))
+    }
+
+    /// Bytes that no other span has.
+    fn id<const LENGTH: usize>(&mut self) -> [u8; LENGTH] {
+        self.spans += 1;
+        let now = nanos(SystemTime::now());
+        let seed = format!("{now} {} {}", std::process::id(), self.spans);
+        let digest = Sha256::digest(seed);
+        let mut id = [0; LENGTH];
+        id.copy_from_slice(&digest[..LENGTH]);
+        id
+    }
+
+    fn send(&self, mut span: Span) {
+        span.end = nanos(SystemTime::now());
+        let is_dropped = self.to.as_ref().is_some_and(|to| to.try_send(span).is_err());
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| is_dropped) {
+            metrics.spans_dropped.inc();
+        }
+    }
+}
+
+fn nanos(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TraceParent;
+
+    #[test]
+    fn a_header_of_trace_context_is_read_and_nothing_else() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let parent = TraceParent::parse(good).unwrap();
+        assert_eq!((parent.trace[0], parent.span[1]), (0x4b, 0xf0));
+        for bad in [
+            "",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01",
+        ] {
+            assert_eq!(TraceParent::parse(bad), None, "{bad}");
+        }
+    }
+}
