@@ -14,6 +14,7 @@
 mod alarm;
 pub mod contention;
 mod namesakes;
+mod notes;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -28,16 +29,16 @@ use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::cluster::{JournalPlace, Leadership};
 use crate::config::Config;
-use crate::hooks::{Hook, Hooks};
+use crate::hooks::Hooks;
 use crate::journal::{Damage, Journal, Storage};
 use crate::metrics::Metrics;
 use crate::tend::{FromDevice, NoPreview, ToDevice};
 use crate::traces::Traces;
 use alarm::Alarm;
-use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request, end_name};
+use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
 use lightloom_control::policy::phases::{Refusal, Wish};
 use lightloom_control::policy::{Control, NoJournal};
-use lightloom_control::record::{Asked, Record, TxnResult};
+use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
 use lightloom_daemon_api::status::LostState;
 
@@ -478,116 +479,6 @@ impl Runtime {
         let bytes = JOURNAL_BYTES_MAX.max(2 * self.journal.bytes());
         self.shorten_at = (self.records + JOURNAL_RECORDS_MAX, bytes);
     }
-
-    fn note(&mut self, note: Note) {
-        match note {
-            Note::Up(device) => {
-                tracing::info!(%device, "up");
-                self.metrics.device_up.with_label_values(&[device.as_str()]).set(1.0);
-                let contact = self.contacts.entry(device).or_default();
-                (contact.trouble, contact.down_since) = (None, None);
-            }
-            Note::Down(device, why) => {
-                tracing::warn!(%device, why, "down");
-                self.metrics.device_up.with_label_values(&[device.as_str()]).set(0.0);
-                let now = self.clock.now().mono;
-                let contact = self.contacts.entry(device).or_default();
-                contact.trouble = Some(why);
-                contact.down_since.get_or_insert(now);
-            }
-            Note::Drift(device, drift) => {
-                #[expect(clippy::cast_precision_loss, reason = "a metric")]
-                let slots = drift.len() as f64;
-                self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots);
-                if self.control.controller().ledger().version == 0 {
-                    self.nothing_is_ours();
-                } else if drift.is_empty() {
-                    tracing::info!(%device, "no drift any more");
-                } else {
-                    tracing::warn!(%device, slots, "drift");
-                }
-            }
-            Note::Crossed(device, crossed) => {
-                #[expect(clippy::cast_precision_loss, reason = "a metric")]
-                let ends = crossed.len() as f64;
-                self.metrics.crossed_ends.with_label_values(&[device.as_str()]).set(ends);
-                match crossed.first() {
-                    None => tracing::info!(%device, "no crossed cables any more"),
-                    Some(crossed) => tracing::warn!(
-                        %device, lit_by = crossed.lit_by, should_be = end_name(&crossed.should_be),
-                        "crossed cables?"
-                    ),
-                }
-            }
-            Note::Contended(device, contended) => {
-                let stopped = contended.as_ref().is_some_and(|c| c.stopped_for.is_some());
-                let value = f64::from(u8::from(contended.is_some()));
-                self.metrics.contended.with_label_values(&[device.as_str()]).set(value);
-                match contended.map(|contended| contention::evidence(&device, &contended)) {
-                    None => tracing::info!(%device, "no other controller changes this device"),
-                    Some(evidence) => {
-                        tracing::warn!(%device, stopped, evidence, "another controller changes this device");
-                    }
-                }
-            }
-            Note::Bypassing(parts, again_in) => {
-                let (parts, again_in_s) = (named(&parts), again_in.0 / 1_000_000);
-                tracing::warn!(parts, again_in_s, "broken: bypassing");
-            }
-            Note::TooMany(parts) => tracing::error!(
-                parts = named(&parts),
-                "broken, but too much was changed without being asked: `ctl fault`"
-            ),
-            Note::Fired(txn) => {
-                if let Some(event_at) = self.event_at.take() {
-                    let passed = event_at.elapsed().as_secs_f64();
-                    self.metrics.event_to_fired_seconds.observe(passed);
-                }
-                if self.began.as_ref().is_none_or(|(began, _)| *began != txn) {
-                    self.began = Some((txn, Instant::now()));
-                }
-                tracing::info!(%txn, "light moves");
-            }
-            Note::Ended(txn, result) => self.ended(txn, result),
-            Note::Unknown(device, why) => {
-                tracing::warn!(%device, why, "outcome unknown");
-                self.metrics.unknown.inc();
-            }
-            Note::Late(_) => self.metrics.late.inc(),
-        }
-    }
-
-    /// On a new journal nothing is drift yet: whatever is lit is not ours, and that is said once.
-    fn nothing_is_ours(&mut self) {
-        if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
-            tracing::info!(
-                "the journal is new: what is lit is not ours until `lightloom ctl adopt all`"
-            );
-        }
-    }
-
-    fn ended(&mut self, txn: Txn, result: TxnResult) {
-        let label = match result {
-            TxnResult::Committed => "committed",
-            TxnResult::RolledBack => "rolled-back",
-            TxnResult::Aborted => "aborted",
-            TxnResult::Partial => "partial",
-        };
-        tracing::info!(%txn, result = label, "transaction over");
-        self.metrics.transactions.with_label_values(&[label]).inc();
-        self.traces.ended(txn, result, label);
-        let hook = match result {
-            TxnResult::Committed => Hook::After,
-            TxnResult::RolledBack | TxnResult::Aborted | TxnResult::Partial => Hook::Failed,
-        };
-        let history = &self.control.controller().ledger().history;
-        if let Some(past) = history.iter().rev().find(|past| past.txn == txn) {
-            self.hooks.afterwards(hook, &crate::view::past::past(past), &self.metrics);
-        }
-        if let Some((_, began)) = self.began.take() {
-            self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());
-        }
-    }
 }
 
 /// Why nothing new is begun.
@@ -595,9 +486,4 @@ fn full_disk(why: &str) -> String {
     format!(
         "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"
     )
-}
-
-/// Parts, each with what says so.
-fn named(parts: &[(Part, String)]) -> String {
-    parts.iter().map(|(part, why)| format!("{part} ({why})")).collect::<Vec<_>>().join(", ")
 }

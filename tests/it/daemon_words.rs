@@ -162,7 +162,7 @@ fn what_is_offered_beside_a_dead_device_would_be_accepted() {
         house.modules.fault(&format!("{far} dead"));
         let shown = house.shows("status", "UNSEEN, 1 device").await;
         assert!(!shown.contains("--mode update"), "{shown}");
-        has(&shown, &[&format!("lightloom ctl adopt {drifts}; ")]);
+        has(&shown, &[&format!("{put_back}: lightloom ctl adopt {drifts}\n")]);
         // Nothing that would be refused is offered with the refusal either, and a time is.
         let (_, shown) = house.ctl(&apply).await;
         assert!(!shown.contains("--mode update"), "{shown}");

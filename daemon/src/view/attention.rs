@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::fault::Part;
-
 use super::unseen;
 use crate::runtime::Runtime;
 use lightloom_control::change::Mode;
@@ -129,7 +127,7 @@ pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<
         true => "all".into(),
         false => drifted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
-    let (back, controller) = (put_back(runtime, drifted, &silent), runtime.control.controller());
+    let (back, controller) = (put_back(runtime, &silent), runtime.control.controller());
     let adopt = format!("take what is lit as ours: lightloom ctl adopt {adopt}");
     // Who lost their power stand where they start, which nobody wanted.
     let restarted = drifted.iter().all(|device| controller.has_restarted(device));
@@ -139,30 +137,16 @@ pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<
     })
 }
 
-/// How to put drifted devices back. A silent device that a plan names refuses every plan, in any mode; a
-/// bypass around it is accepted, and puts back what it finds elsewhere.
-fn put_back(runtime: &Runtime, drifted: &[DeviceName], silent: &[String]) -> String {
+/// How to put drifted devices back.
+fn put_back(runtime: &Runtime, silent: &[String]) -> String {
     let controller = runtime.control.controller();
     if controller.way_home().is_ok_and(|home| controller.preview(&home).is_ok()) {
         return "or put it back where the journal says: lightloom ctl apply --restore".into();
     }
-    if let Some(command) = again(runtime) {
-        return format!("or put it back: {command}");
-    }
-    if silent.is_empty() {
-        return "or put it back: lightloom ctl apply PLAN --mode update".into();
-    }
-    let dead: Vec<(Part, String)> =
-        silent.iter().filter_map(|name| Some((name.parse().ok()?, String::new()))).collect();
-    let around = runtime.control.way_around(&runtime.clock.now(), &dead, &[]).ok();
-    let moves = around.and_then(|(apply, _)| runtime.control.controller().preview(&apply).ok());
-    let names = named(silent);
-    match moves.is_some_and(|p| drifted.iter().all(|device| p.changes.contains_key(device))) {
-        true => format!(
-            "or put it back with a bypass of what does not answer: lightloom ctl fault {}",
-            silent.join(" ")
-        ),
-        false => format!("it can be put back when {names} answers again"),
+    match (again(runtime), silent.is_empty()) {
+        (Some(command), _) => format!("or put it back: {command}"),
+        (None, true) => "or put it back: lightloom ctl apply PLAN --mode update".into(),
+        (None, false) => format!("it can be put back when {} answers again", named(silent)),
     }
 }
 

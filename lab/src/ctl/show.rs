@@ -10,6 +10,7 @@ mod management;
 mod module;
 mod moves;
 mod status;
+mod waited;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -22,9 +23,8 @@ pub(super) use drift::drift;
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use module::module;
 pub(super) use moves::PreviewStyle;
-pub(super) use status::{
-    all_is_well, all_read, devices_named, is_deaf, not_a_device, on_its_way, status, waited_for,
-};
+pub(super) use status::{all_is_well, devices_named, is_deaf, status};
+pub(super) use waited::{all_read, not_a_device, on_its_way, waited_for};
 
 /// How many names a line holds.
 const NAMES_MAX: usize = 6;

@@ -57,7 +57,9 @@ fn no_usage_line_shows_the_socket_as_if_it_had_to_be_typed() {
     let default = "[default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock]";
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let of_several = "or those of several with commas between: the one that leads is asked";
-    let said = format!("--socket <PATH> The daemon's socket, {of_several} {default}");
+    let said = format!(
+        "--socket <PATH> The daemon's socket or `https://HOST:PORT`, {of_several} {default}"
+    );
     assert!(help.contains(&said), "{help}");
     // The environment names it all the same.
     let (_, said) = typed(&["status"]);

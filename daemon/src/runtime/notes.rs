@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the controller notes on the way: into the log, the metrics and the hooks.
+
+use std::time::Instant;
+
+use lightloom_control::controller::{Note, end_name};
+use lightloom_control::record::TxnResult;
+use lightloom_control::state::Txn;
+use lightloom_fabric::fault::Part;
+
+use super::{Runtime, contention};
+use crate::hooks::Hook;
+
+impl Runtime {
+    pub(super) fn note(&mut self, note: Note) {
+        match note {
+            Note::Up(device) => {
+                tracing::info!(%device, "up");
+                self.metrics.device_up.with_label_values(&[device.as_str()]).set(1.0);
+                let contact = self.contacts.entry(device).or_default();
+                (contact.trouble, contact.down_since) = (None, None);
+            }
+            Note::Down(device, why) => {
+                tracing::warn!(%device, why, "down");
+                self.metrics.device_up.with_label_values(&[device.as_str()]).set(0.0);
+                let now = self.clock.now().mono;
+                let contact = self.contacts.entry(device).or_default();
+                contact.trouble = Some(why);
+                contact.down_since.get_or_insert(now);
+            }
+            Note::Drift(device, drift) => {
+                #[expect(clippy::cast_precision_loss, reason = "a metric")]
+                let slots = drift.len() as f64;
+                self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots);
+                if self.control.controller().ledger().version == 0 {
+                    self.nothing_is_ours();
+                } else if drift.is_empty() {
+                    tracing::info!(%device, "no drift any more");
+                } else {
+                    tracing::warn!(%device, slots, "drift");
+                }
+            }
+            Note::Crossed(device, crossed) => {
+                #[expect(clippy::cast_precision_loss, reason = "a metric")]
+                let ends = crossed.len() as f64;
+                self.metrics.crossed_ends.with_label_values(&[device.as_str()]).set(ends);
+                match crossed.first() {
+                    None => tracing::info!(%device, "no crossed cables any more"),
+                    Some(crossed) => tracing::warn!(
+                        %device, lit_by = crossed.lit_by, should_be = end_name(&crossed.should_be),
+                        "crossed cables?"
+                    ),
+                }
+            }
+            Note::Contended(device, contended) => {
+                let stopped = contended.as_ref().is_some_and(|c| c.stopped_for.is_some());
+                let value = f64::from(u8::from(contended.is_some()));
+                self.metrics.contended.with_label_values(&[device.as_str()]).set(value);
+                match contended.map(|contended| contention::evidence(&device, &contended)) {
+                    None => tracing::info!(%device, "no other controller changes this device"),
+                    Some(evidence) => {
+                        tracing::warn!(%device, stopped, evidence, "another controller changes this device");
+                    }
+                }
+            }
+            Note::Bypassing(parts, again_in) => {
+                let (parts, again_in_s) = (named(&parts), again_in.0 / 1_000_000);
+                tracing::warn!(parts, again_in_s, "broken: bypassing");
+            }
+            Note::TooMany(parts) => tracing::error!(
+                parts = named(&parts),
+                "broken, but too much was changed without being asked: `ctl fault`"
+            ),
+            Note::Fired(txn) => {
+                if let Some(event_at) = self.event_at.take() {
+                    let passed = event_at.elapsed().as_secs_f64();
+                    self.metrics.event_to_fired_seconds.observe(passed);
+                }
+                if self.began.as_ref().is_none_or(|(began, _)| *began != txn) {
+                    self.began = Some((txn, Instant::now()));
+                }
+                tracing::info!(%txn, "light moves");
+            }
+            Note::Ended(txn, result) => self.ended(txn, result),
+            Note::Unknown(device, why) => {
+                tracing::warn!(%device, why, "outcome unknown");
+                self.metrics.unknown.inc();
+            }
+            Note::Late(_) => self.metrics.late.inc(),
+        }
+    }
+
+    /// On a new journal nothing is drift yet: whatever is lit is not ours, and that is said once.
+    fn nothing_is_ours(&mut self) {
+        if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
+            tracing::info!(
+                "the journal is new: what is lit is not ours until `lightloom ctl adopt all`"
+            );
+        }
+    }
+
+    fn ended(&mut self, txn: Txn, result: TxnResult) {
+        let label = match result {
+            TxnResult::Committed => "committed",
+            TxnResult::RolledBack => "rolled-back",
+            TxnResult::Aborted => "aborted",
+            TxnResult::Partial => "partial",
+        };
+        tracing::info!(%txn, result = label, "transaction over");
+        self.metrics.transactions.with_label_values(&[label]).inc();
+        self.traces.ended(txn, result, label);
+        let hook = match result {
+            TxnResult::Committed => Hook::After,
+            TxnResult::RolledBack | TxnResult::Aborted | TxnResult::Partial => Hook::Failed,
+        };
+        let history = &self.control.controller().ledger().history;
+        if let Some(past) = history.iter().rev().find(|past| past.txn == txn) {
+            self.hooks.afterwards(hook, &crate::view::past::past(past), &self.metrics);
+        }
+        if let Some((_, began)) = self.began.take() {
+            self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// Parts, each with what says so.
+fn named(parts: &[(Part, String)]) -> String {
+    parts.iter().map(|(part, why)| format!("{part} ({why})")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whom a wait is for, and what is said when it is over.
+
+use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
+use lightloom_daemon_api::status::Status;
+
+use super::status::{NAMES_MAX, devices_named, way};
+use super::{count, named};
+
+/// The devices of which it is not known where they are.
+fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
+    status.devices.iter().filter(|device| device.state == DeviceState::Unseen)
+}
+
+/// The devices that are waited for: not read, and where none is named not known to be dead and gone around.
+pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<&'a DeviceStatus> {
+    let waited_for = |device: &&DeviceStatus| match named {
+        [] => !is_gone_around(device, status),
+        named => named.iter().any(|part| is_of(device, part)),
+    };
+    unseen(status).filter(waited_for).collect()
+}
+
+/// The first of these names that no device has, nor the node of any.
+pub(in crate::ctl) fn not_a_device<'a>(named: &[&'a str], status: &Status) -> Option<&'a str> {
+    named.iter().copied().find(|part| !status.devices.iter().any(|device| is_of(device, part)))
+}
+
+/// Whether this is the device of this name, or one of this node.
+fn is_of(device: &DeviceStatus, part: &str) -> bool {
+    let rest = device.name.strip_prefix(part);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether the plan goes around this device, which is known not to answer, or around all of its node.
+fn is_gone_around(device: &DeviceStatus, status: &Status) -> bool {
+    let mut around = status.broken_parts.iter().filter(|part| part.bypassed);
+    device.trouble.is_some() && around.any(|broken| is_of(device, &broken.part))
+}
+
+/// That nothing is waited for any more; what is dead is named.
+pub(in crate::ctl) fn all_read(only: &[&str], status: &Status) -> String {
+    if !only.is_empty() {
+        return format!("read: {}\n", only.join(", "));
+    }
+    let dead: Vec<String> = unseen(status).map(|device| device.name.clone()).collect();
+    let read = count(status.devices.len() - dead.len(), "device");
+    if dead.is_empty() {
+        return format!("{read} read\n");
+    }
+    let them = if dead.len() == 1 { "it" } else { "them" };
+    let names = named(dead, NAMES_MAX);
+    format!("{read} read; {names} cannot be read, and the plan goes around {them}\n")
+}
+
+/// A transaction that takes its time.
+pub(in crate::ctl) fn on_its_way(txn: u32, status: &Status, elapsed: &str) -> String {
+    let open = status.transaction.clone().unwrap_or_default();
+    let unseen: Vec<&DeviceStatus> = unseen(status).collect();
+    let silent = if unseen.is_empty() {
+        String::new()
+    } else {
+        format!("; cannot be read: {}", devices_named(&unseen))
+    };
+    let (way, devices) = (way(&open), count(open.devices, "device"));
+    format!("transaction {txn}: {way} for {elapsed} now, {devices}{silent}")
+}
