@@ -18,6 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lightloom_control::controller::Ticket;
 use lightloom_control::record::{Cause, Intent, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Op, Outcome, Txn};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::config::TracesFile;
@@ -133,7 +134,7 @@ impl Traces {
     fn begin(&mut self, intent: &Intent, began: SystemTime) {
         let parent = self.parents.take(&intent.asked.request);
         let trace = parent.map_or_else(|| self.id::<16>(), |parent| parent.trace);
-        let (id, name) = (self.id(), crate::view::cause_word(&intent.cause));
+        let (id, name) = (self.id(), cause_word(&intent.cause));
         let mut span = Span::new(trace, id, parent.map(|parent| parent.span), name, nanos(began));
         let attributes = [
             ("lightloom.txn", intent.txn.to_string()),
@@ -212,6 +213,15 @@ impl Traces {
         if let Some(metrics) = self.metrics.as_ref().filter(|_| is_dropped) {
             metrics.spans_dropped.inc();
         }
+    }
+}
+
+/// The word for it in the journal.
+fn cause_word(cause: &Cause) -> String {
+    match serde_json::to_value(cause) {
+        Ok(Value::String(word)) => word,
+        Ok(Value::Object(of)) => of.keys().next().cloned().unwrap_or_default(),
+        _ => String::new(),
     }
 }
 

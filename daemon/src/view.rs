@@ -40,7 +40,7 @@ pub use log::log;
 pub use module::module;
 pub use moves::diff;
 pub use silence::when_known;
-pub use twins::{answer, cause_word, mode, on_failure};
+pub use twins::{answer, mode, on_failure};
 pub use watched::watched;
 
 /// How many past transactions a status lists.

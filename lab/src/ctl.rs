@@ -4,9 +4,9 @@
 //! A change is sent once under a request id, waited for, and shown device by device. The exit status
 //! is 0 only when the daemon did what was asked.
 
+mod address;
 mod client;
 mod commission;
-mod door;
 mod page;
 mod patience;
 mod phase;
@@ -26,9 +26,9 @@ use lightloom_daemon_api::drift::DriftReport;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use address::{Certificates, DaemonAddress};
 use client::{DaemonClient, Response};
 use commission::CommissionArguments;
-use door::{Certificates, Door};
 use lightloom::output::{self, Format, VerbOutcome};
 use show::{DoneAtOnce, PreviewStyle};
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
@@ -162,7 +162,7 @@ struct Devices {
 /// Where the daemon listens by default.
 const SOCKET: &str = "/run/lightloom/lightloomd.sock";
 
-fn doors(arguments: &Arguments) -> Vec<String> {
+fn named(arguments: &Arguments) -> Vec<String> {
     if !arguments.socket.is_empty() {
         return arguments.socket.clone();
     }
@@ -175,8 +175,8 @@ fn doors(arguments: &Arguments) -> Vec<String> {
 /// # Errors
 /// When the daemon cannot be reached or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
-    let doors = Door::all(&doors(arguments), &arguments.certificates)?;
-    let client = DaemonClient::new(doors);
+    let addresses = DaemonAddress::all(&named(arguments), &arguments.certificates)?;
+    let client = DaemonClient::new(addresses);
     let session = CtlSession { client, format: arguments.format };
     match &arguments.verb {
         Verb::Status { check } => session.status(*check),

@@ -16,7 +16,7 @@ const SPANS_MAX: usize = 512;
 const GATHERED_WITHIN: Duration = Duration::from_millis(500);
 /// How long the collector may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// The kind of all spans: done here, for nobody else.
+/// The kind of all spans: all of it is done here.
 const INTERNAL: u8 = 1;
 /// The states of a span that is over.
 const OK: u8 = 1;
@@ -102,7 +102,7 @@ impl Exporter {
         })
     }
 
-    /// Sends what comes until nobody is left to send any.
+    /// Sends what comes until the daemon ends.
     pub(super) fn run(mut self, spans: &Receiver<Span>) {
         while let Ok(first) = spans.recv() {
             let (until, mut batch) = (Instant::now() + GATHERED_WITHIN, vec![first]);

@@ -129,7 +129,7 @@ pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<
     };
     let (back, controller) = (put_back(runtime, &silent), runtime.control.controller());
     let adopt = format!("take what is lit as ours: lightloom ctl adopt {adopt}");
-    // Who lost their power stand where they start, which nobody wanted.
+    // Who lost their power stand where they start, and were not brought there.
     let restarted = drifted.iter().all(|device| controller.has_restarted(device));
     Some(match back.strip_prefix("or ").filter(|_| restarted) {
         Some(back) => format!("{back}; or {adopt}"),

@@ -24,13 +24,6 @@ pub(super) fn kind(cause: &Cause) -> Kind {
     }
 }
 
-/// The word for it in answers and traces.
-#[must_use]
-pub fn cause_word(cause: &Cause) -> String {
-    let word = serde_json::to_value(kind(cause)).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
-}
-
 pub(super) fn verdict(verdict: Verdict) -> DeviceVerdict {
     match verdict {
         Verdict::Applied => DeviceVerdict::Applied,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::door::Door;
+use super::address::DaemonAddress;
 use lightloom::output;
 
 /// The longest answer.
@@ -34,7 +34,7 @@ const ROOM_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(super) struct DaemonClient {
     /// Of the daemons of one fabric, at least one.
-    doors: Vec<Door>,
+    addresses: Vec<DaemonAddress>,
     /// That of the one that leads.
     leads: Arc<AtomicUsize>,
 }
@@ -66,12 +66,12 @@ impl Response {
 }
 
 impl DaemonClient {
-    pub(super) fn new(doors: Vec<Door>) -> Self {
-        Self { doors, leads: Arc::default() }
+    pub(super) fn new(addresses: Vec<DaemonAddress>) -> Self {
+        Self { addresses, leads: Arc::default() }
     }
 
-    fn door(&self) -> &Door {
-        &self.doors[self.leads.load(Ordering::Relaxed) % self.doors.len()]
+    fn address(&self) -> &DaemonAddress {
+        &self.addresses[self.leads.load(Ordering::Relaxed) % self.addresses.len()]
     }
 
     /// Asks the daemon that leads: of several, each that is there says whether it does. Waits a little for one that takes over.
@@ -79,7 +79,7 @@ impl DaemonClient {
         let until = Instant::now() + LEADS_WITHIN;
         loop {
             let mut best = None;
-            for _ in 0..self.doors.len() {
+            for _ in 0..self.addresses.len() {
                 let answer = self.talk_again(pieces);
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
@@ -90,7 +90,8 @@ impl DaemonClient {
                 }
                 self.leads.fetch_add(1, Ordering::Relaxed);
             }
-            if let Some(best) = best.filter(|_| self.doors.len() == 1 || Instant::now() > until) {
+            if let Some(best) = best.filter(|_| self.addresses.len() == 1 || Instant::now() > until)
+            {
                 return best;
             }
             std::thread::sleep(AGAIN_AFTER);
@@ -157,8 +158,8 @@ impl DaemonClient {
     }
 
     fn talk(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
-        let shown = self.door().shown();
-        let mut stream = self.door().open().with_context(|| {
+        let shown = self.address().shown();
+        let mut stream = self.address().open().with_context(|| {
             format!(
                 "cannot reach lightloomd at {shown}: is it running? (--socket or LIGHTLOOM_SOCKET)"
             )
@@ -200,7 +201,7 @@ impl DaemonClient {
     /// Whether the server at the socket answers as the daemon does.
     fn is_lightloomd(&self) -> bool {
         let ask = || -> anyhow::Result<bool> {
-            let mut stream = self.door().open()?;
+            let mut stream = self.address().open()?;
             stream.patience(FIRST_BYTE_WITHIN)?;
             stream.write_all(
                 b"GET /openapi.json HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n",
@@ -217,7 +218,7 @@ impl DaemonClient {
             "{} is not the socket of lightloomd: {what}. Name lightloomd's with --socket or LIGHTLOOM_SOCKET: it is \
              `lightloomd.sock` in the `state_dir` of its file; the one given to `lightloom device serve --control` \
              is for `lightloom device fault`",
-            self.door().shown()
+            self.address().shown()
         )
     }
 }

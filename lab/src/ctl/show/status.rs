@@ -49,7 +49,7 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
     let standing = circuits.iter().filter(|circuit| circuit.stands).count();
     let _ = writeln!(page, "\nversion {version}, plan {plan}, {records} journal records");
     if let Some(LeadershipView { leader, epoch, standbys }) = &status.leadership {
-        let standbys = if standbys.is_empty() { "nobody" } else { &standbys.join(", ") };
+        let standbys = if standbys.is_empty() { "none" } else { &standbys.join(", ") };
         let _ = writeln!(page, "{leader} leads in epoch {epoch}; standing by: {standbys}");
     }
     let modules = || status.devices.iter().any(|device| is_module(&device.name));

@@ -50,7 +50,7 @@ impl Certificates {
 
 /// The way to one daemon.
 #[derive(Clone)]
-pub(super) enum Door {
+pub(super) enum DaemonAddress {
     /// Its socket.
     Socket(PathBuf),
     /// Its listener.
@@ -64,7 +64,7 @@ pub(super) enum Door {
     },
 }
 
-impl Door {
+impl DaemonAddress {
     /// Those that are named, at least one.
     ///
     /// # Errors
