@@ -2,6 +2,9 @@
 //! Three daemons, a real etcd and devices of five protocols: optical switches over TL1, SCPI, gNMI and SONiC's Redis, and a
 //! module on a serial line. Raw sessions, which are none of the daemons, say where the light is.
 
+#[path = "../../daemon/tests/it/over_sockets/etcd.rs"]
+mod etcd;
+
 use crate::daemon_rig::Modules;
 use crate::phases_rig::redis_server::Redis;
 use crate::programs;
@@ -11,7 +14,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -87,41 +90,6 @@ impl Drop for Hall {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn etcd(folder: &Path) -> Option<(Child, String)> {
-    if Command::new("etcd").arg("--version").output().is_err() {
-        println!("skipped: no etcd");
-        return None;
-    }
-    // Another program may take a free port before etcd does.
-    for _ in 0..5 {
-        let [client, peer] = [(); 2].map(|()| format!("http://127.0.0.1:{}", free_port()));
-        let mut child = Command::new("etcd")
-            .args(["--data-dir", &folder.join("etcd").display().to_string()])
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until && child.try_wait().unwrap().is_none() {
-            let url = client.trim_start_matches("http://");
-            if TcpStream::connect(url).is_ok() {
-                return Some((child, client));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    panic!("etcd does not start");
-}
-
 impl Hall {
     pub(crate) fn open() -> Option<Self> {
         Self::open_with(|_| String::new())
@@ -131,7 +99,7 @@ impl Hall {
     pub(crate) fn open_with(more: impl FnOnce(&Path) -> String) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let more = more(folder.path());
-        let (etcd, url) = etcd(folder.path())?;
+        let (etcd, url) = etcd::etcd(folder.path())?;
         let list = "transceivers:\n  - {names: \"n{0..0}/b{0..0}\", powered_for: 2s}\nswitches:\n  - {name: ocs0, ingress: 8, \
                     egress: 8, tl1: '127.0.0.1:0', scpi: '127.0.0.1:0', switching: 20ms}\n  - {name: ocs1, ingress: 8, egress: 8, \
                     scpi: '127.0.0.1:0', tl1: '127.0.0.1:0', switching: 20ms}\n  - {name: ocs2, ingress: 8, egress: 8, switching: 20ms, gnmi: {listen: \
