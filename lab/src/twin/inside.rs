@@ -2,11 +2,10 @@
 //! What the twin starts itself: no user types these.
 
 use std::io::Read;
-use std::path::Path;
 
 use anyhow::Context;
 use clap::Subcommand;
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{Plan, PlanChange};
 use lightloom_live::ranks::Ranks;
 use serde::Deserialize;
 
@@ -52,27 +51,31 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// A line of the journal that has a plan.
+/// A line of the journal that has a plan: all of it, or what makes it of another.
 #[derive(Deserialize)]
-struct Kept {
-    plan: KeptPlan,
-}
-
-#[derive(Deserialize)]
-struct KeptPlan {
-    plan: Plan,
+#[serde(rename_all = "kebab-case")]
+enum Kept {
+    Plan { plan: Box<Plan> },
+    PlanAfter { after: String, change: PlanChange },
 }
 
 /// The plan of this digest, which the journal has before the first change that names it.
-fn plan_in(journal: &Path, sha256: &str) -> anyhow::Result<Option<Plan>> {
-    let text = std::fs::read_to_string(journal)
-        .with_context(|| format!("cannot read {}", journal.display()))?;
-    let of_plan = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
+fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
+    let whole = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
+    let digest = format!("\",\"sha256\":\"{sha256}\",\"change\":");
     // Number and hash come before what a line says.
-    let mut bodies = text.lines().rev().filter_map(|line| line.splitn(3, ' ').nth(2));
-    let Some(line) = bodies.find(|body| body.starts_with(&of_plan)) else { return Ok(None) };
-    let kept: Kept = serde_json::from_str(line).context("the plan is not understood")?;
-    Ok(Some(kept.plan.plan))
+    let mut bodies = journal.lines().rev().filter_map(|line| line.splitn(3, ' ').nth(2));
+    let is_of_plan = |body: &&str| {
+        body.starts_with(&whole) || (body.starts_with("{\"plan-after\":") && body.contains(&digest))
+    };
+    let Some(line) = bodies.find(is_of_plan) else { return Ok(None) };
+    match serde_json::from_str(line).context("the plan is not understood")? {
+        Kept::Plan { plan } => Ok(Some(*plan)),
+        Kept::PlanAfter { after, change } => {
+            let before = plan_in(journal, &after)?.context("the plan before it is not kept")?;
+            change.of(&before).map(Some).context("the plan before it is another")
+        }
+    }
 }
 
 fn committed(dir: &Dir) -> anyhow::Result<()> {
@@ -81,6 +84,8 @@ fn committed(dir: &Dir) -> anyhow::Result<()> {
     std::io::stdin().read_to_string(&mut text)?;
     let hook: Hook = serde_json::from_str(&text).context("the change is not understood")?;
     let journal = folder.path().join("state/journal.log");
+    let journal = std::fs::read_to_string(&journal)
+        .with_context(|| format!("cannot read {}", journal.display()))?;
     let plan = plan_in(&journal, &hook.transaction.plan_sha256)?;
     // Changes without a plan move no ring.
     if let Some(plan) = plan {
