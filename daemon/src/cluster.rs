@@ -25,7 +25,7 @@ use crate::journal::{Damage, Storage};
 
 pub use fence::Fence;
 pub use seat::{ClusterIdentity, LeaderSeat, StandbyNews, check_identity, take_seat};
-pub use storage::EtcdStorage;
+pub use storage::{EtcdStorage, JournalTail};
 
 /// Who leads, and who would after it.
 #[derive(Clone, Debug)]
@@ -48,6 +48,10 @@ pub enum JournalPlace {
 }
 
 impl JournalPlace {
+    /// What an operator can do where this machine's disk is full or fails.
+    pub const AFTER_FULL_DISK: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
+                                       lightloomd goes on automatically";
+
     /// That of a daemon with this file.
     #[must_use]
     pub fn of(config: &Config) -> Self {
@@ -64,7 +68,8 @@ impl JournalPlace {
             Self::File(file) => std::fs::read(file),
             Self::Etcd(file) => {
                 let etcd = etcd::Etcd::new(file).map_err(io::Error::other)?;
-                EtcdStorage::open(etcd, &file.prefix, 0, Fence::closed())?.load()
+                let (fence, tail) = (Fence::closed(), JournalTail::default());
+                EtcdStorage::open(etcd, &file.prefix, 0, fence, tail)?.load()
             }
         }
     }
@@ -85,10 +90,7 @@ impl JournalPlace {
     #[must_use]
     pub fn after_failure(&self) -> &'static str {
         match self {
-            Self::File(_) => {
-                "the light stays as it is and devices are read on: free space or repair the disk, and lightloomd goes on \
-                 automatically"
-            }
+            Self::File(_) => Self::AFTER_FULL_DISK,
             Self::Etcd(_) => {
                 "the light stays as it is and devices are read on: see that most of etcd's members answer, and lightloomd \
                  goes on automatically"

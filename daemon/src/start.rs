@@ -233,7 +233,7 @@ fn begin(
     }
     let (calls_in, calls) = mpsc::channel(1024);
     let (changes, changes_out) = watch::channel(0);
-    let instance = claimant(&config, seat);
+    let instance = seat.map_or_else(|| claimant(&config, None), |seat| seat.name.clone());
     let (traces, parents) = Traces::start(config.file.traces.as_ref(), &instance, &metrics)?;
     let hooks = Hooks::start(config.file.hooks.clone(), &metrics);
     let shared = Shared {

@@ -141,7 +141,7 @@ impl Traces {
             ("lightloom.actor", intent.asked.actor.to_string()),
             ("lightloom.request_id", intent.asked.request.clone()),
             ("lightloom.plan_sha256", intent.plan_sha256.clone()),
-            ("lightloom.devices", intent.after.len().to_string()),
+            ("lightloom.devices_moved", intent.after.len().to_string()),
         ];
         span.attributes.extend(attributes.into_iter().filter(|(_, value)| !value.is_empty()));
         if let Cause::Rollback(undone) | Cause::ConfirmTimeout(undone) = intent.cause {
@@ -175,18 +175,23 @@ impl Traces {
         span.error = match outcome {
             Outcome::Done(_) => None,
             Outcome::Refused(why) => Some(format!("refused: {why}")),
-            Outcome::Failed(why) => Some(format!("failed: {why}")),
+            // Such as no light yet, while the far end moves: what comes of it is seen when it is read.
+            Outcome::Failed(why) => {
+                span.attributes.push(("lightloom.said", why.clone()));
+                None
+            }
             Outcome::Unknown(why) => Some(format!("no answer: {why}")),
         };
         self.send(span);
     }
 
     /// The change is over. What devices still do for it is not waited for.
-    pub fn ended(&mut self, txn: Txn, result: TxnResult, word: &str) {
+    pub fn ended(&mut self, txn: Txn, result: TxnResult, word: &str, trouble: Option<&str>) {
         let Some((_, mut span)) = self.open.take_if(|(open, _)| *open == txn) else { return };
         self.operations.clear();
         span.attributes.push(("lightloom.result", word.to_owned()));
-        span.error = (result != TxnResult::Committed).then(|| word.to_owned());
+        let why = trouble.map(|trouble| format!("{word}: {trouble}")).unwrap_or(word.to_owned());
+        span.error = (result != TxnResult::Committed).then_some(why);
         self.send(span);
     }
 

@@ -52,8 +52,9 @@ pub fn status(runtime: &Runtime) -> Status {
     let ledger = runtime.control.controller().ledger();
     let broken_parts = broken_parts(runtime);
     let circuits = circuits::all(runtime);
-    let journal_failure =
-        runtime.control.failed().map(str::to_owned).or_else(|| full_disk(runtime));
+    let failed =
+        runtime.control.failed().map(|why| (why.to_owned(), runtime.place.after_failure()));
+    let (journal_failure, journal_next) = failed.or_else(|| full_disk(runtime)).unzip();
     let devices: Vec<DeviceStatus> =
         runtime.control.controller().devices().keys().map(|name| device(runtime, name)).collect();
     Status {
@@ -75,7 +76,7 @@ pub fn status(runtime: &Runtime) -> Status {
         owed: attention::owed(runtime),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
-        journal_next: journal_failure.as_ref().map(|_| runtime.place.after_failure().to_owned()),
+        journal_next: journal_next.map(str::to_owned),
         journal_failure,
         audit_failure: runtime.audit.failure(),
         dark_circuits: circuits::dark(runtime, &circuits),
@@ -323,9 +324,13 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     gone.into_iter().chain(runtime.lost.iter().cloned()).chain(plans).collect()
 }
 
-fn full_disk(runtime: &Runtime) -> Option<String> {
-    let why = runtime.short_of_space()?;
-    Some(format!("the disk is full ({why}): only what is on its way is brought to its end"))
+/// That the disk is full, and what to do.
+fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
+    let (why, folder) = (runtime.short_of_space()?, runtime.config.file.state_dir.display());
+    let what = format!(
+        "the disk of {folder} is full ({why}): only what is on its way is brought to its end"
+    );
+    Some((what, JournalPlace::AFTER_FULL_DISK))
 }
 
 /// Every slot that stands elsewhere, and what cannot be spoken of.

@@ -36,6 +36,8 @@ pub struct DarkCircuits {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct NoPlan {
+    /// How many circuits are lit that belong to none.
+    pub lit: usize,
     /// What to do: only what would be accepted now.
     pub next: String,
 }

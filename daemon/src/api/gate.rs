@@ -51,6 +51,8 @@ const NO_PLAN_FOR: Duration = Duration::from_secs(30);
 const RETRY_AFTER: u64 = 1;
 /// Devices that answer are read within this after the daemon's start.
 const READ_WITHIN: Duration = Duration::from_secs(3);
+/// For so long a status waits for them.
+const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 /// Requests of one client that begin no transaction.
 const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };
 /// The same of all clients.
@@ -220,8 +222,8 @@ impl Gate {
     }
 
     /// Soon after the start, and so after another daemon led, devices are about to be read: what is asked then waits for that.
-    async fn until_read(&self) {
-        let until = self.began + READ_WITHIN;
+    async fn until_read(&self, within: Duration) {
+        let until = self.began + within;
         let mut changes = self.shared.changes.clone();
         while Instant::now() < until {
             changes.mark_unchanged();
@@ -262,6 +264,9 @@ pub(super) async fn gate(
     let rule = RULES.iter().find(|rule| rule.path == path);
     let Some(rule) = rule.filter(|_| request.method() == Method::POST).copied() else {
         let _answering = Answering::new(&busy);
+        if path == "/v1/status" {
+            gate.until_read(SHOWN_WITHIN).await;
+        }
         return next.run(request).await;
     };
     let (request, room) = match gate.admit(&client, rule, request).await {
@@ -275,7 +280,7 @@ pub(super) async fn gate(
     };
     let as_it_comes = request.extensions().get::<AsItComes>().is_some();
     let _answering = Answering::new(&busy);
-    gate.until_read().await;
+    gate.until_read(READ_WITHIN).await;
     let header = request.headers().get("traceparent").and_then(|header| header.to_str().ok());
     let answer = match header.and_then(TraceParent::parse) {
         Some(parent) => TRACE.scope(parent, next.run(request)).await,

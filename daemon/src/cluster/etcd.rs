@@ -43,6 +43,8 @@ pub struct KeyValue {
     pub value: Vec<u8>,
     /// The revision of the store in which the key was made.
     pub create_revision: u64,
+    /// The lease that it goes with; 0 where there is none.
+    pub lease: u64,
 }
 
 /// What a transaction came to.
@@ -85,6 +87,11 @@ pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
 /// A condition: the key was made in this revision; 0 where there is none.
 pub(super) fn made_in(key: &str, revision: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string()})
+}
+
+/// A condition: the key goes with this lease.
+pub(super) fn on_lease(key: &str, lease: u64) -> Value {
+    json!({"key": coded(key.as_bytes()), "target": "LEASE", "result": "EQUAL", "lease": lease.to_string()})
 }
 
 /// A condition: this is what stands under the key.
@@ -269,6 +276,7 @@ fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
             key: bytes(&entry["key"])?,
             value: bytes(&entry["value"])?,
             create_revision: number(&entry["create_revision"])?,
+            lease: if entry["lease"].is_null() { 0 } else { number(&entry["lease"])? },
         })
     };
     list.as_array().into_iter().flatten().map(one).collect()

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::etcd::{Etcd, EtcdError, all_under, coded, made_in, put};
+use super::etcd::{Etcd, EtcdError, all_under, coded, made_in, on_lease, put};
 use super::fence::Fence;
-use super::storage::EtcdStorage;
+use super::storage::{EtcdStorage, JournalTail};
 use crate::config::{Config, EtcdFile};
 
 /// What is in the journal, and how: daemons that write another do not lead beside this one.
@@ -100,6 +100,7 @@ pub struct LeaderSeat {
     pub epoch: u64,
     /// Open while the lease is certainly its own.
     pub fence: Fence,
+    tail: JournalTail,
     /// Turns true once the seat is lost.
     pub lost: watch::Receiver<bool>,
     /// What the daemons are called that stand by.
@@ -162,7 +163,9 @@ pub fn take_seat(
                 let (standbys_in, standbys) = watch::channel(Vec::new());
                 let prefix = file.prefix.clone();
                 tracing::info!(epoch, name, "leads");
-                let seat = LeaderSeat { etcd, prefix, lease, name, epoch, fence, lost, standbys };
+                let tail = JournalTail::default();
+                let seat =
+                    LeaderSeat { etcd, prefix, lease, name, epoch, fence, tail, lost, standbys };
                 seat.keep(lost_in, standbys_in);
                 return Ok(seat);
             }
@@ -173,6 +176,14 @@ pub fn take_seat(
             Ok(ElectionTurn::NameTaken) => {
                 let trouble = format!(
                     "another daemon is called `{name}`, or was until a moment ago: each has an `etcd.name` of its own"
+                );
+                known.set(StandbyView { leader: None, trouble: Some(trouble) });
+                std::thread::sleep(AGAIN_AFTER);
+            }
+            Ok(ElectionTurn::Stuck { key, leader }) => {
+                let trouble = format!(
+                    "`{key}` in etcd says `{leader}` and has no lease, as no daemon puts it: see that none leads, then \
+                     `etcdctl del {key}`"
                 );
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
@@ -189,9 +200,21 @@ pub fn take_seat(
 }
 
 enum ElectionTurn {
-    Leads { epoch: u64, lease: Lease },
-    Waits { leader: String, revision: u64, lasts: Duration },
+    Leads {
+        epoch: u64,
+        lease: Lease,
+    },
+    Waits {
+        leader: String,
+        revision: u64,
+        lasts: Duration,
+    },
     NameTaken,
+    /// The leader's key has no lease, so that it stays for ever.
+    Stuck {
+        key: String,
+        leader: String,
+    },
 }
 
 /// Tries once: first its name, then the leader's key, both on one lease, which is kept between tries.
@@ -237,8 +260,15 @@ fn turn(
         }
         Ok(answer) => answer,
     };
-    let leader = answer.found.first().map(|leader| String::from_utf8_lossy(&leader.value).into());
-    let (leader, revision, lasts) = (leader.unwrap_or_default(), answer.revision, lease.lasts);
+    let found = answer.found.first();
+    let leader: String =
+        found.map(|leader| String::from_utf8_lossy(&leader.value).into()).unwrap_or_default();
+    if found.is_some_and(|leader| leader.lease == 0) {
+        return Ok(ElectionTurn::Stuck { key, leader });
+    }
+    // Another hand may have taken its name's key away.
+    etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None)?;
+    let (revision, lasts) = (answer.revision, lease.lasts);
     Ok(ElectionTurn::Waits { leader, revision, lasts })
 }
 
@@ -296,26 +326,35 @@ impl LeaderSeat {
     /// # Errors
     /// etcd's.
     pub fn journal(&self) -> std::io::Result<EtcdStorage> {
-        EtcdStorage::open(self.etcd.clone(), &self.prefix, self.epoch, self.fence.clone())
+        let (fence, tail) = (self.fence.clone(), self.tail.clone());
+        EtcdStorage::open(self.etcd.clone(), &self.prefix, self.epoch, fence, tail)
     }
 
     /// Renews the lease until it is gone, in a thread of its own: nothing else holds it up.
     fn keep(&self, lost: watch::Sender<bool>, standbys: watch::Sender<Vec<String>>) {
         let (etcd, mut lease, fence) = (self.etcd.clone(), self.lease, self.fence.clone());
-        let own = made_in(&leader_key(&self.prefix), self.epoch);
-        let (folder, name) = (daemons(&self.prefix), self.name.clone());
+        let (key, tail) = (leader_key(&self.prefix), self.tail.clone());
+        let own = [made_in(&key, self.epoch), on_lease(&key, self.lease.id)];
+        let (folder, name, mut was_alone) = (daemons(&self.prefix), self.name.clone(), false);
         let mut renew = move || -> Result<Option<Lease>, EtcdError> {
             if !lease.is_renewed(&etcd)? {
                 return Ok(None);
             }
             // A lease without the key that hung on it is no seat.
-            let answer = etcd.txn(std::slice::from_ref(&own), &[all_under(&folder)], None)?;
+            let answer = etcd.txn(&own, &[all_under(&folder)], None)?;
+            tail.look(&etcd)?;
             let named = answer
                 .found
                 .iter()
+                .filter(|key| key.lease > 0)
                 .map(|key| String::from_utf8_lossy(&key.key[folder.len()..]).into_owned());
             let others: Vec<String> = named.filter(|other| *other != name).collect();
-            standbys.send_if_modified(|known| std::mem::replace(known, others.clone()) != others);
+            // One whose lease is gone has another in a moment.
+            if !others.is_empty() || was_alone {
+                standbys
+                    .send_if_modified(|known| std::mem::replace(known, others.clone()) != others);
+            }
+            was_alone = others.is_empty();
             Ok(answer.succeeded.then_some(lease))
         };
         let every = self.lease.lasts / 4;

@@ -4,6 +4,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use axum::{Json, Router};
 use lightloom_control::controller::Answer;
 
@@ -12,13 +13,23 @@ use crate::view;
 
 /// Every request is refused with the leader's name.
 pub fn router(known: StandbyNews) -> Router {
-    Router::new().fallback(refused).with_state(known)
+    Router::new().route("/healthz", get(healthz)).fallback(refused).with_state(known)
+}
+
+/// Standing by is what this daemon is for; not being able to lead is not.
+async fn healthz(State(known): State<StandbyNews>) -> Response {
+    match known.now().trouble {
+        None => "standing by\n".into_response(),
+        Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")).into_response(),
+    }
 }
 
 async fn refused(State(known): State<StandbyNews>) -> Response {
     let standing = known.now();
     let reason = match (standing.leader, standing.trouble) {
-        (_, Some(trouble)) => format!("standing by, and {trouble}"),
+        (_, Some(trouble)) => {
+            format!("standing by, and {trouble}; the light stays as it is, and nothing is moved")
+        }
         (Some(leader), None) => format!("standing by: {leader} leads; ask there"),
         (None, None) => "standing by: no daemon leads yet".to_owned(),
     };

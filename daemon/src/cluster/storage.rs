@@ -12,6 +12,8 @@
 //! all of it as another generation: its chunks first, and the head last.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -23,6 +25,39 @@ use crate::journal::Storage;
 const CHUNK_BYTES: usize = 512 << 10;
 /// Chunks that are read at a time.
 const PAGE: u32 = 32;
+
+/// What was put last, so that whoever renews the lease finds out that etcd has it no more: a store that came back with older
+/// data says nothing by itself.
+#[derive(Clone, Debug, Default)]
+pub struct JournalTail {
+    /// The last chunk's key, and the revision in which it was put.
+    put: Arc<Mutex<Option<(String, u64)>>>,
+    is_gone: Arc<AtomicBool>,
+}
+
+impl JournalTail {
+    fn set(&self, put: Option<(String, u64)>) {
+        *self.put.lock().unwrap_or_else(PoisonError::into_inner) = put;
+    }
+
+    /// Looks whether etcd has it.
+    ///
+    /// # Errors
+    /// etcd's.
+    pub(super) fn look(&self, etcd: &Etcd) -> Result<(), EtcdError> {
+        let put = self.put.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((key, revision)) = put else { return Ok(()) };
+        if !etcd.txn(&[made_in(&key, revision)], &[], None)?.succeeded {
+            // Unless it was written anew meanwhile; and not again before it is.
+            let mut now = self.put.lock().unwrap_or_else(PoisonError::into_inner);
+            if *now == Some((key, revision)) {
+                *now = None;
+                self.is_gone.store(true, Ordering::SeqCst);
+            }
+        }
+        Ok(())
+    }
+}
 
 /// A journal in etcd.
 #[derive(Debug)]
@@ -38,15 +73,22 @@ pub struct EtcdStorage {
     last: u64,
     /// What is in etcd, once it was read.
     held: Option<Vec<u8>>,
+    tail: JournalTail,
 }
 
 impl EtcdStorage {
     /// # Errors
     /// etcd's, and a journal without its head.
-    pub fn open(etcd: Etcd, prefix: &str, epoch: u64, fence: Fence) -> io::Result<Self> {
+    pub fn open(
+        etcd: Etcd,
+        prefix: &str,
+        epoch: u64,
+        fence: Fence,
+        tail: JournalTail,
+    ) -> io::Result<Self> {
         let prefix = prefix.to_owned();
         let (generation, chunks, last, held) = (0, 0, 0, None);
-        let mut storage = Self { etcd, prefix, epoch, fence, generation, chunks, last, held };
+        let mut storage = Self { etcd, prefix, epoch, fence, generation, chunks, last, held, tail };
         storage.find_generation()?;
         Ok(storage)
     }
@@ -99,7 +141,7 @@ impl EtcdStorage {
             Ok(answer)
                 if answer.found.first().is_some_and(|key| key.create_revision == self.epoch) =>
             {
-                Err(io::Error::other("etcd has not the journal that was written: it lost some"))
+                Err(io::Error::other(LOST_SOME))
             }
             Ok(_) => Err(io::Error::other("another daemon leads")),
             Err(error @ EtcdError::Silent(_)) => {
@@ -107,6 +149,13 @@ impl EtcdStorage {
             }
             Err(error) => Err(io::Error::other(error)),
         }
+    }
+
+    /// Says what was put last.
+    fn mark(&self) {
+        let last =
+            self.chunks.checked_sub(1).map(|at| (self.chunk(self.generation, at), self.last));
+        self.tail.set(last);
     }
 
     /// Puts chunks behind those that are there: how many there are then, and the revision of the last.
@@ -135,6 +184,9 @@ impl EtcdStorage {
         Ok((at, last))
     }
 }
+
+/// What is said of a store that came back with older data.
+const LOST_SOME: &str = "etcd has not the journal that was written: it lost some";
 
 fn damaged(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
@@ -167,6 +219,7 @@ impl Storage for EtcdStorage {
             from.push(0);
         }
         self.held = Some(bytes.clone());
+        self.mark();
         Ok(bytes)
     }
 
@@ -174,6 +227,7 @@ impl Storage for EtcdStorage {
         (self.chunks, self.last) =
             self.put_chunks(self.generation, (self.chunks, self.last), bytes, true)?;
         self.held.get_or_insert_default().extend_from_slice(bytes);
+        self.mark();
         Ok(())
     }
 
@@ -183,6 +237,7 @@ impl Storage for EtcdStorage {
 
     /// The generation before is kept until the next one.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.tail.set(None);
         let next = self.generation + 1;
         // What an earlier try left there.
         let folder = self.folder(next).into_bytes();
@@ -194,12 +249,16 @@ impl Storage for EtcdStorage {
         self.as_leader(Vec::new(), &turn)?;
         (self.generation, self.chunks, self.last) = (next, chunks, last);
         self.held = Some(bytes.to_vec());
+        self.mark();
         Ok(())
     }
 
     fn trouble(&self) -> Option<String> {
-        let is_held = self.fence.is_open();
-        (!is_held).then(|| "etcd does not renew the lease of this daemon".to_owned())
+        if !self.fence.is_open() {
+            return Some("etcd does not renew the lease of this daemon".to_owned());
+        }
+        // Said once: then all of it is written anew.
+        self.tail.is_gone.swap(false, Ordering::SeqCst).then(|| LOST_SOME.to_owned())
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {

@@ -108,14 +108,20 @@ impl Runtime {
         };
         tracing::info!(%txn, result = label, "transaction over");
         self.metrics.transactions.with_label_values(&[label]).inc();
-        self.traces.ended(txn, result, label);
         let hook = match result {
             TxnResult::Committed => Hook::After,
             TxnResult::RolledBack | TxnResult::Aborted | TxnResult::Partial => Hook::Failed,
         };
         let history = &self.control.controller().ledger().history;
-        if let Some(past) = history.iter().rev().find(|past| past.txn == txn) {
-            self.hooks.afterwards(hook, &crate::view::past::past(past), &self.metrics);
+        let past = history.iter().rev().find(|past| past.txn == txn).map(crate::view::past::past);
+        // Light that is missing at one device is mostly the doing of another.
+        let said = past.iter().flat_map(|past| &past.devices);
+        let said = said.filter(|device| !device.detail.is_empty());
+        let first = said.min_by_key(|device| device.unlit);
+        let trouble = first.map(|first| format!("{}: {}", first.device, first.detail));
+        self.traces.ended(txn, result, label, trouble.as_deref());
+        if let Some(past) = &past {
+            self.hooks.afterwards(hook, past, &self.metrics);
         }
         if let Some((_, began)) = self.began.take() {
             self.metrics.transaction_seconds.observe(began.elapsed().as_secs_f64());

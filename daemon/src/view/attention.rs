@@ -127,23 +127,31 @@ pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<
         true => "all".into(),
         false => drifted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
-    let (back, controller) = (put_back(runtime, &silent), runtime.control.controller());
-    let adopt = format!("take what is lit as ours: lightloom ctl adopt {adopt}");
-    // Who lost their power stand where they start, and were not brought there.
+    let back = put_back(runtime, &silent);
+    // Who lost their power stand where they start, and were not brought there: that is not to become what is wanted.
+    let controller = runtime.control.controller();
     let restarted = drifted.iter().all(|device| controller.has_restarted(device));
     Some(match back.strip_prefix("or ").filter(|_| restarted) {
-        Some(back) => format!("{back}; or {adopt}"),
-        None => format!("{adopt}; {back}"),
+        Some(back) => back.to_owned(),
+        None => format!("take what is lit as ours: lightloom ctl adopt {adopt}; {back}"),
     })
 }
 
 /// How to put drifted devices back.
 fn put_back(runtime: &Runtime, silent: &[String]) -> String {
     let controller = runtime.control.controller();
-    if controller.way_home().is_ok_and(|home| controller.preview(&home).is_ok()) {
-        return "or put it back where the journal says: lightloom ctl apply --restore".into();
+    let home = controller.way_home();
+    if let Ok(home) = &home
+        && let Ok(preview) = controller.preview(home)
+    {
+        let diff = super::diff(runtime, &preview, home, None, String::new());
+        let cut = if diff.moves.iter().any(|one| one.cuts_light) { " --cut-light" } else { "" };
+        return format!(
+            "or put it back where the journal says: lightloom ctl apply --restore{cut}"
+        );
     }
     match (again(runtime), silent.is_empty()) {
+        _ if home.is_err() => "or take it away there: it is not ours".into(),
         (Some(command), _) => format!("or put it back: {command}"),
         (None, true) => "or put it back: lightloom ctl apply PLAN --mode update".into(),
         (None, false) => format!("it can be put back when {} answers again", named(silent)),

@@ -122,11 +122,13 @@ fn light_again(runtime: &Runtime, ends: &BTreeSet<Port>) -> String {
     }
 }
 
-/// That no plan is applied and no circuit is lit, as far as every device was read.
+/// That no plan is applied, as far as every device was read: nothing that breaks is bypassed then.
 pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoPlan> {
     let ledger = runtime.control.controller().ledger();
     let idle = ledger.open.is_none() && runtime.damage.is_none();
-    if !idle || !ledger.plan_sha256.is_empty() || !circuits.is_empty() {
+    // Where no module is driven, or no fabric is known, nothing could be bypassed with a plan either.
+    let is_bypassed = runtime.control.installed().is_some() && !runtime.config.bundles.is_empty();
+    if !idle || !ledger.plan_sha256.is_empty() || !(circuits.is_empty() || is_bypassed) {
         return None;
     }
     let devices = runtime.control.controller().devices().iter();
@@ -136,13 +138,17 @@ pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoP
         0 => "take what stands as ours: lightloom ctl adopt all; then ",
         _ => "",
     };
-    devices.all(|(name, seen)| is_dark(name, seen)).then(|| NoPlan {
+    let is_said = !circuits.is_empty() || devices.all(|(name, seen)| is_dark(name, seen));
+    // What was reported broken is taken to work again by a plan that uses it only where that is said.
+    let mode = if runtime.control.broken().is_empty() { "" } else { " --mode update" };
+    is_said.then(|| NoPlan {
+        lit: circuits.len(),
         next: match &ledger.pending {
             Some(pending) => format!(
                 "decide first: lightloom ctl confirm {0}, or lightloom ctl rollback {0}",
                 pending.txn
             ),
-            None => format!("{adopt}light it: lightloom ctl apply PLAN"),
+            None => format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"),
         },
     })
 }

@@ -49,7 +49,8 @@ impl CtlSession {
     fn present(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(path)?;
         match response.code {
-            503 => anyhow::bail!(show::refusal(&response.body)),
+            // It is stopping, or none of several leads yet.
+            503 | 421 => anyhow::bail!(show::refusal(&response.body)),
             _ => Ok(response),
         }
     }

@@ -201,7 +201,8 @@ fn a_broken_part_that_no_plan_goes_around_is_shown_as_such() {
     unplanned["circuits"] = json!([]);
     daemon.says("/v1/status", 200, unplanned);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let next = "  apply a plan made with --fault n9; when it works again: lightloom ctl fault --repaired n9\n";
+    let next = "  make a plan around it: lightloom plan FABRIC --fault n9; when it works again, any plan: lightloom ctl apply \
+                PLAN --mode update\n";
     assert!(shown.contains(next), "{shown}");
     assert!(
         shown.contains("plan none, 12 journal records\ncircuits that stand at both ends: none")

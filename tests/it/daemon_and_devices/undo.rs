@@ -86,7 +86,7 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
         rig.committed(&answer).await;
         let status = rig.look(view::status).await;
         assert!(status.plan_sha256.is_empty() && status.circuits.is_empty());
-        assert_eq!(status.no_plan.unwrap().next, "light it: lightloom ctl apply PLAN");
+        assert_eq!(status.no_plan.unwrap().next, "apply one: lightloom ctl apply PLAN");
     });
 }
 

@@ -112,7 +112,7 @@ impl Controller {
     /// What puts every device that answers back to where the journal says.
     ///
     /// # Errors
-    /// That none stands elsewhere.
+    /// That none misses any.
     pub fn way_home(&self) -> Result<Apply, Vec<String>> {
         let drifted = self.devices.iter().filter(|(_, seen)| is_ours(seen));
         let target: Fabric = drifted
@@ -121,9 +121,10 @@ impl Controller {
             })
             .collect();
         match target.is_empty() {
-            true => {
-                Err(vec!["no device that answers stands elsewhere than the journal says".into()])
-            }
+            true => Err(vec![
+                "no light of ours is missing on a device that answers; what others lit is theirs"
+                    .into(),
+            ]),
             false => Ok(self.put_back(target)),
         }
     }

@@ -46,7 +46,7 @@ impl Controller {
         }
         let txn = self.ledger.pending.as_ref()?.txn;
         conflict(format!(
-            "transaction {txn} waits for its confirm: `confirm {txn}` or `rollback {txn}` first"
+            "transaction {txn} waits for its confirm: first `lightloom ctl confirm {txn}` or `lightloom ctl rollback {txn}`"
         ))
     }
 

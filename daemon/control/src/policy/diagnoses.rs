@@ -8,7 +8,7 @@ use lightloom_fabric::fault::Part;
 
 use super::Control;
 use crate::bypass::is_inside;
-use crate::diagnosis::{Culprit, Named, diagnose_beside};
+use crate::diagnosis::{Culprit, Named, Symptom, diagnose_beside};
 use crate::state::{DeviceName, Now};
 
 /// A part that is named, and since when.
@@ -41,7 +41,17 @@ impl Control {
         let broken = self.reported_or_found();
         let is_broken =
             |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        let kept = self.diagnosed.iter().filter(is_broken).filter(|kept| !is_live(kept));
+        // Who was silent then and answers now is no evidence any more.
+        let answers = |symptom: &Symptom| match symptom {
+            Symptom::Silent(module) => {
+                let seen = self.controller.devices().get(module);
+                seen.is_some_and(|seen| seen.up && seen.observed.is_some())
+            }
+            _ => false,
+        };
+        let is_over = |kept: &&Diagnosis| kept.named.evidence.iter().any(answers);
+        let kept = self.diagnosed.iter().filter(is_broken);
+        let kept = kept.filter(|kept| !is_live(kept) && !is_over(kept));
         let kept: Vec<Diagnosis> = kept.cloned().collect();
         live.into_iter().chain(kept).collect()
     }

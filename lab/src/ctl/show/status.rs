@@ -94,11 +94,6 @@ fn alarms(status: &Status) -> String {
     if let Some(why) = &status.audit_failure {
         alarm("AUDIT LOG CANNOT BE WRITTEN, changes are refused", why.clone(), FREE_SPACE.into());
     }
-    if let Some(of) = status.leadership.as_ref().filter(|of| of.standbys.is_empty()) {
-        let about = format!("{} leads alone, and nothing is bypassed if it dies", of.leader);
-        let next = "start lightloomd on another machine with the same devices and `etcd.prefix`";
-        alarm("NO DAEMON STANDS BY", about, next.to_owned());
-    }
     if status.devices.is_empty() {
         let next = "name its transceivers and switches in the daemon's file (`lightloom init --daemon FABRIC` writes one) and \
                     start it again";
@@ -123,6 +118,11 @@ fn alarms(status: &Status) -> String {
             ),
             format!("keep it: lightloom ctl confirm {txn}; undo it: lightloom ctl rollback {txn}"),
         );
+    }
+    if let Some(of) = status.leadership.as_ref().filter(|of| of.standbys.is_empty()) {
+        let about = format!("`{}` leads alone, and nothing is bypassed if it dies", of.leader);
+        let next = "start lightloomd on another machine with the same devices and `etcd.prefix`";
+        alarm("NO DAEMON STANDS BY", about, next.to_owned());
     }
     for (device, why) in &status.attention {
         let next = or_dash(status.attention_next.get(device));
@@ -231,6 +231,23 @@ fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<StatusAlarm> {
         all.iter().copied().filter(|device| device.state == state).collect::<Vec<_>>()
     };
     let mut alarms = Vec::new();
+    let drifted = of(DeviceState::Drifted);
+    let restarted = &status.restarted;
+    let next = status.drifted_next.as_ref().filter(|_| status.journal_failure.is_none());
+    if !restarted.is_empty() {
+        let standing = status.circuits.iter().filter(|circuit| circuit.stands).count();
+        let about = format!(
+            "{standing} of {} circuits stand; nothing has moved since: {}",
+            status.circuits.len(),
+            named(restarted.clone(), NAMES_MAX)
+        );
+        let next = next.cloned().unwrap_or_else(|| "see where: lightloom ctl drift".into());
+        let what = format!(
+            "RESTARTED, {} elsewhere than the journal says",
+            count(restarted.len(), "device")
+        );
+        alarms.push((what, about, next));
+    }
     let unseen = of(DeviceState::Unseen);
     if !unseen.is_empty() {
         let next = "look at its line, its power and its address; the daemon tries again by itself";
@@ -240,18 +257,14 @@ fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<StatusAlarm> {
             next.into(),
         ));
     }
-    let drifted = of(DeviceState::Drifted);
+    let drifted = drifted.into_iter().filter(|device| !restarted.contains(&device.name));
+    let drifted: Vec<&DeviceStatus> = drifted.collect();
     if !drifted.is_empty() {
         let names: Vec<String> = drifted.iter().map(|device| device.name.clone()).collect();
-        let next = status.drifted_next.as_ref().filter(|_| status.journal_failure.is_none());
         let next = next.map(|next| format!("; {next}")).unwrap_or_default();
-        let restarted = match status.restarted.len() {
-            0 => String::new(),
-            some => format!(" ({some} restarted, and nothing has moved them since)"),
-        };
         alarms.push((
             format!("DRIFTED, {} elsewhere than the journal says", count(names.len(), "device")),
-            named(names, NAMES_MAX) + &restarted,
+            named(names, NAMES_MAX),
             format!("see where: lightloom ctl drift{next}"),
         ));
     }
@@ -274,10 +287,18 @@ fn other_fabric(status: &Status) -> Option<StatusAlarm> {
     Some(("ANOTHER FABRIC".into(), about.into(), next))
 }
 
-/// That no plan is applied and nothing is lit.
+fn stand(circuits: usize) -> String {
+    format!("{} {}", count(circuits, "circuit"), if circuits == 1 { "is" } else { "are" })
+}
+
+/// That no plan is applied.
 fn no_plan(status: &Status) -> Option<StatusAlarm> {
-    let NoPlan { next } = status.no_plan.clone()?;
-    Some(("NO PLAN is applied".into(), "no circuit is lit".into(), next))
+    let NoPlan { lit, next } = status.no_plan.clone()?;
+    let about = match lit {
+        0 => "no circuit is lit".to_owned(),
+        lit => format!("{} lit, and nothing that breaks is bypassed", stand(lit)),
+    };
+    Some(("NO PLAN is applied".into(), about, next))
 }
 
 /// Fibres that both ends look into and that carry no light, where nothing bypasses them.
@@ -349,9 +370,9 @@ fn around_faults(status: &Status) -> Vec<StatusAlarm> {
             named(lit.into_iter().map(since).collect(), NAMES_MAX),
             match status.plan_sha256.is_empty() {
                 true => format!(
-                    "apply a plan made with --fault {}; {}",
-                    parts.join(","),
-                    repairs(&parts)
+                    "make a plan around it: lightloom plan FABRIC --fault {}; when it works again, any plan: lightloom ctl \
+                     apply PLAN --mode update",
+                    parts.join(",")
                 ),
                 false => format!("bypass it: lightloom ctl fault {}", outermost(&parts).join(" ")),
             },
