@@ -516,7 +516,7 @@ fn the_commands_for_lost_power_and_a_full_disk_do_what_they_say() {
     let good = after(after(0, "torn off in the mid"), "the file is good");
     let well = after(good, "ALL IS WELL");
     let bypassed = after(well, "bypass of n9");
-    let full = after(bypassed, "JOURNAL CANNOT BE WRITTEN, changes are refused: the disk is full");
+    let full = after(bypassed, "JOURNAL CANNOT BE WRITTEN, changes are refused: the disk of ");
     let refused = after(full, "refused: the disk is full");
     let on_top = after(refused, "lightloom ctl fault n9");
     let committed = after(on_top, "committed");
