@@ -239,16 +239,29 @@ fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
     lines.extend(ends.into_values());
 }
 
-fn is_linearizable(runs: u32, turns: u32, kills: u32) {
-    let (mut lines, mut steps, mut accepted, mut broken) = (0, 0, 0, 0);
-    for seed in 0..runs {
-        let history = history(seed, turns, kills);
-        steps += check(&Model::default(), &history, STEPS_MAX)
+/// What histories came to, each of which one order of requests explains.
+#[derive(Default)]
+struct Explained {
+    lines: usize,
+    steps: u64,
+    accepted: usize,
+    broken: usize,
+}
+
+impl Explained {
+    fn add(&mut self, seed: u32, history: &[Line]) {
+        self.steps += check(&Model::default(), history, STEPS_MAX)
             .unwrap_or_else(|why| panic!("seed {seed}: no order explains it: {why}"));
-        lines += history.len();
-        broken += history.iter().filter(|line| line.answered == u64::MAX).count();
-        accepted += history.iter().filter(|line| matches!(line.did, Did::End { .. })).count();
+        self.lines += history.len();
+        self.broken += history.iter().filter(|line| line.answered == u64::MAX).count();
+        self.accepted += history.iter().filter(|line| matches!(line.did, Did::End { .. })).count();
     }
+}
+
+fn is_linearizable(runs: u32, turns: u32, kills: u32) {
+    let mut all = Explained::default();
+    (0..runs).for_each(|seed| all.add(seed, &history(seed, turns, kills)));
+    let Explained { lines, steps, accepted, broken } = all;
     println!(
         "{runs} histories of {CLIENTS} clients, {} kills: {lines} lines, {accepted} changes, {broken} requests \
          without an answer; one order explains each ({steps} steps of the search)",

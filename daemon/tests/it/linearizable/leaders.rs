@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::checker::{Did, Line, Model, check};
-use super::{CLIENTS, Client, STEPS_MAX, add_ends};
+use super::checker::Line;
+use super::{CLIENTS, Client, Explained, add_ends};
 use crate::over_sockets::etcd::etcd;
 use crate::over_sockets::{Switch, talk, wait_for};
 
@@ -153,15 +153,12 @@ fn history(seed: u32, turns: u32, changes: &[Change]) -> Option<Vec<Line>> {
 }
 
 fn is_linearizable(runs: u32, turns: u32, changes: &[Change]) {
-    let (mut lines, mut accepted, mut broken, mut steps) = (0, 0, 0, 0);
+    let mut all = Explained::default();
     for seed in 0..runs {
         let Some(history) = history(seed, turns, changes) else { return };
-        steps += check(&Model::default(), &history, STEPS_MAX)
-            .unwrap_or_else(|why| panic!("seed {seed}: no order explains it: {why}"));
-        lines += history.len();
-        broken += history.iter().filter(|line| line.answered == u64::MAX).count();
-        accepted += history.iter().filter(|line| matches!(line.did, Did::End { .. })).count();
+        all.add(seed, &history);
     }
+    let Explained { lines, steps, accepted, broken } = all;
     println!(
         "{runs} histories of {CLIENTS} clients of three daemons, {changes:?} in each: {lines} lines, {accepted} changes, {broken} \
          requests without an answer; one order explains each ({steps} steps of the search)"
