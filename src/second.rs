@@ -74,6 +74,11 @@ pub const VERBS: &[Verb] = &[
         "lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml",
     ),
     verb(
+        "rl",
+        "Times a step of reinforcement learning, and sizes its replicas",
+        "lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 512",
+    ),
+    verb(
         "calibrate",
         "Refits the constants of `lightloom mfu` on measured steps",
         "lightloom calibrate runs.csv --out ours.json",

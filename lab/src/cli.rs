@@ -12,7 +12,7 @@ use crate::kinds::READERS;
 use crate::prices::Prices;
 use crate::{
     buy, calibrate, compare, completions, cost, ctl, demo, device, export, man, mfu, report,
-    reproduce, twin, verb, workload,
+    reproduce, rl, twin, verb, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -45,6 +45,7 @@ enum Verb {
     Buy(buy::Arguments),
     Reproduce(reproduce::Arguments),
     Mfu(Box<mfu::Arguments>),
+    Rl(rl::Arguments),
     Calibrate(calibrate::Arguments),
     Workload(workload::Arguments),
     Ctl(ctl::Arguments),
@@ -81,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Buy(arguments) => buy::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
+        Verb::Rl(arguments) => rl::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Workload(arguments) => workload::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),

@@ -18,6 +18,7 @@ mod mfu;
 mod prices;
 mod report;
 mod reproduce;
+mod rl;
 mod twin;
 mod verb;
 mod workload;

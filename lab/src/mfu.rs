@@ -216,10 +216,10 @@ fn add_goodput(
 }
 
 /// Reads a card from a file of this name and contents, or tells its mistakes.
-type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
+pub(crate) type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
 
 /// The card of a name, or of a file, whose mistakes are shown and which is noted among the inputs of the result.
-fn card<T, E: std::error::Error + Send + Sync + 'static>(
+pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     (role, name): (&str, &str),
     shipped: fn(&str) -> Result<T, E>,
     read: Reader<T>,

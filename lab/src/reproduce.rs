@@ -14,8 +14,8 @@ use lightloom_planner::rfabric::phases::Phase;
 use lightloom_study::cost::PriceList;
 use lightloom_study::reproduce::{
     Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, SentenceVerdict,
-    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, rfabric, sentence_of, sentences,
-    summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
+    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, orchestrrl, rfabric, sentence_of,
+    sentences, summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_training::claims::{BATCH, Hiding, Point, sweep};
@@ -24,6 +24,7 @@ use lightloom_units::seed::Seed;
 
 use crate::cost::prices;
 use crate::mfu::study;
+use crate::rl::study::why_orchestrrl;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::{ResultFormat, csv_of};
 use lightloom::shipped;
@@ -78,6 +79,8 @@ enum PublishedStudy {
     Rfabric,
     /// Photonic rails (arXiv 2602.12521): cost and power against packet switches.
     Opus,
+    /// OrchestrRL (arXiv 2601.01209): generation whose parallelism changes, against static ones.
+    Orchestrrl,
     /// The training part of InfiniteHBD: MFU over numbers of GPUs.
     Mfu,
     /// Measured collectives beside their closed forms; needs `--runs`.
@@ -99,6 +102,7 @@ impl PublishedStudy {
             Self::Mixnet => "mixnet",
             Self::Rfabric => "rfabric",
             Self::Opus => "opus",
+            Self::Orchestrrl => "orchestrrl",
             Self::Mfu => "mfu",
             Self::Collectives => "collectives",
         }
@@ -132,6 +136,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         PublishedStudy::Opus => {
             let why = why_opus(&prices);
             (opus(&why), why)
+        }
+        PublishedStudy::Orchestrrl => {
+            let why = vec![why_orchestrrl()];
+            (orchestrrl(&why[0]), why)
         }
         PublishedStudy::Collectives => {
             return study::collectives(&arguments.runs, arguments.format);

@@ -12,6 +12,7 @@
 //! Not here: packets and plans. A step says what is sent; the planner and the emulator say how long that takes on a fabric.
 
 pub mod architecture;
+pub mod batching;
 pub mod calibrated;
 pub mod calibration;
 pub mod cards;
@@ -36,8 +37,10 @@ pub mod memory;
 pub mod mfu;
 pub mod network;
 pub mod recorded;
+pub mod reinforcement;
 pub mod request;
 pub mod rescale;
+pub mod rollout;
 pub mod runs;
 pub mod schedule;
 pub mod search;

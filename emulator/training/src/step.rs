@@ -10,6 +10,7 @@
 
 mod bare;
 mod exchange;
+mod inference;
 mod layer;
 mod passes;
 mod pieces;
@@ -25,6 +26,7 @@ use super::network::Network;
 use super::schedule::{PipelineTime, dual_pipe_bubble, pipeline_time};
 
 pub use bare::BareStep;
+pub use inference::Replica;
 pub use pieces::{ForwardBackward, LayerParts, StepPieces};
 
 use passes::Passes;

@@ -8,6 +8,7 @@ mod claims;
 mod infinitehbd;
 mod mixnet;
 mod opus;
+mod orchestrrl;
 mod rfabric;
 mod sentences;
 mod why;
@@ -18,6 +19,7 @@ pub use infinitehbd::{
 };
 pub use mixnet::{mixnet, why as why_mixnet};
 pub use opus::{opus, why as why_opus};
+pub use orchestrrl::{ORCHESTRRL, orchestrrl};
 pub use rfabric::{rfabric, why as why_rfabric};
 pub use sentences::{Sentence, SentenceVerdict, sentence_of, sentences, summary};
 pub use why::{Assumption, Departure, Outcome, PublishedRange, Why, assumption, explain};

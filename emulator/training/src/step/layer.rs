@@ -70,7 +70,7 @@ impl Job<'_> {
     }
 
     /// Forward and backward pass of output layer and loss.
-    fn output(&self) -> Passes {
+    pub(super) fn output(&self) -> Passes {
         let per_rank = self.tokens() / self.tensor();
         let (h, vocabulary) = (f64::from(self.model.hidden), f64::from(self.model.vocabulary));
         let gemm = self.gemm(self.tokens(), h, vocabulary / self.tensor(), Precision::Bf16);
@@ -153,7 +153,7 @@ impl Job<'_> {
     }
 
     /// Seconds of the products of a feed-forward part of `width` that `rows` tokens pass.
-    fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
+    pub(super) fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
         self.products(rows, width / self.tensor())
     }
 
@@ -172,7 +172,12 @@ impl Job<'_> {
     }
 
     /// The same of `count` such products in one kernel.
-    fn gemms(&self, count: f64, [rows, inner, columns]: [f64; 3], precision: Precision) -> f64 {
+    pub(super) fn gemms(
+        &self,
+        count: f64,
+        [rows, inner, columns]: [f64; 3],
+        precision: Precision,
+    ) -> f64 {
         let (compute, shares) = (self.compute, self.calibration);
         let rate = match precision {
             Precision::Bf16 => compute.peak_flops * shares.gemm_efficiency,

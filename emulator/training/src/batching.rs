@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests over equal replicas with continuous batching: when each has its first token and its last.
+//!
+//! ```text
+//! waiting ──a replica has room──▶ prompt ──▶ a token each decode step ──last one──▶ ended
+//! ```
+//! A replica takes a request in between two decode steps, works on its prompt while the others wait, and decodes all that it
+//! has together. A request goes to the replica with the fewest, and waits in one queue for all, first come first served. Its cache is
+//! reserved for all the tokens it will have. Between two changes of a batch all steps are one sum, so a run takes as long as
+//! it has requests, and not tokens.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use crate::step::Replica;
+
+/// What is asked of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Request {
+    /// Seconds after the start.
+    pub arrives: f64,
+    /// Tokens of its prompt.
+    pub prompt: u32,
+    /// Tokens of its answer, at least 1.
+    pub output: u32,
+    /// Tokens of the answer that are there already, with their cache.
+    pub done: u32,
+    /// The replica that it has to go to; any where `None`.
+    pub replica: Option<u32>,
+}
+
+impl Request {
+    /// Tokens that it holds at its end.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        u64::from(self.prompt) + u64::from(self.output)
+    }
+
+    /// Tokens that it has not generated.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.output.saturating_sub(self.done)
+    }
+}
+
+/// What a replica takes, in seconds, and what it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaCosts {
+    /// GPUs of a replica.
+    pub gpus: u32,
+    /// A decode step by size of its batch, without reading caches; that of none first.
+    pub decode: Vec<f64>,
+    /// What each token in the caches adds to a decode step.
+    pub cached_token: f64,
+    /// Tokens that fit into the caches.
+    pub cache_tokens: u64,
+    /// A prompt of one token, and how much each further one, and each pair of them, adds.
+    pub prompt: [f64; 3],
+}
+
+impl ReplicaCosts {
+    /// Those of `replica` with batches of up to `most`. `None` where its weights do not fit.
+    ///
+    /// # Panics
+    /// If `most` is 0.
+    #[must_use]
+    pub fn of(replica: &Replica<'_>, most: u32) -> Option<Self> {
+        assert!(most > 0, "a batch has a request");
+        let decode = (0..=most).map(|batch| replica.decode_seconds(batch.max(1))).collect();
+        // A forward pass is a constant, products and a square of attention: three prompts give all of it.
+        let [one, half, whole] = [512_u32, 4_096, 16_384].map(|at| replica.prompt_seconds(at));
+        let slope = [(half - one) / 3_584.0, (whole - half) / 12_288.0];
+        let square = (slope[1] - slope[0]) / (16_384.0 - 512.0);
+        let linear = slope[0] - square * (512.0 + 4_096.0);
+        let constant = one - 512.0 * linear - 512.0 * 512.0 * square;
+        Some(Self {
+            gpus: replica.gpus,
+            decode,
+            cached_token: replica.cached_token_seconds(),
+            cache_tokens: replica.cache_tokens()?,
+            prompt: [constant.max(0.0), linear, square],
+        })
+    }
+
+    /// Seconds of a prompt.
+    #[must_use]
+    pub fn prompt_seconds(&self, tokens: u32) -> f64 {
+        let tokens = f64::from(tokens);
+        let [constant, linear, square] = self.prompt;
+        if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
+    }
+
+    /// Seconds of `steps` decode steps of `batch` requests that begin with `cached` tokens in all.
+    #[must_use]
+    pub fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
+        let steps = steps as f64;
+        let read = steps * cached as f64 + batch as f64 * steps * (steps - 1.0) / 2.0;
+        steps * self.decode[batch] + self.cached_token * read
+    }
+
+    fn most(&self) -> usize {
+        self.decode.len() - 1
+    }
+}
+
+/// What came of requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Served {
+    /// By request: when it had its first token; not a number where it had none.
+    pub first: Vec<f64>,
+    /// By request: when it ended; not a number where it did not.
+    pub ended: Vec<f64>,
+    /// When the run ended.
+    pub seconds: f64,
+    /// Tokens generated.
+    pub tokens: u64,
+    /// Seconds that replicas worked, added up.
+    pub busy: f64,
+    /// The most cache tokens that a replica had reserved.
+    pub most_reserved: u64,
+    /// Requests in the pool, waiting or running, over time: an integral in request seconds.
+    pub waited: f64,
+    /// What was not ended when the run was stopped, with the replica that has its cache.
+    pub left: Vec<Request>,
+    /// Requests that no replica can hold.
+    pub refused: usize,
+}
+
+/// Runs `requests`, in order of arrival, on so many replicas until no more than `stop_at` are left.
+///
+/// # Panics
+/// If there are no replicas.
+#[must_use]
+pub fn serve(costs: &ReplicaCosts, replicas: u32, requests: &[Request], stop_at: usize) -> Served {
+    assert!(replicas > 0, "something has to serve");
+    let mut pool = Pool::new(costs, replicas, requests);
+    pool.run(stop_at);
+    pool.end()
+}
+
+/// A replica between two changes of its batch.
+#[derive(Clone, Debug, Default)]
+struct Seat {
+    /// By last decode step: who ends there.
+    ends: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Decode steps made, and when the last of them, or the prompt after it, ended.
+    step: u64,
+    since: f64,
+    cached: u64,
+    reserved: u64,
+    /// Who waits for this one alone.
+    own: VecDeque<usize>,
+    /// Changes of its batch: an event planned before the last one is none.
+    turn: u32,
+}
+
+/// An instant that can be put in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct At(f64);
+
+impl Eq for At {}
+
+impl PartialOrd for At {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for At {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+struct Pool<'a> {
+    costs: &'a ReplicaCosts,
+    requests: &'a [Request],
+    seats: Vec<Seat>,
+    queue: VecDeque<usize>,
+    events: BinaryHeap<Reverse<(At, u32, u32)>>,
+    /// By running request: the step after which it was taken, and its replica.
+    taken: HashMap<usize, (u64, u32)>,
+    now: f64,
+    inside: usize,
+    open: usize,
+    served: Served,
+}
+
+impl<'a> Pool<'a> {
+    fn new(costs: &'a ReplicaCosts, replicas: u32, requests: &'a [Request]) -> Self {
+        let none = vec![f64::NAN; requests.len()];
+        Self {
+            costs,
+            requests,
+            seats: vec![Seat::default(); replicas as usize],
+            queue: VecDeque::new(),
+            events: BinaryHeap::new(),
+            taken: HashMap::new(),
+            now: 0.0,
+            inside: 0,
+            open: requests.len(),
+            served: Served { first: none.clone(), ended: none, ..Served::default() },
+        }
+    }
+
+    fn run(&mut self, stop_at: usize) {
+        let mut next = 0;
+        while self.open > stop_at {
+            let arrival = self.requests.get(next).map(|request| request.arrives);
+            let event = self.events.peek().map(|Reverse((at, ..))| at.0);
+            match (arrival, event) {
+                (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
+                    // All that arrive together are shared out before anything runs.
+                    let until = next;
+                    while self.requests.get(next).is_some_and(|one| one.arrives <= arrival) {
+                        next += 1;
+                    }
+                    self.pass(arrival);
+                    self.arrive(until..next);
+                }
+                (_, Some(_)) => {
+                    let Some(Reverse((at, seat, turn))) = self.events.pop() else { break };
+                    if self.seats[seat as usize].turn == turn {
+                        self.pass(at.0);
+                        self.batch_ends(seat as usize);
+                    }
+                }
+                _ => break,
+            }
+        }
+    }
+
+    fn pass(&mut self, to: f64) {
+        self.served.waited += self.inside as f64 * (to - self.now).max(0.0);
+        self.now = self.now.max(to);
+    }
+
+    fn arrive(&mut self, new: std::ops::Range<usize>) {
+        let mut changed: Vec<usize> = Vec::new();
+        for one in new {
+            let request = &self.requests[one];
+            if request.tokens() > self.costs.cache_tokens {
+                self.served.refused += 1;
+                self.open -= 1;
+                continue;
+            }
+            self.inside += 1;
+            let seat = match request.replica {
+                Some(seat) => {
+                    self.seats[seat as usize].own.push_back(one);
+                    Some(seat as usize)
+                }
+                None => {
+                    self.queue.push_back(one);
+                    let room = |at: &usize| self.has_room(*at, one);
+                    let fewest = |at: &usize| self.seats[*at].ends.len();
+                    let free = self.queue.len() == 1;
+                    (0..self.seats.len()).filter(|at| free && room(at)).min_by_key(fewest)
+                }
+            };
+            let Some(seat) = seat else { continue };
+            if !changed.contains(&seat) {
+                changed.push(seat);
+                self.finish_step(seat);
+            }
+            self.admit(seat, 1);
+        }
+        changed.into_iter().for_each(|seat| self.plan(seat));
+    }
+
+    /// The step that is under way ends before anything changes.
+    fn finish_step(&mut self, seat: usize) {
+        let (now, costs) = (self.now, self.costs);
+        let seat = &mut self.seats[seat];
+        let batch = seat.ends.len();
+        if batch == 0 {
+            seat.since = seat.since.max(now);
+            return;
+        }
+        let steps = whole_steps(costs, batch, seat.cached, now - seat.since);
+        let took = costs.steps_seconds(steps, batch, seat.cached);
+        let steps = if seat.since + took < now { steps + 1 } else { steps };
+        self.served.busy += seat.advance(costs, steps);
+    }
+
+    fn has_room(&self, seat: usize, one: usize) -> bool {
+        let seat = &self.seats[seat];
+        seat.ends.len() < self.costs.most()
+            && seat.reserved + self.requests[one].tokens() <= self.costs.cache_tokens
+    }
+
+    /// Takes in up to so many of those that wait, as long as there is room.
+    fn admit(&mut self, seat: usize, most: usize) {
+        for _ in 0..most {
+            let own = self.seats[seat].own.front().copied();
+            let Some(one) = own.or_else(|| self.queue.front().copied()) else { return };
+            if !self.has_room(seat, one) {
+                return;
+            }
+            match own {
+                Some(_) => self.seats[seat].own.pop_front(),
+                None => self.queue.pop_front(),
+            };
+            let request = &self.requests[one];
+            let here = &mut self.seats[seat];
+            let prompt =
+                if request.done > 0 { 0.0 } else { self.costs.prompt_seconds(request.prompt) };
+            here.since += prompt;
+            self.served.busy += prompt;
+            if request.done == 0 {
+                self.served.first[one] = here.since;
+                self.served.tokens += 1;
+            }
+            // A forward pass over the prompt gives the first token.
+            let done = request.done.max(1);
+            here.ends.push(Reverse((here.step + u64::from(request.output - done), one)));
+            here.cached += u64::from(request.prompt) + u64::from(done);
+            here.reserved += request.tokens();
+            self.served.most_reserved = self.served.most_reserved.max(here.reserved);
+            self.taken.insert(one, (here.step, seat as u32));
+        }
+    }
+
+    /// The next request of a replica ends.
+    fn batch_ends(&mut self, seat: usize) {
+        let costs = self.costs;
+        let here = &mut self.seats[seat];
+        let Some(Reverse((last, _))) = here.ends.peek().copied() else { return };
+        let steps = last - here.step;
+        self.served.busy += here.advance(costs, steps);
+        self.let_go(seat);
+        self.admit(seat, usize::MAX);
+        self.plan(seat);
+    }
+
+    /// Those that have all their tokens leave.
+    fn let_go(&mut self, seat: usize) {
+        while let Some(Reverse((at, one))) = self.seats[seat].ends.peek().copied() {
+            if at > self.seats[seat].step {
+                break;
+            }
+            let request = &self.requests[one];
+            let here = &mut self.seats[seat];
+            here.ends.pop();
+            here.cached -= request.tokens();
+            here.reserved -= request.tokens();
+            self.served.ended[one] = here.since;
+            self.served.tokens += u64::from(request.output - request.done.max(1));
+            self.served.seconds = self.served.seconds.max(here.since);
+            self.taken.remove(&one);
+            self.inside -= 1;
+            self.open -= 1;
+        }
+    }
+
+    fn plan(&mut self, seat: usize) {
+        let here = &mut self.seats[seat];
+        here.turn += 1;
+        let Some(Reverse((last, _))) = here.ends.peek() else { return };
+        let took = self.costs.steps_seconds(last - here.step, here.ends.len(), here.cached);
+        self.events.push(Reverse((At(here.since + took), seat as u32, here.turn)));
+    }
+
+    /// What is left, as it is at the end of the step that is under way on each replica.
+    fn end(mut self) -> Served {
+        if self.open > 0 {
+            let mut end = self.now;
+            for seat in 0..self.seats.len() {
+                self.finish_step(seat);
+                if !self.seats[seat].ends.is_empty() {
+                    end = end.max(self.seats[seat].since);
+                }
+                self.let_go(seat);
+            }
+            for (one, request) in self.requests.iter().enumerate() {
+                let is_refused = request.tokens() > self.costs.cache_tokens;
+                if self.served.ended[one].is_finite() || is_refused {
+                    continue;
+                }
+                let (done, replica) = match self.taken.get(&one) {
+                    Some((step, seat)) => {
+                        let made = self.seats[*seat as usize].step - step;
+                        (request.done.max(1) + made as u32, Some(*seat))
+                    }
+                    None => (request.done, request.replica),
+                };
+                if let Some((step, seat)) = self.taken.get(&one) {
+                    self.served.tokens += self.seats[*seat as usize].step - step;
+                }
+                self.served.left.push(Request { arrives: 0.0, done, replica, ..*request });
+            }
+            self.served.seconds = end;
+        }
+        self.served
+    }
+}
+
+impl Seat {
+    /// Makes so many steps; how long they took.
+    fn advance(&mut self, costs: &ReplicaCosts, steps: u64) -> f64 {
+        let batch = self.ends.len();
+        let took = costs.steps_seconds(steps, batch, self.cached);
+        self.step += steps;
+        self.since += took;
+        self.cached += steps * batch as u64;
+        took
+    }
+}
+
+/// How many whole steps fit into so many seconds.
+fn whole_steps(costs: &ReplicaCosts, batch: usize, cached: u64, seconds: f64) -> u64 {
+    if seconds <= 0.0 {
+        return 0;
+    }
+    // steps · linear + steps² · square = seconds.
+    let square = costs.cached_token * batch as f64 / 2.0;
+    let linear = costs.decode[batch] + costs.cached_token * cached as f64 - square;
+    let root = (linear * linear + 4.0 * square * seconds).sqrt();
+    let mut steps = (2.0 * seconds / (linear + root)) as u64;
+    while costs.steps_seconds(steps + 1, batch, cached) <= seconds {
+        steps += 1;
+    }
+    while steps > 0 && costs.steps_seconds(steps, batch, cached) > seconds {
+        steps -= 1;
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Closed forms, a step-by-step oracle, and what is conserved.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cards;
+use crate::step::Replica;
+
+fn costs(most: u32) -> ReplicaCosts {
+    ReplicaCosts {
+        gpus: 8,
+        decode: (0..=most).map(|batch| 0.01 + 0.0001 * f64::from(batch)).collect(),
+        cached_token: 1e-7,
+        cache_tokens: 20_000,
+        prompt: [0.002, 1e-5, 1e-10],
+    }
+}
+
+fn request(arrives: f64, prompt: u32, output: u32) -> Request {
+    Request { arrives, prompt, output, ..Request::default() }
+}
+
+#[test]
+fn a_batch_of_equal_lengths_takes_its_closed_form() {
+    let costs = costs(64);
+    let served = serve(&costs, 1, &[request(0.0, 100, 50); 8], 0);
+    let prompts = 8.0 * costs.prompt_seconds(100);
+    let steps: f64 = (0..49).map(|step| costs.decode[8] + 1e-7 * 8.0 * f64::from(101 + step)).sum();
+    assert!((served.seconds - prompts - steps).abs() < 1e-9, "{}", served.seconds);
+    assert_eq!(served.tokens, 8 * 50);
+    assert_eq!(served.most_reserved, 8 * 150);
+    assert!((served.busy - served.seconds).abs() < 1e-9, "it was never idle");
+}
+
+/// The same, one decode step after the other.
+fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Vec<f64> {
+    let mut queue: VecDeque<usize> = (0..requests.len()).collect();
+    let mut running: Vec<Vec<(usize, u32)>> = vec![Vec::new(); replicas];
+    let mut clock = vec![0.0; replicas];
+    let mut ended = vec![f64::NAN; requests.len()];
+    let tokens = |running: &[(usize, u32)]| -> u64 {
+        running.iter().map(|(one, _)| requests[*one].tokens()).sum()
+    };
+    let has_room = |running: &[(usize, u32)], one: usize| {
+        running.len() < costs.most()
+            && tokens(running) + requests[one].tokens() <= costs.cache_tokens
+    };
+    // All are there at the start, and are shared out one by one to the replica with the fewest.
+    while let Some(one) = queue.front().copied() {
+        let free = (0..replicas).filter(|at| has_room(&running[*at], one));
+        let Some(at) = free.min_by_key(|at| running[*at].len()) else { break };
+        queue.pop_front();
+        clock[at] += costs.prompt_seconds(requests[one].prompt);
+        running[at].push((one, 1));
+    }
+    while running.iter().any(|batch| !batch.is_empty()) {
+        // The replica whose next step ends first makes it.
+        let step = |at: usize| {
+            let cached: u64 = running[at]
+                .iter()
+                .map(|(one, done)| u64::from(requests[*one].prompt) + u64::from(*done))
+                .sum();
+            clock[at] + costs.steps_seconds(1, running[at].len(), cached)
+        };
+        let busy = (0..replicas).filter(|at| !running[*at].is_empty());
+        let at = busy.min_by(|a, b| step(*a).total_cmp(&step(*b))).unwrap();
+        let is_over = |(one, done): &(usize, u32)| *done >= requests[*one].output;
+        if !running[at].iter().any(is_over) {
+            clock[at] = step(at);
+            running[at].iter_mut().for_each(|(_, done)| *done += 1);
+        }
+        let over: Vec<(usize, u32)> = running[at].iter().copied().filter(is_over).collect();
+        for (one, _) in &over {
+            ended[*one] = clock[at];
+        }
+        running[at].retain(|one| !is_over(one));
+        while let Some(one) = queue.front().copied().filter(|_| !over.is_empty()) {
+            if !has_room(&running[at], one) {
+                break;
+            }
+            queue.pop_front();
+            clock[at] += costs.prompt_seconds(requests[one].prompt);
+            running[at].push((one, 1));
+        }
+    }
+    ended
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn jumps_are_the_steps_one_by_one(
+        lengths in proptest::collection::vec((1_u32..200, 1_u32..300), 1..40),
+        replicas in 1_u32..4,
+        most in 1_u32..9,
+    ) {
+        let costs = costs(most);
+        let requests: Vec<Request> =
+            lengths.iter().map(|(prompt, output)| request(0.0, *prompt, *output)).collect();
+        let served = serve(&costs, replicas, &requests, 0);
+        let expected = oracle(&costs, replicas as usize, &requests);
+        for (ours, expected) in served.ended.iter().zip(&expected) {
+            prop_assert!((ours - expected).abs() < 1e-6, "{ours} against {expected}");
+        }
+        prop_assert_eq!(served.tokens, lengths.iter().map(|(_, output)| u64::from(*output)).sum::<u64>());
+        prop_assert!(served.most_reserved <= costs.cache_tokens);
+    }
+
+    /// What a stop leaves goes on to the same end, and no token is lost or made twice.
+    #[test]
+    fn a_run_in_two_parts_makes_the_same_tokens(
+        outputs in proptest::collection::vec(2_u32..300, 4..40),
+        stop in 0_usize..40,
+    ) {
+        let costs = costs(8);
+        let requests: Vec<Request> =
+            outputs.iter().map(|output| request(0.0, 50, *output)).collect();
+        let first = serve(&costs, 2, &requests, stop.min(outputs.len()));
+        let ended = first.ended.iter().filter(|ended| ended.is_finite()).count();
+        prop_assert_eq!(ended + first.left.len(), outputs.len());
+        let second = serve(&costs, 2, &first.left, 0);
+        let all: u64 = outputs.iter().map(|output| u64::from(*output)).sum();
+        prop_assert_eq!(first.tokens + second.tokens, all);
+        let whole = serve(&costs, 2, &requests, 0);
+        prop_assert!(first.seconds <= whole.seconds + 1e-6);
+    }
+
+    /// Requests in the pool are their rate times their stay (Little's law), counted in two ways.
+    #[test]
+    fn littles_law_holds(gaps in proptest::collection::vec(0.0_f64..0.2, 1..200)) {
+        let costs = costs(8);
+        let mut at = 0.0;
+        let requests: Vec<Request> = gaps
+            .iter()
+            .enumerate()
+            .map(|(one, gap)| {
+                at += gap;
+                request(at, 20, 10 + (one as u32 * 37) % 90)
+            })
+            .collect();
+        let served = serve(&costs, 2, &requests, 0);
+        let stays: f64 =
+            requests.iter().zip(&served.ended).map(|(one, ended)| ended - one.arrives).sum();
+        prop_assert!((served.waited / stays - 1.0).abs() < 1e-9, "{} {stays}", served.waited);
+        for (one, first) in requests.iter().zip(&served.first) {
+            prop_assert!(*first > one.arrives);
+        }
+    }
+}
+
+#[test]
+fn what_no_replica_can_hold_is_refused_and_counted() {
+    let served = serve(&costs(8), 1, &[request(0.0, 20_000, 1), request(0.0, 10, 10)], 0);
+    assert_eq!(served.refused, 1);
+    assert!(served.ended[0].is_nan() && served.ended[1].is_finite());
+}
+
+/// Llama-3.1-70B on eight H100: a decode step of one reads the weights once, and memory holds what is left of it.
+#[test]
+fn a_real_replica_is_bound_by_its_memory() {
+    let (model, card) =
+        (cards::model("llama-3.1-70b").unwrap(), cards::accelerator("h100").unwrap());
+    let (compute, network, calibration) = (card.compute(), card.network(), card.calibration());
+    let replica = Replica {
+        model: &model,
+        compute: &compute,
+        network: &network,
+        calibration: &calibration,
+        gpus: 8,
+        host_seconds: 0.0,
+    };
+    let weights = 2.0 * 70.55e9 / 8.0 / 3.35e12;
+    let step = replica.decode_seconds(1);
+    assert!(step > weights && step < 3.0 * weights, "{step} s; weights alone {weights} s");
+    // 90 % of 640 GB without 141 GB, at 320 KiB a token.
+    let tokens = replica.cache_tokens().unwrap() as f64;
+    assert!((tokens / 1.45e6 - 1.0).abs() < 0.05, "{tokens}");
+    let costs = ReplicaCosts::of(&replica, 4).unwrap();
+    for prompt in [512, 2_048, 8_192] {
+        let exact = replica.prompt_seconds(prompt);
+        assert!((costs.prompt_seconds(prompt) / exact - 1.0).abs() < 0.05, "{prompt}: {exact}");
+    }
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A step of disaggregated reinforcement learning in time: some GPUs generate, others train, and new weights go over.
+//!
+//! ```text
+//! synchronous    generate ▶ forward passes and training ▶ weights
+//! one step off   generate the next step's samples beside forward passes and training of this one ▶ weights
+//! asynchronous   generate without end; a step is the slower of the two, and the pool stops for the weights alone
+//! ```
+//! Assumptions: rewards cost nothing; a forward pass is a third of a training step's computing without its exchange; training has
+//! samples of one length, the mean; weights are sent shard by shard, each byte once to a replica, over the cards of both sides at
+//! what their links reach.
+
+use serde::Serialize;
+
+use crate::batching::{ReplicaCosts, Request, serve};
+use crate::calibration::{Calibration, Precision};
+use crate::cards::Accelerator;
+use crate::mapping::{Batch, Mapping};
+use crate::model::Model;
+use crate::network::Network;
+use crate::rollout::{self, ChangeCost, Dispatch, Generation, Lengths, Pool};
+use crate::search::{Limits, Search};
+use crate::step::{Replica, StepTime};
+use lightloom_units::seed::Seed;
+
+/// How generation and training follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainingLoop {
+    /// One after the other.
+    Synchronous,
+    /// Training works on the samples of the step before.
+    #[default]
+    OneStepOff,
+    /// Generation never waits for the last sample.
+    Asynchronous,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct ReinforcementJob {
+    /// The model.
+    pub model: Model,
+    /// The card of both pools.
+    pub card: Accelerator,
+    /// What joins the GPUs of both.
+    pub network: Network,
+    /// GPUs that generate, and GPUs that train.
+    pub gpus: [u32; 2],
+    /// Samples of a step.
+    pub samples: u32,
+    /// Tokens of a prompt.
+    pub prompt: u32,
+    /// Tokens of answers.
+    pub lengths: Lengths,
+    /// Forward passes over all samples before training: reference, probabilities.
+    pub forward_passes: u32,
+    /// The loop.
+    pub training_loop: TrainingLoop,
+    /// The most samples that a replica decodes at once.
+    pub batch: u32,
+    /// Seconds that software adds to a decode step.
+    pub host_seconds: f64,
+    /// Seconds that software takes for a change of replicas.
+    pub change_seconds: f64,
+    /// Where lengths are drawn from.
+    pub seed: Seed,
+}
+
+/// Why a job cannot be computed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReinforcementError {
+    /// No replica holds the model and a sample.
+    #[error(
+        "no replica of up to {gpus} GPUs holds the weights and a sample of {tokens} tokens: give more GPUs or shorter samples"
+    )]
+    NoReplica {
+        /// GPUs of the pool.
+        gpus: u32,
+        /// Tokens of the longest sample.
+        tokens: u64,
+    },
+    /// No mapping trains it.
+    #[error(
+        "no mapping trains {samples} samples on {gpus} GPUs: give more GPUs, or a number of samples that divides"
+    )]
+    NoMapping {
+        /// GPUs of the trainer.
+        gpus: u32,
+        /// Samples of a step.
+        samples: u32,
+    },
+}
+
+/// What generates in which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Replicas of one size with samples dealt out evenly.
+    FixedEven,
+    /// Replicas of one size that take the next sample when they have room.
+    Fixed,
+    /// Replicas whose size follows what is left, lengths as in the step before.
+    Adaptive,
+}
+
+/// A step under one way of generating.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReinforcementStep {
+    /// The way.
+    pub way: Way,
+    /// Generation of the samples of a step.
+    pub generation: Generation,
+    /// Seconds that generation takes of a step: in an asynchronous loop, without its tail.
+    pub generation_seconds: f64,
+    /// Forward passes and training.
+    pub training_seconds: f64,
+    /// New weights.
+    pub weights_seconds: f64,
+    /// The step.
+    pub step_seconds: f64,
+    /// Tokens of answers a second, over both pools.
+    pub tokens_per_second: f64,
+}
+
+/// All ways, and what they have in common.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReinforcementReport {
+    /// Sizes of replicas that hold the model and a sample.
+    pub replica_gpus: Vec<u32>,
+    /// How the trainer is cut.
+    pub mapping: Mapping,
+    /// Its step.
+    pub training: StepTime,
+    /// The ways, the best fixed size of each.
+    pub steps: Vec<ReinforcementStep>,
+    /// No order of sizes generates in less.
+    pub least_generation_seconds: f64,
+}
+
+/// Sizes of replicas that are tried.
+const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// Steps of samples of which an asynchronous loop's generation is the mean, without the first and the last.
+const STEPS: usize = 5;
+
+impl ReinforcementJob {
+    fn pool(&self, calibration: &Calibration) -> Pool {
+        let compute = self.card.compute();
+        let replica = |gpus: u32| Replica {
+            model: &self.model,
+            compute: &compute,
+            network: &self.network,
+            calibration,
+            gpus,
+            host_seconds: self.host_seconds,
+        };
+        let generate = self.gpus[0];
+        let divides = |size: &u32| {
+            generate.is_multiple_of(*size) && self.model.attention.heads().is_multiple_of(*size)
+        };
+        let sizes = SIZES.into_iter().filter(divides);
+        let links = &calibration.network;
+        let change = ChangeCost {
+            weight_bytes: 2.0 * self.model.parameters(),
+            cache_bytes: replica(1).cache_bytes(),
+            inside_rate: self.network.domain_rate * links.domain,
+            across_rate: self.card_rate(calibration),
+            software_seconds: self.change_seconds,
+        };
+        let sizes = sizes.filter_map(|gpus| ReplicaCosts::of(&replica(gpus), self.batch)).collect();
+        Pool { gpus: generate, sizes, change }
+    }
+
+    fn card_rate(&self, calibration: &Calibration) -> f64 {
+        self.network.scale_out_rate * calibration.network.scale_out
+    }
+
+    /// Samples that a step draws, the `index`-th time.
+    fn draw(&self, index: u64) -> Vec<u32> {
+        self.lengths.draw(self.samples as usize, self.seed, index)
+    }
+
+    /// How the trainer is cut, its step, and the seconds of forward passes before it.
+    fn training(
+        &self,
+        calibration: &Calibration,
+        lengths: &[u32],
+    ) -> Option<(Mapping, StepTime, f64)> {
+        let all: u64 = lengths.iter().map(|length| u64::from(*length + self.prompt)).sum();
+        let mean = all.div_ceil(lengths.len() as u64).next_multiple_of(128);
+        let search = Search {
+            model: &self.model,
+            batch: Batch { sequences: self.samples.into(), tokens: mean },
+            gpus: self.gpus[1].into(),
+            compute: &self.card.compute(),
+            network: &self.network,
+            calibration,
+            precision: Precision::Bf16,
+            expert_imbalance: 0.0,
+            limits: Limits::default(),
+        };
+        let found = *search.run().found.first()?;
+        let pass =
+            found.step.compute_seconds + found.step.tensor_seconds + found.step.expert_seconds;
+        Some((found.mapping, found.step, f64::from(self.forward_passes) * pass / 3.0))
+    }
+
+    /// The step in each way.
+    ///
+    /// # Errors
+    /// If the model does not fit on the GPUs of one side.
+    pub fn report(&self) -> Result<ReinforcementReport, ReinforcementError> {
+        let calibration = self.card.calibration();
+        let (pool, lengths, seen) = (self.pool(&calibration), self.draw(0), self.draw(1));
+        let samples = rollout::samples(self.prompt, &lengths);
+        let tokens = samples.iter().map(Request::tokens).max().unwrap_or(0);
+        let none = || ReinforcementError::NoReplica { gpus: self.gpus[0], tokens };
+        let even = rollout::best_fixed(&pool, &samples, Dispatch::Even).ok_or_else(none)?;
+        let fixed = rollout::best_fixed(&pool, &samples, Dispatch::Shared).ok_or_else(none)?;
+        let adaptive = rollout::adaptive(&pool, &samples, &seen).ok_or_else(none)?;
+        let (mapping, training, forward) = self
+            .training(&calibration, &lengths)
+            .ok_or(ReinforcementError::NoMapping { gpus: self.gpus[1], samples: self.samples })?;
+        let steady = match self.training_loop {
+            TrainingLoop::Asynchronous => Some(self.steady(&pool, fixed.0)),
+            _ => None,
+        };
+        let step = |(way, generation): (Way, Generation)| {
+            let begins = generation.stages.first().map_or(1, |stage| stage.replica_gpus);
+            let weights = pool.change.weight_bytes
+                / f64::from(begins.min(self.gpus[1]))
+                / self.card_rate(&calibration);
+            let training_seconds = training.step_seconds + forward;
+            let generation_seconds = steady.unwrap_or(generation.seconds);
+            let step_seconds = weights
+                + match self.training_loop {
+                    TrainingLoop::Synchronous => generation_seconds + training_seconds,
+                    _ => generation_seconds.max(training_seconds),
+                };
+            ReinforcementStep {
+                way,
+                generation_seconds,
+                training_seconds,
+                weights_seconds: weights,
+                step_seconds,
+                tokens_per_second: generation.tokens as f64 / step_seconds,
+                generation,
+            }
+        };
+        let ways = [(Way::FixedEven, even.1), (Way::Fixed, fixed.1), (Way::Adaptive, adaptive)];
+        Ok(ReinforcementReport {
+            replica_gpus: pool.sizes.iter().map(|size| size.gpus).collect(),
+            mapping,
+            training,
+            steps: ways.into_iter().map(step).collect(),
+            least_generation_seconds: rollout::least_seconds(&pool, &samples),
+        })
+    }
+
+    /// Seconds of a step's samples where the pool always has more of them.
+    fn steady(&self, pool: &Pool, size: usize) -> f64 {
+        let lengths: Vec<u32> = (0..STEPS as u64).flat_map(|step| self.draw(step)).collect();
+        let samples = rollout::samples(self.prompt, &lengths);
+        let costs = &pool.sizes[size];
+        let served = serve(costs, pool.gpus / costs.gpus, &samples, 0);
+        let mut ended = served.ended;
+        ended.sort_unstable_by(f64::total_cmp);
+        let at = |steps: usize| ended[steps * self.samples as usize - 1];
+        (at(STEPS - 1) - at(1)) / (STEPS - 2) as f64
+    }
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Generation of a step of reinforcement learning: how long a pool of GPUs takes for samples of uneven lengths, and which
+//! parallelism it should have when.
+//!
+//! ```text
+//! all samples ──replicas of g GPUs──▶ half left ──others?──▶ a quarter left ──others?──▶ … ──▶ the last sample
+//! ```
+//! At each of these points the pool may go over to replicas of another size: every GPU fetches the weights that it lacks, and caches
+//! move. Small replicas have the most tokens a GPU while batches are full; large ones are the quickest for the few long samples
+//! of the tail. [`fixed`] never changes, [`adaptive`] decides by lengths of earlier steps, [`exact`] knows the
+//! lengths and tries every order, and no order is quicker than [`least_seconds`].
+
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+
+use crate::batching::{ReplicaCosts, Request, serve};
+
+/// GPUs that generate.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// How many.
+    pub gpus: u32,
+    /// What replicas of each size take; sizes divide the GPUs, the smallest first.
+    pub sizes: Vec<ReplicaCosts>,
+    /// What going over to another size costs.
+    pub change: ChangeCost,
+}
+
+/// What a change of replicas costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangeCost {
+    /// Bytes of the weights.
+    pub weight_bytes: f64,
+    /// Bytes that a token leaves in the caches.
+    pub cache_bytes: f64,
+    /// Bytes per second that a GPU receives of weights and of caches that stay in the replica's domain.
+    pub inside_rate: f64,
+    /// Bytes per second that a GPU sends or receives of caches that go to another replica.
+    pub across_rate: f64,
+    /// Seconds that software takes besides.
+    pub software_seconds: f64,
+}
+
+/// A stretch of time with replicas of one size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Stage {
+    /// GPUs of a replica.
+    pub replica_gpus: u32,
+    /// Samples that were not done when it began.
+    pub samples: usize,
+    /// Seconds of the change before it.
+    pub change_seconds: f64,
+    /// Seconds of generation.
+    pub seconds: f64,
+    /// Bytes of weights and caches that the change moved.
+    pub moved_bytes: f64,
+}
+
+/// How a pool generates the samples of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Generation {
+    /// Its stages.
+    pub stages: Vec<Stage>,
+    /// All of it.
+    pub seconds: f64,
+    /// Tokens generated.
+    pub tokens: u64,
+    /// Share of the pool's time that replicas worked.
+    pub busy_share: f64,
+}
+
+/// How long answers are: log-normal, cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lengths {
+    /// Mean before the cut, in tokens.
+    pub mean: f64,
+    /// Standard deviation of the logarithm; 0 for equal lengths.
+    pub sigma: f64,
+    /// The longest, in tokens.
+    pub most: u32,
+}
+
+impl Lengths {
+    /// The `index`-th set of so many.
+    #[must_use]
+    pub fn draw(self, count: usize, seed: Seed, index: u64) -> Vec<u32> {
+        let mut stream = seed.stream("rollout.lengths", index);
+        let centre = self.mean.ln() - self.sigma * self.sigma / 2.0;
+        let mut one = || {
+            let (u, v): (f64, f64) = (stream.random(), stream.random());
+            let normal = (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos();
+            let length = (centre + self.sigma * normal).exp().round();
+            (length as u32).clamp(1, self.most.max(1))
+        };
+        (0..count).map(|_| one()).collect()
+    }
+}
+
+/// Samples of one prompt length.
+#[must_use]
+pub fn samples(prompt: u32, lengths: &[u32]) -> Vec<Request> {
+    lengths.iter().map(|output| Request { prompt, output: *output, ..Request::default() }).collect()
+}
+
+/// How samples come to replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// A replica takes the next one when it has room.
+    Shared,
+    /// In equal numbers before generation begins.
+    Even,
+}
+
+impl Pool {
+    fn replicas(&self, size: usize) -> u32 {
+        self.gpus / self.sizes[size].gpus
+    }
+
+    /// What a GPU lacks of the weights, as a share of all of them, the one that lacks the most.
+    fn lacks(&self, [from, to]: [u32; 2]) -> f64 {
+        let lack = |gpu: u32| {
+            let held = (gpu % from) as f64 / f64::from(from);
+            let wanted = (gpu % to) as f64 / f64::from(to);
+            let [held_end, wanted_end] =
+                [held + 1.0 / f64::from(from), wanted + 1.0 / f64::from(to)];
+            let common = (held_end.min(wanted_end) - held.max(wanted)).max(0.0);
+            1.0 / f64::from(to) - common
+        };
+        (0..from.max(to)).map(lack).fold(0.0, f64::max)
+    }
+
+    /// Goes over from replicas of one size to another with what is left: who has what then, and the stage that begins.
+    fn change(&self, [from, to]: [usize; 2], left: &[Request]) -> (Vec<Request>, Stage) {
+        let [old, new] = [from, to].map(|size| self.sizes[size].gpus);
+        let replicas = self.replicas(to) as usize;
+        let most = left.len().div_ceil(replicas.max(1));
+        let (mut held, mut placed) = (vec![0; replicas], left.to_vec());
+        let mut moved = Vec::new();
+        // A sample stays on GPUs that have its cache while that replica has no more than its share.
+        for (at, one) in placed.iter_mut().enumerate() {
+            let home = one.replica.map(|replica| (replica * old / new) as usize % replicas);
+            match home.filter(|home| held[*home] < most && one.done > 0) {
+                Some(home) => {
+                    held[home] += 1;
+                    one.replica = Some(home as u32);
+                }
+                None => moved.push(at),
+            }
+        }
+        let (mut out, mut into) = (vec![0.0; self.replicas(from) as usize], vec![0.0; replicas]);
+        for at in moved {
+            let one = &mut placed[at];
+            let free = (0..replicas).min_by_key(|replica| held[*replica]).unwrap_or(0);
+            held[free] += 1;
+            if let (Some(was), true) = (one.replica, one.done > 0) {
+                let bytes = self.cached(one);
+                out[was as usize] += bytes / f64::from(old);
+                into[free] += bytes / f64::from(new);
+            }
+            one.replica = Some(free as u32);
+        }
+        let most_moved = out.iter().chain(&into).copied().fold(0.0, f64::max);
+        let away = out.iter().sum::<f64>() * f64::from(old);
+        let all: f64 = left.iter().filter(|one| one.done > 0).map(|one| self.cached(one)).sum();
+        // Heads are cut otherwise where the size changes, so what stays in its replica moves between its GPUs.
+        let (weights, stays) = match from == to {
+            true => (0.0, 0.0),
+            false => (self.lacks([old, new]) * self.change.weight_bytes, all - away),
+        };
+        let inside = weights + stays / f64::from(self.gpus);
+        let is_nothing = from == to && away == 0.0;
+        let change_seconds = inside / self.change.inside_rate
+            + most_moved / self.change.across_rate
+            + if is_nothing { 0.0 } else { self.change.software_seconds };
+        let stage = Stage {
+            replica_gpus: new,
+            samples: left.len(),
+            change_seconds,
+            seconds: 0.0,
+            moved_bytes: weights * f64::from(self.gpus) + stays + away,
+        };
+        (placed, stage)
+    }
+
+    fn cached(&self, one: &Request) -> f64 {
+        self.change.cache_bytes * (f64::from(one.prompt) + f64::from(one.done))
+    }
+
+    /// Sizes whose replicas can hold the longest of these.
+    fn able<'p>(&'p self, samples: &'p [Request]) -> impl Iterator<Item = usize> + 'p {
+        let longest = samples.iter().map(Request::tokens).max().unwrap_or(0);
+        (0..self.sizes.len()).filter(move |size| {
+            self.gpus >= self.sizes[*size].gpus && self.sizes[*size].cache_tokens >= longest
+        })
+    }
+}
+
+/// A run under way.
+#[derive(Clone, Debug, Default)]
+struct Course {
+    so_far: Generation,
+    busy: f64,
+    size: Option<usize>,
+    left: Vec<Request>,
+}
+
+impl Course {
+    fn begin(samples: &[Request]) -> Self {
+        Self { left: samples.to_vec(), ..Self::default() }
+    }
+
+    /// Goes on with replicas of `size` until no more than `stop` samples are left.
+    fn go_on(&mut self, pool: &Pool, size: usize, stop: usize, is_spread: bool) {
+        let mut stage = Stage {
+            replica_gpus: pool.sizes[size].gpus,
+            samples: self.left.len(),
+            ..Stage::default()
+        };
+        if let (Some(from), true) = (self.size, is_spread) {
+            (self.left, stage) = pool.change([from, size], &self.left);
+        }
+        let served = serve(&pool.sizes[size], pool.replicas(size), &self.left, stop);
+        stage.seconds = served.seconds;
+        self.so_far.seconds += stage.seconds + stage.change_seconds;
+        self.so_far.tokens += served.tokens;
+        self.busy += served.busy * f64::from(pool.sizes[size].gpus);
+        self.left = served.left;
+        self.size = Some(size);
+        match self.so_far.stages.last_mut() {
+            Some(last) if !is_spread => last.seconds += stage.seconds,
+            _ => self.so_far.stages.push(stage),
+        }
+        self.so_far.busy_share = self.busy / (self.so_far.seconds * f64::from(pool.gpus));
+    }
+
+    /// What can be done now: staying as it is, or samples shared out anew over replicas of some size.
+    fn moves(&self, pool: &Pool) -> Vec<(usize, bool)> {
+        let stays = self.size.into_iter().map(|size| (size, false));
+        let is_spread = self.size.is_some();
+        stays.chain(pool.able(&self.left).map(|size| (size, is_spread))).collect()
+    }
+
+    /// The first move of the quickest way to the end with one more at one of `stops`.
+    fn best_move(&self, pool: &Pool, stops: &[usize]) -> Option<(usize, bool)> {
+        let mut best: Option<(f64, (usize, bool))> = None;
+        for first in self.moves(pool) {
+            let mut course = self.clone();
+            for (at, stop) in stops.iter().enumerate() {
+                course.go_on(pool, first.0, *stop, first.1 && at == 0);
+                let ends = course.moves(pool).into_iter().map(|second| {
+                    let mut end = course.clone();
+                    end.go_on(pool, second.0, 0, second.1);
+                    end.so_far.seconds
+                });
+                let end = if course.left.is_empty() {
+                    course.so_far.seconds
+                } else {
+                    ends.fold(f64::INFINITY, f64::min)
+                };
+                if best.is_none_or(|(seconds, _)| end < seconds) {
+                    best = Some((end, first));
+                }
+                if course.left.is_empty() {
+                    break;
+                }
+            }
+        }
+        best.map(|(_, first)| first)
+    }
+}
+
+/// Replicas of one size from the first to the last sample. `None` where they cannot hold a sample.
+#[must_use]
+pub fn fixed(
+    pool: &Pool,
+    size: usize,
+    samples: &[Request],
+    dispatch: Dispatch,
+) -> Option<Generation> {
+    pool.able(samples).find(|able| *able == size)?;
+    let mut samples = samples.to_vec();
+    if dispatch == Dispatch::Even {
+        for (at, one) in samples.iter_mut().enumerate() {
+            one.replica = Some(at as u32 % pool.replicas(size));
+        }
+    }
+    let mut course = Course::begin(&samples);
+    course.go_on(pool, size, 0, false);
+    Some(course.so_far)
+}
+
+/// The quickest of [`fixed`], with its size.
+#[must_use]
+pub fn best_fixed(
+    pool: &Pool,
+    samples: &[Request],
+    dispatch: Dispatch,
+) -> Option<(usize, Generation)> {
+    let of = |size| Some((size, fixed(pool, size, samples, dispatch)?));
+    let all = pool.able(samples).filter_map(of);
+    all.min_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds))
+}
+
+/// Samples left where replicas may change: half, a quarter, … of all.
+fn points(samples: usize, count: u32) -> Vec<usize> {
+    let mut all: Vec<usize> = (1..=count).map(|power| samples >> power).collect();
+    all.retain(|left| *left > 0);
+    all.dedup();
+    all
+}
+
+/// Points of [`adaptive`]: down to a 64th of the samples.
+const POINTS: u32 = 6;
+
+/// Replicas that change while lengths shrink, decided by the lengths `seen` in earlier steps: at each point the size that is
+/// first in the quickest way to the end with one further change at some later point, if lengths are as seen.
+#[must_use]
+pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Generation> {
+    let mut sorted = seen.to_vec();
+    sorted.sort_unstable();
+    let mut course = Course::begin(samples);
+    let mut stops = points(samples.len(), POINTS);
+    stops.push(0);
+    for at in 0..stops.len() {
+        let likely = |(at, one): (usize, &Request)| Request {
+            output: likely(&sorted, one.done, at),
+            ..*one
+        };
+        let left = course.left.iter().enumerate().map(likely).collect();
+        let expected = Course { left, ..course.clone() };
+        let (size, is_spread) = expected.best_move(pool, &stops[at..])?;
+        course.go_on(pool, size, stops[at], is_spread);
+        if course.left.is_empty() {
+            break;
+        }
+    }
+    Some(course.so_far)
+}
+
+/// The length of the `at`-th sample that has `done` tokens, if it is one of those seen that are longer: each of them in turn.
+fn likely(sorted: &[u32], done: u32, at: usize) -> u32 {
+    let longer = &sorted[sorted.partition_point(|length| *length <= done)..];
+    // Multiples of the golden ratio fill the interval evenly, however many there are.
+    let place = (at as f64 * 0.618_033_988_749_894_9).fract();
+    let found = longer.get((place * longer.len() as f64) as usize).copied();
+    found.unwrap_or_else(|| done.saturating_add(done / 8 + 1))
+}
+
+/// The quickest order of sizes over the first `count` points, by trying them all with the lengths known.
+#[must_use]
+pub fn exact(pool: &Pool, samples: &[Request], count: u32) -> Option<Generation> {
+    let mut stops = points(samples.len(), count);
+    stops.push(0);
+    let mut best: Option<Generation> = None;
+    try_all(pool, &stops, &Course::begin(samples), &mut best);
+    best
+}
+
+fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Generation>) {
+    let [stop, later @ ..] = stops else { return };
+    for (size, is_spread) in course.moves(pool) {
+        let mut course = course.clone();
+        course.go_on(pool, size, *stop, is_spread);
+        if best.as_ref().is_some_and(|best| best.seconds <= course.so_far.seconds) {
+            continue;
+        }
+        if course.left.is_empty() {
+            *best = Some(course.so_far);
+        } else {
+            try_all(pool, later, &course, best);
+        }
+    }
+}
+
+/// No order of sizes takes less: the longest sample alone where it is quickest, or all the work where it takes the
+/// least of the GPUs' time.
+#[must_use]
+pub fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
+    let sizes = || pool.sizes.iter();
+    let least = |of: &dyn Fn(&ReplicaCosts) -> f64| sizes().map(of).fold(f64::INFINITY, f64::min);
+    let alone = |one: &Request| {
+        least(&|size| {
+            let done = one.done.max(1);
+            let prompt = if one.done > 0 { 0.0 } else { size.prompt_seconds(one.prompt) };
+            let cached = u64::from(one.prompt) + u64::from(done);
+            prompt + size.steps_seconds(u64::from(one.output.saturating_sub(done)), 1, cached)
+        })
+    };
+    let longest = samples.iter().map(alone).fold(0.0, f64::max);
+    let gpus = |size: &ReplicaCosts| f64::from(size.gpus);
+    let token = least(&|size| {
+        let batches = size.decode.iter().enumerate().skip(1);
+        let of = batches.map(|(batch, seconds)| seconds / batch as f64 * gpus(size));
+        of.fold(f64::INFINITY, f64::min)
+    });
+    let read = least(&|size| size.cached_token * gpus(size));
+    let work = |one: &Request| {
+        let done = one.done.max(1);
+        let steps = f64::from(one.output.saturating_sub(done));
+        let cached = f64::from(one.prompt) + f64::from(done);
+        let prompt = match one.done {
+            0 => least(&|size| size.prompt_seconds(one.prompt) * gpus(size)),
+            _ => 0.0,
+        };
+        prompt + steps * token + read * (steps * cached + steps * (steps - 1.0) / 2.0)
+    };
+    longest.max(samples.iter().map(work).sum::<f64>() / f64::from(pool.gpus))
+}
+
+#[cfg(test)]
+mod tests;

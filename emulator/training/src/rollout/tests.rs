@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds, the exact order beside the decided one, and what is conserved.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Replicas of 1, 2, 4 and 8 GPUs: larger ones are quicker for one sample and dearer for many.
+fn pool(gpus: u32) -> Pool {
+    let size = |gpus: u32| ReplicaCosts {
+        gpus,
+        decode: (0..=64)
+            .map(|batch| 0.016 / f64::from(gpus) + 0.001 + 2e-4 * f64::from(batch))
+            .collect(),
+        cached_token: 2e-7 / f64::from(gpus),
+        cache_tokens: 60_000 * u64::from(gpus),
+        prompt: [0.001, 1e-5 / f64::from(gpus), 0.0],
+    };
+    let change = ChangeCost {
+        weight_bytes: 30e9,
+        cache_bytes: 1e5,
+        inside_rate: 100e9,
+        across_rate: 40e9,
+        software_seconds: 0.1,
+    };
+    let sizes = [1, 2, 4, 8].into_iter().filter(|size| gpus >= *size).map(size).collect();
+    Pool { gpus, sizes, change }
+}
+
+const LONG: Lengths = Lengths { mean: 1_000.0, sigma: 1.0, most: 16_000 };
+
+#[test]
+fn equal_lengths_on_one_replica_take_the_closed_form_and_never_change() {
+    let pool = pool(8);
+    let samples = samples(100, &[500; 32]);
+    let alone = fixed(&pool, 3, &samples, Dispatch::Shared).unwrap();
+    let costs = &pool.sizes[3];
+    let closed = 32.0 * costs.prompt_seconds(100) + costs.steps_seconds(499, 32, 32 * 101);
+    assert!((alone.seconds - closed).abs() < 1e-9);
+    let decided = adaptive(&pool, &samples, &[500; 32]).unwrap();
+    assert_eq!(decided.stages.len(), 1, "{decided:?}");
+    let (_, best) = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
+    assert_eq!(decided.seconds, best.seconds);
+}
+
+#[test]
+fn a_long_tail_is_worth_larger_replicas() {
+    let pool = pool(16);
+    let lengths = LONG.draw(256, Seed(1), 0);
+    let samples = samples(100, &lengths);
+    let (_, best) = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
+    let decided = adaptive(&pool, &samples, &LONG.draw(256, Seed(1), 1)).unwrap();
+    assert!(decided.seconds < 0.95 * best.seconds, "{decided:?} against {best:?}");
+    let sizes: Vec<u32> = decided.stages.iter().map(|stage| stage.replica_gpus).collect();
+    assert!(sizes.is_sorted() && sizes.len() > 1, "{sizes:?}");
+    let all: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
+    assert_eq!((best.tokens, decided.tokens), (all, all));
+}
+
+#[test]
+fn a_change_brings_each_gpu_what_it_lacks() {
+    let pool = pool(8);
+    assert_eq!(pool.lacks([4, 4]), 0.0);
+    assert_eq!(pool.lacks([1, 8]), 0.0, "each has all of it");
+    // Of four, GPU 1 has the second quarter and wants the second half.
+    assert_eq!(pool.lacks([4, 2]), 0.5);
+    assert_eq!(pool.lacks([8, 1]), 0.875);
+    // Two samples of 100 tokens on the first of two replicas: one of them goes to the other.
+    let held = |at| Request { prompt: 60, output: 90, done: 40, replica: Some(at), arrives: 0.0 };
+    let (placed, stage) = pool.change([2, 2], &[held(0), held(0)]);
+    assert_eq!((placed[0].replica, placed[1].replica), (Some(0), Some(1)));
+    assert_eq!(stage.moved_bytes, 100.0 * 1e5);
+    assert!((stage.change_seconds - 0.1 - 100.0 * 1e5 / 4.0 / 40e9).abs() < 1e-12);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Nothing is below the bound, knowing the lengths is never slower than the best fixed size, and each token is made once.
+    #[test]
+    fn the_bound_holds_and_the_exact_order_is_the_quickest(
+        seed in 0_u64..1_000,
+        count in 4_usize..60,
+        sigma in 0.0_f64..1.5,
+    ) {
+        let pool = pool(8);
+        let lengths = Lengths { sigma, ..LONG }.draw(count, Seed(seed), 0);
+        let samples = samples(50, &lengths);
+        let bound = least_seconds(&pool, &samples);
+        let (_, best) = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
+        let decided = adaptive(&pool, &samples, &lengths).unwrap();
+        let known = exact(&pool, &samples, 2).unwrap();
+        let all: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
+        for one in [&best, &decided, &known] {
+            prop_assert!(one.seconds >= bound * (1.0 - 1e-9), "{one:?} below {bound}");
+            prop_assert_eq!(one.tokens, all);
+            prop_assert!(one.busy_share <= 1.0 + 1e-9);
+        }
+        // Steps that are under way end before a point, so an order may be a step longer than the whole.
+        prop_assert!(known.seconds <= best.seconds + 0.2, "{known:?} {best:?}");
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long a replica that generates takes: one decode step, one prompt, and how many tokens its memory holds.
+//!
+//! ```text
+//! decode step = products that read all weights + tokens in cache × their reading + two all-reduces a layer + the host
+//! prompt      = a forward pass of training over its tokens
+//! ```
+//! Times add up as in training, with the same constants. Assumptions: weights and caches of 16 bits; every expert
+//! is cut by TP; of the experts those are read that any token of the batch visits when tokens choose at random; what software does between two steps
+//! is `host_seconds`.
+
+use lightloom_collective::CollectiveKind;
+
+use super::Job;
+use crate::calibration::{Calibration, Precision};
+use crate::mapping::{Batch, Mapping, Recompute};
+use crate::memory::weights_per_gpu;
+use crate::model::{Attention, Model};
+use crate::network::{Group, Network};
+use crate::schedule::Schedule;
+use crate::step::Compute;
+
+/// A tensor-parallel group that generates.
+#[derive(Clone, Copy, Debug)]
+pub struct Replica<'a> {
+    /// What generates.
+    pub model: &'a Model,
+    /// Its GPUs.
+    pub compute: &'a Compute,
+    /// What joins them.
+    pub network: &'a Network,
+    /// Constants of accelerator and software.
+    pub calibration: &'a Calibration,
+    /// How many GPUs share every matrix.
+    pub gpus: u32,
+    /// What software adds to a decode step.
+    pub host_seconds: f64,
+}
+
+/// Share of a GPU's memory that weights and caches may fill: what serving software takes where nobody says otherwise.
+const USABLE_MEMORY: f64 = 0.9;
+
+impl Replica<'_> {
+    fn job(&self, batch: u32, tokens: u64) -> Job<'_> {
+        let mapping = Mapping {
+            tensor: self.gpus,
+            context: 1,
+            pipeline: 1,
+            data: 1,
+            expert: 1,
+            micro_batch: batch,
+            virtual_stages: 1,
+            recompute: Recompute::None,
+            schedule: Schedule::OneForwardOneBackward,
+        };
+        Job {
+            model: self.model,
+            mapping,
+            batch: Batch { sequences: batch.into(), tokens },
+            compute: self.compute,
+            network: self.network,
+            calibration: self.calibration,
+            precision: Precision::Bf16,
+            expert_imbalance: 0.0,
+        }
+    }
+
+    /// Seconds of a decode step of `batch` tokens without reading their caches.
+    #[must_use]
+    pub fn decode_seconds(&self, batch: u32) -> f64 {
+        let job = self.job(batch, 1);
+        let (dense, experts) = (self.model.dense_layers(), self.model.expert_layers());
+        let layers = f64::from(dense) * job.decode_layer(false)
+            + f64::from(experts) * job.decode_layer(true);
+        layers + job.output().forward.total() + self.host_seconds
+    }
+
+    /// Seconds that a decode step takes longer for each token in its caches: keys and values are read, and worked on.
+    #[must_use]
+    pub fn cached_token_seconds(&self) -> f64 {
+        let job = self.job(1, 1);
+        let attention = self.model.shares().attention * f64::from(self.model.layers);
+        let work = 2.0 * self.model.attention.core_width()
+            / f64::from(self.gpus)
+            / (self.compute.peak_flops * self.calibration.attention_efficiency);
+        job.memory_seconds(self.cache_bytes_per_gpu()) + attention * work
+    }
+
+    /// Seconds of a forward pass over a prompt of so many tokens.
+    #[must_use]
+    pub fn prompt_seconds(&self, tokens: u32) -> f64 {
+        if tokens == 0 {
+            return 0.0;
+        }
+        self.job(1, tokens.into()).stages().0.forward.total()
+    }
+
+    /// Bytes of weights on a GPU.
+    #[must_use]
+    pub fn weight_bytes_per_gpu(&self) -> f64 {
+        let job = self.job(1, 1);
+        let mut software = job.calibration.software;
+        software.folded_experts = false;
+        let (dense, experts) = weights_per_gpu(self.model, &job.mapping, &software);
+        2.0 * (dense + experts)
+    }
+
+    /// Bytes that a token leaves in the caches of the replica, each key and value once.
+    #[must_use]
+    pub fn cache_bytes(&self) -> f64 {
+        let attention = self.model.shares().attention * f64::from(self.model.layers);
+        2.0 * attention * f64::from(self.model.attention.cache_elements())
+    }
+
+    /// The same on one GPU. Heads are shared out; what cannot be cut further is on several.
+    fn cache_bytes_per_gpu(&self) -> f64 {
+        let parts = match self.model.attention {
+            Attention::Grouped { key_value_heads, .. } => self.gpus.min(key_value_heads),
+            Attention::Latent { .. } => 1,
+        };
+        self.cache_bytes() / f64::from(parts.max(1))
+    }
+
+    /// Tokens that its caches hold. `None` where the weights do not fit.
+    #[must_use]
+    pub fn cache_tokens(&self) -> Option<u64> {
+        let free = USABLE_MEMORY * self.compute.memory_bytes - self.weight_bytes_per_gpu();
+        (free > 0.0).then(|| (free / self.cache_bytes_per_gpu()) as u64)
+    }
+}
+
+impl Job<'_> {
+    fn decode_layer(&self, is_expert: bool) -> f64 {
+        let shares = self.model.shares();
+        let feed_forward = if is_expert {
+            shares.feed_forward * self.decode_experts()
+        } else {
+            self.feed_forward_gemms(false)
+        };
+        let group = Group { size: self.mapping.tensor.into(), stride: 1 };
+        let links = &self.calibration.network;
+        let bytes = self.activation_bytes();
+        let exchange = self.network.collective(CollectiveKind::AllReduce, group, bytes, links);
+        self.projection_gemms()
+            + feed_forward
+            + self.memory_seconds(self.element_bytes(is_expert))
+            + 2.0 * shares.parts() * exchange
+    }
+
+    /// The products of the experts that a batch visits, each cut over the group.
+    fn decode_experts(&self) -> f64 {
+        let Some(experts) = &self.model.feed_forward.experts else { return 0.0 };
+        let (tokens, count) = (self.tokens(), f64::from(experts.count));
+        let visits = f64::from(experts.top_k);
+        let visited = count * (1.0 - (1.0 - visits / count).powf(tokens));
+        let rows = tokens * visits / visited;
+        let (h, width) = (f64::from(self.model.hidden), f64::from(experts.width) / self.tensor());
+        let gates = self.model.feed_forward.activation.matrices() - 1.0;
+        let routed = self.gemms(visited, [rows, h, gates * width], self.precision)
+            + self.gemms(visited, [rows, width, h], self.precision);
+        if experts.shared_width == 0 {
+            return routed;
+        }
+        routed + self.feed_forward_products(tokens, experts.shared_width.into())
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom rl`: how long a step of reinforcement learning takes, and which replicas should generate when.
+
+pub(crate) mod study;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use lightloom_fabric::provenance::Inputs;
+use lightloom_training::architecture::with_rates;
+use lightloom_training::cards;
+use lightloom_training::reinforcement::{
+    ReinforcementJob, ReinforcementReport, ReinforcementStep, TrainingLoop, Way,
+};
+use lightloom_training::rollout::{Generation, Lengths};
+use lightloom_units::seed::Seed;
+
+use crate::mfu::card;
+use lightloom::output::VerbOutcome;
+use lightloom::result::{ResultArguments, ResultDocument};
+use lightloom::table::TextTable;
+
+/// Times a step of reinforcement learning, and sizes its replicas.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 512
+  lightloom rl --model qwen2.5-32b --gpus 48,16 --samples 512 --mean 8192 --sigma 0.7 --loop synchronous
+  lightloom rl --model llama-3.1-70b --accelerator h100 --gpus 64,64 --samples 1024 --format json")]
+pub(crate) struct Arguments {
+    /// A model that comes with lightloom, or a YAML file with its dimensions.
+    #[arg(long, value_name = "NAME|FILE")]
+    model: String,
+    /// GPUs that generate, and GPUs that train.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required = true,
+        value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    gpus: Vec<u32>,
+    /// An accelerator that comes with lightloom, or a YAML file of its figures.
+    #[arg(long, default_value = "h800", value_name = "NAME|FILE")]
+    accelerator: String,
+    /// Another domain than the accelerator is sold with: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// Samples of a step.
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    samples: u32,
+    /// Tokens of a prompt.
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    prompt: u32,
+    /// Mean tokens of an answer, before the cut.
+    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    mean: u32,
+    /// Spread of answers: standard deviation of the logarithm of their length; 0 for equal ones.
+    #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma)]
+    sigma: f64,
+    /// Tokens of the longest answer; longer ones are cut off.
+    #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    longest: u32,
+    /// Forward passes over all samples before training: of the reference, of probabilities.
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
+    forward_passes: u32,
+    /// How generation and training follow each other.
+    #[arg(long = "loop", value_enum, default_value_t, value_name = "LOOP")]
+    training_loop: LoopArgument,
+    /// The most samples that a replica decodes at once.
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: u32,
+    /// What software adds to a decode step, in milliseconds.
+    #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = milliseconds)]
+    host: f64,
+    /// What software takes for a change of replicas besides moving bytes, in milliseconds.
+    #[arg(long, default_value_t = 1000.0, value_name = "MS", value_parser = milliseconds)]
+    change: f64,
+    /// Where lengths are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LoopArgument {
+    /// Generate, then train.
+    Synchronous,
+    /// Training works on the samples of the step before.
+    #[default]
+    OneStepOff,
+    /// Generation never waits for the last sample.
+    Asynchronous,
+}
+
+fn within(text: &str, most: f64, what: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (0.0..=most).contains(value));
+    value.ok_or_else(|| format!("write {what} from 0 to {most}"))
+}
+
+fn sigma(text: &str) -> Result<f64, String> {
+    within(text, 4.0, "a number")
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    within(text, 1e6, "milliseconds")
+}
+
+/// A result with what was asked.
+#[derive(Serialize)]
+struct RlResult {
+    model: String,
+    accelerator: String,
+    arch: String,
+    generation_gpus: u32,
+    trainer_gpus: u32,
+    samples: u32,
+    seed: u64,
+    #[serde(flatten)]
+    report: ReinforcementReport,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let mut inputs = Inputs::new();
+    let model = card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
+    let accelerator = ("accelerator", &*arguments.accelerator);
+    let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
+    let own = card.network();
+    let network = match &arguments.arch {
+        Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
+        None => own,
+    };
+    let generate = arguments.gpus[0];
+    let train = arguments.gpus.get(1).copied().unwrap_or(generate);
+    let job = ReinforcementJob {
+        model,
+        card,
+        network,
+        gpus: [generate, train],
+        samples: arguments.samples,
+        prompt: arguments.prompt,
+        lengths: Lengths {
+            mean: arguments.mean.into(),
+            sigma: arguments.sigma,
+            most: arguments.longest,
+        },
+        forward_passes: arguments.forward_passes,
+        training_loop: match arguments.training_loop {
+            LoopArgument::Synchronous => TrainingLoop::Synchronous,
+            LoopArgument::OneStepOff => TrainingLoop::OneStepOff,
+            LoopArgument::Asynchronous => TrainingLoop::Asynchronous,
+        },
+        batch: arguments.batch,
+        host_seconds: arguments.host / 1e3,
+        change_seconds: arguments.change / 1e3,
+        seed: Seed(arguments.seed),
+    };
+    let result = RlResult {
+        model: job.model.name.clone(),
+        accelerator: job.card.name.clone(),
+        arch: job.network.name.clone(),
+        generation_gpus: generate,
+        trainer_gpus: train,
+        samples: job.samples,
+        seed: arguments.seed,
+        report: job.report()?,
+    };
+    let document = ResultDocument::new("lightloom.rl/v1", inputs, &result);
+    arguments.result.show(&document, "steps", || text(&result))?;
+    Ok(VerbOutcome::Good)
+}
+
+fn way(way: Way) -> &'static str {
+    match way {
+        Way::FixedEven => "one size, dealt out",
+        Way::Fixed => "one size, shared queue",
+        Way::Adaptive => "size follows the tail",
+    }
+}
+
+/// `2, then 8 for the last 32`.
+fn replicas(generation: &Generation) -> String {
+    let mut parts = Vec::new();
+    for (at, stage) in generation.stages.iter().enumerate() {
+        parts.push(match at {
+            0 => stage.replica_gpus.to_string(),
+            _ => format!("{} for the last {}", stage.replica_gpus, stage.samples),
+        });
+    }
+    parts.join(", ")
+}
+
+fn text(result: &RlResult) -> String {
+    let mut table = TextTable::new([
+        "generation",
+        "GPUs a replica",
+        "generates",
+        "trains",
+        "weights",
+        "step",
+        "tokens/s",
+        "busy",
+    ]);
+    let seconds = |seconds: f64| format!("{seconds:.2} s");
+    for step in &result.report.steps {
+        let ReinforcementStep { generation, .. } = step;
+        table.row([
+            way(step.way).to_owned(),
+            replicas(generation),
+            seconds(step.generation_seconds),
+            seconds(step.training_seconds),
+            seconds(step.weights_seconds),
+            seconds(step.step_seconds),
+            format!("{:.0}", step.tokens_per_second),
+            format!("{:.0} %", 100.0 * generation.busy_share),
+        ]);
+    }
+    let report = &result.report;
+    let mapping = &report.mapping;
+    let best = |ways: &[Way]| {
+        let some = report.steps.iter().filter(|step| ways.contains(&step.way));
+        some.map(|step| step.tokens_per_second).fold(0.0, f64::max)
+    };
+    let gain = best(&[Way::Adaptive]) / best(&[Way::Fixed, Way::FixedEven]);
+    let sizes: Vec<String> = report.replica_gpus.iter().map(u32::to_string).collect();
+    format!(
+        "{} on {} {} that generate and {} that train ({}), {} samples: replicas that follow the tail give {gain:.2}× the \
+         tokens/s of the best of one size\n\n{table}\n\
+         No sizes generate in less than {}. Tried: replicas of {} GPUs. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
+         Assumed: in closed form; networks that block nothing; rewards cost nothing; an answer's cache is reserved for all its \
+         tokens; the scheduler knows the lengths of the step before, not of this one.\n",
+        result.model,
+        result.generation_gpus,
+        result.accelerator,
+        result.trainer_gpus,
+        result.arch,
+        result.samples,
+        seconds(report.least_generation_seconds),
+        sizes.join(", "),
+        mapping.tensor,
+        mapping.context,
+        mapping.pipeline,
+        mapping.data,
+    )
+}
