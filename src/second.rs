@@ -76,7 +76,7 @@ pub const VERBS: &[Verb] = &[
     verb(
         "rl",
         "Times a step of reinforcement learning, and sizes its replicas",
-        "lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 512",
+        "lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048",
     ),
     verb(
         "calibrate",

@@ -23,7 +23,7 @@ use lightloom::table::TextTable;
 /// Times a step of reinforcement learning, and sizes its replicas.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 512
+  lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048
   lightloom rl --model qwen2.5-32b --gpus 48,16 --samples 512 --mean 8192 --sigma 0.7 --loop synchronous
   lightloom rl --model llama-3.1-70b --accelerator h100 --gpus 64,64 --samples 1024 --format json")]
 pub(crate) struct Arguments {
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Samples of a step.
-    #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value_t = 2048, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     samples: u32,
     /// Tokens of a prompt.
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -177,9 +177,13 @@ fn way(way: Way) -> &'static str {
 fn replicas(generation: &Generation) -> String {
     let mut parts = Vec::new();
     for (at, stage) in generation.stages.iter().enumerate() {
-        parts.push(match at {
-            0 => stage.replica_gpus.to_string(),
-            _ => format!("{} for the last {}", stage.replica_gpus, stage.samples),
+        let before = at.checked_sub(1).map(|before| generation.stages[before].replica_gpus);
+        parts.push(match before {
+            None => stage.replica_gpus.to_string(),
+            Some(same) if same == stage.replica_gpus => {
+                format!("dealt out anew for the last {}", stage.samples)
+            }
+            Some(_) => format!("{} for the last {}", stage.replica_gpus, stage.samples),
         });
     }
     parts.join(", ")
@@ -202,7 +206,7 @@ fn text(result: &RlResult) -> String {
         table.row([
             way(step.way).to_owned(),
             replicas(generation),
-            seconds(step.generation_seconds),
+            seconds(generation.seconds),
             seconds(step.training_seconds),
             seconds(step.weights_seconds),
             seconds(step.step_seconds),
@@ -216,11 +220,16 @@ fn text(result: &RlResult) -> String {
         let some = report.steps.iter().filter(|step| ways.contains(&step.way));
         some.map(|step| step.tokens_per_second).fold(0.0, f64::max)
     };
-    let gain = best(&[Way::Adaptive]) / best(&[Way::Fixed, Way::FixedEven]);
+    let lead = match best(&[Way::Adaptive]) {
+        0.0 => format!("{:.0} tokens/s", best(&[Way::Fixed])),
+        adaptive => format!(
+            "replicas that follow the tail give {:.2}× the tokens/s of the best of one size",
+            adaptive / best(&[Way::Fixed, Way::FixedEven])
+        ),
+    };
     let sizes: Vec<String> = report.replica_gpus.iter().map(u32::to_string).collect();
     format!(
-        "{} on {} {} that generate and {} that train ({}), {} samples: replicas that follow the tail give {gain:.2}× the \
-         tokens/s of the best of one size\n\n{table}\n\
+        "{} on {} {} that generate and {} that train ({}), {} samples: {lead}\n\n{table}\n\
          No sizes generate in less than {}. Tried: replicas of {} GPUs. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
          Assumed: in closed form; networks that block nothing; rewards cost nothing; an answer's cache is reserved for all its \
          tokens; the scheduler knows the lengths of the step before, not of this one.\n",

@@ -18,7 +18,7 @@ use crate::cards::Accelerator;
 use crate::mapping::{Batch, Mapping};
 use crate::model::Model;
 use crate::network::Network;
-use crate::rollout::{self, ChangeCost, Dispatch, Generation, Lengths, Pool};
+use crate::rollout::{self, ChangeCost, Dispatch, Generation, Lengths, Pool, Stage};
 use crate::search::{Limits, Search};
 use crate::step::{Replica, StepTime};
 use lightloom_units::seed::Seed;
@@ -111,8 +111,6 @@ pub struct ReinforcementStep {
     pub way: Way,
     /// Generation of the samples of a step.
     pub generation: Generation,
-    /// Seconds that generation takes of a step: in an asynchronous loop, without its tail.
-    pub generation_seconds: f64,
     /// Forward passes and training.
     pub training_seconds: f64,
     /// New weights.
@@ -216,31 +214,34 @@ impl ReinforcementJob {
         let samples = rollout::samples(self.prompt, &lengths);
         let tokens = samples.iter().map(Request::tokens).max().unwrap_or(0);
         let none = || ReinforcementError::NoReplica { gpus: self.gpus[0], tokens };
-        let even = rollout::best_fixed(&pool, &samples, Dispatch::Even).ok_or_else(none)?;
-        let fixed = rollout::best_fixed(&pool, &samples, Dispatch::Shared).ok_or_else(none)?;
-        let adaptive = rollout::adaptive(&pool, &samples, &seen).ok_or_else(none)?;
+        let generations = match self.training_loop {
+            // Nothing has a tail where the next samples are always there.
+            TrainingLoop::Asynchronous => vec![(Way::Fixed, self.steady(&pool).ok_or_else(none)?)],
+            _ => {
+                let best = |dispatch| rollout::best_fixed(&pool, &samples, dispatch);
+                let [even, fixed] = [Dispatch::Even, Dispatch::Shared].map(best);
+                let adaptive = rollout::adaptive(&pool, &samples, &seen).ok_or_else(none)?;
+                let [even, fixed] = [even.ok_or_else(none)?.1, fixed.ok_or_else(none)?.1];
+                vec![(Way::FixedEven, even), (Way::Fixed, fixed), (Way::Adaptive, adaptive)]
+            }
+        };
         let (mapping, training, forward) = self
             .training(&calibration, &lengths)
             .ok_or(ReinforcementError::NoMapping { gpus: self.gpus[1], samples: self.samples })?;
-        let steady = match self.training_loop {
-            TrainingLoop::Asynchronous => Some(self.steady(&pool, fixed.0)),
-            _ => None,
-        };
         let step = |(way, generation): (Way, Generation)| {
             let begins = generation.stages.first().map_or(1, |stage| stage.replica_gpus);
             let weights = pool.change.weight_bytes
                 / f64::from(begins.min(self.gpus[1]))
                 / self.card_rate(&calibration);
             let training_seconds = training.step_seconds + forward;
-            let generation_seconds = steady.unwrap_or(generation.seconds);
+            let seconds = generation.seconds;
             let step_seconds = weights
                 + match self.training_loop {
-                    TrainingLoop::Synchronous => generation_seconds + training_seconds,
-                    _ => generation_seconds.max(training_seconds),
+                    TrainingLoop::Synchronous => seconds + training_seconds,
+                    _ => seconds.max(training_seconds),
                 };
             ReinforcementStep {
                 way,
-                generation_seconds,
                 training_seconds,
                 weights_seconds: weights,
                 step_seconds,
@@ -248,25 +249,40 @@ impl ReinforcementJob {
                 generation,
             }
         };
-        let ways = [(Way::FixedEven, even.1), (Way::Fixed, fixed.1), (Way::Adaptive, adaptive)];
+        let work = rollout::least_work_seconds(&pool, &samples);
+        let least_generation_seconds = match self.training_loop {
+            TrainingLoop::Asynchronous => work,
+            _ => work.max(rollout::longest_seconds(&pool, &samples)),
+        };
         Ok(ReinforcementReport {
             replica_gpus: pool.sizes.iter().map(|size| size.gpus).collect(),
             mapping,
             training,
-            steps: ways.into_iter().map(step).collect(),
-            least_generation_seconds: rollout::least_seconds(&pool, &samples),
+            steps: generations.into_iter().map(step).collect(),
+            least_generation_seconds,
         })
     }
 
-    /// Seconds of a step's samples where the pool always has more of them.
-    fn steady(&self, pool: &Pool, size: usize) -> f64 {
+    /// A step's samples where the pool always has more of them, with the size of replica that is quickest then.
+    fn steady(&self, pool: &Pool) -> Option<Generation> {
         let lengths: Vec<u32> = (0..STEPS as u64).flat_map(|step| self.draw(step)).collect();
         let samples = rollout::samples(self.prompt, &lengths);
-        let costs = &pool.sizes[size];
-        let served = serve(costs, pool.gpus / costs.gpus, &samples, 0);
-        let mut ended = served.ended;
-        ended.sort_unstable_by(f64::total_cmp);
-        let at = |steps: usize| ended[steps * self.samples as usize - 1];
-        (at(STEPS - 1) - at(1)) / (STEPS - 2) as f64
+        let of = |costs: &ReplicaCosts| {
+            let served = serve(costs, pool.gpus / costs.gpus, &samples, 0);
+            let mut ended = served.ended;
+            ended.sort_unstable_by(f64::total_cmp);
+            let at = |steps: usize| ended[steps * self.samples as usize - 1];
+            let seconds = (at(STEPS - 1) - at(1)) / (STEPS - 2) as f64;
+            let stage = Stage {
+                replica_gpus: costs.gpus,
+                samples: self.samples as usize,
+                seconds,
+                ..Stage::default()
+            };
+            let tokens = served.tokens / STEPS as u64;
+            Generation { stages: vec![stage], seconds, tokens, busy_share: 1.0 }
+        };
+        let able = pool.able(&samples).map(|size| of(&pool.sizes[size]));
+        able.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }
 }

@@ -188,7 +188,7 @@ impl Pool {
     }
 
     /// Sizes whose replicas can hold the longest of these.
-    fn able<'p>(&'p self, samples: &'p [Request]) -> impl Iterator<Item = usize> + 'p {
+    pub(crate) fn able<'p>(&'p self, samples: &'p [Request]) -> impl Iterator<Item = usize> + 'p {
         let longest = samples.iter().map(Request::tokens).max().unwrap_or(0);
         (0..self.sizes.len()).filter(move |size| {
             self.gpus >= self.sizes[*size].gpus && self.sizes[*size].cache_tokens >= longest
@@ -373,39 +373,53 @@ fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Gene
     }
 }
 
-/// No order of sizes takes less: the longest sample alone where it is quickest, or all the work where it takes the
-/// least of the GPUs' time.
+/// No order of sizes takes less: the longest sample, or all the work.
 #[must_use]
 pub fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
-    let sizes = || pool.sizes.iter();
-    let least = |of: &dyn Fn(&ReplicaCosts) -> f64| sizes().map(of).fold(f64::INFINITY, f64::min);
+    longest_seconds(pool, samples).max(least_work_seconds(pool, samples))
+}
+
+impl Pool {
+    fn least(&self, of: impl Fn(&ReplicaCosts) -> f64) -> f64 {
+        self.sizes.iter().map(of).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// The longest sample alone where it is quickest.
+#[must_use]
+pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let alone = |one: &Request| {
-        least(&|size| {
+        pool.least(|size| {
             let done = one.done.max(1);
             let prompt = if one.done > 0 { 0.0 } else { size.prompt_seconds(one.prompt) };
             let cached = u64::from(one.prompt) + u64::from(done);
             prompt + size.steps_seconds(u64::from(one.output.saturating_sub(done)), 1, cached)
         })
     };
-    let longest = samples.iter().map(alone).fold(0.0, f64::max);
+    samples.iter().map(alone).fold(0.0, f64::max)
+}
+
+/// All the work where it takes the least of the GPUs' time.
+#[must_use]
+pub fn least_work_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let gpus = |size: &ReplicaCosts| f64::from(size.gpus);
-    let token = least(&|size| {
+    let token = pool.least(|size| {
         let batches = size.decode.iter().enumerate().skip(1);
         let of = batches.map(|(batch, seconds)| seconds / batch as f64 * gpus(size));
         of.fold(f64::INFINITY, f64::min)
     });
-    let read = least(&|size| size.cached_token * gpus(size));
+    let read = pool.least(|size| size.cached_token * gpus(size));
     let work = |one: &Request| {
         let done = one.done.max(1);
         let steps = f64::from(one.output.saturating_sub(done));
         let cached = f64::from(one.prompt) + f64::from(done);
         let prompt = match one.done {
-            0 => least(&|size| size.prompt_seconds(one.prompt) * gpus(size)),
+            0 => pool.least(|size| size.prompt_seconds(one.prompt) * gpus(size)),
             _ => 0.0,
         };
         prompt + steps * token + read * (steps * cached + steps * (steps - 1.0) / 2.0)
     };
-    longest.max(samples.iter().map(work).sum::<f64>() / f64::from(pool.gpus))
+    samples.iter().map(work).sum::<f64>() / f64::from(pool.gpus)
 }
 
 #[cfg(test)]
