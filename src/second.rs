@@ -79,6 +79,11 @@ pub const VERBS: &[Verb] = &[
         "lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048",
     ),
     verb(
+        "serve",
+        "Serves requests under an objective, and lays the GPUs out for it",
+        "lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000",
+    ),
+    verb(
         "calibrate",
         "Refits the constants of `lightloom mfu` on measured steps",
         "lightloom calibrate runs.csv --out ours.json",

@@ -12,7 +12,7 @@ use crate::kinds::READERS;
 use crate::prices::Prices;
 use crate::{
     buy, calibrate, compare, completions, cost, ctl, demo, device, export, man, mfu, report,
-    reproduce, rl, twin, verb, workload,
+    reproduce, rl, serve, twin, verb, workload,
 };
 
 /// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
@@ -46,6 +46,7 @@ enum Verb {
     Reproduce(reproduce::Arguments),
     Mfu(Box<mfu::Arguments>),
     Rl(rl::Arguments),
+    Serve(serve::Arguments),
     Calibrate(calibrate::Arguments),
     Workload(workload::Arguments),
     Ctl(ctl::Arguments),
@@ -83,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Mfu(arguments) => mfu::run(arguments),
         Verb::Rl(arguments) => rl::run(arguments),
+        Verb::Serve(arguments) => serve::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Workload(arguments) => workload::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),

@@ -19,6 +19,7 @@ mod prices;
 mod report;
 mod reproduce;
 mod rl;
+mod serve;
 mod twin;
 mod verb;
 mod workload;

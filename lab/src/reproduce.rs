@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             (opus(&why), why)
         }
         PublishedStudy::Orchestrrl => {
-            let why = vec![why_orchestrrl()];
+            let why = why_orchestrrl();
             (orchestrrl(&why[0]), why)
         }
         PublishedStudy::Collectives => {

@@ -93,7 +93,7 @@ fn within(text: &str, most: f64, what: &str) -> Result<f64, String> {
     value.ok_or_else(|| format!("write {what} from 0 to {most}"))
 }
 
-fn sigma(text: &str) -> Result<f64, String> {
+pub(crate) fn sigma(text: &str) -> Result<f64, String> {
     within(text, 4.0, "a number")
 }
 
@@ -227,10 +227,12 @@ fn text(result: &RlResult) -> String {
             adaptive / best(&[Way::Fixed, Way::FixedEven])
         ),
     };
-    let sizes: Vec<String> = report.replica_gpus.iter().map(u32::to_string).collect();
+    let rates = report.replica_gpus.iter().zip(&report.tokens_per_second_by_size);
+    let sizes: Vec<String> = rates.map(|(gpus, rate)| format!("{gpus}: {rate:.0}")).collect();
     format!(
         "{} on {} {} that generate and {} that train ({}), {} samples: {lead}\n\n{table}\n\
-         No sizes generate in less than {}. Tried: replicas of {} GPUs. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
+         Tokens/s by GPUs of a replica, one size and a shared queue: {}.\n\
+         No sizes generate in less than {}. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
          Assumed: in closed form; networks that block nothing; rewards cost nothing; an answer's cache is reserved for all its \
          tokens; the scheduler knows the lengths of the step before, not of this one.\n",
         result.model,
@@ -239,8 +241,8 @@ fn text(result: &RlResult) -> String {
         result.trainer_gpus,
         result.arch,
         result.samples,
-        seconds(report.least_generation_seconds),
         sizes.join(", "),
+        seconds(report.least_generation_seconds),
         mapping.tensor,
         mapping.context,
         mapping.pipeline,

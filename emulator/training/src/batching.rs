@@ -108,6 +108,8 @@ impl ReplicaCosts {
 pub struct Served {
     /// By request: when it had its first token; not a number where it had none.
     pub first: Vec<f64>,
+    /// By request: the replica that took it in last.
+    pub replica: Vec<u32>,
     /// By request: when it ended; not a number where it did not.
     pub ended: Vec<f64>,
     /// When the run ended.
@@ -199,7 +201,12 @@ impl<'a> Pool<'a> {
             now: 0.0,
             inside: 0,
             open: requests.len(),
-            served: Served { first: none.clone(), ended: none, ..Served::default() },
+            served: Served {
+                first: none.clone(),
+                ended: none,
+                replica: vec![0; requests.len()],
+                ..Served::default()
+            },
         }
     }
 
@@ -318,6 +325,7 @@ impl<'a> Pool<'a> {
             here.reserved += request.tokens();
             self.served.most_reserved = self.served.most_reserved.max(here.reserved);
             self.taken.insert(one, (here.step, seat as u32));
+            self.served.replica[one] = seat as u32;
         }
     }
 

@@ -44,6 +44,7 @@ pub mod rollout;
 pub mod runs;
 pub mod schedule;
 pub mod search;
+pub mod serving;
 pub mod simai;
 pub mod step;
 pub mod step_graph;

@@ -126,6 +126,8 @@ pub struct ReinforcementStep {
 pub struct ReinforcementReport {
     /// Sizes of replicas that hold the model and a sample.
     pub replica_gpus: Vec<u32>,
+    /// Tokens a second with replicas of one such size that share a queue; 0 where it cannot hold a sample.
+    pub tokens_per_second_by_size: Vec<f64>,
     /// How the trainer is cut.
     pub mapping: Mapping,
     /// Its step.
@@ -216,7 +218,9 @@ impl ReinforcementJob {
         let none = || ReinforcementError::NoReplica { gpus: self.gpus[0], tokens };
         let generations = match self.training_loop {
             // Nothing has a tail where the next samples are always there.
-            TrainingLoop::Asynchronous => vec![(Way::Fixed, self.steady(&pool).ok_or_else(none)?)],
+            TrainingLoop::Asynchronous => {
+                vec![(Way::Fixed, self.steady(&pool, &samples).ok_or_else(none)?)]
+            }
             _ => {
                 let best = |dispatch| rollout::best_fixed(&pool, &samples, dispatch);
                 let [even, fixed] = [Dispatch::Even, Dispatch::Shared].map(best);
@@ -249,6 +253,16 @@ impl ReinforcementJob {
                 generation,
             }
         };
+        let of_size = |size: usize| match self.training_loop {
+            TrainingLoop::Asynchronous => Some(self.steady_of(&pool, size)),
+            _ => rollout::fixed(&pool, size, &samples, Dispatch::Shared),
+        };
+        let able: Vec<usize> = pool.able(&samples).collect();
+        let rate = |size: usize| {
+            let generation = of_size(size).filter(|_| able.contains(&size));
+            generation.map_or(0.0, |generation| step((Way::Fixed, generation)).tokens_per_second)
+        };
+        let tokens_per_second_by_size = (0..pool.sizes.len()).map(rate).collect();
         let work = rollout::least_work_seconds(&pool, &samples);
         let least_generation_seconds = match self.training_loop {
             TrainingLoop::Asynchronous => work,
@@ -256,6 +270,7 @@ impl ReinforcementJob {
         };
         Ok(ReinforcementReport {
             replica_gpus: pool.sizes.iter().map(|size| size.gpus).collect(),
+            tokens_per_second_by_size,
             mapping,
             training,
             steps: generations.into_iter().map(step).collect(),
@@ -264,25 +279,23 @@ impl ReinforcementJob {
     }
 
     /// A step's samples where the pool always has more of them, with the size of replica that is quickest then.
-    fn steady(&self, pool: &Pool) -> Option<Generation> {
+    fn steady(&self, pool: &Pool, samples: &[Request]) -> Option<Generation> {
+        let able = pool.able(samples).map(|size| self.steady_of(pool, size));
+        able.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+    }
+
+    fn steady_of(&self, pool: &Pool, size: usize) -> Generation {
+        let costs = &pool.sizes[size];
         let lengths: Vec<u32> = (0..STEPS as u64).flat_map(|step| self.draw(step)).collect();
         let samples = rollout::samples(self.prompt, &lengths);
-        let of = |costs: &ReplicaCosts| {
-            let served = serve(costs, pool.gpus / costs.gpus, &samples, 0);
-            let mut ended = served.ended;
-            ended.sort_unstable_by(f64::total_cmp);
-            let at = |steps: usize| ended[steps * self.samples as usize - 1];
-            let seconds = (at(STEPS - 1) - at(1)) / (STEPS - 2) as f64;
-            let stage = Stage {
-                replica_gpus: costs.gpus,
-                samples: self.samples as usize,
-                seconds,
-                ..Stage::default()
-            };
-            let tokens = served.tokens / STEPS as u64;
-            Generation { stages: vec![stage], seconds, tokens, busy_share: 1.0 }
-        };
-        let able = pool.able(&samples).map(|size| of(&pool.sizes[size]));
-        able.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+        let served = serve(costs, pool.gpus / costs.gpus, &samples, 0);
+        let mut ended: Vec<f64> = served.ended.into_iter().filter(|end| end.is_finite()).collect();
+        ended.sort_unstable_by(f64::total_cmp);
+        let at = |steps: usize| ended[(steps * ended.len() / STEPS).max(1) - 1];
+        let seconds = (at(STEPS - 1) - at(1)) / (STEPS - 2) as f64;
+        let (replica_gpus, count) = (costs.gpus, self.samples as usize);
+        let stage = Stage { replica_gpus, samples: count, seconds, ..Stage::default() };
+        let tokens = served.tokens / STEPS as u64;
+        Generation { stages: vec![stage], seconds, tokens, busy_share: 1.0 }
     }
 }

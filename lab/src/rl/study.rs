@@ -7,9 +7,11 @@
 //! out and what software adds is ours, and was fixed before the study was run. Samples of a step are 8 to 16 answers to each of 64 to
 //! 512 prompts, as examples of public RL software have them (recalled).
 
+use std::collections::BTreeMap;
+
 use lightloom_study::reproduce::{ORCHESTRRL, PublishedRange, Why, assumption, explain};
 use lightloom_training::cards;
-use lightloom_training::reinforcement::{ReinforcementJob, TrainingLoop, Way};
+use lightloom_training::reinforcement::{ReinforcementJob, ReinforcementReport, TrainingLoop, Way};
 use lightloom_training::rollout::Lengths;
 use lightloom_units::seed::Seed;
 
@@ -22,36 +24,68 @@ const ANSWERS: [((f64, f64), &str); 3] = [
     ((2048.0, 1.0), "2,048 in the mean, sigma 1"),
     ((8192.0, 0.7), "8,192 in the mean, sigma 0.7"),
 ];
-const BASELINES: [(Way, &str); 2] =
-    [(Way::FixedEven, "the best size, dealt out"), (Way::Fixed, "the best size, shared queue")];
 const HOSTS: [(f64, &str); 2] = [(0.0, "nothing"), (0.005, "5 ms a decode step")];
 
-/// Throughput with replicas that change ÷ that of the best of one size.
-pub(crate) fn why_orchestrrl() -> Why {
-    let mut known = std::collections::BTreeMap::new();
-    explain(
-        "OrchestrRL: throughput with replicas that change ÷ static ones, at most",
-        Some(ORCHESTRRL),
-        PublishedRange::times(1.37, 1.47),
-        vec![
+/// What a baseline is where nobody says how its replicas are sized.
+const BASELINES: [(Baseline, &str); 2] = [
+    (Baseline::Even, "the best size, dealt out"),
+    (Baseline::Shared, "the best size, shared queue"),
+];
+/// What it would have to be: a size that was chosen once, not the best for these samples.
+const SIZES: [(Baseline, &str); 3] = [
+    (Baseline::Size(4), "TP 4 whatever the samples"),
+    (Baseline::Size(2), "TP 2"),
+    (Baseline::Size(8), "TP 8"),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Baseline {
+    Even,
+    Shared,
+    Size(u32),
+}
+
+/// Throughput with replicas that change ÷ that of the best of one size, and ÷ that of sizes chosen once.
+pub(crate) fn why_orchestrrl() -> Vec<Why> {
+    let mut known = BTreeMap::new();
+    let mut why = |claim, sentence, baselines: &'static [(Baseline, &'static str)]| {
+        let open = vec![
             assumption("the model", &MODELS),
             assumption("GPUs that generate", &SPLITS),
             assumption("samples of a step", &SAMPLES),
             assumption("answers", &ANSWERS),
             assumption("software adds", &HOSTS),
-            assumption("the baseline", &BASELINES),
-        ],
-        |choice| {
-            let (setting, baseline) = (choice[..5].to_vec(), BASELINES[choice[5]].0);
-            let rates = known.entry(setting).or_insert_with_key(|setting| throughputs(setting));
-            let [even, shared, adaptive] = rates.unwrap_or([f64::NAN; 3]);
-            adaptive / if baseline == Way::FixedEven { even } else { shared }
-        },
-    )
+            assumption("the baseline", baselines),
+        ];
+        explain(claim, sentence, PublishedRange::times(1.37, 1.47), open, |choice| {
+            let setting = choice[..5].to_vec();
+            let report = known.entry(setting).or_insert_with_key(|setting| report(setting));
+            report.as_ref().map_or(f64::NAN, |report| gain(report, baselines[choice[5]].0))
+        })
+    };
+    let best = "OrchestrRL: throughput with replicas that change ÷ static ones, at most";
+    let chosen = "the same ÷ static ones of a size that was chosen once";
+    vec![why(best, Some(ORCHESTRRL), &BASELINES), why(chosen, None, &SIZES)]
 }
 
-/// Tokens a second: dealt out, shared, adaptive.
-fn throughputs(choice: &[usize]) -> Option<[f64; 3]> {
+fn gain(report: &ReinforcementReport, baseline: Baseline) -> f64 {
+    let rate = |way| {
+        let step = report.steps.iter().find(|step| step.way == way);
+        step.map_or(f64::NAN, |step| step.tokens_per_second)
+    };
+    let against = match baseline {
+        Baseline::Even => rate(Way::FixedEven),
+        Baseline::Shared => rate(Way::Fixed),
+        Baseline::Size(gpus) => {
+            let at = report.replica_gpus.iter().position(|size| *size == gpus);
+            let rate = at.map(|at| report.tokens_per_second_by_size[at]);
+            rate.filter(|rate| *rate > 0.0).unwrap_or(f64::NAN)
+        }
+    };
+    rate(Way::Adaptive) / against
+}
+
+fn report(choice: &[usize]) -> Option<ReinforcementReport> {
     let card = cards::accelerator("h800").ok()?;
     let (mean, sigma) = ANSWERS[choice[3]].0;
     let job = ReinforcementJob {
@@ -69,8 +103,5 @@ fn throughputs(choice: &[usize]) -> Option<[f64; 3]> {
         change_seconds: 1.0,
         seed: Seed::USUAL,
     };
-    let report = job.report().ok()?;
-    let rate = |way| report.steps.iter().find(|step| step.way == way);
-    let [even, shared, adaptive] = [Way::FixedEven, Way::Fixed, Way::Adaptive].map(rate);
-    Some([even?.tokens_per_second, shared?.tokens_per_second, adaptive?.tokens_per_second])
+    job.report().ok()
 }

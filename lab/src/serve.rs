@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom serve`: what users of a served model wait, and how its GPUs should be laid out.
+
+use clap::Args;
+use serde::Serialize;
+
+use lightloom_fabric::provenance::Inputs;
+use lightloom_training::architecture::with_rates;
+use lightloom_training::cards;
+use lightloom_training::rollout::Lengths;
+use lightloom_training::serving::{Layout, Objective, ServingJob, ServingResult};
+use lightloom_units::seed::Seed;
+use lightloom_units::{Bytes, Picoseconds};
+
+use crate::mfu::card;
+use lightloom::output::VerbOutcome;
+use lightloom::result::{ResultArguments, ResultDocument};
+use lightloom::table::TextTable;
+
+/// Serves requests under an objective, and lays the GPUs out for it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
+  lightloom serve --model llama-3.1-70b --gpus 256 --per-minute 10000 --for 24h
+  lightloom serve --model deepseek-v3 --accelerator h200 --gpus 64 --per-minute 600 --first 5s --token 80ms
+
+Exit status 1 if no layout keeps the objective for the share of requests that is asked for.")]
+pub(crate) struct Arguments {
+    /// A model that comes with lightloom, or a YAML file with its dimensions.
+    #[arg(long, value_name = "NAME|FILE")]
+    model: String,
+    /// GPUs of the pool.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    gpus: u32,
+    /// Requests a minute; arrivals are Poisson.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    per_minute: u32,
+    /// How long requests arrive.
+    #[arg(long = "for", value_name = "TIME", default_value = "10min")]
+    lasts: Picoseconds,
+    /// An accelerator that comes with lightloom, or a YAML file of its figures.
+    #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
+    accelerator: String,
+    /// Another domain than the accelerator is sold with: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// Mean tokens of a prompt.
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    prompt: u32,
+    /// Mean tokens of an answer.
+    #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    answer: u32,
+    /// Spread of both: standard deviation of the logarithm of their length; 0 for equal ones. They are cut at 16 times the mean.
+    #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma)]
+    sigma: f64,
+    /// How long a user waits at most for the first token.
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    first: Picoseconds,
+    /// And for each further one, in the mean of a request.
+    #[arg(long, value_name = "TIME", default_value = "50ms")]
+    token: Picoseconds,
+    /// The share of requests that has to be within both, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
+    share: f64,
+    /// The most requests that a replica decodes at once.
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: u32,
+    /// What software adds to a decode step.
+    #[arg(long, default_value = "0s", value_name = "TIME")]
+    host: Picoseconds,
+    /// Where arrivals and lengths are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    result: ResultArguments,
+}
+
+/// The most requests of a run: they are held in memory.
+const MOST_REQUESTS: f64 = 50e6;
+
+#[derive(Serialize)]
+struct ServeResult {
+    model: String,
+    accelerator: String,
+    arch: String,
+    gpus: u32,
+    requests_per_minute: u32,
+    seed: u64,
+    objective: Objective,
+    layouts: Vec<ServingResult>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let mut inputs = Inputs::new();
+    let model = card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
+    let accelerator = ("accelerator", &*arguments.accelerator);
+    let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
+    let own = card.network();
+    let network = match &arguments.arch {
+        Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
+        None => own,
+    };
+    let seconds = |time: Picoseconds| time.0 as f64 / 1e12;
+    let (rate, lasts) = (f64::from(arguments.per_minute) / 60.0, seconds(arguments.lasts));
+    anyhow::ensure!(
+        rate * lasts >= 1.0 && rate * lasts <= MOST_REQUESTS,
+        "--per-minute {} for {}: {:.0} requests; write 1 to {MOST_REQUESTS:.0}",
+        arguments.per_minute,
+        arguments.lasts,
+        rate * lasts
+    );
+    let length = |mean: u32| Lengths {
+        mean: mean.into(),
+        sigma: arguments.sigma,
+        most: mean.saturating_mul(16),
+    };
+    let objective = Objective {
+        first_seconds: seconds(arguments.first),
+        token_seconds: seconds(arguments.token),
+    };
+    let job = ServingJob {
+        model,
+        card,
+        network,
+        gpus: arguments.gpus,
+        rate,
+        seconds: lasts,
+        lengths: [length(arguments.prompt), length(arguments.answer)],
+        batch: arguments.batch,
+        host_seconds: seconds(arguments.host),
+        objective,
+        seed: Seed(arguments.seed),
+    };
+    let layouts = job.report();
+    anyhow::ensure!(
+        !layouts.is_empty(),
+        "{} does not fit on replicas of up to {} {}: give more GPUs, or a card with more memory",
+        job.model.name,
+        job.gpus,
+        job.card.name
+    );
+    let result = ServeResult {
+        model: job.model.name.clone(),
+        accelerator: job.card.name.clone(),
+        arch: job.network.name.clone(),
+        gpus: job.gpus,
+        requests_per_minute: arguments.per_minute,
+        seed: arguments.seed,
+        objective,
+        layouts,
+    };
+    let is_kept = result.layouts[0].within >= arguments.share / 100.0;
+    let document = ResultDocument::new("lightloom.serve/v1", inputs, &result);
+    arguments.result.show(&document, "layouts", || text(&result, arguments, is_kept))?;
+    Ok(if is_kept { VerbOutcome::Good } else { VerbOutcome::Bad })
+}
+
+fn layout(layout: Layout) -> String {
+    match layout {
+        Layout::Together { replica_gpus } => format!("together, replicas of {replica_gpus}"),
+        Layout::Apart { prompt_gpus: [prompts, one], decode_gpus: [decodes, other] } => {
+            format!("apart, prompts on {prompts} by {one}, decoding on {decodes} by {other}")
+        }
+    }
+}
+
+fn text(result: &ServeResult, arguments: &Arguments, is_kept: bool) -> String {
+    let mut table = TextTable::new([
+        "layout of the GPUs",
+        "within",
+        "first token P50",
+        "P99",
+        "each further P50",
+        "P99",
+        "tokens/s",
+        "requests inside",
+        "caches moved",
+    ]);
+    for one in &result.layouts {
+        let [first, late] = one.first_seconds.map(|seconds| format!("{:.0} ms", 1e3 * seconds));
+        let [token, slow] = one.token_seconds.map(|seconds| format!("{:.1} ms", 1e3 * seconds));
+        table.row([
+            layout(one.layout),
+            format!("{:.2} %", 100.0 * one.within),
+            first,
+            late,
+            token,
+            slow,
+            format!("{:.0}", one.tokens_per_second),
+            format!("{:.0}", one.mean_requests),
+            Bytes(one.moved_bytes as u64).to_string(),
+        ]);
+    }
+    let best = &result.layouts[0];
+    let refused = match best.refused {
+        0 => String::new(),
+        refused => format!("{refused} requests are longer than any replica's caches hold.\n"),
+    };
+    format!(
+        "{} on {} {} ({}), {} requests a minute: {:.2} % within {} and {} a token, {} {} %\n\n{table}\n{refused}\
+         Assumed: in closed form; a network that blocks nothing; a cache is reserved for a whole request; a prompt is not cut \
+         into pieces; decode times follow from training's constants and were held against no measured serving.\n",
+        result.model,
+        result.gpus,
+        result.accelerator,
+        result.arch,
+        result.requests_per_minute,
+        100.0 * best.within,
+        arguments.first,
+        arguments.token,
+        if is_kept { "which keeps" } else { "which MISSES" },
+        arguments.share,
+    )
+}
