@@ -39,6 +39,7 @@ use lightloom::trace;
   lightloom reproduce infinitehbd --faults fault_trace.json --format csv > docs/validation.csv
   lightloom reproduce mixnet
   lightloom reproduce opus --why
+  lightloom reproduce orchestrrl --why
   lightloom reproduce mfu
 
 A published sentence is reproduced, in part, contradicted, undetermined or not by our means, as docs/validation.md

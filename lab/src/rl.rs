@@ -230,11 +230,11 @@ fn text(result: &RlResult) -> String {
     let rates = report.replica_gpus.iter().zip(&report.tokens_per_second_by_size);
     let sizes: Vec<String> = rates.map(|(gpus, rate)| format!("{gpus}: {rate:.0}")).collect();
     format!(
-        "{} on {} {} that generate and {} that train ({}), {} samples: {lead}\n\n{table}\n\
+        "{} on {} {} that generate and {} that train ({}), {} samples:\n{lead}\n\n{table}\n\
          Tokens/s by GPUs of a replica, one size and a shared queue: {}.\n\
          No sizes generate in less than {}. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
-         Assumed: in closed form; networks that block nothing; rewards cost nothing; an answer's cache is reserved for all its \
-         tokens; the scheduler knows the lengths of the step before, not of this one.\n",
+         Assumed: in closed form; networks that block nothing; rewards cost nothing; an answer's cache is\n\
+         reserved for all its tokens; the scheduler knows the lengths of the step before, not of this one.\n",
         result.model,
         result.generation_gpus,
         result.accelerator,

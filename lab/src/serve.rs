@@ -159,7 +159,7 @@ fn layout(layout: Layout) -> String {
     match layout {
         Layout::Together { replica_gpus } => format!("together, replicas of {replica_gpus}"),
         Layout::Apart { prompt_gpus: [prompts, one], decode_gpus: [decodes, other] } => {
-            format!("apart, prompts on {prompts} by {one}, decoding on {decodes} by {other}")
+            format!("apart, prompts {prompts} by {one}, decoding {decodes} by {other}")
         }
     }
 }
@@ -197,9 +197,10 @@ fn text(result: &ServeResult, arguments: &Arguments, is_kept: bool) -> String {
         refused => format!("{refused} requests are longer than any replica's caches hold.\n"),
     };
     format!(
-        "{} on {} {} ({}), {} requests a minute: {:.2} % within {} and {} a token, {} {} %\n\n{table}\n{refused}\
-         Assumed: in closed form; a network that blocks nothing; a cache is reserved for a whole request; a prompt is not cut \
-         into pieces; decode times follow from training's constants and were held against no measured serving.\n",
+        "{} on {} {} ({}), {} requests a minute:\n{:.2} % within {} and {} a token, {} {} %\n\n{table}\n{refused}\
+         Assumed: in closed form; a network that blocks nothing; a cache is reserved for a whole request; a\n\
+         prompt is not cut into pieces; decode times follow from training's constants and were held against\n\
+         no measured serving.\n",
         result.model,
         result.gpus,
         result.accelerator,

@@ -50,6 +50,7 @@ mod programs;
 mod replan;
 mod report;
 mod reported_faults;
+mod rl;
 mod searched_mapping;
 mod several_daemons;
 mod site;

@@ -10,7 +10,7 @@
 //! it has requests, and not tokens.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::step::Replica;
 
@@ -180,8 +180,8 @@ struct Pool<'a> {
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
     events: BinaryHeap<Reverse<(At, u32, u32)>>,
-    /// By running request: the step after which it was taken, and its replica.
-    taken: HashMap<usize, (u64, u32)>,
+    /// By request that runs: the step of its replica after which it was taken.
+    taken: Vec<Option<u64>>,
     now: f64,
     inside: usize,
     open: usize,
@@ -197,7 +197,7 @@ impl<'a> Pool<'a> {
             seats: vec![Seat::default(); replicas as usize],
             queue: VecDeque::new(),
             events: BinaryHeap::new(),
-            taken: HashMap::new(),
+            taken: vec![None; requests.len()],
             now: 0.0,
             inside: 0,
             open: requests.len(),
@@ -324,7 +324,7 @@ impl<'a> Pool<'a> {
             here.cached += u64::from(request.prompt) + u64::from(done);
             here.reserved += request.tokens();
             self.served.most_reserved = self.served.most_reserved.max(here.reserved);
-            self.taken.insert(one, (here.step, seat as u32));
+            self.taken[one] = Some(here.step);
             self.served.replica[one] = seat as u32;
         }
     }
@@ -355,7 +355,7 @@ impl<'a> Pool<'a> {
             self.served.ended[one] = here.since;
             self.served.tokens += u64::from(request.output - request.done.max(1));
             self.served.seconds = self.served.seconds.max(here.since);
-            self.taken.remove(&one);
+            self.taken[one] = None;
             self.inside -= 1;
             self.open -= 1;
         }
@@ -385,16 +385,15 @@ impl<'a> Pool<'a> {
                 if self.served.ended[one].is_finite() || is_refused {
                     continue;
                 }
-                let (done, replica) = match self.taken.get(&one) {
-                    Some((step, seat)) => {
-                        let made = self.seats[*seat as usize].step - step;
-                        (request.done.max(1) + made as u32, Some(*seat))
+                let seat = self.served.replica[one];
+                let (done, replica) = match self.taken[one] {
+                    Some(step) => {
+                        let made = self.seats[seat as usize].step - step;
+                        self.served.tokens += made;
+                        (request.done.max(1) + made as u32, Some(seat))
                     }
                     None => (request.done, request.replica),
                 };
-                if let Some((step, seat)) = self.taken.get(&one) {
-                    self.served.tokens += self.seats[*seat as usize].step - step;
-                }
                 self.served.left.push(Request { arrives: 0.0, done, replica, ..*request });
             }
             self.served.seconds = end;

@@ -37,7 +37,7 @@ pub struct Replica<'a> {
     pub host_seconds: f64,
 }
 
-/// Share of a GPU's memory that weights and caches may fill: what serving software takes where nobody says otherwise.
+/// Share of a GPU's memory that weights and caches may fill: what serving software takes by default.
 const USABLE_MEMORY: f64 = 0.9;
 
 impl Replica<'_> {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! docs/rl.md: what its commands print.
+
+use std::process::Command;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn run(command: &str) -> String {
+    let words = command.split_whitespace().skip(1);
+    let output =
+        Command::new(crate::programs::lightloom()).args(words).current_dir(ROOT).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_page_shows_what_its_commands_print() {
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/rl.md")).unwrap();
+    let parts: Vec<&str> = page.split("```").collect();
+    let mut tried = 0;
+    for (at, part) in parts.iter().enumerate() {
+        let Some(command) = part.strip_prefix("sh\n") else { continue };
+        let shown = parts[at + 2].strip_prefix("text\n").expect("what it prints follows");
+        assert_eq!(run(command).trim_end(), shown.trim_end(), "{command}");
+        tried += 1;
+    }
+    assert_eq!(tried, 2);
+}
+
+/// What the study says in words is what it computes.
+#[test]
+fn the_range_of_orchestrrl_is_that_of_the_page() {
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/rl.md")).unwrap();
+    let output = Command::new(crate::programs::lightloom())
+        .args(["reproduce", "orchestrrl", "--why", "--format", "json"])
+        .output()
+        .unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for why in document["why"].as_array().unwrap() {
+        let [least, most] = ["least", "most"].map(|key| why[key].as_f64().unwrap());
+        let said = format!("{least:.2}× to {most:.2}×");
+        assert!(page.contains(&said), "{said}");
+        let within = format!("{} of {}", why["within"], why["combinations"]);
+        assert!(why["within"] == 0 || page.contains(&within), "{within}");
+    }
+    assert_eq!(document["why"][0]["within"], 0);
+}
