@@ -3,12 +3,19 @@
 
 pub(crate) mod study;
 
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::file::StepFile;
 use lightloom_fabric::provenance::Inputs;
+use lightloom_planner::Options;
 use lightloom_training::architecture::with_rates;
-use lightloom_training::cards;
+use lightloom_training::cards::{self, Accelerator};
+use lightloom_training::network::Network;
 use lightloom_training::reinforcement::{
     ReinforcementJob, ReinforcementReport, ReinforcementStep, TrainingLoop, Way,
 };
@@ -19,19 +26,27 @@ use crate::mfu::card;
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
+use lightloom::{fabric, plan};
 
 /// Times a step of reinforcement learning, and sizes its replicas.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048
   lightloom rl --model qwen2.5-32b --gpus 48,16 --samples 512 --mean 8192 --sigma 0.7 --loop synchronous
-  lightloom rl --model llama-3.1-70b --accelerator h100 --gpus 64,64 --samples 1024 --format json")]
+  lightloom rl --model llama-3.1-70b --accelerator h100 --gpus 64,64 --samples 1024 --format json
+  lightloom rl --fabric topologies/rfabric-2048.yaml
+
+In closed form; docs/rl.md says what is assumed.")]
 pub(crate) struct Arguments {
     /// A model that comes with lightloom, or a YAML file with its dimensions.
-    #[arg(long, value_name = "NAME|FILE")]
-    model: String,
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
+    model: Option<String>,
+    /// A fabric file whose job has a step of reinforcement learning: its model, GPUs and samples, and what circuits that
+    /// follow its phases save.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "gpus", "samples", "mean", "arch"])]
+    fabric: Option<PathBuf>,
     /// GPUs that generate, and GPUs that train.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required = true,
+    #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required_unless_present = "fabric",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: Vec<u32>,
     /// An accelerator that comes with lightloom, or a YAML file of its figures.
@@ -111,31 +126,43 @@ struct RlResult {
     trainer_gpus: u32,
     samples: u32,
     seed: u64,
+    /// Seconds that a step communicates longer where one topology serves all phases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    one_topology_seconds: Option<f64>,
     #[serde(flatten)]
     report: ReinforcementReport,
 }
 
+/// What is asked of the command line, or of a fabric file.
+struct Asked {
+    model: String,
+    network: Network,
+    gpus: [u32; 2],
+    samples: u32,
+    mean: u32,
+    /// Seconds that a step communicates longer with one topology for all phases.
+    one_topology_seconds: Option<f64>,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
-    let model = card(("model", &arguments.model), cards::model, cards::read_model, &mut inputs)?;
     let accelerator = ("accelerator", &*arguments.accelerator);
-    let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
-    let own = card.network();
-    let network = match &arguments.arch {
-        Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
-        None => own,
+    let chip = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
+    let asked = match &arguments.fabric {
+        Some(path) => of_fabric(path, arguments, &mut inputs)?,
+        None => of_command(arguments, &chip)?,
     };
-    let generate = arguments.gpus[0];
-    let train = arguments.gpus.get(1).copied().unwrap_or(generate);
+    let model = card(("model", &asked.model), cards::model, cards::read_model, &mut inputs)?;
+    let [generate, train] = asked.gpus;
     let job = ReinforcementJob {
         model,
-        card,
-        network,
-        gpus: [generate, train],
-        samples: arguments.samples,
+        card: chip,
+        network: asked.network,
+        gpus: asked.gpus,
+        samples: asked.samples,
         prompt: arguments.prompt,
         lengths: Lengths {
-            mean: arguments.mean.into(),
+            mean: asked.mean.into(),
             sigma: arguments.sigma,
             most: arguments.longest,
         },
@@ -158,11 +185,69 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         trainer_gpus: train,
         samples: job.samples,
         seed: arguments.seed,
+        one_topology_seconds: asked.one_topology_seconds,
         report: job.report()?,
     };
     let document = ResultDocument::new("lightloom.rl/v1", inputs, &result);
     arguments.result.show(&document, "steps", || text(&result))?;
     Ok(VerbOutcome::Good)
+}
+
+fn of_command(arguments: &Arguments, chip: &Accelerator) -> anyhow::Result<Asked> {
+    let own = chip.network();
+    let network = match &arguments.arch {
+        Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
+        None => own,
+    };
+    let generate = arguments.gpus[0];
+    Ok(Asked {
+        model: arguments.model.clone().unwrap_or_default(),
+        network,
+        gpus: [generate, arguments.gpus.get(1).copied().unwrap_or(generate)],
+        samples: arguments.samples,
+        mean: arguments.mean,
+        one_topology_seconds: None,
+    })
+}
+
+fn of_fabric(path: &Path, arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<Asked> {
+    let fabric = fabric::read(path)?;
+    inputs.insert("fabric".to_owned(), plan::fabric_input(path, &fabric));
+    let steps = fabric.jobs.iter().filter_map(|job| job.step.as_ref());
+    let rl = steps.into_iter().find_map(|step| match step {
+        StepFile::Rl(rl) => Some(rl),
+        _ => None,
+    });
+    let rl = rl.with_context(|| {
+        format!(
+            "{}: no job has `step: {{rl: …}}`; lightloom rl --model … needs none",
+            path.display()
+        )
+    })?;
+    let plan = lightloom_planner::plan(&fabric, &FaultSet::none(), Options::default())?;
+    let metrics = &plan.metrics;
+    let pair = metrics.static_step_time_ps.zip(metrics.step_time_ps);
+    let longer = pair.map(|(fixed, step)| fixed.0.saturating_sub(step.0) as f64 / 1e12);
+    let model = match rl.model.ends_with(".yaml") || rl.model.ends_with(".yml") {
+        true => path.with_file_name(&rl.model).display().to_string(),
+        false => rl.model.clone(),
+    };
+    let answer = rl.tokens_per_sample.saturating_sub(arguments.prompt);
+    anyhow::ensure!(
+        answer > 0,
+        "--prompt {}: the samples of {} have {} tokens; write fewer",
+        arguments.prompt,
+        path.display(),
+        rl.tokens_per_sample
+    );
+    Ok(Asked {
+        model,
+        network: Network::of_fabric(&fabric),
+        gpus: [rl.generation_gpus, rl.trainer_gpus],
+        samples: rl.samples,
+        mean: answer,
+        one_topology_seconds: longer,
+    })
 }
 
 fn way(way: Way) -> &'static str {
@@ -229,8 +314,9 @@ fn text(result: &RlResult) -> String {
     };
     let rates = report.replica_gpus.iter().zip(&report.tokens_per_second_by_size);
     let sizes: Vec<String> = rates.map(|(gpus, rate)| format!("{gpus}: {rate:.0}")).collect();
+    let columns = four_columns(result);
     format!(
-        "{} on {} {} that generate and {} that train ({}), {} samples:\n{lead}\n\n{table}\n\
+        "{} on {} {} that generate and {} that train ({}), {} samples:\n{lead}\n\n{table}\n{columns}\
          Tokens/s by GPUs of a replica, one size and a shared queue: {}.\n\
          No sizes generate in less than {}. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
          Assumed: in closed form; networks that block nothing; rewards cost nothing; an answer's cache is\n\
@@ -247,5 +333,29 @@ fn text(result: &RlResult) -> String {
         mapping.context,
         mapping.pipeline,
         mapping.data,
+    )
+}
+
+/// Both ways of generating, each with one topology and with circuits that follow the phases.
+fn four_columns(result: &RlResult) -> String {
+    let Some(longer) = result.one_topology_seconds else { return String::new() };
+    let mut table = TextTable::new(["tokens/s", "one topology", "circuits follow the phases"]);
+    let steps = &result.report.steps;
+    let rates = |step: &ReinforcementStep| {
+        let tokens = step.generation.tokens as f64;
+        [tokens / (step.step_seconds + longer), tokens / step.step_seconds]
+    };
+    let fixed = steps.iter().filter(|step| step.way != Way::Adaptive);
+    let best = fixed.max_by(|a, b| a.tokens_per_second.total_cmp(&b.tokens_per_second));
+    let Some(base) = best.map(|step| rates(step)[0]) else { return String::new() };
+    let adaptive = steps.iter().find(|step| step.way == Way::Adaptive);
+    for (name, step) in [("the best of one size", best), ("size follows the tail", adaptive)] {
+        let Some(step) = step else { continue };
+        let [one, follow] = rates(step).map(|rate| format!("{rate:.0} ({:.3}×)", rate / base));
+        table.row([name.to_owned(), one, follow]);
+    }
+    format!(
+        "{table}One topology communicates for {:.0} ms a step longer, all of it taken to be waited for.\n\n",
+        1e3 * longer
     )
 }

@@ -24,7 +24,7 @@ fn the_page_shows_what_its_commands_print() {
         assert_eq!(run(command).trim_end(), shown.trim_end(), "{command}");
         tried += 1;
     }
-    assert_eq!(tried, 2);
+    assert_eq!(tried, 3);
 }
 
 /// What the study says in words is what it computes.
@@ -44,4 +44,5 @@ fn the_range_of_orchestrrl_is_that_of_the_page() {
         assert!(why["within"] == 0 || page.contains(&within), "{within}");
     }
     assert_eq!(document["why"][0]["within"], 0);
+    assert_eq!(document["sentences"][0]["verdict"], "undetermined");
 }

@@ -60,7 +60,6 @@ fn every_verdict_is_recomputed_by_one_command() {
     for (study, verdicts) in [
         ("mixnet", &["reproduced"][..]),
         ("opus", &["undetermined", "undetermined", "not_by_our_means"][..]),
-        ("orchestrrl", &["undetermined"]),
         (
             "rfabric",
             &["undetermined", "in_part", "undetermined", "not_by_our_means", "in_part"][..],

@@ -10,6 +10,7 @@
 //! samples of one length, the mean; weights are sent shard by shard, each byte once to a replica, over the cards of both sides at
 //! what their links reach.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::batching::{ReplicaCosts, Request, serve};
@@ -143,6 +144,12 @@ const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Steps of samples of which an asynchronous loop's generation is the mean, without the first and the last.
 const STEPS: usize = 5;
+
+/// The steps of many jobs, on all threads; `None` where one cannot be computed.
+#[must_use]
+pub fn reports(jobs: &[ReinforcementJob]) -> Vec<Option<ReinforcementReport>> {
+    jobs.par_iter().map(|job| job.report().ok()).collect()
+}
 
 impl ReinforcementJob {
     fn pool(&self, calibration: &Calibration) -> Pool {

@@ -47,8 +47,8 @@ enum Baseline {
 
 /// Throughput with replicas that change ÷ that of the best of one size, and ÷ that of sizes chosen once.
 pub(crate) fn why_orchestrrl() -> Vec<Why> {
-    let mut known = BTreeMap::new();
-    let mut why = |claim, sentence, baselines: &'static [(Baseline, &'static str)]| {
+    let Some(known) = reports() else { return Vec::new() };
+    let why = |claim, sentence, baselines: &'static [(Baseline, &'static str)]| {
         let open = vec![
             assumption("the model", &MODELS),
             assumption("GPUs that generate", &SPLITS),
@@ -58,9 +58,8 @@ pub(crate) fn why_orchestrrl() -> Vec<Why> {
             assumption("the baseline", baselines),
         ];
         explain(claim, sentence, PublishedRange::times(1.37, 1.47), open, |choice| {
-            let setting = choice[..5].to_vec();
-            let report = known.entry(setting).or_insert_with_key(|setting| report(setting));
-            report.as_ref().map_or(f64::NAN, |report| gain(report, baselines[choice[5]].0))
+            let report = known.get(&choice[..5]).and_then(Option::as_ref);
+            report.map_or(f64::NAN, |report| gain(report, baselines[choice[5]].0))
         })
     };
     let best = "OrchestrRL: throughput with replicas that change ÷ static ones, at most";
@@ -85,10 +84,28 @@ fn gain(report: &ReinforcementReport, baseline: Baseline) -> f64 {
     rate(Way::Adaptive) / against
 }
 
-fn report(choice: &[usize]) -> Option<ReinforcementReport> {
+/// By choices of all but the baseline.
+fn reports() -> Option<BTreeMap<Vec<usize>, Option<ReinforcementReport>>> {
+    let sizes = [MODELS.len(), SPLITS.len(), SAMPLES.len(), ANSWERS.len(), HOSTS.len()];
+    let all: Vec<Vec<usize>> = (0..sizes.iter().product())
+        .map(|mut number: usize| {
+            let digit = |size: &usize| {
+                let choice = number % size;
+                number /= size;
+                choice
+            };
+            sizes.iter().map(digit).collect()
+        })
+        .collect();
+    let jobs: Option<Vec<ReinforcementJob>> = all.iter().map(|choice| job(choice)).collect();
+    let reports = lightloom_training::reinforcement::reports(&jobs?);
+    Some(all.into_iter().zip(reports).collect())
+}
+
+fn job(choice: &[usize]) -> Option<ReinforcementJob> {
     let card = cards::accelerator("h800").ok()?;
     let (mean, sigma) = ANSWERS[choice[3]].0;
-    let job = ReinforcementJob {
+    Some(ReinforcementJob {
         model: cards::model(MODELS[choice[0]].0).ok()?,
         network: card.network(),
         card,
@@ -102,6 +119,5 @@ fn report(choice: &[usize]) -> Option<ReinforcementReport> {
         host_seconds: HOSTS[choice[4]].0,
         change_seconds: 1.0,
         seed: Seed::USUAL,
-    };
-    job.report().ok()
+    })
 }
