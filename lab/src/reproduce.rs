@@ -14,7 +14,7 @@ use lightloom_planner::rfabric::phases::Phase;
 use lightloom_study::cost::PriceList;
 use lightloom_study::reproduce::{
     Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, SentenceVerdict,
-    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, orchestrrl, rfabric, sentence_of,
+    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, rfabric, seeds, sentence_of,
     sentences, summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
@@ -24,7 +24,7 @@ use lightloom_units::seed::Seed;
 
 use crate::cost::prices;
 use crate::mfu::study;
-use crate::rl::study::why_orchestrrl;
+use crate::rl::study::why_seeds;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::{ResultFormat, csv_of};
 use lightloom::shipped;
@@ -39,7 +39,7 @@ use lightloom::trace;
   lightloom reproduce infinitehbd --faults fault_trace.json --format csv > docs/validation.csv
   lightloom reproduce mixnet
   lightloom reproduce opus --why
-  lightloom reproduce orchestrrl --why
+  lightloom reproduce seeds --why
   lightloom reproduce mfu
 
 A published sentence is reproduced, in part, contradicted, undetermined or not by our means, as docs/validation.md
@@ -80,8 +80,8 @@ enum PublishedStudy {
     Rfabric,
     /// Photonic rails (arXiv 2602.12521): cost and power against packet switches.
     Opus,
-    /// OrchestrRL (arXiv 2601.01209): generation whose parallelism changes, against static ones.
-    Orchestrrl,
+    /// Systems for reinforcement learning and serving: OrchestrRL (arXiv 2601.01209), StreamRL (arXiv 2504.15930) and others.
+    Seeds,
     /// The training part of InfiniteHBD: MFU over numbers of GPUs.
     Mfu,
     /// Measured collectives beside their closed forms; needs `--runs`.
@@ -103,7 +103,7 @@ impl PublishedStudy {
             Self::Mixnet => "mixnet",
             Self::Rfabric => "rfabric",
             Self::Opus => "opus",
-            Self::Orchestrrl => "orchestrrl",
+            Self::Seeds => "seeds",
             Self::Mfu => "mfu",
             Self::Collectives => "collectives",
         }
@@ -138,9 +138,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             let why = why_opus(&prices);
             (opus(&why), why)
         }
-        PublishedStudy::Orchestrrl => {
-            let why = why_orchestrrl();
-            (orchestrrl(&why[0]), why)
+        PublishedStudy::Seeds => {
+            let why = why_seeds();
+            (seeds(&why), why)
         }
         PublishedStudy::Collectives => {
             return study::collectives(&arguments.runs, arguments.format);

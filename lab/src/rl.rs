@@ -99,6 +99,8 @@ enum LoopArgument {
     /// Training works on the samples of the step before.
     #[default]
     OneStepOff,
+    /// Training begins with each sample as it ends.
+    Streaming,
     /// Generation never waits for the last sample.
     Asynchronous,
 }
@@ -170,6 +172,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         training_loop: match arguments.training_loop {
             LoopArgument::Synchronous => TrainingLoop::Synchronous,
             LoopArgument::OneStepOff => TrainingLoop::OneStepOff,
+            LoopArgument::Streaming => TrainingLoop::Streaming,
             LoopArgument::Asynchronous => TrainingLoop::Asynchronous,
         },
         batch: arguments.batch,

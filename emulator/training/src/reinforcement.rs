@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! synchronous    generate ▶ forward passes and training ▶ weights
+//! streaming      train on each sample as it ends, in order, as fast as training goes ▶ weights
 //! one step off   generate the next step's samples beside forward passes and training of this one ▶ weights
 //! asynchronous   generate without end; a step is the slower of the two, and the pool stops for the weights alone
 //! ```
@@ -33,6 +34,8 @@ pub enum TrainingLoop {
     /// Training works on the samples of the step before.
     #[default]
     OneStepOff,
+    /// Training begins with each sample as it ends, on weights that are as new as in a synchronous loop.
+    Streaming,
     /// Generation never waits for the last sample.
     Asynchronous,
 }
@@ -145,6 +148,13 @@ const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Steps of samples of which an asynchronous loop's generation is the mean, without the first and the last.
 const STEPS: usize = 5;
 
+/// When training that takes so long for all samples is done, if it works on each as it ends.
+fn streamed(ended: &[f64], training: f64) -> f64 {
+    let each = training / ended.len().max(1) as f64;
+    let left = (1..=ended.len()).rev().map(|left| left as f64 * each);
+    ended.iter().zip(left).map(|(end, left)| end + left).fold(0.0, f64::max)
+}
+
 /// The steps of many jobs, on all threads; `None` where one cannot be computed.
 #[must_use]
 pub fn reports(jobs: &[ReinforcementJob]) -> Vec<Option<ReinforcementReport>> {
@@ -249,6 +259,7 @@ impl ReinforcementJob {
             let step_seconds = weights
                 + match self.training_loop {
                     TrainingLoop::Synchronous => seconds + training_seconds,
+                    TrainingLoop::Streaming => streamed(&generation.ended, training_seconds),
                     _ => seconds.max(training_seconds),
                 };
             ReinforcementStep {
@@ -303,6 +314,19 @@ impl ReinforcementJob {
         let (replica_gpus, count) = (costs.gpus, self.samples as usize);
         let stage = Stage { replica_gpus, samples: count, seconds, ..Stage::default() };
         let tokens = served.tokens / STEPS as u64;
-        Generation { stages: vec![stage], seconds, tokens, busy_share: 1.0 }
+        Generation { stages: vec![stage], seconds, tokens, busy_share: 1.0, ended: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Training is never done before the last sample, nor before all of it could be, and both bounds are met.
+    #[test]
+    fn streamed_training_waits_for_samples_and_for_itself() {
+        assert_eq!(streamed(&[1.0, 2.0, 3.0, 4.0], 0.4), 4.0 + 0.1, "it waits for samples");
+        assert_eq!(streamed(&[1.0, 1.0, 1.0, 1.0], 4.0), 5.0, "it waits for itself");
+        assert_eq!(streamed(&[1.0, 1.5, 9.0], 3.0), 10.0);
     }
 }

@@ -68,6 +68,9 @@ pub struct Generation {
     pub tokens: u64,
     /// Share of the pool's time that replicas worked.
     pub busy_share: f64,
+    /// When samples ended, in order.
+    #[serde(skip)]
+    pub ended: Vec<f64>,
 }
 
 /// How long answers are: log-normal, cut off.
@@ -222,6 +225,9 @@ impl Course {
         }
         let served = serve(&pool.sizes[size], pool.replicas(size), &self.left, stop);
         stage.seconds = served.seconds;
+        let begin = self.so_far.seconds + stage.change_seconds;
+        let ended = served.ended.iter().filter(|end| end.is_finite()).map(|end| begin + end);
+        self.so_far.ended.extend(ended);
         self.so_far.seconds += stage.seconds + stage.change_seconds;
         self.so_far.tokens += served.tokens;
         self.busy += served.busy * f64::from(pool.sizes[size].gpus);
@@ -232,6 +238,11 @@ impl Course {
             _ => self.so_far.stages.push(stage),
         }
         self.so_far.busy_share = self.busy / (self.so_far.seconds * f64::from(pool.gpus));
+    }
+
+    fn end(mut self) -> Generation {
+        self.so_far.ended.sort_unstable_by(f64::total_cmp);
+        self.so_far
     }
 
     /// What can be done now: staying as it is, or samples shared out anew over replicas of some size.
@@ -287,7 +298,7 @@ pub fn fixed(
     }
     let mut course = Course::begin(&samples);
     course.go_on(pool, size, 0, false);
-    Some(course.so_far)
+    Some(course.end())
 }
 
 /// The quickest of [`fixed`], with its size.
@@ -335,7 +346,7 @@ pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Genera
             break;
         }
     }
-    Some(course.so_far)
+    Some(course.end())
 }
 
 /// The length of the `at`-th sample that has `done` tokens, if it is one of those seen that are longer: each of them in turn.
@@ -366,7 +377,7 @@ fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Gene
             continue;
         }
         if course.left.is_empty() {
-            *best = Some(course.so_far);
+            *best = Some(course.end());
         } else {
             try_all(pool, later, &course, best);
         }

@@ -8,8 +8,8 @@ mod claims;
 mod infinitehbd;
 mod mixnet;
 mod opus;
-mod orchestrrl;
 mod rfabric;
+mod seeds;
 mod sentences;
 mod why;
 
@@ -19,7 +19,7 @@ pub use infinitehbd::{
 };
 pub use mixnet::{mixnet, why as why_mixnet};
 pub use opus::{opus, why as why_opus};
-pub use orchestrrl::{ORCHESTRRL, orchestrrl};
 pub use rfabric::{rfabric, why as why_rfabric};
+pub use seeds::{ORCHESTRRL, STREAMRL, seeds};
 pub use sentences::{Sentence, SentenceVerdict, sentence_of, sentences, summary};
 pub use why::{Assumption, Departure, Outcome, PublishedRange, Why, assumption, explain};

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Numeric sentences of systems for reinforcement learning, long contexts and serving, from their abstracts: those that a step in
+//! time can be held against, and those that it cannot, with the reason.
+
+use super::claims::{Claim, Label, Published, Section, Unit, near};
+use super::why::Why;
+
+/// OrchestrRL (arXiv 2601.01209, second version).
+pub const ORCHESTRRL: &str =
+    "OrchestrRL: up to 1.42 times the throughput of static baselines on 64 H800";
+/// StreamRL (arXiv 2504.15930).
+pub const STREAMRL: &str = "StreamRL: up to 2.66 times the throughput of existing systems";
+
+/// What is not computed: sentence, claim, published, why.
+const NOT_COMPUTED: [(&str, &str, f64, &str); 6] = [
+    (
+        "StreamRL: up to 1.33 times the throughput per cost across data centres",
+        "throughput per cost with generation in another data centre",
+        1.33,
+        "prices of both sites' cards are not in the abstract",
+    ),
+    (
+        "RLHFuse: up to 3.7 times the throughput of existing systems",
+        "throughput with stages fused by sample",
+        3.7,
+        "stages that share GPUs, and pipelines of two models fused into one, are not modelled",
+    ),
+    (
+        "DSV: up to 3.02 times the throughput with full attention on 128 GPUs",
+        "throughput with sparse attention whose heads differ",
+        3.02,
+        "which heads are sparse is measured on its own models",
+    ),
+    (
+        "DistCA: up to 1.35 times the throughput on 512 H200",
+        "throughput with attention on servers of its own",
+        1.35,
+        "samples of uneven length in one batch of training are not modelled",
+    ),
+    (
+        "Step-3: 4,039 tokens a second and GPU at 50 ms a token",
+        "tokens a second and GPU, attention and feed-forward parts apart",
+        4039.0,
+        "weights of eight bits, and the two parts on GPUs of their own, are not modelled",
+    ),
+    (
+        "PipeWeaver: up to 97.3 % more throughput",
+        "throughput with pipelines that follow each batch's modalities",
+        1.973,
+        "encoders and their batches are not modelled",
+    ),
+];
+
+/// The sentences, with ours at the first choice of all that is open.
+#[must_use]
+pub fn seeds(whys: &[Why]) -> Vec<Claim> {
+    let mut section =
+        Section::new("Reinforcement learning and serving, as abstracts have them", Label::Read);
+    let computed = [(ORCHESTRRL, near(1.42, 0.05)), (STREAMRL, near(2.66, 0.1))];
+    for (sentence, published) in computed {
+        let Some(why) = whys.iter().find(|why| why.sentence == Some(sentence)) else { continue };
+        section.stands_for(sentence);
+        section.add(&why.claim, Unit::Times, published, why.ours);
+    }
+    for (sentence, claim, value, why) in NOT_COMPUTED {
+        section.stands_for(sentence);
+        let unit = if value > 100.0 { Unit::Count } else { Unit::Times };
+        section.not_computed(claim, unit, Published::AtMost { value }, why);
+    }
+    section.claims
+}
