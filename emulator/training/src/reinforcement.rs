@@ -228,6 +228,14 @@ impl ReinforcementJob {
     /// # Errors
     /// If the model does not fit on the GPUs of one side.
     pub fn report(&self) -> Result<ReinforcementReport, ReinforcementError> {
+        self.report_of(&[Way::FixedEven, Way::Fixed, Way::Adaptive])
+    }
+
+    /// The step in these ways alone; of an asynchronous loop with the best size.
+    ///
+    /// # Errors
+    /// If the model does not fit on the GPUs of one side.
+    pub fn report_of(&self, ways: &[Way]) -> Result<ReinforcementReport, ReinforcementError> {
         let calibration = self.card.calibration();
         let (pool, lengths, seen) = (self.pool(&calibration), self.draw(0), self.draw(1));
         let samples = rollout::samples(self.prompt, &lengths);
@@ -239,11 +247,13 @@ impl ReinforcementJob {
                 vec![(Way::Fixed, self.steady(&pool, &samples).ok_or_else(none)?)]
             }
             _ => {
-                let best = |dispatch| rollout::best_fixed(&pool, &samples, dispatch);
-                let [even, fixed] = [Dispatch::Even, Dispatch::Shared].map(best);
-                let adaptive = rollout::adaptive(&pool, &samples, &seen).ok_or_else(none)?;
-                let [even, fixed] = [even.ok_or_else(none)?.1, fixed.ok_or_else(none)?.1];
-                vec![(Way::FixedEven, even), (Way::Fixed, fixed), (Way::Adaptive, adaptive)]
+                let of = |way: &Way| match way {
+                    Way::FixedEven => rollout::best_fixed(&pool, &samples, Dispatch::Even),
+                    Way::Fixed => rollout::best_fixed(&pool, &samples, Dispatch::Shared),
+                    Way::Adaptive => rollout::adaptive(&pool, &samples, &seen),
+                };
+                let all = ways.iter().map(|way| Ok((*way, of(way).ok_or_else(none)?)));
+                all.collect::<Result<Vec<_>, _>>()?
             }
         };
         let (mapping, training, forward) = self

@@ -301,16 +301,11 @@ pub fn fixed(
     Some(course.end())
 }
 
-/// The quickest of [`fixed`], with its size.
+/// The quickest of [`fixed`].
 #[must_use]
-pub fn best_fixed(
-    pool: &Pool,
-    samples: &[Request],
-    dispatch: Dispatch,
-) -> Option<(usize, Generation)> {
-    let of = |size| Some((size, fixed(pool, size, samples, dispatch)?));
-    let all = pool.able(samples).filter_map(of);
-    all.min_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds))
+pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Option<Generation> {
+    let all = pool.able(samples).filter_map(|size| fixed(pool, size, samples, dispatch));
+    all.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
 }
 
 /// Samples left where replicas may change: half, a quarter, … of all.

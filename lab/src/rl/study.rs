@@ -110,8 +110,7 @@ fn why_streamrl() -> Why {
                 training_loop,
                 ..job(&shared)?
             };
-            let fixed = job.report().ok()?.steps.into_iter().find(|step| step.way == Way::Fixed);
-            fixed.map(|step| step.tokens_per_second)
+            Some(job.report_of(&[Way::Fixed]).ok()?.steps[0].tokens_per_second)
         };
         let apart = STREAM_SPLITS.iter().flat_map(|generate| {
             let gpus = [*generate, 128 - generate];

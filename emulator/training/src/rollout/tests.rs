@@ -39,7 +39,7 @@ fn equal_lengths_on_one_replica_take_the_closed_form_and_never_change() {
     assert!((alone.seconds - closed).abs() < 1e-9);
     let decided = adaptive(&pool, &samples, &[500; 32]).unwrap();
     assert_eq!(decided.stages.len(), 1, "{decided:?}");
-    let (_, best) = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
+    let best = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
     assert_eq!(decided.seconds, best.seconds);
 }
 
@@ -48,7 +48,7 @@ fn a_long_tail_is_worth_larger_replicas() {
     let pool = pool(16);
     let lengths = LONG.draw(256, Seed(1), 0);
     let samples = samples(100, &lengths);
-    let (_, best) = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
+    let best = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
     let decided = adaptive(&pool, &samples, &LONG.draw(256, Seed(1), 1)).unwrap();
     assert!(decided.seconds < 0.95 * best.seconds, "{decided:?} against {best:?}");
     let sizes: Vec<u32> = decided.stages.iter().map(|stage| stage.replica_gpus).collect();
@@ -87,7 +87,7 @@ proptest! {
         let lengths = Lengths { sigma, ..LONG }.draw(count, Seed(seed), 0);
         let samples = samples(50, &lengths);
         let bound = least_seconds(&pool, &samples);
-        let (_, best) = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
+        let best = best_fixed(&pool, &samples, Dispatch::Shared).unwrap();
         let decided = adaptive(&pool, &samples, &lengths).unwrap();
         let known = exact(&pool, &samples, 2).unwrap();
         let all: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
