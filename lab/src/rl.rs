@@ -20,6 +20,7 @@ use lightloom_training::reinforcement::{
     ReinforcementJob, ReinforcementReport, ReinforcementStep, TrainingLoop, Way,
 };
 use lightloom_training::rollout::{Generation, Lengths};
+use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
 
 use crate::mfu::card;
@@ -35,6 +36,7 @@ use lightloom::{fabric, plan};
   lightloom rl --model qwen2.5-32b --gpus 48,16 --samples 512 --mean 8192 --sigma 0.7 --loop synchronous
   lightloom rl --model llama-3.1-70b --accelerator h100 --gpus 64,64 --samples 1024 --format json
   lightloom rl --fabric topologies/rfabric-2048.yaml
+  lightloom rl --model qwen2.5-14b --gpus 32,32 --death 60s
 
 In closed form; docs/rl.md says what is assumed.")]
 pub(crate) struct Arguments {
@@ -85,6 +87,9 @@ pub(crate) struct Arguments {
     /// What software takes for a change of replicas besides moving bytes, in milliseconds.
     #[arg(long, default_value_t = 1000.0, value_name = "MS", value_parser = milliseconds)]
     change: f64,
+    /// Let a replica of the best one size die at this time, and say what it costs.
+    #[arg(long, value_name = "TIME")]
+    death: Option<Picoseconds>,
     /// Where lengths are drawn from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -178,8 +183,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         batch: arguments.batch,
         host_seconds: arguments.host / 1e3,
         change_seconds: arguments.change / 1e3,
+        death_seconds: arguments.death.map(|at| at.0 as f64 / 1e12),
         seed: Seed(arguments.seed),
     };
+    let report = job.report()?;
+    if arguments.death.is_some() && report.death.is_none() {
+        anyhow::bail!(
+            "--death: with replicas of the best size there is no other one, or generation is over by then; write an earlier time or more GPUs"
+        );
+    }
     let result = RlResult {
         model: job.model.name.clone(),
         accelerator: job.card.name.clone(),
@@ -189,7 +201,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         samples: job.samples,
         seed: arguments.seed,
         one_topology_seconds: asked.one_topology_seconds,
-        report: job.report()?,
+        report,
     };
     let document = ResultDocument::new("lightloom.rl/v1", inputs, &result);
     arguments.result.show(&document, "steps", || text(&result))?;
@@ -317,7 +329,7 @@ fn text(result: &RlResult) -> String {
     };
     let rates = report.replica_gpus.iter().zip(&report.tokens_per_second_by_size);
     let sizes: Vec<String> = rates.map(|(gpus, rate)| format!("{gpus}: {rate:.0}")).collect();
-    let columns = four_columns(result);
+    let columns = format!("{}{}", four_columns(result), death(result));
     format!(
         "{} on {} {} that generate and {} that train ({}), {} samples:\n{lead}\n\n{table}\n{columns}\
          Tokens/s by GPUs of a replica, one size and a shared queue: {}.\n\
@@ -360,5 +372,14 @@ fn four_columns(result: &RlResult) -> String {
     format!(
         "{table}One topology communicates for {:.0} ms a step longer, all of it taken to be waited for.\n\n",
         1e3 * longer
+    )
+}
+
+fn death(result: &RlResult) -> String {
+    let Some(death) = result.report.death else { return String::new() };
+    format!(
+        "A replica of the best one size that dies at {:.2} s: {} samples go on elsewhere, {} tokens of their caches are worked on \
+         again, generation ends {:.2} s later, at {:.2} s.\n\n",
+        death.at_seconds, death.samples, death.tokens, death.later_seconds, death.seconds
     )
 }

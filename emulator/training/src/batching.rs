@@ -136,7 +136,24 @@ pub struct Served {
 pub fn serve(costs: &ReplicaCosts, replicas: u32, requests: &[Request], stop_at: usize) -> Served {
     assert!(replicas > 0, "something has to serve");
     let mut pool = Pool::new(costs, replicas, requests);
-    pool.run(stop_at);
+    pool.run(stop_at, f64::INFINITY);
+    pool.end()
+}
+
+/// The same until some instant, and the steps that are under way then.
+///
+/// # Panics
+/// If there are no replicas.
+#[must_use]
+pub fn serve_until(
+    costs: &ReplicaCosts,
+    replicas: u32,
+    requests: &[Request],
+    until: f64,
+) -> Served {
+    assert!(replicas > 0, "something has to serve");
+    let mut pool = Pool::new(costs, replicas, requests);
+    pool.run(0, until);
     pool.end()
 }
 
@@ -210,11 +227,16 @@ impl<'a> Pool<'a> {
         }
     }
 
-    fn run(&mut self, stop_at: usize) {
+    fn run(&mut self, stop_at: usize, until: f64) {
         let mut next = 0;
         while self.open > stop_at {
             let arrival = self.requests.get(next).map(|request| request.arrives);
             let event = self.events.peek().map(|Reverse((at, ..))| at.0);
+            let next_at = arrival.into_iter().chain(event).fold(f64::INFINITY, f64::min);
+            if next_at > until {
+                self.pass(until);
+                break;
+            }
             match (arrival, event) {
                 (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
                     // All that arrive together are shared out before anything runs.

@@ -20,7 +20,7 @@ use crate::cards::Accelerator;
 use crate::mapping::{Batch, Mapping};
 use crate::model::Model;
 use crate::network::Network;
-use crate::rollout::{self, ChangeCost, Dispatch, Generation, Lengths, Pool, Stage};
+use crate::rollout::{self, ChangeCost, Dispatch, Generation, Lengths, Pool, ReplicaDeath, Stage};
 use crate::search::{Limits, Search};
 use crate::step::{Replica, StepTime};
 use lightloom_units::seed::Seed;
@@ -67,6 +67,8 @@ pub struct ReinforcementJob {
     pub host_seconds: f64,
     /// Seconds that software takes for a change of replicas.
     pub change_seconds: f64,
+    /// When a replica dies, in seconds after generation began.
+    pub death_seconds: Option<f64>,
     /// Where lengths are drawn from.
     pub seed: Seed,
 }
@@ -140,6 +142,10 @@ pub struct ReinforcementReport {
     pub steps: Vec<ReinforcementStep>,
     /// No order of sizes generates in less.
     pub least_generation_seconds: f64,
+    /// What the death costs that was asked for, with the best size; `None` too where there is no other replica, or
+    /// generation is over by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub death: Option<ReplicaDeath>,
 }
 
 /// Sizes of replicas that are tried.
@@ -291,6 +297,10 @@ impl ReinforcementJob {
             generation.map_or(0.0, |generation| step((Way::Fixed, generation)).tokens_per_second)
         };
         let tokens_per_second_by_size = (0..pool.sizes.len()).map(rate).collect();
+        let best = |a: &usize, b: &usize| rate(*a).total_cmp(&rate(*b));
+        let death = self
+            .death_seconds
+            .and_then(|at| rollout::death(&pool, able.iter().copied().max_by(best)?, &samples, at));
         let work = rollout::least_work_seconds(&pool, &samples);
         let least_generation_seconds = match self.training_loop {
             TrainingLoop::Asynchronous => work,
@@ -303,6 +313,7 @@ impl ReinforcementJob {
             training,
             steps: generations.into_iter().map(step).collect(),
             least_generation_seconds,
+            death,
         })
     }
 

@@ -14,7 +14,7 @@ use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-use crate::batching::{ReplicaCosts, Request, serve};
+use crate::batching::{ReplicaCosts, Request, serve, serve_until};
 
 /// GPUs that generate.
 #[derive(Clone, Debug)]
@@ -306,6 +306,48 @@ pub fn fixed(
 pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Option<Generation> {
     let all = pool.able(samples).filter_map(|size| fixed(pool, size, samples, dispatch));
     all.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+}
+
+/// What a replica that dies costs the samples of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ReplicaDeath {
+    /// When it dies, in seconds after generation began.
+    pub at_seconds: f64,
+    /// Samples that had to begin again elsewhere.
+    pub samples: usize,
+    /// Tokens whose caches were lost, which are worked on again as prompts.
+    pub tokens: u64,
+    /// Generation with the death.
+    pub seconds: f64,
+    /// How much later than without.
+    pub later_seconds: f64,
+}
+
+/// One replica of a fixed size dies: the others take over its samples, whose tokens so far are worked on again as a prompt.
+/// `None` where there is no other, or generation is over by then.
+#[must_use]
+pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<ReplicaDeath> {
+    let whole = fixed(pool, size, samples, Dispatch::Shared)?;
+    let (costs, replicas) = (&pool.sizes[size], pool.replicas(size));
+    let dead = replicas.checked_sub(1).filter(|rest| *rest > 0 && at < whole.seconds)?;
+    let before = serve_until(costs, replicas, samples, at);
+    let mut death = ReplicaDeath { at_seconds: at, ..ReplicaDeath::default() };
+    let mut left = before.left;
+    for one in &mut left {
+        if one.replica == Some(dead) {
+            death.samples += 1;
+            death.tokens += u64::from(one.prompt) + u64::from(one.done);
+            let output = one.output - one.done;
+            *one = Request { prompt: one.prompt + one.done, output, ..Request::default() };
+        }
+    }
+    left.retain(|one| one.output > 0);
+    // Those that stay keep their places; those that lost theirs come after them.
+    left.sort_by_key(|one| one.replica.is_none());
+    let after = serve(costs, dead, &left, 0);
+    death.seconds = before.seconds.max(at) + after.seconds;
+    death.later_seconds = death.seconds - whole.seconds;
+    Some(death)
 }
 
 /// Samples left where replicas may change: half, a quarter, … of all.

@@ -172,6 +172,7 @@ fn job(choice: &[usize]) -> Option<ReinforcementJob> {
         batch: 256,
         host_seconds: HOSTS[choice[4]].0,
         change_seconds: 1.0,
+        death_seconds: None,
         seed: Seed::USUAL,
     })
 }

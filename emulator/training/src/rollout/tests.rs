@@ -73,6 +73,23 @@ fn a_change_brings_each_gpu_what_it_lacks() {
     assert!((stage.change_seconds - 0.1 - 100.0 * 1e5 / 4.0 / 40e9).abs() < 1e-12);
 }
 
+/// Two replicas, one dies at once: one replica does it all, but for the steps until then.
+#[test]
+fn a_death_at_once_is_half_of_the_pool_and_a_late_one_costs_its_samples() {
+    let pool = pool(16);
+    let samples = samples(100, &[500; 32]);
+    let half = Pool { gpus: 8, ..pool.clone() };
+    let alone = fixed(&half, 3, &samples, Dispatch::Shared).unwrap().seconds;
+    let early = death(&pool, 3, &samples, 0.0).unwrap();
+    let prompts = 16.0 * pool.sizes[3].prompt_seconds(101);
+    assert!((early.seconds - alone).abs() < prompts + 0.1, "{early:?} {alone}");
+    assert_eq!(early.samples, 16);
+    let late = death(&pool, 3, &samples, 1.0).unwrap();
+    assert!(late.later_seconds > 0.0 && late.tokens > 16 * 100, "{late:?}");
+    assert!(death(&pool, 3, &samples, 1e6).is_none(), "it is over by then");
+    assert!(death(&half, 3, &samples, 1.0).is_none(), "there is no other");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
