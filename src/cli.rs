@@ -84,7 +84,21 @@ fn command() -> clap::Command {
 /// The verbs by what they are for, as `lightloom --help` lists them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Plan", &["init", "plan", "replan", "export"]),
-    ("Run", &["emulate", "merge", "workload", "mfu", "calibrate", "report", "reproduce", "demo"]),
+    (
+        "Run",
+        &[
+            "emulate",
+            "merge",
+            "workload",
+            "mfu",
+            "rl",
+            "serve",
+            "calibrate",
+            "report",
+            "reproduce",
+            "demo",
+        ],
+    ),
     ("Buy", &["buy", "compare", "cost", "trace"]),
     ("Drive", &["ctl", "device", "conform", "twin"]),
     ("Files", &["validate", "schema", "convert", "completions", "man"]),
