@@ -147,6 +147,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     {
         output::note(&format!("{} was made for another fabric file", path.display()));
     }
+    plan.weight_sync = lightloom_planner::joint::sync::compare(&fabric, &faults, &plan, options);
     let plan = plan.sealed(inputs);
     let against = arguments.against.as_deref().zip(other.as_ref());
     let against = against.map(|(path, other)| Against::new(files::name(path), other, &plan));
@@ -158,6 +159,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
         }
         Format::Text => {
             output::print(&describe(&fabric, &plan, &verdict, took))?;
+            output::print(&plan_rfabric::weight_sync(&plan.weight_sync))?;
             let phases = sending(&fabric, &plan)?;
             if let Some(network) = network.filter(|_| !phases.is_empty()) {
                 let network = network.without(&faults);

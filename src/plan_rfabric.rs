@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree, SwitchTiming};
-use lightloom_fabric::plan::Plan;
+use lightloom_fabric::plan::{MethodTimes, Plan, SyncChoice};
 use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::{self, Options};
@@ -161,6 +161,91 @@ pub fn break_even(
         rounded(Picoseconds(gain.0 / changes)),
     )
 }
+
+/// Which way of sending new weights is quickest, by how much, and from which share of the bytes circuits for it pay.
+pub fn weight_sync(choices: &[SyncChoice]) -> String {
+    choices.iter().map(choice_text).collect()
+}
+
+fn choice_text(choice: &SyncChoice) -> String {
+    let mut table = TextTable::new([
+        "weight sync",
+        "on rings",
+        "below leaves",
+        "between leaves",
+        "from trainer",
+        "planned",
+        "packets alone",
+        "change pays from",
+        "without slack",
+    ]);
+    let time = |time: Option<Picoseconds>| time.map_or("not served".to_owned(), rounded);
+    let share = |share: Option<f64>| match share {
+        None => "never".to_owned(),
+        Some(0.0) => "any share".to_owned(),
+        Some(share) => format!("{:.2} % of bytes", 100.0 * share),
+    };
+    for method in &choice.methods {
+        table.row([
+            method.method.name().to_owned(),
+            method.ring_bytes.to_string(),
+            method.leaf_bytes.to_string(),
+            method.demand_bytes.to_string(),
+            method.trainer_bytes.to_string(),
+            time(method.planned_ps),
+            time(method.packets_ps),
+            share(method.change_pays_from),
+            share(method.change_pays_from_without_slack),
+        ]);
+    }
+    let heading = format!(
+        "\n{}: new weights, {:.3} of their bytes; its file says {}.\n",
+        choice.job,
+        choice.delta_share,
+        choice.written.name()
+    );
+    let planned = best_text(choice, "as planned", |method| method.planned_ps);
+    let packets = best_text(choice, "over the packet network alone", |method| method.packets_ps);
+    let rings = match choice.methods.iter().any(|method| method.ring_bytes.0 > 0) {
+        true => "",
+        false => {
+            "Rings carry none of it: trainer and replicas are on rings of their own, or there are none.\n"
+        }
+    };
+    let change = choice.switching_ps.map_or(String::new(), |switching| {
+        format!(
+            "A change of circuits takes {}; slack before the phase is {}.\n",
+            rounded(switching),
+            rounded(choice.slack_ps)
+        )
+    });
+    let assumed: String =
+        choice.assumptions.iter().map(|assumed| format!("  assumed: {assumed}\n")).collect();
+    format!("{heading}{table}{planned}{packets}{rings}{change}{assumed}\n")
+}
+
+/// The quickest by `time`, and how far the others are from it.
+fn best_text(
+    choice: &SyncChoice,
+    over: &str,
+    time: fn(&MethodTimes) -> Option<Picoseconds>,
+) -> String {
+    let served = choice.methods.iter().filter_map(|method| Some((time(method)?, method.method)));
+    let mut by_time: Vec<_> = served.collect();
+    by_time.sort_by_key(|(time, _)| *time);
+    let Some(((least, _), _)) = by_time.split_first() else { return String::new() };
+    let ratio = |time: Picoseconds| time.as_secs_f64() / least.as_secs_f64();
+    let (best, others): (Vec<_>, Vec<_>) =
+        by_time.iter().partition(|(time, _)| ratio(*time) < ALIKE);
+    let best: Vec<&str> = best.iter().map(|(_, method)| method.name()).collect();
+    let others = others.iter().map(|(time, method)| {
+        format!("; {} takes {:.2} times as long", method.name(), ratio(*time))
+    });
+    format!("Best {over}: {}{}.\n", best.join(", "), others.collect::<String>())
+}
+
+/// Below this ratio two times count as the same.
+const ALIKE: f64 = 1.005;
 
 /// A time in seconds or milliseconds, to four digits.
 pub fn rounded(time: Picoseconds) -> String {

@@ -39,7 +39,7 @@ pub use raw::{
 };
 pub use step::{
     AllReduceFile, DemandFile, MappingFile, PhaseFile, PlanningFile, RlFile, SearchFile, SeedFile,
-    ShapeFile, SlackFile, StepFile,
+    ShapeFile, SlackFile, StepFile, SyncMethod, WeightSyncFile,
 };
 pub use workload::*;
 

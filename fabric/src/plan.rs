@@ -22,9 +22,11 @@ use lightloom_units::{Bytes, Dollars, Picoseconds, Watts};
 
 mod after;
 mod read;
+mod sync;
 
 pub use after::{PlanChange, Spelled};
 pub use read::{ReadError, is_plan, read};
+pub use sync::{MethodTimes, SyncChoice};
 
 /// The version of the document this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v2";
@@ -40,6 +42,7 @@ const NOT_IDENTITY: &[&[&str]] = &[
     &["seed"],
     &["sensitivity"],
     &["version"],
+    &["weight_sync"],
 ];
 
 /// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan.md) without how it was made: two seeds
@@ -107,6 +110,9 @@ pub struct Plan {
     /// The changes between phases that have different circuits, the last into the first included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<TransitionPlan>,
+    /// How new weights may reach the replicas, side by side, for each step of reinforcement learning. Empty after faults.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weight_sync: Vec<SyncChoice>,
     /// What could not be kept after faults, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_up: Vec<GivenUp>,

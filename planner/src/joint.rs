@@ -22,6 +22,7 @@ mod mapping;
 mod network;
 mod replan;
 mod routes;
+pub mod sync;
 mod traffic;
 
 use lightloom_fabric::fabric::Fabric;

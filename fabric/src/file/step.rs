@@ -67,12 +67,65 @@ pub struct RlFile {
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub migrated_share: f64,
+    /// How new weights reach the replicas.
+    #[serde(default, skip_serializing_if = "WeightSyncFile::is_usual")]
+    pub weight_sync: WeightSyncFile,
     /// Idle network time before each phase.
     #[serde(default)]
     pub slack: SlackFile,
     /// Seed of everything drawn.
     #[serde(default)]
     pub seed: u64,
+}
+
+/// How new weights reach the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WeightSyncFile {
+    /// Who sends what to whom.
+    pub method: SyncMethod,
+    /// Share of the weights' bytes that is sent, positions included: 1 is all of them, 0.01 to 0.03 a sparse delta.
+    #[schemars(range(min = 0.000_001, max = 1.0))]
+    pub delta_share: f64,
+}
+
+impl Default for WeightSyncFile {
+    fn default() -> Self {
+        Self { method: SyncMethod::Relay, delta_share: 1.0 }
+    }
+}
+
+impl WeightSyncFile {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Who sends new weights to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncMethod {
+    /// Each leaf of the trainer sends its part to one replica, and replicas hand it on in a binary tree.
+    Relay,
+    /// Each leaf of the trainer sends its part to every replica.
+    Broadcast,
+    /// Each GPU of a replica receives the shard that it holds, from the ranks of the trainer that hold it.
+    Shards,
+}
+
+impl SyncMethod {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Relay, Self::Broadcast, Self::Shards];
+
+    /// As a fabric file writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Relay => "relay",
+            Self::Broadcast => "broadcast",
+            Self::Shards => "shards",
+        }
+    }
 }
 
 /// Idle network time before each phase.

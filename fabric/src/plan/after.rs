@@ -83,6 +83,7 @@ fn rest(plan: &Plan) -> Plan {
         phases: plan.phases.clone(),
         transitions: plan.transitions.clone(),
         given_up: plan.given_up.clone(),
+        weight_sync: plan.weight_sync.clone(),
         metrics: plan.metrics.clone(),
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::{Fabric, Job};
-use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile};
+use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile, SyncMethod};
 use lightloom_fabric::plan::{Plan, Rank};
 use lightloom_units::id::LeafId;
 
@@ -145,20 +145,45 @@ impl Pool<'_> {
     /// Each leaf of the trainer sends its shard of the weights to one replica, and replicas hand it on in a binary tree;
     /// each begins with another replica.
     fn new_weights(&self, trainer: &[Place]) -> Sent {
-        let roots = leaves(trainer);
-        let shard = self.card.weight_bytes().0 as f64 / roots.len() as f64;
+        let sync = self.raw.weight_sync;
+        let weights = self.card.weight_bytes().0 as f64 * sync.delta_share;
         let mut sent = Sent::default();
+        if sync.method == SyncMethod::Shards {
+            self.own_shards(trainer, weights, &mut sent);
+            return sent;
+        }
+        let roots = leaves(trainer);
+        let shard = weights / roots.len() as f64;
         for (number, root) in roots.iter().enumerate() {
             let holder = |position: usize| {
                 let leaves = leaves(self.replica(position + number));
                 leaves[number % leaves.len()]
             };
             for position in 0..self.replicas() {
-                let from = if position == 0 { *root } else { holder((position - 1) / 2) };
+                let is_first = position == 0 || sync.method == SyncMethod::Broadcast;
+                let from = if is_first { *root } else { holder((position - 1) / 2) };
                 sent.send(from, holder(position), shard);
             }
         }
         sent
+    }
+
+    /// Every GPU receives its slice of each stage's layers, in equal parts from all ranks of the trainer that hold some of it.
+    fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {
+        let (size, tp) = (self.raw.replica_gpus as usize, self.raw.tp as usize);
+        let holders = trainer.len() / tp;
+        for (gpu, to) in self.places.iter().enumerate() {
+            let mine = gpu % size;
+            for (rank, from) in trainer.iter().enumerate() {
+                let tensor = rank % tp;
+                let end = ((mine + 1) * tp).min((tensor + 1) * size);
+                let common = end.saturating_sub((mine * tp).max(tensor * size));
+                if common > 0 {
+                    let share = common as f64 / (tp * size) as f64;
+                    sent.send(*from, *to, weights * share / holders as f64);
+                }
+            }
+        }
     }
 
     /// Every GPU fetches what it lacks of its part of the weights from the GPUs that had it in its old replica.

@@ -192,7 +192,7 @@ fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
     }
 }
 
-fn picoseconds(seconds: f64) -> Picoseconds {
+pub(super) fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 

@@ -37,6 +37,7 @@ pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layo
         phases: Vec::new(),
         transitions: Vec::new(),
         given_up: Vec::new(),
+        weight_sync: Vec::new(),
         metrics: metrics(fabric, faults, layout),
     }
 }

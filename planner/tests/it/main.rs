@@ -33,3 +33,4 @@ mod several_jobs;
 mod spare_crossing;
 mod spare_rings;
 mod unchanged;
+mod weight_sync;

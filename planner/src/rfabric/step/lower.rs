@@ -62,7 +62,7 @@ pub(super) fn seated_rl(
         },
         seed: Seed(raw.seed),
     };
-    step.phases(leaves).map_err(|error| of_field(&error))
+    step.phases_with(leaves, raw.weight_sync).map_err(|error| of_field(&error))
 }
 
 fn of_field(error: &RlStepError) -> Vec<Mistake> {

@@ -210,7 +210,13 @@ impl Lower<'_> {
         let trainer = self.place("trainer", raw.trainer)?;
         let pool = self.pool(&raw.model, raw.pool, raw.replica_gpus)?;
         let fan_out = if raw.fan_out == 0 { FanOut::Star } else { FanOut::Tree(raw.fan_out) };
-        Ok(weight_sync::traffic(self.leaves(), &pool.card, &trainer.into(), &pool, fan_out))
+        Ok(weight_sync::traffic(
+            self.leaves(),
+            pool.card.weight_bytes(),
+            &trainer.into(),
+            &pool,
+            fan_out,
+        ))
     }
 
     fn sample_migration(&mut self, raw: &SampleMigrationFile) -> Refused<Demand> {

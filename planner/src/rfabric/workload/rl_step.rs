@@ -11,7 +11,8 @@
 //! While the trainer works on one batch the pool generates the next, so their traffic shares a phase.
 //! This is a reconstruction from the paper's abstract and a reading note, not RFabric's own trace.
 
-use lightloom_units::Picoseconds;
+use lightloom_fabric::file::{SyncMethod, WeightSyncFile};
+use lightloom_units::{Bytes, Picoseconds};
 
 use super::super::demand::Demand;
 use super::super::phases::Phase;
@@ -155,14 +156,31 @@ impl RlStep {
     /// # Errors
     /// If sizes do not divide or do not fit.
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
+        self.phases_with(leaves, WeightSyncFile::default())
+    }
+
+    /// As [`RlStep::phases`], where new weights reach the replicas so.
+    ///
+    /// # Errors
+    /// If sizes do not divide or do not fit.
+    pub fn phases_with(
+        &self,
+        leaves: usize,
+        sync: WeightSyncFile,
+    ) -> Result<Vec<Phase>, RlStepError> {
         self.refuse_bad_sizes()?;
         let (trainer, pool) = (self.training(), self.pool());
         let mut train = trainer.micro_batch_traffic(Demand::none(leaves));
         train.add_all(&pool.traffic(leaves));
         let samples = u64::from(self.samples) * u64::from(self.tokens_per_sample);
         train.add_all(&streamrl::samples(leaves, &self.pool, &self.trainer, samples));
-        let fan_out = FanOut::Tree(2);
-        let sync = weight_sync::traffic(leaves, &self.card, &self.trainer, &pool, fan_out);
+        let fan_out = match sync.method {
+            SyncMethod::Relay => FanOut::Tree(2),
+            SyncMethod::Broadcast => FanOut::Star,
+            SyncMethod::Shards => FanOut::Shards { tp: self.tp, pp: self.pp },
+        };
+        let size = Bytes((self.card.weight_bytes().0 as f64 * sync.delta_share).round() as u64);
+        let sync = weight_sync::traffic(leaves, size, &self.trainer, &pool, fan_out);
         let switch = parallelism_switch::traffic(
             leaves,
             &self.card,
@@ -237,7 +255,6 @@ impl RlStep {
 mod tests {
     use super::*;
     use crate::rfabric::testing::dense_card;
-    use lightloom_units::Bytes;
 
     fn step() -> RlStep {
         let [trainer, pool] = leaf_after_leaf([64, 64], 8, 16).unwrap();

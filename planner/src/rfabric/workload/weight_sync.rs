@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! New weights from the trainer to every replica: each byte crosses the cut once per tree and fans out.
+//! New weights from the trainer to every replica.
 //!
-//! The trainer's leaves each hold an equal shard of the weights. Shard s is sent to one replica and
+//! By leaf: the trainer's leaves each hold an equal shard of the weights. Shard s is sent to one replica and
 //! handed on from replica to replica; which replica is first rotates with s, so that no replica's
-//! links carry all the trees. In total params·b × replicas; across the cut params·b.
+//! links carry all the trees. In total params·b × replicas; across the cut params·b along trees.
+//! By GPU: each GPU of a replica receives what it holds, from the trainer's ranks that hold it.
 //!
 //! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 
+use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
 use super::super::demand::Demand;
-use super::card::ModelCard;
 use super::collective::share;
 use super::generation::Generation;
 use super::place::Seats;
@@ -22,21 +23,32 @@ pub enum FanOut {
     Tree(u32),
     /// The trainer sends to every replica itself.
     Star,
+    /// Ranks that hold a part of the weights send it to the GPUs that will hold it.
+    Shards {
+        /// Tensor-parallel ranks of the trainer.
+        tp: u32,
+        /// Pipeline stages of the trainer.
+        pp: u32,
+    },
 }
 
-/// The traffic of one synchronisation.
+/// The traffic of one synchronisation of `size` bytes a replica.
 #[must_use]
 pub fn traffic(
     leaves: usize,
-    card: &ModelCard,
+    size: Bytes,
     trainer: &Seats,
     pool: &Generation,
     fan_out: FanOut,
 ) -> Demand {
+    if let FanOut::Shards { tp, pp } = fan_out {
+        return shards(leaves, size, trainer, pool, [tp, pp]);
+    }
     let mut demand = Demand::none(leaves);
     let roots = trainer.leaves();
-    let size = share(card.weight_bytes(), 1, roots.len() as u64);
+    let count = roots.len() as u64;
     for (shard, root) in (0..).zip(roots) {
+        let size = part(size, u64::from(shard), u64::from(shard) + 1, count);
         for position in 0..pool.replicas() {
             let to = member(pool, position, shard);
             let from = match fan_out {
@@ -46,6 +58,47 @@ pub fn traffic(
                 _ => root,
             };
             demand.send(from, to, size);
+        }
+    }
+    demand
+}
+
+/// Of `size` in `whole` units, the units from `first` to `end`: all parts together are `size`.
+fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
+    Bytes(share(size, end, whole).0 - share(size, first, whole).0)
+}
+
+/// Stage p of the trainer holds 1/pp of the layers and its tensor rank t the slice [t/tp, (t+1)/tp) of each; GPU i of a
+/// replica of g holds [i/g, (i+1)/g) of all layers. Data-parallel ranks, which hold the same, send equal parts.
+fn shards(
+    leaves: usize,
+    size: Bytes,
+    trainer: &Seats,
+    pool: &Generation,
+    [tp, pp]: [u32; 2],
+) -> Demand {
+    let mut demand = Demand::none(leaves);
+    let copies = trainer.count() / (tp * pp);
+    let whole = [tp, pp, copies, pool.replica_gpus].into_iter().map(u64::from).product();
+    for replica in 0..pool.replicas() {
+        let mut end = 0;
+        for stage in 0..pp {
+            for (gpu, to) in (0..).zip(pool.ranks(replica)) {
+                // In units of 1/(tp·g) of a layer.
+                let wanted = gpu * tp..(gpu + 1) * tp;
+                for holder in
+                    wanted.start / pool.replica_gpus..=(wanted.end - 1) / pool.replica_gpus
+                {
+                    let held = holder * pool.replica_gpus..(holder + 1) * pool.replica_gpus;
+                    let common = wanted.end.min(held.end) - wanted.start.max(held.start);
+                    for copy in 0..copies {
+                        let from = trainer.0[(holder + tp * (copy + copies * stage)) as usize];
+                        let first = end;
+                        end += u64::from(common);
+                        demand.send(from, *to, part(size, first, end, whole));
+                    }
+                }
+            }
         }
     }
     demand
@@ -74,7 +127,7 @@ mod tests {
             tokens: 0,
             migrated_tokens: 0,
         };
-        let demand = traffic(8, &dense_card(), &trainer.into(), &pool, fan_out);
+        let demand = traffic(8, dense_card().weight_bytes(), &trainer.into(), &pool, fan_out);
         let cut = demand.flows().filter(|(from, ..)| from.0 < 4).map(|(_, _, bytes)| bytes.0).sum();
         (demand, cut)
     }
@@ -90,12 +143,45 @@ mod tests {
 
     #[test]
     fn every_replica_receives_every_shard() {
-        for fan_out in [FanOut::Tree(1), FanOut::Tree(2), FanOut::Star] {
+        let shards = FanOut::Shards { tp: 4, pp: 2 };
+        for fan_out in [FanOut::Tree(1), FanOut::Tree(2), FanOut::Star, shards] {
             let (demand, _) = case(fan_out);
             for leaf in 4..8 {
                 let received: u64 =
                     demand.flows().filter(|(_, to, _)| to.0 == leaf).map(|(.., b)| b.0).sum();
                 assert_eq!(received, 145_400_000_000, "leaf{leaf} under {fan_out:?}");
+            }
+        }
+    }
+
+    /// Sizes that nothing divides, and tensor parallelism of 4 and 3 against replicas of 6: not a byte is lost.
+    #[test]
+    fn every_gpu_receives_its_own_shard_to_the_byte() {
+        for (tp, pp) in [(4, 2), (3, 2), (8, 3), (1, 1), (24, 1)] {
+            let trainer = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 24 };
+            let pool = Generation {
+                card: dense_card(),
+                seats: Place { first_leaf: 24, gpus_per_leaf: 1, gpus: 12 }.into(),
+                replica_gpus: 6,
+                tokens: 0,
+                migrated_tokens: 0,
+            };
+            let size = Bytes(1_000_003);
+            let demand = traffic(36, size, &trainer.into(), &pool, FanOut::Shards { tp, pp });
+            let received = |leaf: u32| -> u64 {
+                demand.flows().filter(|(_, to, _)| to.0 == leaf).map(|(.., b)| b.0).sum()
+            };
+            for replica in [24..30, 30..36] {
+                assert_eq!(replica.clone().map(received).sum::<u64>(), size.0, "tp {tp}, pp {pp}");
+                for leaf in replica {
+                    assert!(received(leaf).abs_diff(size.0 / 6) <= u64::from(pp), "leaf{leaf}");
+                }
+            }
+            // What a rank of the trainer holds, and no more, leaves it: an equal part of all.
+            for leaf in 0..24 {
+                let sent: u64 =
+                    demand.flows().filter(|(from, ..)| from.0 == leaf).map(|(.., b)| b.0).sum();
+                assert!(sent.abs_diff(2 * size.0 / 24) <= 12, "leaf{leaf} sends {sent}");
             }
         }
     }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which way of sending new weights to the replicas is quickest, for steps of reinforcement learning.
+
+use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::file::{StepFile, SyncMethod};
+use lightloom_fabric::plan::{MethodTimes, Plan, SyncChoice};
+use lightloom_units::{Bytes, Picoseconds};
+
+use super::{Options, network, phases};
+use crate::rfabric::evaluate::Evaluator;
+use crate::rfabric::phases::{Phase, seconds_with_change};
+use crate::rfabric::realise::topology_of;
+use crate::rfabric::step;
+use crate::rfabric::topology::Topology;
+
+/// The methods side by side for every job with a step of reinforcement learning that `plan` carries.
+#[must_use]
+pub fn compare(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    options: Options,
+) -> Vec<SyncChoice> {
+    let options = Options { exact: None, ..options };
+    let jobs = fabric.jobs.iter().enumerate();
+    jobs.filter_map(|(at, job)| of_job(fabric, faults, plan, (at, job), options)).collect()
+}
+
+fn of_job(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    (at, job): (usize, &Job),
+    options: Options,
+) -> Option<SyncChoice> {
+    let Some(StepFile::Rl(raw)) = &job.step else { return None };
+    let delta_share = raw.weight_sync.delta_share;
+    let size = step::named_model(fabric, &raw.model).ok()?.weight_bytes();
+    let size = Bytes((size.0 as f64 * delta_share).round() as u64);
+    let mut slack_ps = Picoseconds::ZERO;
+    let mut methods = Vec::new();
+    for method in SyncMethod::ALL {
+        let mut other = fabric.clone();
+        if let Some(StepFile::Rl(raw)) = &mut other.jobs[at].step {
+            raw.weight_sync.method = method;
+        }
+        let all = phases(&other, &plan.ranks).ok()?;
+        let names = ["weight-sync".to_owned(), format!("{}/weight-sync", job.name)];
+        let Some(phase) = all.into_iter().find(|phase| names.contains(&phase.name)) else {
+            continue;
+        };
+        slack_ps = phase.slack;
+        methods.push(times(fabric, faults, plan, (method, &phase), (size, delta_share), options));
+    }
+    if methods.is_empty() {
+        return None;
+    }
+    let least = |time: fn(&MethodTimes) -> Option<Picoseconds>| {
+        let served = methods.iter().filter_map(|method| Some((time(method)?, method.method)));
+        served.min_by_key(|(time, _)| *time).map(|(_, method)| method)
+    };
+    Some(SyncChoice {
+        job: job.name.clone(),
+        written: raw.weight_sync.method,
+        delta_share,
+        switching_ps: fabric.dcn.circuits().map(|_| switching(fabric)),
+        slack_ps,
+        best: least(|method| method.planned_ps),
+        best_on_packets: least(|method| method.packets_ps),
+        methods,
+        assumptions: ASSUMPTIONS.map(str::to_owned).to_vec(),
+    })
+}
+
+/// What the times take for granted.
+const ASSUMPTIONS: [&str; 6] = [
+    "weights travel in BF16; delta_share of their bytes does, with what says where they belong",
+    "a phase takes as long as its busiest circuit, uplink or interface: no start-up of messages, no packing, no copy on a GPU",
+    "relay and broadcast are counted by leaf, over all interfaces of its GPUs; a relay hands on while it receives",
+    "shards: a replica splits every layer over all its GPUs, the trainer over tp and its layers over pp; data-parallel ranks send equal parts; experts are split like the rest",
+    "no other phase sends meanwhile; times on planned circuits are without the change to them",
+    "a change is compared with keeping the circuits of the phase before, which no earlier change left settling",
+];
+
+fn switching(fabric: &Fabric) -> Picoseconds {
+    let Some(network) = fabric.dcn.circuits() else { return Picoseconds::ZERO };
+    let domains = network.spec().failure_domains.min(network.switches() as u32);
+    Picoseconds(network.spec().timing.total().0 * u64::from(domains))
+}
+
+fn times(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    (method, phase): (SyncMethod, &Phase),
+    (size, delta_share): (Bytes, f64),
+    options: Options,
+) -> MethodTimes {
+    let carried = phase.demand.carried();
+    let total = carried.rings.0 + carried.leaves.0 + phase.demand.total().0;
+    let carry = network::carry(fabric, faults, std::slice::from_ref(phase), options).ok();
+    let own = carry.and_then(|carried| carried.phases.into_iter().next());
+    let planned_ps = own.as_ref().map(|own| own.duration_ps);
+    let mut times = MethodTimes {
+        method,
+        ring_bytes: carried.rings,
+        leaf_bytes: carried.leaves,
+        demand_bytes: phase.demand.total(),
+        trainer_bytes: if method == SyncMethod::Relay { size } else { Bytes(total) },
+        planned_ps,
+        packets_ps: planned_ps,
+        change_pays_from: None,
+        change_pays_from_without_slack: None,
+    };
+    let (Some(network), Some(own)) = (fabric.dcn.circuits(), own) else { return times };
+    let network = network.without(faults);
+    let evaluator = Evaluator::new(&network, &phase.demand);
+    let dark = evaluator.lambda(&Topology::dark(network.leaves()));
+    times.packets_ps = (dark > 0.0).then(|| network::picoseconds(1.0 / dark));
+    let order = plan.phases.iter().position(|planned| planned.name == phase.name);
+    let before =
+        order.map(|order| &plan.phases[(order + plan.phases.len() - 1) % plan.phases.len()]);
+    if let Some(before) = before {
+        let from = topology_of(network.leaves(), &before.circuits);
+        let to = topology_of(network.leaves(), &own.circuits);
+        let at_once = Phase { slack: Picoseconds::ZERO, ..phase.clone() };
+        let switching = switching(fabric);
+        let from_share = |exposed: Picoseconds| {
+            pays_from(&at_once, &evaluator, (&from, &to), exposed.as_secs_f64(), delta_share)
+        };
+        times.change_pays_from = from_share(switching.saturating_sub(phase.slack));
+        times.change_pays_from_without_slack = from_share(switching);
+    }
+    times
+}
+
+/// Share of the weights' bytes from which a change pays that keeps traffic waiting for `exposed` seconds, where the phase now
+/// sends the share `now`. Times of a phase grow as its bytes do: that of a share s is s times that of all bytes, with a change
+/// that lasts 1/s as long.
+fn pays_from(
+    phase: &Phase,
+    evaluator: &Evaluator,
+    (from, to): (&Topology, &Topology),
+    exposed: f64,
+    now: f64,
+) -> Option<f64> {
+    let pays = |share: f64| {
+        let switching = exposed * now / share;
+        seconds_with_change(phase, evaluator, from, to, switching) < 1.0 / evaluator.lambda(from)
+    };
+    if from == to || !pays(1.0) {
+        return None;
+    }
+    if exposed <= 0.0 {
+        return Some(0.0);
+    }
+    let (mut never, mut always) = (0.0, 1.0);
+    for _ in 0..40 {
+        let middle = 0.5 * (never + always);
+        if pays(middle) { always = middle } else { never = middle }
+    }
+    Some(always)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rfabric::demand::Demand;
+    use crate::rfabric::one_hop;
+    use crate::rfabric::testing::spec;
+    use crate::rfabric::workload::shapes;
+    use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+    use lightloom_units::seed::Seed;
+
+    fn phase(demand: &Demand) -> Phase {
+        let name = "weight-sync".to_owned();
+        Phase { name, job: None, demand: demand.clone(), slack: Picoseconds::ZERO }
+    }
+
+    /// From no circuits, a change pays as soon as the packet network is not done before the change is: a closed form.
+    #[test]
+    fn a_change_from_no_circuits_pays_once_packets_take_longer_than_it() {
+        let network = ReconfigurableFatTree::new(spec(16, 8)).expect("a network");
+        let demand = shapes::weight_sync(16, Seed(1));
+        let evaluator = Evaluator::new(&network, &demand);
+        let dark = Topology::dark(16);
+        let circuits = one_hop::plan(&network, &demand, Options::default().effort).topology;
+        let packets = 1.0 / evaluator.lambda(&dark);
+        let change = (&dark, &circuits);
+        for (part, now) in [(0.01, 1.0), (0.5, 1.0), (0.3, 0.02)] {
+            // A phase that sends `now` of the weights takes `packets`; so all of them take packets / now.
+            let exposed = part * packets / now;
+            let found = pays_from(&phase(&demand), &evaluator, change, exposed, now);
+            assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");
+        }
+        let found = pays_from(&phase(&demand), &evaluator, change, 1.01 * packets, 1.0);
+        assert_eq!(found, None, "not even all bytes pay for it");
+        assert_eq!(pays_from(&phase(&demand), &evaluator, change, 0.0, 1.0), Some(0.0));
+        assert_eq!(pays_from(&phase(&demand), &evaluator, (&dark, &dark), 0.0, 1.0), None);
+    }
+}
