@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// follow its phases save.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "gpus", "samples", "mean", "arch"])]
     fabric: Option<PathBuf>,
-    /// GPUs that generate, and GPUs that train.
+    /// GPUs that generate, and GPUs that train; one number for both.
     #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required_unless_present = "fabric",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: Vec<u32>,
@@ -63,13 +63,13 @@ pub(crate) struct Arguments {
     /// Tokens of a prompt.
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prompt: u32,
-    /// Mean tokens of an answer, before the cut.
+    /// Mean tokens of a response, before the cut.
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     mean: u32,
-    /// Spread of answers: standard deviation of the logarithm of their length; 0 for equal ones.
-    #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma)]
+    /// Spread of responses: standard deviation of the logarithm of their length; 0 for equal ones.
+    #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma, allow_negative_numbers = true)]
     sigma: f64,
-    /// Tokens of the longest answer; longer ones are cut off.
+    /// Tokens of the longest response; longer ones are cut off.
     #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     longest: u32,
     /// Forward passes over all samples before training: of the reference, of probabilities.
@@ -81,12 +81,12 @@ pub(crate) struct Arguments {
     /// The most samples that a replica decodes at once.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// What software adds to a decode step, in milliseconds.
-    #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = milliseconds)]
-    host: f64,
-    /// What software takes for a change of replicas besides moving bytes, in milliseconds.
-    #[arg(long, default_value_t = 1000.0, value_name = "MS", value_parser = milliseconds)]
-    change: f64,
+    /// What software adds to a decode step.
+    #[arg(long, default_value = "0s", value_name = "TIME")]
+    host: Picoseconds,
+    /// What software takes for a change of replicas besides moving bytes.
+    #[arg(long, default_value = "1s", value_name = "TIME")]
+    change: Picoseconds,
     /// Let a replica of the best one size die at this time, and say what it costs.
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
@@ -119,8 +119,12 @@ pub(crate) fn sigma(text: &str) -> Result<f64, String> {
     within(text, 4.0, "a number")
 }
 
-fn milliseconds(text: &str) -> Result<f64, String> {
-    within(text, 1e6, "milliseconds")
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    within(text, 100.0, "percent")
+}
+
+fn seconds(time: Picoseconds) -> f64 {
+    time.0 as f64 / 1e12
 }
 
 /// A result with what was asked.
@@ -181,9 +185,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             LoopArgument::Asynchronous => TrainingLoop::Asynchronous,
         },
         batch: arguments.batch,
-        host_seconds: arguments.host / 1e3,
-        change_seconds: arguments.change / 1e3,
-        death_seconds: arguments.death.map(|at| at.0 as f64 / 1e12),
+        host_seconds: seconds(arguments.host),
+        change_seconds: seconds(arguments.change),
+        death_seconds: arguments.death.map(seconds),
         seed: Seed(arguments.seed),
     };
     let report = job.report()?;
@@ -281,7 +285,7 @@ fn replicas(generation: &Generation) -> String {
         parts.push(match before {
             None => stage.replica_gpus.to_string(),
             Some(same) if same == stage.replica_gpus => {
-                format!("dealt out anew for the last {}", stage.samples)
+                format!("rebalanced for the last {}", stage.samples)
             }
             Some(_) => format!("{} for the last {}", stage.replica_gpus, stage.samples),
         });
@@ -334,7 +338,7 @@ fn text(result: &RlResult) -> String {
         "{} on {} {} that generate and {} that train ({}), {} samples:\n{lead}\n\n{table}\n{columns}\
          Tokens/s by GPUs of a replica, one size and a shared queue: {}.\n\
          No sizes generate in less than {}. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
-         Assumed: in closed form; networks that block nothing; rewards cost nothing; an answer's cache is\n\
+         Assumed: in closed form; networks that block nothing; rewards cost nothing; 16-bit weights and caches; a cache is\n\
          reserved for all its tokens; the scheduler knows the lengths of the step before, not of this one.\n",
         result.model,
         result.generation_gpus,

@@ -47,11 +47,11 @@ pub(crate) struct Arguments {
     /// Mean tokens of a prompt.
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prompt: u32,
-    /// Mean tokens of an answer.
+    /// Mean tokens of a response.
     #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    answer: u32,
+    response: u32,
     /// Spread of both: standard deviation of the logarithm of their length; 0 for equal ones. They are cut at 16 times the mean.
-    #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma)]
+    #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
     sigma: f64,
     /// How long a user waits at most for the first token.
     #[arg(long, value_name = "TIME", default_value = "2s")]
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     token: Picoseconds,
     /// The share of requests that has to be within both, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = crate::rl::percent, allow_negative_numbers = true)]
     share: f64,
     /// The most requests that a replica decodes at once.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -85,8 +85,17 @@ struct ServeResult {
     arch: String,
     gpus: u32,
     requests_per_minute: u32,
+    seconds: f64,
+    prompt_tokens: u32,
+    response_tokens: u32,
+    sigma: f64,
+    batch: u32,
+    host_seconds: f64,
     seed: u64,
     objective: Objective,
+    /// The share of requests that has to be within it, in percent.
+    share_percent: f64,
+    is_kept: bool,
     layouts: Vec<ServingResult>,
 }
 
@@ -104,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let (rate, lasts) = (f64::from(arguments.per_minute) / 60.0, seconds(arguments.lasts));
     anyhow::ensure!(
         rate * lasts >= 1.0 && rate * lasts <= MOST_REQUESTS,
-        "--per-minute {} for {}: {:.0} requests; write 1 to {MOST_REQUESTS:.0}",
+        "--per-minute {} --for {}: {:.0} requests in all; write times and rates of 1 to {MOST_REQUESTS:.0}",
         arguments.per_minute,
         arguments.lasts,
         rate * lasts
@@ -125,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         gpus: arguments.gpus,
         rate,
         seconds: lasts,
-        lengths: [length(arguments.prompt), length(arguments.answer)],
+        lengths: [length(arguments.prompt), length(arguments.response)],
         batch: arguments.batch,
         host_seconds: seconds(arguments.host),
         objective,
@@ -134,10 +143,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let layouts = job.report();
     anyhow::ensure!(
         !layouts.is_empty(),
-        "{} does not fit on replicas of up to {} {}: give more GPUs, or a card with more memory",
+        "{} fits on no replica of {} whose GPUs divide both {} and its {} heads: give a multiple of 8 GPUs, or a card with more memory",
         job.model.name,
+        job.card.name,
         job.gpus,
-        job.card.name
+        job.model.attention.heads()
     );
     let result = ServeResult {
         model: job.model.name.clone(),
@@ -145,50 +155,69 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         arch: job.network.name.clone(),
         gpus: job.gpus,
         requests_per_minute: arguments.per_minute,
+        seconds: lasts,
+        prompt_tokens: arguments.prompt,
+        response_tokens: arguments.response,
+        sigma: arguments.sigma,
+        batch: arguments.batch,
+        host_seconds: job.host_seconds,
         seed: arguments.seed,
         objective,
+        share_percent: arguments.share,
+        is_kept: layouts[0].within >= arguments.share / 100.0,
         layouts,
     };
-    let is_kept = result.layouts[0].within >= arguments.share / 100.0;
+    let is_kept = result.is_kept;
     let document = ResultDocument::new("lightloom.serve/v1", inputs, &result);
-    arguments.result.show(&document, "layouts", || text(&result, arguments, is_kept))?;
+    arguments.result.show(&document, "layouts", || text(&result, arguments))?;
     Ok(if is_kept { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-fn layout(layout: Layout) -> String {
+fn layout(layout: Layout, all: u32) -> String {
     match layout {
-        Layout::Together { replica_gpus } => format!("together, replicas of {replica_gpus}"),
-        Layout::Apart { prompt_gpus: [prompts, one], decode_gpus: [decodes, other] } => {
-            format!("apart, prompts {prompts} by {one}, decoding {decodes} by {other}")
+        Layout::Colocated { replica_gpus } => {
+            format!("colocated, {}×TP{replica_gpus}", all / replica_gpus)
         }
+        Layout::Disaggregated {
+            prefill_gpus,
+            prefill_replica_gpus: one,
+            decode_gpus,
+            decode_replica_gpus: other,
+        } => format!(
+            "disaggregated, prefill {}×TP{one}, decode {}×TP{other}",
+            prefill_gpus / one,
+            decode_gpus / other
+        ),
     }
 }
 
-fn text(result: &ServeResult, arguments: &Arguments, is_kept: bool) -> String {
+fn text(result: &ServeResult, arguments: &Arguments) -> String {
     let mut table = TextTable::new([
         "layout of the GPUs",
         "within",
-        "first token P50",
+        "TTFT P50",
         "P99",
-        "each further P50",
+        "TPOT P50",
         "P99",
         "tokens/s",
-        "requests inside",
+        "in flight",
         "caches moved",
     ]);
     for one in &result.layouts {
-        let [first, late] = one.first_seconds.map(|seconds| format!("{:.0} ms", 1e3 * seconds));
-        let [token, slow] = one.token_seconds.map(|seconds| format!("{:.1} ms", 1e3 * seconds));
+        let first = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
+        let token = |seconds: Option<f64>| {
+            seconds.map_or("–".to_owned(), |seconds| format!("{:.1} ms", 1e3 * seconds))
+        };
         table.row([
-            layout(one.layout),
+            layout(one.layout, result.gpus),
             format!("{:.2} %", 100.0 * one.within),
-            first,
-            late,
-            token,
-            slow,
+            first(one.ttft_p50_seconds),
+            first(one.ttft_p99_seconds),
+            token(one.tpot_p50_seconds),
+            token(one.tpot_p99_seconds),
             format!("{:.0}", one.tokens_per_second),
-            format!("{:.0}", one.mean_requests),
-            Bytes(one.moved_bytes as u64).to_string(),
+            format!("{:.1}", one.mean_requests),
+            Bytes(one.moved_bytes).to_string(),
         ]);
     }
     let best = &result.layouts[0];
@@ -198,9 +227,9 @@ fn text(result: &ServeResult, arguments: &Arguments, is_kept: bool) -> String {
     };
     format!(
         "{} on {} {} ({}), {} requests a minute:\n{:.2} % within {} and {} a token, {} {} %\n\n{table}\n{refused}\
-         Assumed: in closed form; a network that blocks nothing; a cache is reserved for a whole request; a\n\
-         prompt is not cut into pieces; decode times follow from training's constants and were held against\n\
-         no measured serving.\n",
+         Assumed: in closed form; 16-bit weights, caches and products; a network that blocks nothing; a cache\n\
+         reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
+         were held against no measured serving. TPOT has the wait for decoding in it.\n",
         result.model,
         result.gpus,
         result.accelerator,
@@ -209,7 +238,7 @@ fn text(result: &ServeResult, arguments: &Arguments, is_kept: bool) -> String {
         100.0 * best.within,
         arguments.first,
         arguments.token,
-        if is_kept { "which keeps" } else { "which MISSES" },
+        if result.is_kept { "which keeps" } else { "which MISSES" },
         arguments.share,
     )
 }

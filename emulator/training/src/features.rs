@@ -75,6 +75,12 @@ impl Features {
     /// None.
     pub const NONE: Self = Self(0);
 
+    /// These and `feature`.
+    #[must_use]
+    pub fn with(self, feature: Feature) -> Self {
+        Self(self.0 | 1 << feature as u16)
+    }
+
     /// Whether `feature` is on.
     #[must_use]
     pub fn has(self, feature: Feature) -> bool {

@@ -78,7 +78,7 @@ pub struct ReinforcementJob {
 pub enum ReinforcementError {
     /// No replica holds the model and a sample.
     #[error(
-        "no replica of up to {gpus} GPUs holds the weights and a sample of {tokens} tokens: give more GPUs or shorter samples"
+        "no replica whose GPUs divide the {gpus} and the model's heads holds the weights and a sample of {tokens} tokens: give a multiple of 8 GPUs, or shorter samples"
     )]
     NoReplica {
         /// GPUs of the pool.
@@ -88,7 +88,7 @@ pub enum ReinforcementError {
     },
     /// No mapping trains it.
     #[error(
-        "no mapping trains {samples} samples on {gpus} GPUs: give more GPUs, or a number of samples that divides"
+        "no mapping trains the model on {gpus} GPUs: its states do not fit into their memory, or {samples} samples do not divide; give more GPUs"
     )]
     NoMapping {
         /// GPUs of the trainer.
@@ -247,21 +247,6 @@ impl ReinforcementJob {
         let samples = rollout::samples(self.prompt, &lengths);
         let tokens = samples.iter().map(Request::tokens).max().unwrap_or(0);
         let none = || ReinforcementError::NoReplica { gpus: self.gpus[0], tokens };
-        let generations = match self.training_loop {
-            // Nothing has a tail where the next samples are always there.
-            TrainingLoop::Asynchronous => {
-                vec![(Way::Fixed, self.steady(&pool, &samples).ok_or_else(none)?)]
-            }
-            _ => {
-                let of = |way: &Way| match way {
-                    Way::FixedEven => rollout::best_fixed(&pool, &samples, Dispatch::Even),
-                    Way::Fixed => rollout::best_fixed(&pool, &samples, Dispatch::Shared),
-                    Way::Adaptive => rollout::adaptive(&pool, &samples, &seen),
-                };
-                let all = ways.iter().map(|way| Ok((*way, of(way).ok_or_else(none)?)));
-                all.collect::<Result<Vec<_>, _>>()?
-            }
-        };
         let (mapping, training, forward) = self
             .training(&calibration, &lengths)
             .ok_or(ReinforcementError::NoMapping { gpus: self.gpus[1], samples: self.samples })?;
@@ -287,11 +272,33 @@ impl ReinforcementJob {
                 generation,
             }
         };
+        let able: Vec<usize> = pool.able(&samples).collect();
+        let best_of = |way: Way, of: &dyn Fn(usize) -> Option<Generation>| {
+            let all = able.iter().filter_map(|size| Some(step((way, of(*size)?))));
+            all.min_by(|a, b| a.step_seconds.total_cmp(&b.step_seconds)).ok_or_else(none)
+        };
+        let fixed = |size, dispatch| rollout::fixed(&pool, size, &samples, dispatch);
+        let steps = match self.training_loop {
+            // Nothing has a tail where the next samples are always there.
+            TrainingLoop::Asynchronous => {
+                vec![best_of(Way::Fixed, &|size| Some(self.steady_of(&pool, size)))?]
+            }
+            _ => {
+                let of = |way: &Way| match way {
+                    Way::FixedEven => best_of(*way, &|size| fixed(size, Dispatch::Even)),
+                    Way::Fixed => best_of(*way, &|size| fixed(size, Dispatch::Shared)),
+                    Way::Adaptive => {
+                        let adaptive = rollout::adaptive(&pool, &samples, &seen);
+                        Ok(step((*way, adaptive.ok_or_else(none)?)))
+                    }
+                };
+                ways.iter().map(of).collect::<Result<Vec<_>, _>>()?
+            }
+        };
         let of_size = |size: usize| match self.training_loop {
             TrainingLoop::Asynchronous => Some(self.steady_of(&pool, size)),
             _ => rollout::fixed(&pool, size, &samples, Dispatch::Shared),
         };
-        let able: Vec<usize> = pool.able(&samples).collect();
         let rate = |size: usize| {
             let generation = of_size(size).filter(|_| able.contains(&size));
             generation.map_or(0.0, |generation| step((Way::Fixed, generation)).tokens_per_second)
@@ -311,18 +318,13 @@ impl ReinforcementJob {
             tokens_per_second_by_size,
             mapping,
             training,
-            steps: generations.into_iter().map(step).collect(),
+            steps,
             least_generation_seconds,
             death,
         })
     }
 
-    /// A step's samples where the pool always has more of them, with the size of replica that is quickest then.
-    fn steady(&self, pool: &Pool, samples: &[Request]) -> Option<Generation> {
-        let able = pool.able(samples).map(|size| self.steady_of(pool, size));
-        able.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
-    }
-
+    /// A step's samples where the pool always has more of them.
     fn steady_of(&self, pool: &Pool, size: usize) -> Generation {
         let costs = &pool.sizes[size];
         let lengths: Vec<u32> = (0..STEPS as u64).flat_map(|step| self.draw(step)).collect();

@@ -13,6 +13,7 @@ use lightloom_collective::CollectiveKind;
 
 use super::Job;
 use crate::calibration::{Calibration, Precision};
+use crate::features::Feature;
 use crate::mapping::{Batch, Mapping, Recompute};
 use crate::memory::weights_per_gpu;
 use crate::model::{Attention, Model};
@@ -92,7 +93,13 @@ impl Replica<'_> {
         if tokens == 0 {
             return 0.0;
         }
-        self.job(1, tokens.into()).stages().0.forward.total()
+        // Servers launch kernels ahead, and have one kernel for the products of all experts, whatever the trainer's software.
+        let mut constants = *self.calibration;
+        let software = &mut constants.software;
+        software.flash_attention = true;
+        software.features = software.features.with(Feature::Graphs).with(Feature::GroupedExperts);
+        let job = Job { calibration: &constants, ..self.job(1, tokens.into()) };
+        job.stages().0.forward.total()
     }
 
     /// Bytes of weights on a GPU.
