@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::file::SyncMethod;
+use crate::file::step::SyncMethod;
 use lightloom_units::{Bytes, Picoseconds};
 
 /// The methods side by side, for one job.
