@@ -107,7 +107,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum PrecisionArgument {
+pub(crate) enum PrecisionArgument {
     /// Sixteen bits.
     #[default]
     Bf16,
@@ -117,6 +117,17 @@ enum PrecisionArgument {
     Mxfp8,
     /// Four bits.
     Nvfp4,
+}
+
+impl From<PrecisionArgument> for Precision {
+    fn from(precision: PrecisionArgument) -> Self {
+        match precision {
+            PrecisionArgument::Bf16 => Self::Bf16,
+            PrecisionArgument::Fp8 => Self::Fp8,
+            PrecisionArgument::Mxfp8 => Self::Mxfp8,
+            PrecisionArgument::Nvfp4 => Self::Nvfp4,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -303,12 +314,7 @@ fn asked(
         model,
         card,
         batch: Batch { sequences: arguments.batch, tokens: arguments.seq },
-        precision: match arguments.precision {
-            PrecisionArgument::Bf16 => Precision::Bf16,
-            PrecisionArgument::Fp8 => Precision::Fp8,
-            PrecisionArgument::Mxfp8 => Precision::Mxfp8,
-            PrecisionArgument::Nvfp4 => Precision::Nvfp4,
-        },
+        precision: arguments.precision.into(),
         expert_imbalance: arguments.imbalance,
         convention: match arguments.convention {
             ConventionArgument::MfuFull => Convention::MfuFull,

@@ -2,17 +2,20 @@
 //! `lightloom serve`: what users of a served model wait, and how its GPUs should be laid out.
 
 use clap::Args;
+use clap::builder::TypedValueParser;
 use serde::Serialize;
 
 use lightloom_fabric::provenance::Inputs;
 use lightloom_training::architecture::with_rates;
+use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::rollout::Lengths;
-use lightloom_training::serving::{Layout, Objective, ServingJob, ServingResult};
+use lightloom_training::serving::{DecodeGroups, Layout, Objective, ServingJob, ServingResult};
+use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
 
-use crate::mfu::card;
+use crate::mfu::{PrecisionArgument, card};
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
@@ -23,6 +26,7 @@ use lightloom::table::TextTable;
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
   lightloom serve --model llama-3.1-70b --gpus 256 --per-minute 10000 --for 24h
   lightloom serve --model deepseek-v3 --accelerator h200 --gpus 64 --per-minute 600 --first 5s --token 80ms
+  lightloom serve --model step-3 --accelerator h800 --gpus 64 --per-minute 2000 --precision fp8 --cache-bits 8 --attention-ffn
 
 Exit status 1 if no layout keeps the objective for the share of requests that is asked for.")]
 pub(crate) struct Arguments {
@@ -68,6 +72,15 @@ pub(crate) struct Arguments {
     /// What software adds to a decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
+    /// Number format of weights and products of the linear layers.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    precision: PrecisionArgument,
+    /// Bits of a value in the caches: 16 or 8.
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::builder::PossibleValuesParser::new(["16", "8"]).map(|bits| bits.parse::<u32>().expect("it is a number")))]
+    cache_bits: u32,
+    /// Also try decoding with attention and feed-forward parts on GPUs of their own.
+    #[arg(long)]
+    attention_ffn: bool,
     /// Where arrivals and lengths are drawn from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -91,6 +104,8 @@ struct ServeResult {
     sigma: f64,
     batch: u32,
     host_seconds: f64,
+    precision: Precision,
+    cache_bits: u32,
     seed: u64,
     objective: Objective,
     /// The share of requests that has to be within it, in percent.
@@ -127,6 +142,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         first_seconds: seconds(arguments.first),
         token_seconds: seconds(arguments.token),
     };
+    let precision = Precision::from(arguments.precision);
+    anyhow::ensure!(
+        card.peak_flops(precision).is_some(),
+        "--precision {}: {} has no such products; leave it out, or name another card",
+        precision.label(),
+        card.name
+    );
     let job = ServingJob {
         model,
         card,
@@ -137,6 +159,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         lengths: [length(arguments.prompt), length(arguments.response)],
         batch: arguments.batch,
         host_seconds: seconds(arguments.host),
+        formats: Formats {
+            weights: precision,
+            cache_value_bytes: f64::from(arguments.cache_bits) / 8.0,
+        },
+        tries_attention_ffn: arguments.attention_ffn,
         objective,
         seed: Seed(arguments.seed),
     };
@@ -161,6 +188,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         sigma: arguments.sigma,
         batch: arguments.batch,
         host_seconds: job.host_seconds,
+        precision,
+        cache_bits: arguments.cache_bits,
         seed: arguments.seed,
         objective,
         share_percent: arguments.share,
@@ -188,6 +217,18 @@ fn layout(layout: Layout, all: u32) -> String {
             prefill_gpus / one,
             decode_gpus / other
         ),
+        Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus: one, decodes } => {
+            let DecodeGroups { groups, attention, feed_forward, micro_batches } = decodes;
+            let times = if groups > 1 { format!("{groups}× ") } else { String::new() };
+            format!(
+                "attention–FFN, prefill {}×TP{one}, decode {times}{}×TP{} and {}×TP{}, {micro_batches} micro-batches",
+                prefill_gpus / one,
+                attention.count,
+                attention.gpus,
+                feed_forward.count,
+                feed_forward.gpus
+            )
+        }
     }
 }
 
@@ -225,9 +266,17 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
         0 => String::new(),
         refused => format!("{refused} requests are longer than any replica's caches hold.\n"),
     };
+    let exchanged = result.layouts.iter().find(|one| one.activation_bytes > 0);
+    let exchanged = exchanged.map_or(String::new(), |one| {
+        format!("Attention and FFN exchange {}.\n", Bytes(one.activation_bytes))
+    });
+    let formats = match (result.precision, result.cache_bits) {
+        (Precision::Bf16, 16) => "16-bit weights, caches and products".to_owned(),
+        (weights, caches) => format!("{} in linear layers, {caches}-bit caches", weights.label()),
+    };
     format!(
-        "{} on {} {} ({}), {} requests a minute:\n{:.2} % within {} and {} a token, {} {} %\n\n{table}\n{refused}\
-         Assumed: in closed form; 16-bit weights, caches and products; a network that blocks nothing; a cache\n\
+        "{} on {} {} ({}), {} requests a minute:\n{:.2} % within {} and {} a token, {} {} %\n\n{table}\n{refused}{exchanged}\
+         Assumed: in closed form; {formats}; a network that blocks nothing; a cache\n\
          reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
          were held against no measured serving. TPOT has the wait for decoding in it.\n",
         result.model,

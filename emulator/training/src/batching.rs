@@ -9,10 +9,14 @@
 //! reserved for all the tokens it will have. Between two changes of a batch all steps are one sum, so a run takes as long as
 //! it has requests, and not tokens.
 
+mod staged;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::step::Replica;
+use crate::step::Server;
+
+pub use staged::StagedCosts;
 
 /// What is asked of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -64,8 +68,9 @@ impl ReplicaCosts {
     /// # Panics
     /// If `most` is 0.
     #[must_use]
-    pub fn of(replica: &Replica<'_>, most: u32) -> Option<Self> {
+    pub fn of<'a>(replica: impl Into<Server<'a>>, most: u32) -> Option<Self> {
         assert!(most > 0, "a batch has a request");
+        let replica = replica.into();
         let decode = (0..=most).map(|batch| replica.decode_seconds(batch.max(1))).collect();
         // A forward pass is a constant, products and a square of attention: three prompts give all of it.
         let [one, half, whole] = [512_u32, 4_096, 16_384].map(|at| replica.prompt_seconds(at));
@@ -74,7 +79,7 @@ impl ReplicaCosts {
         let linear = slope[0] - square * (512.0 + 4_096.0);
         let constant = one - 512.0 * linear - 512.0 * 512.0 * square;
         Some(Self {
-            gpus: replica.gpus,
+            gpus: replica.replica.gpus,
             decode,
             cached_token: replica.cached_token_seconds(),
             cache_tokens: replica.cache_tokens()?,
@@ -97,9 +102,65 @@ impl ReplicaCosts {
         let read = steps * cached as f64 + batch as f64 * steps * (steps - 1.0) / 2.0;
         steps * self.decode[batch] + self.cached_token * read
     }
+}
 
+/// What a replica takes, however it decodes.
+pub trait StepCosts {
+    /// The most requests that it decodes at once.
+    fn most(&self) -> usize;
+    /// Tokens that fit into its caches.
+    fn cache_tokens(&self) -> u64;
+    /// Seconds of a prompt.
+    fn prompt_seconds(&self, tokens: u32) -> f64;
+    /// Seconds of `steps` decode steps of `batch` requests that begin with `cached` tokens in all.
+    fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
+
+    /// How many whole steps fit into so many seconds.
+    fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
+        let fits = |steps| self.steps_seconds(steps, batch, cached) <= seconds;
+        let mut above = 1;
+        while fits(above) {
+            above *= 2;
+        }
+        let mut below = above / 2;
+        while above - below > 1 {
+            let middle = below.midpoint(above);
+            *(if fits(middle) { &mut below } else { &mut above }) = middle;
+        }
+        below
+    }
+}
+
+impl StepCosts for ReplicaCosts {
     fn most(&self) -> usize {
         self.decode.len() - 1
+    }
+
+    fn cache_tokens(&self) -> u64 {
+        self.cache_tokens
+    }
+
+    fn prompt_seconds(&self, tokens: u32) -> f64 {
+        self.prompt_seconds(tokens)
+    }
+
+    fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
+        self.steps_seconds(steps, batch, cached)
+    }
+
+    fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
+        // steps · linear + steps² · square = seconds.
+        let square = self.cached_token * batch as f64 / 2.0;
+        let linear = self.decode[batch] + self.cached_token * cached as f64 - square;
+        let root = (linear * linear + 4.0 * square * seconds).sqrt();
+        let mut steps = (2.0 * seconds / (linear + root)) as u64;
+        while self.steps_seconds(steps + 1, batch, cached) <= seconds {
+            steps += 1;
+        }
+        while steps > 0 && self.steps_seconds(steps, batch, cached) > seconds {
+            steps -= 1;
+        }
+        steps
     }
 }
 
@@ -133,7 +194,12 @@ pub struct Served {
 /// # Panics
 /// If there are no replicas.
 #[must_use]
-pub fn serve(costs: &ReplicaCosts, replicas: u32, requests: &[Request], stop_at: usize) -> Served {
+pub fn serve<C: StepCosts>(
+    costs: &C,
+    replicas: u32,
+    requests: &[Request],
+    stop_at: usize,
+) -> Served {
     assert!(replicas > 0, "something has to serve");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.run(stop_at, f64::INFINITY);
@@ -145,8 +211,8 @@ pub fn serve(costs: &ReplicaCosts, replicas: u32, requests: &[Request], stop_at:
 /// # Panics
 /// If there are no replicas.
 #[must_use]
-pub fn serve_until(
-    costs: &ReplicaCosts,
+pub fn serve_until<C: StepCosts>(
+    costs: &C,
     replicas: u32,
     requests: &[Request],
     until: f64,
@@ -191,8 +257,8 @@ impl Ord for At {
     }
 }
 
-struct Pool<'a> {
-    costs: &'a ReplicaCosts,
+struct Pool<'a, C> {
+    costs: &'a C,
     requests: &'a [Request],
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
@@ -205,8 +271,8 @@ struct Pool<'a> {
     served: Served,
 }
 
-impl<'a> Pool<'a> {
-    fn new(costs: &'a ReplicaCosts, replicas: u32, requests: &'a [Request]) -> Self {
+impl<'a, C: StepCosts> Pool<'a, C> {
+    fn new(costs: &'a C, replicas: u32, requests: &'a [Request]) -> Self {
         let none = vec![f64::NAN; requests.len()];
         Self {
             costs,
@@ -268,7 +334,7 @@ impl<'a> Pool<'a> {
         let mut changed: Vec<usize> = Vec::new();
         for one in new {
             let request = &self.requests[one];
-            if request.tokens() > self.costs.cache_tokens {
+            if request.tokens() > self.costs.cache_tokens() {
                 self.served.refused += 1;
                 self.open -= 1;
                 continue;
@@ -306,7 +372,8 @@ impl<'a> Pool<'a> {
             seat.since = seat.since.max(now);
             return;
         }
-        let steps = whole_steps(costs, batch, seat.cached, now - seat.since);
+        let seconds = now - seat.since;
+        let steps = if seconds > 0.0 { costs.whole_steps(batch, seat.cached, seconds) } else { 0 };
         let took = costs.steps_seconds(steps, batch, seat.cached);
         let steps = if seat.since + took < now { steps + 1 } else { steps };
         self.served.busy += seat.advance(costs, steps);
@@ -315,7 +382,7 @@ impl<'a> Pool<'a> {
     fn has_room(&self, seat: usize, one: usize) -> bool {
         let seat = &self.seats[seat];
         seat.ends.len() < self.costs.most()
-            && seat.reserved + self.requests[one].tokens() <= self.costs.cache_tokens
+            && seat.reserved + self.requests[one].tokens() <= self.costs.cache_tokens()
     }
 
     /// Takes in up to so many of those that wait, as long as there is room.
@@ -403,7 +470,7 @@ impl<'a> Pool<'a> {
                 self.let_go(seat);
             }
             for (one, request) in self.requests.iter().enumerate() {
-                let is_refused = request.tokens() > self.costs.cache_tokens;
+                let is_refused = request.tokens() > self.costs.cache_tokens();
                 if self.served.ended[one].is_finite() || is_refused {
                     continue;
                 }
@@ -426,7 +493,7 @@ impl<'a> Pool<'a> {
 
 impl Seat {
     /// Makes so many steps; how long they took.
-    fn advance(&mut self, costs: &ReplicaCosts, steps: u64) -> f64 {
+    fn advance(&mut self, costs: &impl StepCosts, steps: u64) -> f64 {
         let batch = self.ends.len();
         let took = costs.steps_seconds(steps, batch, self.cached);
         self.step += steps;
@@ -434,25 +501,6 @@ impl Seat {
         self.cached += steps * batch as u64;
         took
     }
-}
-
-/// How many whole steps fit into so many seconds.
-fn whole_steps(costs: &ReplicaCosts, batch: usize, cached: u64, seconds: f64) -> u64 {
-    if seconds <= 0.0 {
-        return 0;
-    }
-    // steps · linear + steps² · square = seconds.
-    let square = costs.cached_token * batch as f64 / 2.0;
-    let linear = costs.decode[batch] + costs.cached_token * cached as f64 - square;
-    let root = (linear * linear + 4.0 * square * seconds).sqrt();
-    let mut steps = (2.0 * seconds / (linear + root)) as u64;
-    while costs.steps_seconds(steps + 1, batch, cached) <= seconds {
-        steps += 1;
-    }
-    while steps > 0 && costs.steps_seconds(steps, batch, cached) > seconds {
-        steps -= 1;
-    }
-    steps
 }
 
 #[cfg(test)]

@@ -4,21 +4,24 @@
 //! ```text
 //! colocated      a replica works on prompts and decodes
 //! disaggregated  prompt ▶ its cache over the sender's network cards, one after the other ▶ decode on other GPUs
+//! attention–FFN  the same, and the GPUs that decode are attention instances and feed-forward instances
 //! ```
-//! Every layout of the GPUs is tried on the first minutes, and the best of both kinds is run in full. Assumptions: arrivals are
+//! Every layout of the GPUs is tried on the first minutes, and the best of each kind is run in full. Assumptions: arrivals are
 //! Poisson; a network that blocks nothing; the first token comes from the prompt's replica; room for a cache is waited for at the
 //! decoding side, and does not hold up the prompt's.
+
+mod attention_ffn;
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde::Serialize;
 
-use crate::batching::{ReplicaCosts, Request, Served, serve};
+use crate::batching::{ReplicaCosts, Request, Served, StagedCosts, StepCosts, serve};
 use crate::cards::Accelerator;
 use crate::model::Model;
 use crate::network::Network;
 use crate::rollout::Lengths;
-use crate::step::Replica;
+use crate::step::{AttentionFfn, Formats, Instances, Replica, Server};
 
 /// What is served, and on what.
 #[derive(Clone, Debug)]
@@ -41,6 +44,10 @@ pub struct ServingJob {
     pub batch: u32,
     /// Seconds that software adds to a decode step.
     pub host_seconds: f64,
+    /// Number formats.
+    pub formats: Formats,
+    /// Whether attention and feed-forward parts on GPUs of their own are tried, too.
+    pub tries_attention_ffn: bool,
     /// What users are promised.
     pub objective: Objective,
     /// Where arrivals and lengths are drawn from.
@@ -76,6 +83,36 @@ pub enum Layout {
         /// GPUs of a replica of them.
         decode_replica_gpus: u32,
     },
+    /// Replicas for prompts, and groups of attention and feed-forward instances that decode.
+    AttentionFfn {
+        /// GPUs that prefill.
+        prefill_gpus: u32,
+        /// GPUs of a replica of them.
+        prefill_replica_gpus: u32,
+        /// What decodes.
+        #[serde(flatten)]
+        decodes: DecodeGroups,
+    },
+}
+
+/// Equal groups of attention and feed-forward instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DecodeGroups {
+    /// How many.
+    pub groups: u32,
+    /// Attention instances of a group.
+    pub attention: Instances,
+    /// Its feed-forward instances.
+    pub feed_forward: Instances,
+    /// The most micro-batches of its batch.
+    pub micro_batches: u32,
+}
+
+impl DecodeGroups {
+    fn with<'a>(&self, server: &Server<'a>) -> AttentionFfn<'a> {
+        let Self { attention, feed_forward, micro_batches, .. } = *self;
+        AttentionFfn { server: *server, attention, feed_forward, micro_batches }
+    }
 }
 
 /// What users of a layout see.
@@ -104,6 +141,8 @@ pub struct ServingResult {
     pub tokens_per_second: f64,
     /// Bytes of caches that went from GPUs of prompts to those that decode.
     pub moved_bytes: u64,
+    /// Bytes of hidden values between attention and feed-forward GPUs.
+    pub activation_bytes: u64,
     /// Requests in the pool, in the mean over time.
     pub mean_requests: f64,
 }
@@ -114,22 +153,32 @@ const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
 const TRIAL_SECONDS: f64 = 120.0;
 
 impl ServingJob {
-    /// Sizes of replicas that hold the weights.
-    fn costs(&self) -> Vec<(ReplicaCosts, f64)> {
+    /// What can be asked of a replica, with what its answers borrow.
+    fn with_server<T>(&self, gpus: u32, ask: impl FnOnce(&Server<'_>) -> T) -> T {
         let (compute, calibration) = (self.card.compute(), self.card.calibration());
+        let replica = Replica {
+            model: &self.model,
+            compute: &compute,
+            network: &self.network,
+            calibration: &calibration,
+            gpus,
+            host_seconds: self.host_seconds,
+        };
+        ask(&Server { replica, formats: self.formats })
+    }
+
+    /// Bytes per second of a network card.
+    fn card_rate(&self) -> f64 {
+        self.network.scale_out_rate * self.card.calibration().network.scale_out
+    }
+
+    /// Sizes of replicas that hold the weights, and seconds that a token's cache is on its way over their cards.
+    fn costs(&self) -> Vec<(ReplicaCosts, f64)> {
         let of = |gpus: u32| {
-            let replica = Replica {
-                model: &self.model,
-                compute: &compute,
-                network: &self.network,
-                calibration: &calibration,
-                gpus,
-                host_seconds: self.host_seconds,
-            };
-            // Seconds that a token's cache is on its way, over the cards of its replica.
-            let rate = self.network.scale_out_rate * calibration.network.scale_out;
-            let moves = replica.cache_bytes() / (rate * f64::from(gpus));
-            Some((ReplicaCosts::of(&replica, self.batch)?, moves))
+            self.with_server(gpus, |server| {
+                let moves = server.cache_bytes() / (self.card_rate() * f64::from(gpus));
+                Some((ReplicaCosts::of(*server, self.batch)?, moves))
+            })
         };
         let heads = self.model.attention.heads();
         let fits = |gpus: &u32| *gpus <= self.gpus && heads.is_multiple_of(*gpus);
@@ -178,7 +227,20 @@ impl ServingJob {
             } => {
                 let fits = all >= one && all.is_multiple_of(one) && rest.is_multiple_of(other);
                 let (from, to) = (cost(one)?, cost(other)?);
-                (fits && rest >= other).then(|| self.apart(layout, from, &to.0, requests))
+                let decodes = (&to.0, rest / other);
+                (fits && rest >= other).then(|| self.apart(layout, (from, all), decodes, requests))
+            }
+            Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus, decodes } => {
+                let from = cost(prefill_replica_gpus)?;
+                let (costs, bytes) = self.with_server(1, |server| {
+                    let group = decodes.with(server);
+                    let most = self.most_of(&decodes);
+                    Some((StagedCosts::of(&group, most)?, group.bytes_per_token()))
+                })?;
+                let to = (&costs, decodes.groups);
+                let result = self.apart(layout, (from, prefill_gpus), to, requests);
+                let decoded = result.tokens - result.requests as u64;
+                Some(ServingResult { activation_bytes: (bytes * decoded as f64) as u64, ..result })
             }
         };
         let sizes: Vec<u32> = costs.iter().map(|(costs, _)| costs.gpus).collect();
@@ -207,7 +269,9 @@ impl ServingJob {
             let by_share = b.within.total_cmp(&a.within).then(late(a).total_cmp(&late(b)));
             if is_lost { by_rate } else { by_share }
         };
-        let mut all: Vec<ServingResult> = [together, apart()]
+        let halved =
+            if self.tries_attention_ffn { self.attention_ffn_layouts(&sizes) } else { Vec::new() };
+        let mut all: Vec<ServingResult> = [together, apart(), halved]
             .into_iter()
             .filter_map(|layouts: Vec<Layout>| {
                 let tried = layouts.into_iter().filter_map(|layout| run(layout, &trial));
@@ -226,16 +290,13 @@ impl ServingJob {
         self.judge(layout, requests, [&served.first, &served.ended], [&served, &served], 0)
     }
 
-    fn apart(
+    fn apart<C: StepCosts>(
         &self,
         layout: Layout,
-        (prompts, moves): &(ReplicaCosts, f64),
-        decodes: &ReplicaCosts,
+        ((prompts, moves), prefill_gpus): (&(ReplicaCosts, f64), u32),
+        (decodes, replicas): (&C, u32),
         requests: &[Request],
     ) -> ServingResult {
-        let Layout::Disaggregated { prefill_gpus, decode_gpus, .. } = layout else {
-            unreachable!("it is disaggregated")
-        };
         let only_prompt = |one: &Request| Request { output: 1, ..*one };
         let first: Vec<Request> = requests.iter().map(only_prompt).collect();
         let first = serve(prompts, prefill_gpus / prompts.gpus, &first, 0);
@@ -265,12 +326,12 @@ impl ServingJob {
             .iter()
             .map(|(arrives, one)| Request { arrives: *arrives, done: 1, ..requests[*one] })
             .collect();
-        let second = serve(decodes, decode_gpus / decodes.gpus, &decoded, 0);
+        let second = serve(decodes, replicas, &decoded, 0);
         for ((_, one), end) in arrivals.iter().zip(&second.ended) {
             ended[*one] = *end;
         }
-        let rate = self.network.scale_out_rate * self.card.calibration().network.scale_out;
-        let bytes = (moved as f64 * moves * rate * f64::from(prompts.gpus)).round() as u64;
+        let rate = self.card_rate() * f64::from(prompts.gpus);
+        let bytes = (moved as f64 * moves * rate).round() as u64;
         self.judge(layout, requests, [&first.first, &ended], [&first, &second], bytes)
     }
 
@@ -323,116 +384,11 @@ impl ServingJob {
             tokens: all,
             tokens_per_second: all as f64 / (last - begin),
             moved_bytes,
+            activation_bytes: 0,
             mean_requests: stays / (last - begin),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cards;
-
-    fn job() -> ServingJob {
-        let card = cards::accelerator("h100").unwrap();
-        let length = |mean, most| Lengths { mean, sigma: 0.8, most };
-        ServingJob {
-            model: cards::model("llama-3.1-8b").unwrap(),
-            network: card.network(),
-            card,
-            gpus: 8,
-            rate: 20.0,
-            seconds: 30.0,
-            lengths: [length(1_000.0, 8_192), length(200.0, 2_048)],
-            batch: 128,
-            host_seconds: 0.0,
-            objective: Objective { first_seconds: 1.0, token_seconds: 0.05 },
-            seed: Seed(1),
-        }
-    }
-
-    /// Tokens and cache bytes are those of the requests, whatever the layout; the pool holds what its rate and stays say.
-    #[test]
-    fn tokens_and_bytes_are_conserved_in_every_layout() {
-        let job = job();
-        let requests = job.requests(job.seconds);
-        let results = job.report();
-        assert_eq!(results.len(), 2);
-        let tokens: u64 = requests.iter().map(|one| u64::from(one.output)).sum();
-        let decoded = requests.iter().filter(|one| one.output > 1);
-        let prompts: u64 = decoded.map(|one| u64::from(one.prompt)).sum();
-        for one in &results {
-            assert_eq!((one.requests, one.refused, one.tokens), (requests.len(), 0, tokens));
-            let bytes = match one.layout {
-                Layout::Colocated { .. } => 0,
-                // 128 KiB a token.
-                Layout::Disaggregated { .. } => prompts * 131_072,
-            };
-            assert!(one.moved_bytes.abs_diff(bytes) <= bytes / 1_000_000, "{one:?}");
-            assert!(one.within > 0.9, "{one:?}");
-        }
-        // Little's law against the engine's own integral.
-        let Some(Layout::Colocated { replica_gpus }) = results
-            .iter()
-            .map(|one| one.layout)
-            .find(|one| matches!(one, Layout::Colocated { .. }))
-        else {
-            panic!("one is together")
-        };
-        let costs = job.costs();
-        let (costs, _) = costs.iter().find(|(costs, _)| costs.gpus == replica_gpus).unwrap();
-        let served = serve(costs, job.gpus / replica_gpus, &requests, 0);
-        let seconds = served.seconds - requests[0].arrives;
-        let of = results.iter().find(|one| one.moved_bytes == 0).unwrap();
-        assert!((served.waited / seconds / of.mean_requests - 1.0).abs() < 1e-6);
-    }
-
-    /// A token alone has no time per further token, and its cache goes nowhere.
-    #[test]
-    fn responses_of_one_token_are_neither_decoded_nor_moved() {
-        let one = Lengths { mean: 1.0, sigma: 0.0, most: 1 };
-        let job = ServingJob { lengths: [job().lengths[0], one], ..job() };
-        for result in job.report() {
-            assert_eq!((result.tpot_p50_seconds, result.moved_bytes), (None, 0));
-        }
-    }
-
-    /// A mixture's prompt costs what it computes and reads, not what a trainer's host launches.
-    #[test]
-    fn a_mixture_prefills_by_its_active_weights() {
-        let model = cards::model("qwen3-30b-a3b").unwrap();
-        for (name, memory_rate) in [("h100", 3.35e12), ("a100", 2.04e12)] {
-            let card = cards::accelerator(name).unwrap();
-            let job = ServingJob { model: model.clone(), network: card.network(), card, ..job() };
-            let prompt = job.costs()[0].0.prompt_seconds(726);
-            // Of 726 tokens with 8 of 128 experts each, all weights are read: 61 GB.
-            let least = 61e9 / memory_rate;
-            assert!(prompt > least && prompt < 4.0 * least, "{name}: {prompt} s, least {least} s");
-        }
-    }
-
-    /// One request, alone: its prompt, its cache on the way, and its decode steps.
-    #[test]
-    fn a_request_alone_takes_its_closed_form_together_and_apart() {
-        let job = job();
-        let costs = job.costs();
-        let one = Request { prompt: 1_000, output: 101, ..Request::default() };
-        let (two, _) = &costs[1];
-        let together = job.together(two, &[one]);
-        let prompt = two.prompt_seconds(1_000);
-        let steps = two.steps_seconds(100, 1, 1_001);
-        assert!((together.ttft_p50_seconds - prompt).abs() < 1e-12);
-        assert!((together.tpot_p50_seconds.unwrap() - steps / 100.0).abs() < 1e-12);
-        let layout = Layout::Disaggregated {
-            prefill_gpus: 4,
-            prefill_replica_gpus: 2,
-            decode_gpus: 4,
-            decode_replica_gpus: 2,
-        };
-        let apart = job.apart(layout, &costs[1], two, &[one]);
-        let moves = 1_000.0 * 131_072.0 / (2.0 * 50e9 * 0.85);
-        assert!((apart.ttft_p50_seconds - prompt).abs() < 1e-12);
-        let expected = (moves + steps) / 100.0;
-        assert!((apart.tpot_p50_seconds.unwrap() - expected).abs() < 1e-9, "{apart:?} {expected}");
-    }
-}
+mod tests;

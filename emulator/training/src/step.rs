@@ -8,6 +8,7 @@
 //! ```
 //! Compute and memory time add up (Calculon's `no_overlap`): kernels run one after the other.
 
+mod attention_ffn;
 mod bare;
 mod exchange;
 mod inference;
@@ -25,8 +26,9 @@ use super::model::Model;
 use super::network::Network;
 use super::schedule::{PipelineTime, dual_pipe_bubble, pipeline_time};
 
+pub use attention_ffn::{AttentionFfn, Instances, LayerStages, Stages};
 pub use bare::BareStep;
-pub use inference::Replica;
+pub use inference::{Formats, Replica, Server};
 pub use pieces::{ForwardBackward, LayerParts, StepPieces};
 
 use passes::Passes;

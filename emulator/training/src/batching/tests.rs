@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cards;
-use crate::step::Replica;
+use crate::step::{Replica, Server};
 
 fn costs(most: u32) -> ReplicaCosts {
     ReplicaCosts {
@@ -181,14 +181,15 @@ fn a_real_replica_is_bound_by_its_memory() {
         host_seconds: 0.0,
     };
     let weights = 2.0 * 70.55e9 / 8.0 / 3.35e12;
-    let step = replica.decode_seconds(1);
+    let server = Server::from(&replica);
+    let step = server.decode_seconds(1);
     assert!(step > weights && step < 3.0 * weights, "{step} s; weights alone {weights} s");
     // 90 % of 640 GB without 141 GB, at 320 KiB a token.
-    let tokens = replica.cache_tokens().unwrap() as f64;
+    let tokens = server.cache_tokens().unwrap() as f64;
     assert!((tokens / 1.45e6 - 1.0).abs() < 0.05, "{tokens}");
     let costs = ReplicaCosts::of(&replica, 4).unwrap();
     for prompt in [512, 2_048, 8_192] {
-        let exact = replica.prompt_seconds(prompt);
+        let exact = server.prompt_seconds(prompt);
         assert!((costs.prompt_seconds(prompt) / exact - 1.0).abs() < 0.05, "{prompt}: {exact}");
     }
 }

@@ -5,11 +5,12 @@
 //! decode step = products that read all weights + tokens in cache × their reading + two all-reduces a layer + the host
 //! prompt      = a forward pass of training over its tokens
 //! ```
-//! Times add up as in training, with the same constants. Assumptions: weights and caches of 16 bits; every expert
+//! Times add up as in training, with the same constants. Assumptions: attention core and output layer in 16 bits; every expert
 //! is cut by TP; of the experts those are read that any token of the batch visits when tokens choose at random; what software does between two steps
 //! is `host_seconds`.
 
 use lightloom_collective::CollectiveKind;
+use serde::Serialize;
 
 use super::Job;
 use crate::calibration::{Calibration, Precision};
@@ -38,13 +39,51 @@ pub struct Replica<'a> {
     pub host_seconds: f64,
 }
 
+/// Number formats of what serves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Formats {
+    /// Weights and products of the linear layers.
+    pub weights: Precision,
+    /// Bytes of a value in the caches.
+    pub cache_value_bytes: f64,
+}
+
+impl Formats {
+    /// Sixteen bits throughout.
+    pub const SIXTEEN_BITS: Self = Self { weights: Precision::Bf16, cache_value_bytes: 2.0 };
+}
+
+/// A replica that keeps weights and caches in formats of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Server<'a> {
+    /// The replica.
+    pub replica: Replica<'a>,
+    /// The formats.
+    pub formats: Formats,
+}
+
+impl<'a> From<&Replica<'a>> for Server<'a> {
+    fn from(replica: &Replica<'a>) -> Self {
+        Self { replica: *replica, formats: Formats::SIXTEEN_BITS }
+    }
+}
+
 /// Share of a GPU's memory that weights and caches may fill: what serving software takes by default.
-const USABLE_MEMORY: f64 = 0.9;
+pub(super) const USABLE_MEMORY: f64 = 0.9;
 
 impl Replica<'_> {
-    fn job(&self, batch: u32, tokens: u64) -> Job<'_> {
+    /// Bytes that a token leaves in the caches of the replica in sixteen bits, each key and value once.
+    #[must_use]
+    pub fn cache_bytes(&self) -> f64 {
+        Server::from(self).cache_bytes()
+    }
+}
+
+impl<'a> Server<'a> {
+    pub(super) fn job(&self, batch: u32, tokens: u64) -> Job<'a> {
+        let replica = self.replica;
         let mapping = Mapping {
-            tensor: self.gpus,
+            tensor: replica.gpus,
             context: 1,
             pipeline: 1,
             data: 1,
@@ -55,13 +94,13 @@ impl Replica<'_> {
             schedule: Schedule::OneForwardOneBackward,
         };
         Job {
-            model: self.model,
+            model: replica.model,
             mapping,
             batch: Batch { sequences: batch.into(), tokens },
-            compute: self.compute,
-            network: self.network,
-            calibration: self.calibration,
-            precision: Precision::Bf16,
+            compute: replica.compute,
+            network: replica.network,
+            calibration: replica.calibration,
+            precision: self.formats.weights,
             expert_imbalance: 0.0,
         }
     }
@@ -70,20 +109,22 @@ impl Replica<'_> {
     #[must_use]
     pub fn decode_seconds(&self, batch: u32) -> f64 {
         let job = self.job(batch, 1);
-        let (dense, experts) = (self.model.dense_layers(), self.model.expert_layers());
+        let (dense, experts) =
+            (self.replica.model.dense_layers(), self.replica.model.expert_layers());
         let layers = f64::from(dense) * job.decode_layer(false)
             + f64::from(experts) * job.decode_layer(true);
-        layers + job.output().forward.total() + self.host_seconds
+        layers + job.output().forward.total() + self.replica.host_seconds
     }
 
     /// Seconds that a decode step takes longer for each token in its caches: keys and values are read, and worked on.
     #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
         let job = self.job(1, 1);
-        let attention = self.model.shares().attention * f64::from(self.model.layers);
-        let work = 2.0 * self.model.attention.core_width()
-            / f64::from(self.gpus)
-            / (self.compute.peak_flops * self.calibration.attention_efficiency);
+        let attention =
+            self.replica.model.shares().attention * f64::from(self.replica.model.layers);
+        let work = 2.0 * self.replica.model.attention.core_width()
+            / f64::from(self.replica.gpus)
+            / (self.replica.compute.peak_flops * self.replica.calibration.attention_efficiency);
         job.memory_seconds(self.cache_bytes_per_gpu()) + attention * work
     }
 
@@ -94,7 +135,7 @@ impl Replica<'_> {
             return 0.0;
         }
         // Servers launch kernels ahead, and have one kernel for the products of all experts, whatever the trainer's software.
-        let mut constants = *self.calibration;
+        let mut constants = *self.replica.calibration;
         let software = &mut constants.software;
         software.flash_attention = true;
         software.features = software.features.with(Feature::Graphs).with(Feature::GroupedExperts);
@@ -108,21 +149,26 @@ impl Replica<'_> {
         let job = self.job(1, 1);
         let mut software = job.calibration.software;
         software.folded_experts = false;
-        let (dense, experts) = weights_per_gpu(self.model, &job.mapping, &software);
-        2.0 * (dense + experts)
+        let (dense, experts) = weights_per_gpu(self.replica.model, &job.mapping, &software);
+        // Embedding and output layer keep sixteen bits.
+        let ends = 2.0 * self.replica.model.embedding_parameters() / f64::from(self.replica.gpus);
+        let saved = 2.0 - self.formats.weights.operand_bytes();
+        2.0 * (dense + experts) - saved * (dense - ends + experts)
     }
 
     /// Bytes that a token leaves in the caches of the replica, each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
-        let attention = self.model.shares().attention * f64::from(self.model.layers);
-        2.0 * attention * f64::from(self.model.attention.cache_elements())
+        let attention =
+            self.replica.model.shares().attention * f64::from(self.replica.model.layers);
+        let values = f64::from(self.replica.model.attention.cache_elements());
+        self.formats.cache_value_bytes * attention * values
     }
 
     /// The same on one GPU. Heads are shared out; what cannot be cut further is on several.
-    fn cache_bytes_per_gpu(&self) -> f64 {
-        let parts = match self.model.attention {
-            Attention::Grouped { key_value_heads, .. } => self.gpus.min(key_value_heads),
+    pub(super) fn cache_bytes_per_gpu(&self) -> f64 {
+        let parts = match self.replica.model.attention {
+            Attention::Grouped { key_value_heads, .. } => self.replica.gpus.min(key_value_heads),
             Attention::Latent { .. } => 1,
         };
         self.cache_bytes() / f64::from(parts.max(1))
@@ -131,7 +177,7 @@ impl Replica<'_> {
     /// Tokens that its caches hold. `None` where the weights do not fit.
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
-        let free = USABLE_MEMORY * self.compute.memory_bytes - self.weight_bytes_per_gpu();
+        let free = USABLE_MEMORY * self.replica.compute.memory_bytes - self.weight_bytes_per_gpu();
         (free > 0.0).then(|| (free / self.cache_bytes_per_gpu()) as u64)
     }
 }
@@ -140,22 +186,26 @@ impl Job<'_> {
     fn decode_layer(&self, is_expert: bool) -> f64 {
         let shares = self.model.shares();
         let feed_forward = if is_expert {
-            shares.feed_forward * self.decode_experts()
+            shares.feed_forward * self.decode_experts(1.0)
         } else {
             self.feed_forward_gemms(false)
         };
-        let group = Group { size: self.mapping.tensor.into(), stride: 1 };
-        let links = &self.calibration.network;
-        let bytes = self.activation_bytes();
-        let exchange = self.network.collective(CollectiveKind::AllReduce, group, bytes, links);
         self.projection_gemms()
             + feed_forward
             + self.memory_seconds(self.element_bytes(is_expert))
-            + 2.0 * shares.parts() * exchange
+            + 2.0 * shares.parts() * self.decode_exchange()
     }
 
-    /// The products of the experts that a batch visits, each cut over the group.
-    fn decode_experts(&self) -> f64 {
+    /// An all-reduce of the batch's hidden values.
+    pub(super) fn decode_exchange(&self) -> f64 {
+        let group = Group { size: self.mapping.tensor.into(), stride: 1 };
+        let links = &self.calibration.network;
+        let bytes = self.activation_bytes();
+        self.network.collective(CollectiveKind::AllReduce, group, bytes, links)
+    }
+
+    /// The products of the experts that a batch visits, each cut over the group, on one of so many groups that share the experts.
+    pub(super) fn decode_experts(&self, groups: f64) -> f64 {
         let Some(experts) = &self.model.feed_forward.experts else { return 0.0 };
         let (tokens, count) = (self.tokens(), f64::from(experts.count));
         let visits = f64::from(experts.top_k);
@@ -163,11 +213,12 @@ impl Job<'_> {
         let rows = tokens * visits / visited;
         let (h, width) = (f64::from(self.model.hidden), f64::from(experts.width) / self.tensor());
         let gates = self.model.feed_forward.activation.matrices() - 1.0;
-        let routed = self.gemms(visited, [rows, h, gates * width], self.precision)
-            + self.gemms(visited, [rows, width, h], self.precision);
+        let here = visited / groups;
+        let routed = self.gemms(here, [rows, h, gates * width], self.precision)
+            + self.gemms(here, [rows, width, h], self.precision);
         if experts.shared_width == 0 {
             return routed;
         }
-        routed + self.feed_forward_products(tokens, experts.shared_width.into())
+        routed + self.feed_forward_products(tokens, f64::from(experts.shared_width) / groups)
     }
 }

@@ -7,7 +7,7 @@ use crate::calibration::Precision;
 use crate::features::Feature;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
-use crate::model::{Activation, StateSpace};
+use crate::model::{Activation, LayerShares, StateSpace};
 
 impl Job<'_> {
     /// Forward and backward pass of one layer, recomputation included.
@@ -214,11 +214,21 @@ impl Job<'_> {
 
     /// Bytes that element-wise work of a forward pass moves.
     pub(super) fn element_bytes(&self, is_expert: bool) -> f64 {
+        self.element_bytes_of(self.model.shares(), is_expert)
+    }
+
+    /// Bytes that norms and residual additions of a layer move, or of so many of its `parts`.
+    pub(super) fn residual_bytes(&self, parts: f64) -> f64 {
+        let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
+        2.0 * self.tokens() * parts * 10.0 * f64::from(self.model.hidden) / split
+    }
+
+    /// Bytes that element-wise work of these shares of a layer moves.
+    pub(super) fn element_bytes_of(&self, shares: LayerShares, is_expert: bool) -> f64 {
         let tokens = self.tokens();
         let h = f64::from(self.model.hidden);
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
         // Two norms (read, write) and two residual additions with bias (read twice, write).
-        let shares = self.model.shares();
         let residual = shares.parts() * 10.0 * h / split;
         let mamba = self.model.state_space.as_ref().map_or(0.0, StateSpace::moved_bytes);
         let per_width = match self.model.feed_forward.activation {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which groups of attention and feed-forward instances are tried: by what they decode at the bound per token.
+
+use rayon::prelude::*;
+
+use super::{DecodeGroups, Layout, SIZES, ServingJob};
+use crate::step::{AttentionFfn, Instances, Server};
+
+/// Groups of a pool.
+const GROUPS: [u32; 4] = [1, 2, 4, 8];
+/// The most feed-forward instances of a group.
+const MOST_FEED_FORWARD: u32 = 8;
+/// The most requests that a group decodes at once.
+const MOST_OF_A_GROUP: u32 = 16_384;
+/// The most micro-batches.
+const MOST_MICRO_BATCHES: u32 = 4;
+
+impl AttentionFfn<'_> {
+    /// The largest batch whose step takes no longer than `seconds` with so many tokens in the cache of each request, all
+    /// micro-batches equal, and tokens a second and GPU with it. `None` if there is none.
+    #[must_use]
+    pub fn most_tokens(&self, seconds: f64, context: f64, most: u32) -> Option<(u32, f64)> {
+        let each = self.attention.count.saturating_mul(self.micro_batches.max(1));
+        let room = self.cache_tokens()? as f64 / context.max(1.0);
+        let step = |times: u32| {
+            let batch = times * each;
+            self.stages(batch).seconds(f64::from(batch) * context)
+        };
+        let fits = |times: &u32| f64::from(times * each) <= room && step(*times) <= seconds;
+        let (mut below, mut above) = (0, most / each + 1);
+        while above - below > 1 {
+            let middle = below.midpoint(above);
+            *(if fits(&middle) { &mut below } else { &mut above }) = middle;
+        }
+        let rate = || f64::from(below * each) / step(below) / f64::from(self.gpus());
+        (below > 0).then(|| (below * each, rate()))
+    }
+}
+
+impl ServingJob {
+    /// For every share of GPUs that prefill with replicas of each size, the groups on the others that decode the most.
+    pub(super) fn attention_ffn_layouts(&self, sizes: &[u32]) -> Vec<Layout> {
+        let shares: Vec<u32> = (1..8).map(|eighths| self.gpus * eighths / 8).collect();
+        let best = |prefill: u32| {
+            let decodes = self.with_server(1, |server| self.best(server, self.gpus - prefill));
+            decodes.map(|decodes| (prefill, decodes))
+        };
+        let best: Vec<(u32, DecodeGroups)> = shares.into_par_iter().filter_map(best).collect();
+        let with = |size: &u32| {
+            let prefill_replica_gpus = *size;
+            let of = move |(prefill_gpus, decodes): &(u32, DecodeGroups)| {
+                let (prefill_gpus, decodes) = (*prefill_gpus, *decodes);
+                let fits = prefill_gpus > 0 && prefill_gpus.is_multiple_of(prefill_replica_gpus);
+                let layout = Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus, decodes };
+                fits.then_some(layout)
+            };
+            best.iter().filter_map(of)
+        };
+        sizes.iter().flat_map(with).collect()
+    }
+
+    /// The most requests that a group decodes at once.
+    pub(super) fn most_of(&self, group: &DecodeGroups) -> u32 {
+        self.batch.saturating_mul(group.attention.count).min(MOST_OF_A_GROUP)
+    }
+
+    fn best(&self, server: &Server<'_>, gpus: u32) -> Option<DecodeGroups> {
+        let [prompt, answer] = self.lengths.map(|lengths| lengths.mean);
+        let rate = |one: &DecodeGroups| {
+            let (bound, most) = (self.objective.token_seconds, self.most_of(one));
+            let found = one.with(server).most_tokens(bound, prompt + answer / 2.0, most);
+            found.map(|(_, rate)| (rate, *one))
+        };
+        let all = self.groups_of(gpus);
+        all.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
+    }
+
+    /// All groups that so many GPUs can be cut into.
+    fn groups_of(&self, gpus: u32) -> Vec<DecodeGroups> {
+        let heads = self.model.attention.heads();
+        let mut all = Vec::new();
+        for groups in GROUPS.into_iter().filter(|groups| gpus.is_multiple_of(*groups)) {
+            for feed_forward in SIZES.into_iter().flat_map(|gpus| {
+                (1..=MOST_FEED_FORWARD).map(move |count| Instances { count, gpus })
+            }) {
+                let left = (gpus / groups).saturating_sub(feed_forward.all_gpus());
+                let fits = |gpus: &u32| left.is_multiple_of(*gpus) && heads.is_multiple_of(*gpus);
+                for gpus in SIZES.into_iter().filter(|gpus| left > 0 && fits(gpus)) {
+                    let attention = Instances { count: left / gpus, gpus };
+                    all.extend((1..=MOST_MICRO_BATCHES).map(|micro_batches| DecodeGroups {
+                        groups,
+                        attention,
+                        feed_forward,
+                        micro_batches,
+                    }));
+                }
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Closed forms of one request, and what is conserved.
+
+use super::*;
+use crate::cards;
+
+fn job() -> ServingJob {
+    let card = cards::accelerator("h100").unwrap();
+    let length = |mean, most| Lengths { mean, sigma: 0.8, most };
+    ServingJob {
+        model: cards::model("llama-3.1-8b").unwrap(),
+        network: card.network(),
+        card,
+        gpus: 8,
+        rate: 20.0,
+        seconds: 30.0,
+        lengths: [length(1_000.0, 8_192), length(200.0, 2_048)],
+        batch: 128,
+        host_seconds: 0.0,
+        formats: Formats::SIXTEEN_BITS,
+        tries_attention_ffn: false,
+        objective: Objective { first_seconds: 1.0, token_seconds: 0.05 },
+        seed: Seed(1),
+    }
+}
+
+/// Tokens and cache bytes are those of the requests, whatever the layout; the pool holds what its rate and stays say.
+#[test]
+fn tokens_and_bytes_are_conserved_in_every_layout() {
+    let job = ServingJob { tries_attention_ffn: true, ..job() };
+    let requests = job.requests(job.seconds);
+    let results = job.report();
+    assert_eq!(results.len(), 3);
+    let tokens: u64 = requests.iter().map(|one| u64::from(one.output)).sum();
+    let decoded = requests.iter().filter(|one| one.output > 1);
+    let prompts: u64 = decoded.map(|one| u64::from(one.prompt)).sum();
+    for one in &results {
+        assert_eq!((one.requests, one.refused, one.tokens), (requests.len(), 0, tokens));
+        let bytes = match one.layout {
+            Layout::Colocated { .. } => 0,
+            // 128 KiB a token.
+            Layout::Disaggregated { .. } | Layout::AttentionFfn { .. } => prompts * 131_072,
+        };
+        // 32 layers, 4096 values of two bytes there and back, to each feed-forward instance.
+        let each = match one.layout {
+            Layout::AttentionFfn { decodes, .. } => decodes.feed_forward.count * 32 * 4096 * 4,
+            _ => 0,
+        };
+        let decoded = tokens - requests.len() as u64;
+        assert_eq!(one.activation_bytes, decoded * u64::from(each));
+        assert!(one.moved_bytes.abs_diff(bytes) <= bytes / 1_000_000, "{one:?}");
+        assert!(one.within > 0.9, "{one:?}");
+    }
+    // Little's law against the engine's own integral.
+    let Some(Layout::Colocated { replica_gpus }) =
+        results.iter().map(|one| one.layout).find(|one| matches!(one, Layout::Colocated { .. }))
+    else {
+        panic!("one is together")
+    };
+    let costs = job.costs();
+    let (costs, _) = costs.iter().find(|(costs, _)| costs.gpus == replica_gpus).unwrap();
+    let served = serve(costs, job.gpus / replica_gpus, &requests, 0);
+    let seconds = served.seconds - requests[0].arrives;
+    let of = results.iter().find(|one| one.moved_bytes == 0).unwrap();
+    assert!((served.waited / seconds / of.mean_requests - 1.0).abs() < 1e-6);
+}
+
+/// A token alone has no time per further token, and its cache goes nowhere.
+#[test]
+fn responses_of_one_token_are_neither_decoded_nor_moved() {
+    let one = Lengths { mean: 1.0, sigma: 0.0, most: 1 };
+    let job = ServingJob { lengths: [job().lengths[0], one], ..job() };
+    for result in job.report() {
+        assert_eq!((result.tpot_p50_seconds, result.moved_bytes), (None, 0));
+    }
+}
+
+/// A mixture's prompt costs what it computes and reads, not what a trainer's host launches.
+#[test]
+fn a_mixture_prefills_by_its_active_weights() {
+    let model = cards::model("qwen3-30b-a3b").unwrap();
+    for (name, memory_rate) in [("h100", 3.35e12), ("a100", 2.04e12)] {
+        let card = cards::accelerator(name).unwrap();
+        let job = ServingJob { model: model.clone(), network: card.network(), card, ..job() };
+        let prompt = job.costs()[0].0.prompt_seconds(726);
+        // Of 726 tokens with 8 of 128 experts each, all weights are read: 61 GB.
+        let least = 61e9 / memory_rate;
+        assert!(prompt > least && prompt < 4.0 * least, "{name}: {prompt} s, least {least} s");
+    }
+}
+
+/// One request, alone: its prompt, its cache on the way, and its decode steps.
+#[test]
+fn a_request_alone_takes_its_closed_form_together_and_apart() {
+    let job = job();
+    let costs = job.costs();
+    let one = Request { prompt: 1_000, output: 101, ..Request::default() };
+    let (two, _) = &costs[1];
+    let together = job.together(two, &[one]);
+    let prompt = two.prompt_seconds(1_000);
+    let steps = two.steps_seconds(100, 1, 1_001);
+    assert!((together.ttft_p50_seconds - prompt).abs() < 1e-12);
+    assert!((together.tpot_p50_seconds.unwrap() - steps / 100.0).abs() < 1e-12);
+    let layout = Layout::Disaggregated {
+        prefill_gpus: 4,
+        prefill_replica_gpus: 2,
+        decode_gpus: 4,
+        decode_replica_gpus: 2,
+    };
+    let apart = job.apart(layout, (&costs[1], 4), (two, 2), &[one]);
+    let moves = 1_000.0 * 131_072.0 / (2.0 * 50e9 * 0.85);
+    assert!((apart.ttft_p50_seconds - prompt).abs() < 1e-12);
+    let expected = (moves + steps) / 100.0;
+    assert!((apart.tpot_p50_seconds.unwrap() - expected).abs() < 1e-9, "{apart:?} {expected}");
+}

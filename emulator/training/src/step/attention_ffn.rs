@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Decoding with attention and feed-forward parts on GPUs of their own (attention–FFN disaggregation of Step-3, arXiv 2507.19427).
+//!
+//! ```text
+//! attention instances, with caches ──each token to every instance──▶ feed-forward instances, with experts
+//!        ▲ adds up                 ◀──────its part of the sum─────── each layer
+//! ```
+//! Micro-batches take turns: while one is in attention, others are on the network and in the feed-forward part. From layer to
+//! layer all of them take their number times the slowest of the stages, or the way round of one where they do not fill it. An
+//! instance cuts its matrices over its GPUs; feed-forward instances share the experts, and cut what every token passes. Both
+//! directions of a network card are used at once. Assumptions: requests are shared out evenly over attention instances and
+//! micro-batches; each micro-batch passes the output layer for itself; norms and residual additions are with attention.
+
+use serde::Serialize;
+
+use super::inference::USABLE_MEMORY;
+use super::{Job, Server};
+use crate::model::LayerShares;
+use crate::network::Group;
+use crate::step::Replica;
+
+/// Equal groups of GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Instances {
+    /// How many.
+    pub count: u32,
+    /// GPUs of each.
+    pub gpus: u32,
+}
+
+impl Instances {
+    /// GPUs of all.
+    #[must_use]
+    pub fn all_gpus(self) -> u32 {
+        self.count.saturating_mul(self.gpus)
+    }
+}
+
+/// Attention instances and the feed-forward instances that they share.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionFfn<'a> {
+    /// What decodes; GPUs of its replica are not used.
+    pub server: Server<'a>,
+    /// Attention, with output layer.
+    pub attention: Instances,
+    /// Feed-forward parts.
+    pub feed_forward: Instances,
+    /// The most parts that a batch is cut into.
+    pub micro_batches: u32,
+}
+
+/// Seconds of one micro-batch in the stages of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerStages {
+    /// Attention without reading caches.
+    pub attention: f64,
+    /// What each token in the caches of its requests adds.
+    pub cached_token: f64,
+    /// To the feed-forward instances.
+    pub there: f64,
+    /// The feed-forward part.
+    pub feed_forward: f64,
+    /// Back.
+    pub back: f64,
+}
+
+impl LayerStages {
+    /// Seconds in which so many micro-batches with `cached` tokens each come one layer further.
+    #[must_use]
+    pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
+        let attention = self.attention + cached * self.cached_token;
+        let round = attention + self.there + self.feed_forward + self.back;
+        let slowest = attention.max(self.there).max(self.feed_forward).max(self.back);
+        round.max(f64::from(micro_batches) * slowest)
+    }
+}
+
+/// A decode step of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stages {
+    /// Micro-batches that it is cut into.
+    pub micro_batches: u32,
+    /// Share of the tokens in all caches that a micro-batch has in the fullest attention instance.
+    pub cached_share: f64,
+    /// Layers of each kind, dense and with experts, and their stages.
+    pub layers: [(u32, LayerStages); 2],
+    /// Output layer of all micro-batches, and software.
+    pub rest: f64,
+}
+
+impl Stages {
+    /// Seconds of the step with so many tokens in all caches.
+    #[must_use]
+    pub fn seconds(&self, cached: f64) -> f64 {
+        let of = |(count, layer): &(u32, LayerStages)| {
+            f64::from(*count) * layer.seconds(self.micro_batches, cached * self.cached_share)
+        };
+        self.layers.iter().map(of).sum::<f64>() + self.rest
+    }
+}
+
+impl<'a> AttentionFfn<'a> {
+    /// GPUs of all instances.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.attention.all_gpus().saturating_add(self.feed_forward.all_gpus())
+    }
+
+    fn side(&self, instances: Instances) -> Server<'a> {
+        let replica = Replica { gpus: instances.gpus, ..self.server.replica };
+        Server { replica, ..self.server }
+    }
+
+    /// Bytes of a token's hidden values on their way to a feed-forward instance, and back.
+    fn token_bytes(&self) -> [f64; 2] {
+        let hidden = f64::from(self.server.replica.model.hidden);
+        [self.server.formats.weights.operand_bytes() * hidden, 2.0 * hidden]
+    }
+
+    /// Bytes that a token's decode step puts on the network: to every feed-forward instance and back, each layer.
+    #[must_use]
+    pub fn bytes_per_token(&self) -> f64 {
+        let layers = f64::from(self.server.replica.model.layers);
+        layers * f64::from(self.feed_forward.count) * self.token_bytes().iter().sum::<f64>()
+    }
+
+    /// Bytes of a micro-batch through the card of an attention GPU and of a feed-forward GPU, one layer and direction.
+    #[must_use]
+    pub fn bytes_per_gpu(&self, instance_tokens: f64, all_tokens: f64, bytes: f64) -> [f64; 2] {
+        let copies = f64::from(self.feed_forward.count);
+        [
+            instance_tokens * copies * bytes / f64::from(self.attention.gpus),
+            all_tokens * bytes / f64::from(self.feed_forward.gpus),
+        ]
+    }
+
+    /// The stages of a decode step of `batch` requests in all attention instances together.
+    #[must_use]
+    pub fn stages(&self, batch: u32) -> Stages {
+        let held = batch.max(1).div_ceil(self.attention.count);
+        let micro_batches = held.min(self.micro_batches.max(1));
+        let (instance, all) = (held.div_ceil(micro_batches), batch.max(1).div_ceil(micro_batches));
+        let (attends, feeds) = (self.side(self.attention), self.side(self.feed_forward));
+        let (attention, feed_forward) = (attends.job(instance, 1), feeds.job(all, 1));
+        let replica = &self.server.replica;
+        let group = Group { size: self.gpus().into(), stride: 1 };
+        let [there, back] = self.token_bytes().map(|bytes| {
+            let [one, other] = self.bytes_per_gpu(instance.into(), all.into(), bytes);
+            replica.network.neighbour(group, one.max(other), &replica.calibration.network)
+        });
+        let layer = |is_expert| LayerStages {
+            attention: attention.attention_part(is_expert),
+            cached_token: attends.cached_token_seconds() / f64::from(replica.model.layers),
+            there,
+            feed_forward: feed_forward
+                .feed_forward_part(is_expert, f64::from(self.feed_forward.count)),
+            back,
+        };
+        let output = attention.output().forward.total();
+        Stages {
+            micro_batches,
+            cached_share: f64::from(held) / f64::from(batch.max(1)) / f64::from(micro_batches),
+            layers: [
+                (replica.model.dense_layers(), layer(false)),
+                (replica.model.expert_layers(), layer(true)),
+            ],
+            rest: f64::from(micro_batches) * output + replica.host_seconds,
+        }
+    }
+
+    /// Tokens that the caches of all attention instances hold. `None` where weights do not fit, or there are more feed-forward
+    /// instances than experts.
+    #[must_use]
+    pub fn cache_tokens(&self) -> Option<u64> {
+        let (model, bytes) =
+            (self.server.replica.model, self.server.formats.weights.operand_bytes());
+        let usable = USABLE_MEMORY * self.server.replica.compute.memory_bytes;
+        let experts = model.feed_forward.experts.as_ref().map(|experts| experts.count);
+        let feed_forward = f64::from(model.dense_layers()) * model.dense_parameters()
+            + f64::from(model.expert_layers())
+                * (model.shared_parameters()
+                    + f64::from(experts.unwrap_or(0)) * model.expert_parameters());
+        let fits = bytes * feed_forward / f64::from(self.feed_forward.all_gpus()) < usable
+            && experts.is_none_or(|experts| self.feed_forward.count <= experts);
+        let attention = bytes * f64::from(model.layers) * model.attention_parameters()
+            + 4.0 * model.embedding_parameters();
+        let free = usable - attention / f64::from(self.attention.gpus);
+        let cached = self.side(self.attention).cache_bytes_per_gpu();
+        (fits && free > 0.0)
+            .then(|| f64::from(self.attention.count) * (free / cached).floor())
+            .map(|tokens| tokens as u64)
+    }
+}
+
+impl Job<'_> {
+    /// Attention of one layer, with all of its norms and residual additions.
+    fn attention_part(&self, is_expert: bool) -> f64 {
+        let shares = self.model.shares();
+        let mixing = LayerShares { feed_forward: 0.0, ..shares };
+        let moved = self.element_bytes_of(mixing, is_expert)
+            + self.residual_bytes(shares.feed_forward / 2.0);
+        self.projection_gemms()
+            + self.memory_seconds(moved)
+            + 2.0 * mixing.parts() * self.decode_exchange()
+    }
+
+    /// The feed-forward part of one layer on one of so many instances.
+    fn feed_forward_part(&self, is_expert: bool, instances: f64) -> f64 {
+        let share = self.model.shares().feed_forward;
+        let alone = LayerShares { attention: 0.0, state_space: 0.0, feed_forward: share };
+        let products = if is_expert {
+            self.decode_experts(instances)
+        } else {
+            let width = f64::from(self.model.feed_forward.width) / instances;
+            self.feed_forward_products(self.tokens(), width)
+        };
+        let moved = self.element_bytes_of(alone, is_expert) - self.residual_bytes(share / 2.0);
+        share * products
+            + self.memory_seconds(moved / instances)
+            // What came is gathered before, and parts of sums are added up after.
+            + share * self.decode_exchange()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Closed forms, a pipeline played out, and what is conserved.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::calibration::{Calibration, Precision};
+use crate::cards::{self, Accelerator};
+use crate::model::Model;
+use crate::network::Network;
+use crate::step::{Compute, Formats};
+
+struct World {
+    model: Model,
+    compute: Compute,
+    network: Network,
+    calibration: Calibration,
+}
+
+fn world(model: &str) -> World {
+    let card: Accelerator = cards::accelerator("h800").unwrap();
+    World {
+        model: cards::model(model).unwrap(),
+        compute: card.compute(),
+        network: card.network(),
+        calibration: card.calibration(),
+    }
+}
+
+impl World {
+    fn server(&self, gpus: u32, weights: Precision) -> Server<'_> {
+        let replica = Replica {
+            model: &self.model,
+            compute: &self.compute,
+            network: &self.network,
+            calibration: &self.calibration,
+            gpus,
+            host_seconds: 0.0,
+        };
+        Server { replica, formats: Formats { weights, cache_value_bytes: 1.0 } }
+    }
+
+    fn apart(&self, counts: [u32; 2], gpus: [u32; 2], micro_batches: u32) -> AttentionFfn<'_> {
+        let [attention, feed_forward] =
+            [0, 1].map(|side| Instances { count: counts[side], gpus: gpus[side] });
+        let server = self.server(1, Precision::Fp8);
+        AttentionFfn { server, attention, feed_forward, micro_batches }
+    }
+}
+
+/// Micro-batches one after the other through four stations, layer after layer: seconds of a layer once it repeats.
+fn played(stations: [f64; 4], micro_batches: usize) -> f64 {
+    let mut free = [0.0_f64; 4];
+    let mut ready = vec![0.0_f64; micro_batches];
+    let mut ends = Vec::new();
+    for _ in 0..200 {
+        for ready in &mut ready {
+            for (free, seconds) in free.iter_mut().zip(stations) {
+                *ready = ready.max(*free) + seconds;
+                *free = *ready;
+            }
+        }
+        ends.push(ready[micro_batches - 1]);
+    }
+    (ends[199] - ends[99]) / 100.0
+}
+
+proptest! {
+    #[test]
+    fn stages_take_the_slowest_of_them_or_one_round(
+        seconds in proptest::array::uniform4(0.0_f64..1.0),
+        micro_batches in 1_u32..8,
+        cached in 0.0_f64..1e6,
+    ) {
+        let [attention, there, feed_forward, back] = seconds;
+        let stages = LayerStages { attention, cached_token: 1e-6, there, feed_forward, back };
+        let stations = [attention + 1e-6 * cached, there, feed_forward, back];
+        let ours = stages.seconds(micro_batches, cached);
+        let played = played(stations, micro_batches as usize);
+        prop_assert!((ours - played).abs() < 1e-9, "{ours} against {played}");
+        let sum: f64 = stations.iter().sum();
+        let slowest = stations.iter().copied().fold(0.0, f64::max);
+        prop_assert!((stages.seconds(1, cached) - sum).abs() < 1e-12);
+        prop_assert!((stages.seconds(4, cached) - 4.0 * slowest).abs() < 1e-12);
+    }
+
+    /// What attention GPUs send is what feed-forward GPUs receive, whatever the counts.
+    #[test]
+    fn bytes_sent_are_bytes_received(
+        counts in proptest::array::uniform2(1_u32..20),
+        gpus in proptest::array::uniform2(1_u32..9),
+        tokens in 1_u32..500,
+    ) {
+        let world = world("step-3");
+        let apart = world.apart(counts, gpus, 3);
+        let all = f64::from(tokens * counts[0]);
+        let mut sent = 0.0;
+        for bytes in apart.token_bytes() {
+            let [one, other] = apart.bytes_per_gpu(tokens.into(), all, bytes);
+            let ends = [(one, apart.attention), (other, apart.feed_forward)];
+            let [from, to] = ends.map(|(bytes, side)| bytes * f64::from(side.all_gpus()));
+            prop_assert!((from / to - 1.0).abs() < 1e-12, "{from} {to}");
+            sent += from;
+        }
+        let expected = all * apart.bytes_per_token() / 61.0;
+        prop_assert!((sent / expected - 1.0).abs() < 1e-12, "{sent} {expected}");
+    }
+}
+
+/// Without a network between them, one instance of each and one micro-batch, it is a replica that does both.
+#[test]
+fn without_a_network_it_is_a_replica_that_does_both() {
+    for model in ["step-3", "deepseek-v3", "llama-3.1-70b", "nemotron-h-56b"] {
+        for weights in [Precision::Fp8, Precision::Bf16] {
+            let mut world = world(model);
+            world.network.scale_out_rate = f64::INFINITY;
+            world.calibration.network.scale_out_step_seconds = 0.0;
+            let eight = Instances { count: 1, gpus: 8 };
+            let together = world.server(8, weights);
+            let apart = AttentionFfn {
+                server: together,
+                attention: eight,
+                feed_forward: eight,
+                micro_batches: 1,
+            };
+            for (batch, cached) in [(1, 0), (32, 100_000), (256, 1_000_000)] {
+                let step = together.decode_seconds(batch)
+                    + f64::from(cached) * together.cached_token_seconds();
+                let ours = apart.stages(batch).seconds(cached.into());
+                assert!((ours / step - 1.0).abs() < 1e-9, "{model}: {ours} against {step}");
+            }
+        }
+    }
+}
+
+/// 128 tokens of each attention GPU, two nodes of each kind: 2 × 128 × 7168 values there in eight bits and back in sixteen, the
+/// sizes that StepMesh's introduction gives.
+#[test]
+fn messages_have_the_sizes_of_the_published_library() {
+    let world = world("step-3");
+    let apart = world.apart([16, 2], [1, 8], 3);
+    let [there, back] = apart.token_bytes();
+    let of = |bytes| apart.bytes_per_gpu(128.0, 16.0 * 128.0, bytes);
+    assert_eq!(of(there), [1_835_008.0; 2]);
+    assert_eq!(of(back), [3_670_016.0; 2]);
+}
+
+/// What a batch is cut into holds all of it.
+#[test]
+fn micro_batches_hold_the_batch() {
+    let world = world("step-3");
+    for counts in [[1, 1], [3, 2], [16, 2]] {
+        let apart = world.apart(counts, [1, 8], 3);
+        for batch in 1..200 {
+            let stages = apart.stages(batch);
+            assert!(stages.micro_batches <= 3 && stages.cached_share <= 1.0);
+            let shares = stages.cached_share * f64::from(stages.micro_batches * counts[0]);
+            assert!(shares >= 1.0 - 1e-12, "{batch}: {shares}");
+        }
+    }
+}
