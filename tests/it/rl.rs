@@ -24,7 +24,7 @@ fn the_page_shows_what_its_commands_print() {
         assert_eq!(run(command).trim_end(), shown.trim_end(), "{command}");
         tried += 1;
     }
-    assert_eq!(tried, 3);
+    assert_eq!(tried, 4);
 }
 
 /// What the study says in words is what it computes.
@@ -38,13 +38,14 @@ fn the_ranges_of_the_study_are_those_of_the_page() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     for why in document["why"].as_array().unwrap() {
         let [least, most] = ["least", "most"].map(|key| why[key].as_f64().unwrap());
-        let said = format!("{least:.2}× to {most:.2}×");
+        let unit = why["unit"].as_str().unwrap();
+        let said = format!("{least:.2}{unit} to {most:.2}{unit}");
         assert!(page.contains(&said), "{said}");
         let within = format!("{} of {}", why["within"], why["combinations"]);
         assert!(why["within"] == 0 || page.contains(&within), "{within}");
     }
     assert_eq!(document["why"][0]["within"], 0);
-    for at in 0..2 {
+    for at in 0..3 {
         let sentence = &document["sentences"][at];
         let said = format!("*{}*", sentence["verdict"].as_str().unwrap());
         assert!(page.contains(&said), "{sentence}");

@@ -111,7 +111,8 @@ pub struct DecodeGroups {
 impl DecodeGroups {
     fn with<'a>(&self, server: &Server<'a>) -> AttentionFfn<'a> {
         let Self { attention, feed_forward, micro_batches, .. } = *self;
-        AttentionFfn { server: *server, attention, feed_forward, micro_batches }
+        let (server, reads_while_computing) = (*server, false);
+        AttentionFfn { server, attention, feed_forward, micro_batches, reads_while_computing }
     }
 }
 

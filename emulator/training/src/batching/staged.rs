@@ -61,14 +61,15 @@ fn lines(step: &Stages) -> Vec<Line> {
 
 /// The way round of a micro-batch, attention of all of them, and the slowest other stage of all.
 fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
-    let LayerStages { attention, cached_token, there, feed_forward, back } = *layer;
+    let LayerStages { attention, cached_token, there, inside, feed_forward, back } = *layer;
     let all = count * f64::from(step.micro_batches);
     let slope = count * cached_token * step.cached_share;
-    let others = there.max(feed_forward).max(back);
+    let others = [there, inside, feed_forward, back];
+    let slowest = others.into_iter().fold(0.0, f64::max);
     [
-        Line { fixed: count * (attention + there + feed_forward + back), slope },
+        Line { fixed: count * (attention + others.iter().sum::<f64>()), slope },
         Line { fixed: all * attention, slope: f64::from(step.micro_batches) * slope },
-        Line { fixed: all * others, slope: 0.0 },
+        Line { fixed: all * slowest, slope: 0.0 },
     ]
 }
 
@@ -128,9 +129,10 @@ mod tests {
 
     use super::*;
 
-    fn stages(micro_batches: u32, seconds: [f64; 4]) -> Stages {
-        let [attention, there, feed_forward, back] = seconds;
-        let layer = LayerStages { attention, cached_token: 1e-6, there, feed_forward, back };
+    fn stages(micro_batches: u32, seconds: [f64; 5]) -> Stages {
+        let [attention, there, inside, feed_forward, back] = seconds;
+        let cached_token = 1e-6;
+        let layer = LayerStages { attention, cached_token, there, inside, feed_forward, back };
         let other = LayerStages { feed_forward: feed_forward / 3.0, ..layer };
         let cached_share = 0.5 / f64::from(micro_batches);
         Stages { micro_batches, cached_share, layers: [(3, layer), (5, other)], rest: 0.01 }
@@ -141,7 +143,7 @@ mod tests {
         #[test]
         fn pieces_are_the_steps_one_by_one(
             micro_batches in 1_u32..5,
-            seconds in proptest::array::uniform4(0.0_f64..0.2),
+            seconds in proptest::array::uniform5(0.0_f64..0.2),
             steps in 0_u64..400,
             batch in 1_usize..20,
             cached in 0_u64..400_000,

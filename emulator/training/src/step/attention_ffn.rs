@@ -7,8 +7,9 @@
 //! ```
 //! Micro-batches take turns: while one is in attention, others are on the network and in the feed-forward part. From layer to
 //! layer all of them take their number times the slowest of the stages, or the way round of one where they do not fill it. An
-//! instance cuts its matrices over its GPUs; feed-forward instances share the experts, and cut what every token passes. Both
-//! directions of a network card are used at once. Assumptions: requests are shared out evenly over attention instances and
+//! instance cuts its matrices over its GPUs; feed-forward instances share the experts, and cut what every token passes. Their
+//! GPUs gather what came and add up parts of sums while they compute another micro-batch, and both directions of a network
+//! card are used at once, as the introduction of StepMesh has it. Assumptions: requests are shared out evenly over attention instances and
 //! micro-batches; each micro-batch passes the output layer for itself; norms and residual additions are with attention.
 
 use serde::Serialize;
@@ -17,7 +18,7 @@ use super::inference::USABLE_MEMORY;
 use super::{Job, Server};
 use crate::model::LayerShares;
 use crate::network::Group;
-use crate::step::Replica;
+use crate::step::{Compute, Replica};
 
 /// Equal groups of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,6 +48,8 @@ pub struct AttentionFfn<'a> {
     pub feed_forward: Instances,
     /// The most parts that a batch is cut into.
     pub micro_batches: u32,
+    /// Whether kernels read memory while they compute; they add up as in training otherwise.
+    pub reads_while_computing: bool,
 }
 
 /// Seconds of one micro-batch in the stages of a layer.
@@ -58,6 +61,8 @@ pub struct LayerStages {
     pub cached_token: f64,
     /// To the feed-forward instances.
     pub there: f64,
+    /// Between the GPUs of a feed-forward instance.
+    pub inside: f64,
     /// The feed-forward part.
     pub feed_forward: f64,
     /// Back.
@@ -65,12 +70,25 @@ pub struct LayerStages {
 }
 
 impl LayerStages {
+    /// The slower of both in each stage.
+    fn max(&self, other: &Self) -> Self {
+        Self {
+            attention: self.attention.max(other.attention),
+            cached_token: self.cached_token.max(other.cached_token),
+            there: self.there.max(other.there),
+            inside: self.inside.max(other.inside),
+            feed_forward: self.feed_forward.max(other.feed_forward),
+            back: self.back.max(other.back),
+        }
+    }
+
     /// Seconds in which so many micro-batches with `cached` tokens each come one layer further.
     #[must_use]
     pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
         let attention = self.attention + cached * self.cached_token;
-        let round = attention + self.there + self.feed_forward + self.back;
-        let slowest = attention.max(self.there).max(self.feed_forward).max(self.back);
+        let others = [self.there, self.inside, self.feed_forward, self.back];
+        let round = attention + others.iter().sum::<f64>();
+        let slowest = others.into_iter().fold(attention, f64::max);
         round.max(f64::from(micro_batches) * slowest)
     }
 }
@@ -99,16 +117,11 @@ impl Stages {
     }
 }
 
-impl<'a> AttentionFfn<'a> {
+impl AttentionFfn<'_> {
     /// GPUs of all instances.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         self.attention.all_gpus().saturating_add(self.feed_forward.all_gpus())
-    }
-
-    fn side(&self, instances: Instances) -> Server<'a> {
-        let replica = Replica { gpus: instances.gpus, ..self.server.replica };
-        Server { replica, ..self.server }
     }
 
     /// Bytes of a token's hidden values on their way to a feed-forward instance, and back.
@@ -137,12 +150,28 @@ impl<'a> AttentionFfn<'a> {
     /// The stages of a decode step of `batch` requests in all attention instances together.
     #[must_use]
     pub fn stages(&self, batch: u32) -> Stages {
+        let compute = *self.server.replica.compute;
+        if !self.reads_while_computing {
+            return self.stages_on(&compute, batch);
+        }
+        let never = f64::INFINITY;
+        let reads =
+            Compute { peak_flops: never, peak_flops_fp8: never, peak_flops_fp4: never, ..compute };
+        let computes = Compute { memory_rate: never, ..compute };
+        let [one, other] = [reads, computes].map(|compute| self.stages_on(&compute, batch));
+        let slower = |at: usize| (one.layers[at].0, one.layers[at].1.max(&other.layers[at].1));
+        Stages { layers: [slower(0), slower(1)], rest: one.rest.max(other.rest), ..one }
+    }
+
+    fn stages_on(&self, compute: &Compute, batch: u32) -> Stages {
+        let replica = Replica { compute, ..self.server.replica };
+        let server = Server { replica, ..self.server };
+        let side = |gpus| Server { replica: Replica { gpus, ..replica }, ..server };
         let held = batch.max(1).div_ceil(self.attention.count);
         let micro_batches = held.min(self.micro_batches.max(1));
         let (instance, all) = (held.div_ceil(micro_batches), batch.max(1).div_ceil(micro_batches));
-        let (attends, feeds) = (self.side(self.attention), self.side(self.feed_forward));
+        let (attends, feeds) = (side(self.attention.gpus), side(self.feed_forward.gpus));
         let (attention, feed_forward) = (attends.job(instance, 1), feeds.job(all, 1));
-        let replica = &self.server.replica;
         let group = Group { size: self.gpus().into(), stride: 1 };
         let [there, back] = self.token_bytes().map(|bytes| {
             let [one, other] = self.bytes_per_gpu(instance.into(), all.into(), bytes);
@@ -152,6 +181,7 @@ impl<'a> AttentionFfn<'a> {
             attention: attention.attention_part(is_expert),
             cached_token: attends.cached_token_seconds() / f64::from(replica.model.layers),
             there,
+            inside: feed_forward.inner_exchange(),
             feed_forward: feed_forward
                 .feed_forward_part(is_expert, f64::from(self.feed_forward.count)),
             back,
@@ -185,7 +215,8 @@ impl<'a> AttentionFfn<'a> {
         let attention = bytes * f64::from(model.layers) * model.attention_parameters()
             + 4.0 * model.embedding_parameters();
         let free = usable - attention / f64::from(self.attention.gpus);
-        let cached = self.side(self.attention).cache_bytes_per_gpu();
+        let replica = Replica { gpus: self.attention.gpus, ..self.server.replica };
+        let cached = Server { replica, ..self.server }.cache_bytes_per_gpu();
         (fits && free > 0.0)
             .then(|| f64::from(self.attention.count) * (free / cached).floor())
             .map(|tokens| tokens as u64)
@@ -215,10 +246,14 @@ impl Job<'_> {
             self.feed_forward_products(self.tokens(), width)
         };
         let moved = self.element_bytes_of(alone, is_expert) - self.residual_bytes(share / 2.0);
-        share * products
-            + self.memory_seconds(moved / instances)
-            // What came is gathered before, and parts of sums are added up after.
-            + share * self.decode_exchange()
+        share * products + self.memory_seconds(moved / instances)
+    }
+
+    /// What came is gathered in the format of the weights, and parts of sums are added up in sixteen bits: each half of an
+    /// all-reduce.
+    fn inner_exchange(&self) -> f64 {
+        let share = self.model.shares().feed_forward;
+        share * self.decode_exchange() * (self.precision.operand_bytes() + 2.0) / 4.0
     }
 }
 

@@ -44,13 +44,19 @@ impl World {
         let [attention, feed_forward] =
             [0, 1].map(|side| Instances { count: counts[side], gpus: gpus[side] });
         let server = self.server(1, Precision::Fp8);
-        AttentionFfn { server, attention, feed_forward, micro_batches }
+        AttentionFfn {
+            server,
+            attention,
+            feed_forward,
+            micro_batches,
+            reads_while_computing: false,
+        }
     }
 }
 
-/// Micro-batches one after the other through four stations, layer after layer: seconds of a layer once it repeats.
-fn played(stations: [f64; 4], micro_batches: usize) -> f64 {
-    let mut free = [0.0_f64; 4];
+/// Micro-batches one after the other through five stations, layer after layer: seconds of a layer once it repeats.
+fn played(stations: [f64; 5], micro_batches: usize) -> f64 {
+    let mut free = [0.0_f64; 5];
     let mut ready = vec![0.0_f64; micro_batches];
     let mut ends = Vec::new();
     for _ in 0..200 {
@@ -68,20 +74,21 @@ fn played(stations: [f64; 4], micro_batches: usize) -> f64 {
 proptest! {
     #[test]
     fn stages_take_the_slowest_of_them_or_one_round(
-        seconds in proptest::array::uniform4(0.0_f64..1.0),
+        seconds in proptest::array::uniform5(0.0_f64..1.0),
         micro_batches in 1_u32..8,
         cached in 0.0_f64..1e6,
     ) {
-        let [attention, there, feed_forward, back] = seconds;
-        let stages = LayerStages { attention, cached_token: 1e-6, there, feed_forward, back };
-        let stations = [attention + 1e-6 * cached, there, feed_forward, back];
+        let [attention, there, inside, feed_forward, back] = seconds;
+        let cached_token = 1e-6;
+        let stages = LayerStages { attention, cached_token, there, inside, feed_forward, back };
+        let stations = [attention + 1e-6 * cached, there, inside, feed_forward, back];
         let ours = stages.seconds(micro_batches, cached);
         let played = played(stations, micro_batches as usize);
         prop_assert!((ours - played).abs() < 1e-9, "{ours} against {played}");
         let sum: f64 = stations.iter().sum();
         let slowest = stations.iter().copied().fold(0.0, f64::max);
         prop_assert!((stages.seconds(1, cached) - sum).abs() < 1e-12);
-        prop_assert!((stages.seconds(4, cached) - 4.0 * slowest).abs() < 1e-12);
+        prop_assert!((stages.seconds(5, cached) - 5.0 * slowest).abs() < 1e-12);
     }
 
     /// What attention GPUs send is what feed-forward GPUs receive, whatever the counts.
@@ -122,10 +129,17 @@ fn without_a_network_it_is_a_replica_that_does_both() {
                 attention: eight,
                 feed_forward: eight,
                 micro_batches: 1,
+                reads_while_computing: false,
+            };
+            // What is gathered in eight bits is in sixteen there.
+            let gathered = match weights {
+                Precision::Bf16 => 0.0,
+                _ => 0.25 * f64::from(world.model.layers) * world.model.shares().feed_forward,
             };
             for (batch, cached) in [(1, 0), (32, 100_000), (256, 1_000_000)] {
                 let step = together.decode_seconds(batch)
-                    + f64::from(cached) * together.cached_token_seconds();
+                    + f64::from(cached) * together.cached_token_seconds()
+                    - gathered * together.job(batch, 1).decode_exchange();
                 let ours = apart.stages(batch).seconds(cached.into());
                 assert!((ours / step - 1.0).abs() < 1e-9, "{model}: {ours} against {step}");
             }
@@ -157,5 +171,24 @@ fn micro_batches_hold_the_batch() {
             let shares = stages.cached_share * f64::from(stages.micro_batches * counts[0]);
             assert!(shares >= 1.0 - 1e-12, "{batch}: {shares}");
         }
+    }
+}
+
+/// Reading while computing is quicker, and no quicker than twice.
+#[test]
+fn kernels_that_overlap_are_at_most_twice_as_quick() {
+    let world = world("step-3");
+    for batch in [1, 48, 480, 4_800] {
+        let apart = world.apart([16, 2], [1, 8], 1);
+        let overlapped = AttentionFfn { reads_while_computing: true, ..apart };
+        let [one, other] = [apart, overlapped].map(|group| group.stages(batch).layers[1].1);
+        for (sum, most) in [
+            (one.attention, other.attention),
+            (one.cached_token, other.cached_token),
+            (one.feed_forward, other.feed_forward),
+        ] {
+            assert!(most < sum && most > sum / 2.0 - 1e-15, "{batch}: {sum} {most}");
+        }
+        assert_eq!((one.there, one.inside, one.back), (other.there, other.inside, other.back));
     }
 }
