@@ -7,10 +7,13 @@ use serde::Serialize;
 
 use lightloom_fabric::provenance::Inputs;
 use lightloom_training::architecture::with_rates;
+use lightloom_training::batching::PrefixSharing;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::rollout::Lengths;
-use lightloom_training::serving::{DecodeGroups, Layout, Objective, ServingJob, ServingResult};
+use lightloom_training::serving::{
+    DecodeGroups, Layout, Objective, ServingJob, ServingResult, SharedPrefixes,
+};
 use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -26,6 +29,7 @@ use lightloom::table::TextTable;
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
   lightloom serve --model llama-3.1-70b --gpus 256 --per-minute 10000 --for 24h
   lightloom serve --model deepseek-v3 --accelerator h200 --gpus 64 --per-minute 600 --first 5s --token 80ms
+  lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000 --prefixes 2000 --prefix-tokens 4000
   lightloom serve --model step-3 --accelerator h800 --gpus 64 --per-minute 2000 --precision fp8 --cache-bits 8 --attention-ffn
 
 Exit status 1 if no layout keeps the objective for the share of requests that is asked for.")]
@@ -81,6 +85,21 @@ pub(crate) struct Arguments {
     /// Also try decoding with attention and feed-forward parts on GPUs of their own.
     #[arg(long)]
     attention_ffn: bool,
+    /// Prefixes that prompts share, one before the tokens of each [default: none].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    prefixes: Option<u32>,
+    /// Mean tokens of a prefix, with the spread of prompts.
+    #[arg(long, default_value_t = 2000, value_name = "N", requires = "prefixes", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    prefix_tokens: u32,
+    /// Exponent of the popularity of prefixes (Zipf); 0 if each is as likely.
+    #[arg(long, default_value_t = 1.0, value_name = "S", requires = "prefixes", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
+    zipf: f64,
+    /// Tokens of a segment of a prefix.
+    #[arg(long, default_value_t = 256, value_name = "N", requires = "prefixes", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    segment: u32,
+    /// Share of the caches that is kept for prefixes, in percent.
+    #[arg(long, default_value_t = 30.0, value_name = "PERCENT", requires = "prefixes", value_parser = crate::rl::percent, allow_negative_numbers = true)]
+    prefix_room: f64,
     /// Where arrivals and lengths are drawn from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -107,6 +126,8 @@ struct ServeResult {
     precision: Precision,
     cache_bits: u32,
     seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefixes: Option<SharedPrefixes>,
     objective: Objective,
     /// The share of requests that has to be within it, in percent.
     share_percent: f64,
@@ -164,6 +185,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             cache_value_bytes: f64::from(arguments.cache_bits) / 8.0,
         },
         tries_attention_ffn: arguments.attention_ffn,
+        prefixes: arguments.prefixes.map(|count| SharedPrefixes {
+            count,
+            tokens: length(arguments.prefix_tokens),
+            zipf: arguments.zipf,
+            segment: arguments.segment,
+            room: arguments.prefix_room / 100.0,
+        }),
         objective,
         seed: Seed(arguments.seed),
     };
@@ -191,6 +219,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         precision,
         cache_bits: arguments.cache_bits,
         seed: arguments.seed,
+        prefixes: job.prefixes,
         objective,
         share_percent: arguments.share,
         is_kept: layouts[0].within >= arguments.share / 100.0,
@@ -202,8 +231,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(if is_kept { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-fn layout(layout: Layout, all: u32) -> String {
-    match layout {
+fn layout(result: &ServingResult, all: u32) -> String {
+    let prefixes = match result.prefixes.map(|prefixes| prefixes.sharing) {
+        None => "",
+        Some(PrefixSharing::Local) => ", prefixes local",
+        Some(PrefixSharing::Pool) => ", prefix pool",
+    };
+    let layout = match result.layout {
         Layout::Colocated { replica_gpus } => {
             format!("colocated, {}×TP{replica_gpus}", all / replica_gpus)
         }
@@ -229,7 +263,30 @@ fn layout(layout: Layout, all: u32) -> String {
                 feed_forward.gpus
             )
         }
+    };
+    layout + prefixes
+}
+
+/// What came of shared prefixes, by layout; nothing if there are none.
+fn prefixes(result: &ServeResult) -> String {
+    let mut table = TextTable::new([
+        "prefixes",
+        "found",
+        "prefixes moved",
+        "busiest by prompts",
+        "busiest by sending",
+    ]);
+    for one in &result.layouts {
+        let Some(prefixes) = one.prefixes else { return String::new() };
+        table.row([
+            layout(one, result.gpus),
+            format!("{:.1} %", 100.0 * prefixes.hit_share),
+            Bytes(prefixes.moved_bytes).to_string(),
+            format!("{:.2}×", prefixes.busiest_prefill),
+            prefixes.busiest_sender.map_or("–".to_owned(), |times| format!("{times:.2}×")),
+        ]);
     }
+    format!("{table}\n")
 }
 
 fn text(result: &ServeResult, arguments: &Arguments) -> String {
@@ -250,7 +307,7 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
             seconds.map_or("–".to_owned(), |seconds| format!("{:.1} ms", 1e3 * seconds))
         };
         table.row([
-            layout(one.layout, result.gpus),
+            layout(one, result.gpus),
             format!("{:.2} %", 100.0 * one.within),
             first(one.ttft_p50_seconds),
             first(one.ttft_p99_seconds),
@@ -274,8 +331,9 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
         (Precision::Bf16, 16) => "16-bit weights, caches and products".to_owned(),
         (weights, caches) => format!("{} in linear layers, {caches}-bit caches", weights.label()),
     };
+    let prefixes = prefixes(result);
     format!(
-        "{} on {} {} ({}), {} requests a minute:\n{:.2} % within {} and {} a token, {} {} %\n\n{table}\n{refused}{exchanged}\
+        "{} on {} {} ({}), {} requests a minute:\n{:.2} % within {} and {} a token, {} {} %\n\n{table}\n{prefixes}{refused}{exchanged}\
          Assumed: in closed form; {formats}; a network that blocks nothing; a cache\n\
          reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
          were held against no measured serving. TPOT has the wait for decoding in it.\n",

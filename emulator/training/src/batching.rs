@@ -9,14 +9,18 @@
 //! reserved for all the tokens it will have. Between two changes of a batch all steps are one sum, so a run takes as long as
 //! it has requests, and not tokens.
 
+mod costs;
+mod prefixes;
 mod staged;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::step::Server;
-
+pub use costs::{ReplicaCosts, StepCosts};
+pub use prefixes::{Prefix, PrefixCounts, PrefixSetup, PrefixSharing};
 pub use staged::StagedCosts;
+
+use prefixes::PrefixCaches;
 
 /// What is asked of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,122 +51,8 @@ impl Request {
     }
 }
 
-/// What a replica takes, in seconds, and what it holds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReplicaCosts {
-    /// GPUs of a replica.
-    pub gpus: u32,
-    /// A decode step by size of its batch, without reading caches; that of none first.
-    pub decode: Vec<f64>,
-    /// What each token in the caches adds to a decode step.
-    pub cached_token: f64,
-    /// Tokens that fit into the caches.
-    pub cache_tokens: u64,
-    /// A prompt of one token, and how much each further one, and each pair of them, adds.
-    pub prompt: [f64; 3],
-}
-
-impl ReplicaCosts {
-    /// Those of `replica` with batches of up to `most`. `None` where its weights do not fit.
-    ///
-    /// # Panics
-    /// If `most` is 0.
-    #[must_use]
-    pub fn of<'a>(replica: impl Into<Server<'a>>, most: u32) -> Option<Self> {
-        assert!(most > 0, "a batch has a request");
-        let replica = replica.into();
-        let decode = (0..=most).map(|batch| replica.decode_seconds(batch.max(1))).collect();
-        // A forward pass is a constant, products and a square of attention: three prompts give all of it.
-        let [one, half, whole] = [512_u32, 4_096, 16_384].map(|at| replica.prompt_seconds(at));
-        let slope = [(half - one) / 3_584.0, (whole - half) / 12_288.0];
-        let square = (slope[1] - slope[0]) / (16_384.0 - 512.0);
-        let linear = slope[0] - square * (512.0 + 4_096.0);
-        let constant = one - 512.0 * linear - 512.0 * 512.0 * square;
-        Some(Self {
-            gpus: replica.replica.gpus,
-            decode,
-            cached_token: replica.cached_token_seconds(),
-            cache_tokens: replica.cache_tokens()?,
-            prompt: [constant.max(0.0), linear, square],
-        })
-    }
-
-    /// Seconds of a prompt.
-    #[must_use]
-    pub fn prompt_seconds(&self, tokens: u32) -> f64 {
-        let tokens = f64::from(tokens);
-        let [constant, linear, square] = self.prompt;
-        if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
-    }
-
-    /// Seconds of `steps` decode steps of `batch` requests that begin with `cached` tokens in all.
-    #[must_use]
-    pub fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
-        let steps = steps as f64;
-        let read = steps * cached as f64 + batch as f64 * steps * (steps - 1.0) / 2.0;
-        steps * self.decode[batch] + self.cached_token * read
-    }
-}
-
-/// What a replica takes, however it decodes.
-pub trait StepCosts {
-    /// The most requests that it decodes at once.
-    fn most(&self) -> usize;
-    /// Tokens that fit into its caches.
-    fn cache_tokens(&self) -> u64;
-    /// Seconds of a prompt.
-    fn prompt_seconds(&self, tokens: u32) -> f64;
-    /// Seconds of `steps` decode steps of `batch` requests that begin with `cached` tokens in all.
-    fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
-
-    /// How many whole steps fit into so many seconds.
-    fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
-        let fits = |steps| self.steps_seconds(steps, batch, cached) <= seconds;
-        let mut above = 1;
-        while fits(above) {
-            above *= 2;
-        }
-        let mut below = above / 2;
-        while above - below > 1 {
-            let middle = below.midpoint(above);
-            *(if fits(middle) { &mut below } else { &mut above }) = middle;
-        }
-        below
-    }
-}
-
-impl StepCosts for ReplicaCosts {
-    fn most(&self) -> usize {
-        self.decode.len() - 1
-    }
-
-    fn cache_tokens(&self) -> u64 {
-        self.cache_tokens
-    }
-
-    fn prompt_seconds(&self, tokens: u32) -> f64 {
-        self.prompt_seconds(tokens)
-    }
-
-    fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
-        self.steps_seconds(steps, batch, cached)
-    }
-
-    fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
-        // steps · linear + steps² · square = seconds.
-        let square = self.cached_token * batch as f64 / 2.0;
-        let linear = self.decode[batch] + self.cached_token * cached as f64 - square;
-        let root = (linear * linear + 4.0 * square * seconds).sqrt();
-        let mut steps = (2.0 * seconds / (linear + root)) as u64;
-        while self.steps_seconds(steps + 1, batch, cached) <= seconds {
-            steps += 1;
-        }
-        while steps > 0 && self.steps_seconds(steps, batch, cached) > seconds {
-            steps -= 1;
-        }
-        steps
-    }
-}
+/// So many requests more than twice those of the emptiest may be on a replica that is chosen for its prefixes.
+const SLACK: usize = 4;
 
 /// What came of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -187,6 +77,8 @@ pub struct Served {
     pub left: Vec<Request>,
     /// Requests that no replica can hold.
     pub refused: usize,
+    /// What came of prefixes that requests share; `None` where they are not looked for.
+    pub prefixes: Option<PrefixCounts>,
 }
 
 /// Runs `requests`, in order of arrival, on so many replicas until no more than `stop_at` are left.
@@ -203,6 +95,24 @@ pub fn serve<C: StepCosts>(
     assert!(replicas > 0, "something has to serve");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.run(stop_at, f64::INFINITY);
+    pool.end()
+}
+
+/// The same of all requests, whose prompts begin with `prefixes`, on replicas that keep these.
+///
+/// # Panics
+/// If there are no replicas, or more requests than prefixes.
+#[must_use]
+pub fn serve_prefixes<C: StepCosts>(
+    costs: &C,
+    replicas: u32,
+    (requests, prefixes): (&[Request], &[Prefix]),
+    setup: PrefixSetup,
+) -> Served {
+    assert!(replicas > 0 && prefixes.len() >= requests.len(), "something serves, each has one");
+    let mut pool = Pool::new(costs, replicas, requests);
+    pool.prefixes = Some((PrefixCaches::new(setup, replicas as usize), prefixes));
+    pool.run(0, f64::INFINITY);
     pool.end()
 }
 
@@ -268,6 +178,7 @@ struct Pool<'a, C> {
     now: f64,
     inside: usize,
     open: usize,
+    prefixes: Option<(PrefixCaches, &'a [Prefix])>,
     served: Served,
 }
 
@@ -284,6 +195,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             now: 0.0,
             inside: 0,
             open: requests.len(),
+            prefixes: None,
             served: Served {
                 first: none.clone(),
                 ended: none,
@@ -350,7 +262,16 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                     let room = |at: &usize| self.has_room(*at, one);
                     let fewest = |at: &usize| self.seats[*at].ends.len();
                     let free = self.queue.len() == 1;
-                    (0..self.seats.len()).filter(|at| free && room(at)).min_by_key(fewest)
+                    let fits = (0..self.seats.len()).filter(|at| free && room(at));
+                    match self.prefixes.as_ref().filter(|(caches, _)| caches.is_local()) {
+                        None => fits.min_by_key(fewest),
+                        Some((caches, prefixes)) => {
+                            let found = caches.found(prefixes[one]);
+                            let least = fits.clone().map(|at| fewest(&at)).min().unwrap_or(0);
+                            let even = fits.filter(|at| fewest(at) <= 2 * least + SLACK);
+                            even.min_by_key(|at| (Reverse(found[*at]), fewest(at)))
+                        }
+                    }
                 }
             };
             let Some(seat) = seat else { continue };
@@ -398,9 +319,8 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 None => self.queue.pop_front(),
             };
             let request = &self.requests[one];
+            let prompt = self.work_on_prompt(seat, one);
             let here = &mut self.seats[seat];
-            let prompt =
-                if request.done > 0 { 0.0 } else { self.costs.prompt_seconds(request.prompt) };
             here.since += prompt;
             self.served.busy += prompt;
             if request.done == 0 {
@@ -416,6 +336,24 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             self.taken[one] = Some(here.step);
             self.served.replica[one] = seat as u32;
         }
+    }
+
+    /// Seconds until a request that a replica takes in can decode.
+    fn work_on_prompt(&mut self, seat: usize, one: usize) -> f64 {
+        let request = &self.requests[one];
+        if request.done > 0 {
+            return 0.0;
+        }
+        let Some((caches, prefixes)) = &mut self.prefixes else {
+            return self.costs.prompt_seconds(request.prompt, 0);
+        };
+        let begins = self.seats[seat].since;
+        let (found, there) = caches.take(seat, prefixes[one], [self.now, begins]);
+        caches.counts.prefilled[seat] += u64::from(request.prompt - found);
+        let waits = (there - begins).max(0.0);
+        let seconds = waits + self.costs.prompt_seconds(request.prompt, found);
+        caches.keep(seat, prefixes[one], found, begins + seconds);
+        seconds
     }
 
     /// The next request of a replica ends.
@@ -487,6 +425,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             }
             self.served.seconds = end;
         }
+        self.served.prefixes = self.prefixes.map(|(caches, _)| caches.counts);
         self.served
     }
 }

@@ -11,17 +11,23 @@
 //! decoding side, and does not hold up the prompt's.
 
 mod attention_ffn;
+mod prefixes;
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde::Serialize;
 
-use crate::batching::{ReplicaCosts, Request, Served, StagedCosts, StepCosts, serve};
+use crate::batching::{
+    Prefix, PrefixSetup, PrefixSharing, ReplicaCosts, Request, Served, StagedCosts, StepCosts,
+    serve, serve_prefixes,
+};
 use crate::cards::Accelerator;
 use crate::model::Model;
 use crate::network::Network;
 use crate::rollout::Lengths;
 use crate::step::{AttentionFfn, Formats, Instances, Replica, Server};
+
+pub use prefixes::{PrefixResult, SharedPrefixes};
 
 /// What is served, and on what.
 #[derive(Clone, Debug)]
@@ -48,6 +54,8 @@ pub struct ServingJob {
     pub formats: Formats,
     /// Whether attention and feed-forward parts on GPUs of their own are tried, too.
     pub tries_attention_ffn: bool,
+    /// What prompts begin with; `None` if they share nothing.
+    pub prefixes: Option<SharedPrefixes>,
     /// What users are promised.
     pub objective: Objective,
     /// Where arrivals and lengths are drawn from.
@@ -146,6 +154,9 @@ pub struct ServingResult {
     pub activation_bytes: u64,
     /// Requests in the pool, in the mean over time.
     pub mean_requests: f64,
+    /// What came of shared prefixes; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<PrefixResult>,
 }
 
 /// Sizes of replicas that are tried.
@@ -186,9 +197,8 @@ impl ServingJob {
         SIZES.into_iter().filter(fits).filter_map(of).collect()
     }
 
-    /// Requests of so many seconds.
-    #[must_use]
-    pub fn requests(&self, seconds: f64) -> Vec<Request> {
+    /// Requests of so many seconds, and what their prompts begin with.
+    fn requests(&self, seconds: f64) -> (Vec<Request>, Vec<Prefix>) {
         let mut stream = self.seed.stream("serving.arrivals", 0);
         let mut arrivals = Vec::with_capacity((self.rate * seconds) as usize);
         let mut at = 0.0;
@@ -206,7 +216,31 @@ impl ServingJob {
         let all = arrivals.into_iter().zip(lengths);
         let request =
             |(arrives, (prompt, output))| Request { arrives, prompt, output, ..Request::default() };
-        all.map(request).collect()
+        let mut requests: Vec<Request> = all.map(request).collect();
+        let draw = |shared: SharedPrefixes| shared.draw(requests.len(), self.seed);
+        let prefixes = self.prefixes.map_or(Vec::new(), draw);
+        for (request, prefix) in requests.iter_mut().zip(&prefixes) {
+            request.prompt += prefix.tokens;
+        }
+        (requests, prefixes)
+    }
+
+    /// Requests on replicas that work on prompts.
+    fn serve(
+        &self,
+        (costs, moves): &(ReplicaCosts, f64),
+        replicas: u32,
+        (requests, prefixes): (&[Request], &[Prefix]),
+        sharing: Option<PrefixSharing>,
+    ) -> Served {
+        let (Some(shared), Some(sharing)) = (self.prefixes, sharing) else {
+            return serve(costs, replicas, requests, 0);
+        };
+        let tokens = (shared.room * costs.cache_tokens as f64) as u64;
+        let costs = ReplicaCosts { cache_tokens: costs.cache_tokens - tokens, ..costs.clone() };
+        let segment = shared.segment;
+        let setup = PrefixSetup { sharing, segment, tokens, token_seconds: *moves };
+        serve_prefixes(&costs, replicas, (requests, prefixes), setup)
     }
 
     /// The best layout of each kind, the better one first. Empty where no replica holds the model.
@@ -215,10 +249,11 @@ impl ServingJob {
         let costs = self.costs();
         let trial = self.requests(self.seconds.min(TRIAL_SECONDS));
         let cost = |gpus: u32| costs.iter().find(|(costs, _)| costs.gpus == gpus);
-        let run = |layout: Layout, requests: &[Request]| match layout {
+        let run = |layout: Layout, sharing, asked: &(Vec<Request>, Vec<Prefix>)| match layout {
             Layout::Colocated { replica_gpus } => {
-                let (costs, _) = cost(replica_gpus)?;
-                self.gpus.is_multiple_of(replica_gpus).then(|| self.together(costs, requests))
+                let costs = cost(replica_gpus)?;
+                let fits = self.gpus.is_multiple_of(replica_gpus);
+                fits.then(|| self.together(costs, asked, sharing))
             }
             Layout::Disaggregated {
                 prefill_gpus: all,
@@ -229,7 +264,8 @@ impl ServingJob {
                 let fits = all >= one && all.is_multiple_of(one) && rest.is_multiple_of(other);
                 let (from, to) = (cost(one)?, cost(other)?);
                 let decodes = (&to.0, rest / other);
-                (fits && rest >= other).then(|| self.apart(layout, (from, all), decodes, requests))
+                (fits && rest >= other)
+                    .then(|| self.apart(layout, (from, all), decodes, (asked, sharing)))
             }
             Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus, decodes } => {
                 let from = cost(prefill_replica_gpus)?;
@@ -239,7 +275,7 @@ impl ServingJob {
                     Some((StagedCosts::of(&group, most)?, group.bytes_per_token()))
                 })?;
                 let to = (&costs, decodes.groups);
-                let result = self.apart(layout, (from, prefill_gpus), to, requests);
+                let result = self.apart(layout, (from, prefill_gpus), to, (asked, sharing));
                 let decoded = result.tokens - result.requests as u64;
                 Some(ServingResult { activation_bytes: (bytes * decoded as f64) as u64, ..result })
             }
@@ -272,35 +308,53 @@ impl ServingJob {
         };
         let halved =
             if self.tries_attention_ffn { self.attention_ffn_layouts(&sizes) } else { Vec::new() };
-        let mut all: Vec<ServingResult> = [together, apart(), halved]
-            .into_iter()
-            .filter_map(|layouts: Vec<Layout>| {
-                let tried = layouts.into_iter().filter_map(|layout| run(layout, &trial));
-                let best = tried.min_by(better)?;
-                let is_whole = self.seconds <= TRIAL_SECONDS;
-                if is_whole { Some(best) } else { run(best.layout, &self.requests(self.seconds)) }
-            })
-            .collect();
+        let sharings = match self.prefixes {
+            Some(_) => vec![Some(PrefixSharing::Local), Some(PrefixSharing::Pool)],
+            None => vec![None],
+        };
+        let best = |layouts: &Vec<Layout>, sharing: Option<PrefixSharing>| {
+            let tried = layouts.iter().filter_map(|layout| run(*layout, sharing, &trial));
+            let best = tried.min_by(better)?;
+            let is_whole = self.seconds <= TRIAL_SECONDS;
+            let asked = || self.requests(self.seconds);
+            if is_whole { Some(best) } else { run(best.layout, sharing, &asked()) }
+        };
+        let kinds: [Vec<Layout>; 3] = [together, apart(), halved];
+        let of = |layouts| sharings.iter().filter_map(move |sharing| best(layouts, *sharing));
+        let mut all: Vec<ServingResult> = kinds.iter().flat_map(of).collect();
         all.sort_by(better);
         all
     }
 
-    fn together(&self, costs: &ReplicaCosts, requests: &[Request]) -> ServingResult {
-        let served = serve(costs, self.gpus / costs.gpus, requests, 0);
-        let layout = Layout::Colocated { replica_gpus: costs.gpus };
-        self.judge(layout, requests, [&served.first, &served.ended], [&served, &served], 0)
+    fn together(
+        &self,
+        costs: &(ReplicaCosts, f64),
+        (requests, prefixes): &(Vec<Request>, Vec<Prefix>),
+        sharing: Option<PrefixSharing>,
+    ) -> ServingResult {
+        let gpus = costs.0.gpus;
+        let served = self.serve(costs, self.gpus / gpus, (requests, prefixes), sharing);
+        let layout = Layout::Colocated { replica_gpus: gpus };
+        self.judge(
+            layout,
+            requests,
+            [&served.first, &served.ended],
+            [&served, &served],
+            (0, sharing),
+        )
     }
 
     fn apart<C: StepCosts>(
         &self,
         layout: Layout,
-        ((prompts, moves), prefill_gpus): (&(ReplicaCosts, f64), u32),
+        (prefills, prefill_gpus): (&(ReplicaCosts, f64), u32),
         (decodes, replicas): (&C, u32),
-        requests: &[Request],
+        ((requests, prefixes), sharing): (&(Vec<Request>, Vec<Prefix>), Option<PrefixSharing>),
     ) -> ServingResult {
+        let (prompts, moves) = prefills;
         let only_prompt = |one: &Request| Request { output: 1, ..*one };
         let first: Vec<Request> = requests.iter().map(only_prompt).collect();
-        let first = serve(prompts, prefill_gpus / prompts.gpus, &first, 0);
+        let first = self.serve(prefills, prefill_gpus / prompts.gpus, (&first, prefixes), sharing);
         // A replica sends one cache after the other, in the order in which prompts end there.
         let mut order: Vec<usize> =
             (0..requests.len()).filter(|one| first.first[*one].is_finite()).collect();
@@ -333,7 +387,7 @@ impl ServingJob {
         }
         let rate = self.card_rate() * f64::from(prompts.gpus);
         let bytes = (moved as f64 * moves * rate).round() as u64;
-        self.judge(layout, requests, [&first.first, &ended], [&first, &second], bytes)
+        self.judge(layout, requests, [&first.first, &ended], [&first, &second], (bytes, sharing))
     }
 
     fn judge(
@@ -342,7 +396,7 @@ impl ServingJob {
         requests: &[Request],
         [first, ended]: [&[f64]; 2],
         served: [&Served; 2],
-        moved_bytes: u64,
+        (moved_bytes, sharing): (u64, Option<PrefixSharing>),
     ) -> ServingResult {
         let (mut waits, mut tokens) = (Vec::new(), Vec::new());
         let (mut within, mut all, mut stays, mut last) = (0, 0, 0.0, 0.0_f64);
@@ -387,6 +441,10 @@ impl ServingJob {
             moved_bytes,
             activation_bytes: 0,
             mean_requests: stays / (last - begin),
+            prefixes: sharing.zip(one.prefixes.as_ref()).map(|(sharing, counts)| {
+                let bytes = self.with_server(1, |server| server.cache_bytes());
+                PrefixResult::of(sharing, counts, bytes)
+            }),
         }
     }
 }
