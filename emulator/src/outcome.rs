@@ -15,7 +15,7 @@ use lightloom_units::id::GroupId;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use serde::{Deserialize, Serialize};
 
-pub use faults::{EndpointKind, FaultResult, NotRestored, PhaseImpact, TrafficImpact};
+pub use faults::{EndpointKind, FaultResult, NotRestored, PhaseImpact, TrafficImpact, listed};
 pub(crate) use head::RunIdentity;
 pub use head::{OutcomeHead, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};

@@ -3,10 +3,34 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::outcome::{JobStep, Outcome as Run};
+use lightloom_emulator::outcome::{JobStep, Outcome as Run, listed};
 use lightloom_units::Picoseconds;
 
 use crate::table::TextTable;
+
+const COLUMNS: [&str; 19] = [
+    "job",
+    "step",
+    "took",
+    "closed form",
+    "÷",
+    "MFU",
+    "compute",
+    "generation",
+    "TP",
+    "PP",
+    "DP",
+    "CP",
+    "EP",
+    "samples",
+    "weights",
+    "contention",
+    "transition",
+    "fault",
+    "restart",
+];
+
+const POOL_COLUMNS: [&str; 3] = ["generation", "samples", "weights"];
 
 /// A line for each step of each job; nothing without jobs that train.
 pub(super) fn describe(result: &Run) -> String {
@@ -14,26 +38,13 @@ pub(super) fn describe(result: &Run) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    let mut table = TextTable::new([
-        "job",
-        "step",
-        "took",
-        "closed form",
-        "÷",
-        "MFU",
-        "compute",
-        "TP",
-        "PP",
-        "DP",
-        "CP",
-        "EP",
-        "contention",
-        "transition",
-        "fault",
-        "restart",
-    ]);
+    // A job that only trains has no columns of a pool.
+    let generates = steps.iter().any(|step| step.closed_form_parts.generation.0 > 0);
+    let pool = |name: &&&str| generates || !POOL_COLUMNS.contains(*name);
+    let mut table = TextTable::with_headings(COLUMNS.iter().filter(pool).map(ToString::to_string));
     for step in steps {
-        table.row(row(step));
+        let cells = COLUMNS.iter().zip(row(step));
+        table.row(cells.filter(|(name, _)| pool(name)).map(|(_, cell)| cell));
     }
     let mut text = format!("{table}");
     if let Some(reused) = result.exchanges_reused.filter(|reused| *reused > 0) {
@@ -58,16 +69,19 @@ fn row(step: &JobStep) -> Vec<String> {
         step.mfu.map_or("-".to_owned(), |mfu| format!("{:.1} %", 100.0 * mfu)),
     ];
     let Some(why) = step.why else {
-        row.resize(16, "-".to_owned());
+        row.resize(COLUMNS.len(), "-".to_owned());
         return row;
     };
     let parts = [
         why.compute,
+        why.generation,
         why.exposed.tp,
         why.exposed.pp,
         why.exposed.dp,
         why.exposed.cp,
         why.exposed.ep,
+        why.exposed.samples,
+        why.exposed.weights,
         why.contention,
         why.transition,
         why.fault,
@@ -93,13 +107,12 @@ fn unaffected(result: &Run) -> String {
     let same = |group: &&lightloom_emulator::outcome::GroupResult| {
         group.end.is_some() && group.end == group.end_without_faults
     };
-    let groups: Vec<String> =
-        result.groups.iter().filter(same).map(|group| group.group.to_string()).collect();
+    let groups: Vec<_> = result.groups.iter().filter(same).map(|group| group.group).collect();
     format!(
         "{} of {} groups ended at the same picosecond as without faults{}{}\n",
         groups.len(),
         result.groups.len(),
         if groups.is_empty() { "" } else { ": " },
-        groups.join(" "),
+        listed(&groups),
     )
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lightloom_emulator::outcome::{
-    ExpectationResult, FaultResult, FlowFigures, Outcome as Run, Stop, WorkloadResult,
+    ExpectationResult, FaultResult, FlowFigures, Outcome as Run, Stop, WorkloadResult, listed,
 };
 use lightloom_emulator::scenario::{CollectiveOperation, Expectation};
 use lightloom_emulator::substrate::Substrate;
@@ -290,9 +290,8 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
         let _ = writeln!(text, "{loss}");
     }
     if let Some(free) = fault.groups_unaffected.as_ref().filter(|_| result.faults.len() > 1) {
-        let names: Vec<String> = free.iter().map(ToString::to_string).collect();
         let (count, all) = (free.len(), result.groups.len());
-        let names = if count == 0 { String::new() } else { format!(": {}", names.join(" ")) };
+        let names = if count == 0 { String::new() } else { format!(": {}", listed(free)) };
         let _ = writeln!(
             text,
             "{count} of {all} groups end every step at the same picosecond without this fault{names}"

@@ -22,7 +22,7 @@ fn step(log: &TrainLog, calm: &TrainLog, (at, step): (usize, &TrainStepLog)) -> 
     let same = there.filter(|there| there.end.map(|end| end.since(there.start)) == took);
     JobStep {
         job: log.name.clone(),
-        gpus: log.step.bare.mapping.gpus(),
+        gpus: log.step.gpus(),
         index: at as u32,
         start: step.start,
         end: step.end,
@@ -30,7 +30,7 @@ fn step(log: &TrainLog, calm: &TrainLog, (at, step): (usize, &TrainStepLog)) -> 
         // Nine digits read back the same from JSON.
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
         closed_form: picoseconds(log.closed_form.step_seconds),
-        closed_form_parts: parts(&log.closed_form),
+        closed_form_parts: parts(&log.closed_form, log.step.pool_seconds().unwrap_or_default()),
         why: step.end.map(|_| why(&same.unwrap_or(step).why)),
         restarts: step.restarts,
     }
@@ -40,24 +40,28 @@ fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 
-fn parts(step: &StepTime) -> ClosedForm {
+fn parts(step: &StepTime, [generation, weights]: [f64; 2]) -> ClosedForm {
     ClosedForm {
         compute: picoseconds(step.compute_seconds + step.bubble_seconds + step.optimizer_seconds),
+        generation: picoseconds(generation),
         exposed: Exposed {
             tp: picoseconds(step.tensor_seconds),
             pp: picoseconds(step.transfer_seconds),
             dp: picoseconds(step.data_seconds),
             cp: picoseconds(step.context_seconds),
             ep: picoseconds(step.expert_seconds),
+            samples: Picoseconds::ZERO,
+            weights: picoseconds(weights),
         },
     }
 }
 
 fn why(why: &StepBreakdown) -> WhyResult {
-    let [tp, pp, dp, cp, ep] = why.exposed;
+    let [tp, pp, dp, cp, ep, samples, weights] = why.exposed;
     WhyResult {
         compute: why.compute,
-        exposed: Exposed { tp, pp, dp, cp, ep },
+        generation: why.generation,
+        exposed: Exposed { tp, pp, dp, cp, ep, samples, weights },
         contention: why.contention,
         transition: why.transition,
         fault: why.fault,

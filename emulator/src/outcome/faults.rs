@@ -164,6 +164,26 @@ impl FaultResult {
     }
 }
 
+/// Groups that are written one by one.
+const FEW_GROUPS: usize = 8;
+
+/// Groups in order, by name; many as stretches: `g0-g63`.
+#[must_use]
+pub fn listed(groups: &[GroupId]) -> String {
+    let mut stretches: Vec<[GroupId; 2]> = Vec::new();
+    for group in groups {
+        match stretches.last_mut() {
+            Some([_, last]) if groups.len() > FEW_GROUPS && last.0 + 1 == group.0 => *last = *group,
+            _ => stretches.push([*group, *group]),
+        }
+    }
+    let name = |[first, last]: [GroupId; 2]| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    stretches.into_iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
 /// One line: when it was known, planned around and restored, and what it affected.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,7 +195,7 @@ impl fmt::Display for FaultResult {
         let since = |time: Option<SimTime>| {
             time.map_or("never".to_owned(), |t| format!("+{}", t.since(at)))
         };
-        let groups: Vec<String> = self.groups_affected.iter().map(ToString::to_string).collect();
+        let groups = listed(&self.groups_affected);
         let is_planned = self.replanned.is_some() && self.traffic.is_none()
             || self.bundles_switched > 0
             || !groups.is_empty();
@@ -200,7 +220,7 @@ impl fmt::Display for FaultResult {
         }
         if !groups.is_empty() {
             let gpus = count(self.gpus_affected, "GPU", "GPUs");
-            write!(f, "; affected {} ({gpus})", groups.join(" "))?;
+            write!(f, "; affected {groups} ({gpus})")?;
         } else if self.traffic.is_none() && self.phases.is_none() {
             f.write_str("; affected no group")?;
         }

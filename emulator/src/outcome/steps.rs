@@ -100,6 +100,9 @@ pub struct ClosedForm {
     /// Computing on the slowest stage, the optimizer, and waiting in the pipeline.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
+    /// Generation of the samples, beside which training may go on; absent in a job that only trains.
+    #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
+    pub generation: Picoseconds,
     /// Exchange by dimension.
     #[serde(rename = "exposed_ps")]
     pub exposed: Exposed,
@@ -118,6 +121,16 @@ pub struct Exposed {
     pub cp: Picoseconds,
     /// Expert parallelism.
     pub ep: Picoseconds,
+    /// Samples to the trainer and caches between replicas; absent in a job that only trains.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub samples: Picoseconds,
+    /// New weights to replicas; absent in a job that only trains.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub weights: Picoseconds,
+}
+
+fn is_nothing(time: &Picoseconds) -> bool {
+    time.0 == 0
 }
 
 /// Where the time of a step went: its critical path, by cause. The parts add up to the step, to the picosecond.
@@ -126,6 +139,9 @@ pub struct WhyResult {
     /// Computing on the critical path: that of other stages, for which a stage waits, is part of it.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
+    /// Generation on the critical path; absent where there is none.
+    #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
+    pub generation: Picoseconds,
     /// Exchange on the critical path, as long as it takes alone.
     #[serde(rename = "exposed_ps")]
     pub exposed: Exposed,

@@ -126,7 +126,8 @@ impl RunStart {
         };
         let mapping = &step.bare.mapping;
         let lanes = mapping.data * mapping.context;
-        let mut seats = vec![None; (lanes * mapping.pipeline) as usize];
+        let rings = step.gpus() / u64::from(mapping.tensor);
+        let mut seats = vec![None; rings as usize];
         for rank in plan.ranks.iter().filter(|rank| rank.job == Some(step.job)) {
             let ring = rank.pp * lanes + rank.dp * mapping.context + rank.cp;
             let vertex = gpus.vertex(rank.gpu);

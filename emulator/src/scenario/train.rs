@@ -2,6 +2,8 @@
 //! A job of the fabric that trains: how often, on which accelerator, from where it begins again; and what one step of it
 //! computes and sends, from its mapping and the ranks of the plan.
 
+use std::collections::BTreeMap;
+
 use lightloom_engine::transport::Transport;
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
@@ -15,11 +17,14 @@ use lightloom_training::mapping::{Batch, Mapping, Recompute};
 use lightloom_training::mfu::Convention;
 use lightloom_training::model::Model;
 use lightloom_training::network::Network;
+use lightloom_training::reinforcement::{PoolStep, ReinforcementTasks, reinforcement_tasks};
 use lightloom_training::schedule::Schedule;
 use lightloom_training::step::{BareStep, Job, StepTime};
+use lightloom_training::step_graph::{SimulatedRails, step_tasks};
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::Restart;
+use super::pool::{Rollout, pool_step, trainer_of};
 
 /// A job of the fabric that trains.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +39,8 @@ pub struct Train {
     pub constants: Option<String>,
     /// Tokens of a sequence: those of a micro-batch, if `None`.
     pub sequence: Option<u32>,
+    /// How it generates, where its step is one of reinforcement learning.
+    pub rollout: Rollout,
     /// Where groups that lost their state begin again.
     pub restart: Restart,
 }
@@ -51,12 +58,58 @@ pub enum TrainError {
     },
     /// A job without a model and a mapping.
     #[error(
-        "job `{job}` says neither model nor mapping: write `step: {{training: {{model: llama-3.1-8b, pp: 2, tokens: 8192}}}}` \
-         at the job in the fabric file"
+        "job `{job}` says neither model nor mapping: write `step: {{training: {{model: llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or \
+         `step: {{rl: …}}`, at the job in the fabric file"
     )]
     NoMapping {
         /// The job.
         job: String,
+    },
+    /// A job whose GPUs have no places.
+    #[error(
+        "job `{job}` has no `tp`, so its GPUs have no places: write `gpus` and `tp` at the job in the fabric file"
+    )]
+    NoPlaces {
+        /// The job.
+        job: String,
+    },
+    /// A prompt that leaves no response.
+    #[error(
+        "the samples of job `{job}` have {tokens} tokens, and a prompt of {prompt} leaves none for a response: write a smaller `prompt`"
+    )]
+    Prompt {
+        /// The job.
+        job: String,
+        /// Tokens of a prompt.
+        prompt: u32,
+        /// Tokens of a sample.
+        tokens: u32,
+    },
+    /// A replica that heads cannot be shared out over.
+    #[error(
+        "the {heads} heads of the model of job `{job}` cannot be shared out over replicas of {gpus} GPUs: write a divisor of {heads} as \
+         `replica_gpus`"
+    )]
+    Heads {
+        /// The job.
+        job: String,
+        /// Heads of the model.
+        heads: u32,
+        /// GPUs of a replica.
+        gpus: u32,
+    },
+    /// A replica that is too small.
+    #[error(
+        "a replica of {gpus} GPUs of job `{job}` does not hold the model and a sample of {tokens} tokens: write more `replica_gpus`, or \
+         a smaller `longest`"
+    )]
+    Memory {
+        /// The job.
+        job: String,
+        /// GPUs of a replica.
+        gpus: u32,
+        /// Tokens of the longest sample.
+        tokens: u64,
     },
     /// A model that cannot be read.
     #[error("the model of job `{job}`: {error}")]
@@ -103,6 +156,8 @@ pub struct TrainStep {
     pub job: u32,
     /// The step.
     pub bare: BareStep,
+    /// What generates beside it. `None` if it only trains.
+    pub pool: Option<PoolStep>,
     peak_flops: f64,
 }
 
@@ -118,15 +173,24 @@ impl TrainStep {
             jobs: fabric.jobs.iter().map(|job| format!("`{}`", job.name)).collect(),
         })?;
         let (job, index) = (&fabric.jobs[place], place as u32);
-        let Some(StepFile::Training(raw)) = &job.step else {
-            return Err(TrainError::NoMapping { job: job.name.clone() });
+        let (raw, rl) = match &job.step {
+            Some(StepFile::Training(raw)) => (raw.clone(), None),
+            Some(StepFile::Rl(rl)) if job.is_placed() => (trainer_of(rl), Some(rl)),
+            Some(StepFile::Rl(_)) => return Err(TrainError::NoPlaces { job: job.name.clone() }),
+            _ => return Err(TrainError::NoMapping { job: job.name.clone() }),
         };
-        let mapping = mapping_of(train, job, raw, |of| count(plan, index, of))?;
+        let raw = &raw;
+        let data = match rl {
+            Some(_) => raw.dp.unwrap_or(1),
+            None => count(plan, index, |rank| rank.dp),
+        };
+        let mapping = mapping_of(train, job, raw, data)?;
         let (chip, framework) = train
             .accelerator
             .constants(train.constants.as_deref())
             .map_err(|error| TrainError::Constants(error.to_string()))?;
-        let mut calibration = compose(&chip, &framework);
+        let whole = compose(&chip, &framework);
+        let mut calibration = whole;
         calibration.network.scale_out = raw.usable_share;
         if raw.sharding == ShardingFile::Sharded {
             calibration.software.sharding = ZeroStage::Everything;
@@ -150,20 +214,65 @@ impl TrainStep {
             mapping,
             batch,
         });
-        Ok(Self { job: index, bare, peak_flops: compute.peak_flops })
+        let of_job = |rl| {
+            let decode = (&compute, &whole);
+            pool_step((fabric, plan), (index, job, rl), &train.rollout, &bare, decode)
+        };
+        let pool = rl.map(of_job).transpose()?;
+        Ok(Self { job: index, bare, pool, peak_flops: compute.peak_flops })
+    }
+
+    /// Its tasks.
+    #[must_use]
+    pub fn tasks(&self) -> ReinforcementTasks {
+        match &self.pool {
+            Some(pool) => reinforcement_tasks(&self.bare.job(), pool),
+            None => {
+                let (graph, purposes) = step_tasks(&self.bare.job(), SimulatedRails::All);
+                ReinforcementTasks { graph, purposes, again: BTreeMap::new() }
+            }
+        }
     }
 
     /// Its closed form: nothing hidden, no stragglers, no faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
-        self.bare.time()
+        let mut time = self.bare.time();
+        if let Some(pool) = &self.pool {
+            let mapping = &self.bare.mapping;
+            let passes = mapping.micro_batches(self.bare.batch) + u64::from(mapping.pipeline) - 1;
+            let passes = pool.pass_seconds * passes as f64;
+            time.compute_seconds += passes;
+            time.step_seconds = pool.step_seconds(time.step_seconds + passes, self.card_rate());
+        }
+        time
     }
 
-    /// Utilisation of its GPUs by a step that takes so long: model operations, attention over the full mask.
+    fn card_rate(&self) -> f64 {
+        self.bare.network.scale_out_rate * self.bare.calibration.network.scale_out
+    }
+
+    /// Generation, and new weights, in closed form; none for a job that only trains.
+    #[must_use]
+    pub fn pool_seconds(&self) -> Option<[f64; 2]> {
+        let pool = self.pool.as_ref()?;
+        Some([pool.generation_seconds(), pool.weights_seconds(self.card_rate())])
+    }
+
+    /// Its GPUs.
+    #[must_use]
+    pub fn gpus(&self) -> u64 {
+        match &self.pool {
+            Some(pool) => pool.leaves.len() as u64,
+            None => self.bare.mapping.gpus(),
+        }
+    }
+
+    /// Utilisation of its GPUs by a step that takes so long: model operations of training, attention over the full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
         let BareStep { model, mapping, batch, .. } = &self.bare;
-        let (gpus, recompute, peak) = (mapping.gpus(), mapping.recompute, self.peak_flops);
+        let (gpus, recompute, peak) = (self.gpus(), mapping.recompute, self.peak_flops);
         let seconds = took.as_secs_f64();
         Convention::MfuFull.utilisation(model, *batch, recompute, gpus, peak, seconds)
     }
@@ -235,9 +344,8 @@ fn mapping_of(
     train: &Train,
     job: &FabricJob,
     raw: &MappingFile,
-    count: impl Fn(fn(&Rank) -> u32) -> u32,
+    data: u32,
 ) -> Result<Mapping, TrainError> {
-    let data = count(|rank| rank.dp);
     if data == 0 {
         return Err(TrainError::NoGroups { job: job.name.clone() });
     }

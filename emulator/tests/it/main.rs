@@ -29,6 +29,7 @@ mod phases;
 mod plan_in_force;
 mod plan_times;
 mod recorded;
+mod reinforcement;
 mod scenario;
 mod scenario_switches;
 mod series;

@@ -197,6 +197,17 @@ fn rings_run_alone_take_the_time_they_take_in_place() {
     }
     let calm = both("{job: first, steps: 1}", "");
     assert!(outcome.exchanges_reused < calm.exchanges_reused, "some ran in place");
+    // Light that passes a spare node is run alone with it.
+    let spare = TWO_JOBS.replace(
+        "nodes: 16, gpus_per_node: 4, k: 2",
+        "nodes: 24, gpus_per_node: 4, k: 2, spare_per_ring: 1",
+    );
+    let both = |faults: &str| run(&spare, &format!("{BOTH}train: [{{job: first}}]\n{faults}"));
+    let (outcome, calm) = (both(fault), both(""));
+    for step in outcome.steps.of_jobs() {
+        assert_eq!(step.end, step.end_without_faults, "{} past a spare node", step.job);
+    }
+    assert!(Some(0) < outcome.exchanges_reused && outcome.exchanges_reused < calm.exchanges_reused);
 }
 
 #[test]

@@ -11,6 +11,10 @@
 //! samples of one length, the mean; weights are sent shard by shard, each byte once to a replica, over the cards of both sides at
 //! what their links reach.
 
+mod tasks;
+
+pub use tasks::{Chunk, PoolStep, ReinforcementTasks, generate, reinforcement_tasks};
+
 use rayon::prelude::*;
 use serde::Serialize;
 

@@ -48,6 +48,25 @@ pub enum TaskPurpose {
     Pipeline,
     /// Exchange of replicas.
     Data,
+    /// A replica generates.
+    Generation,
+    /// Samples to the trainer, and caches between replicas.
+    Samples,
+    /// New weights.
+    Weights,
+    /// Weights between GPUs whose replicas change their size.
+    Reshard,
+}
+
+/// What a step waits for, and what it does beside training.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Before {
+    /// Tasks that are there before.
+    pub(crate) tasks: Vec<(TaskPurpose, Task)>,
+    /// By micro-batch and lane: what its first pass waits for; nothing where there are fewer.
+    pub(crate) inputs: Vec<Vec<Vec<TaskId>>>,
+    /// Seconds of forward passes over a micro-batch, before its own.
+    pub(crate) pass_seconds: f64,
 }
 
 /// The tasks of one step of `job`, and what each is for. TP group `stage · lanes + lane` is a ring, `lane` being
@@ -58,8 +77,20 @@ pub enum TaskPurpose {
 /// (interleaved stages and micro-batches that are no multiple of them).
 #[must_use]
 pub fn step_tasks(job: &Job<'_>, rails: SimulatedRails) -> (TaskGraph, Vec<TaskPurpose>) {
-    let (tasks, dimensions) = Maker::new(job, rails).step();
+    let (tasks, dimensions, _) = step_after(job, rails, Before::default());
     (TaskGraph::new(tasks).expect("tasks are made in order"), dimensions)
+}
+
+/// The same after other tasks; by TP group, what ends last.
+pub(crate) fn step_after(
+    job: &Job<'_>,
+    rails: SimulatedRails,
+    before: Before,
+) -> (Vec<Task>, Vec<TaskPurpose>, Front) {
+    let mut maker = Maker::new(job, rails);
+    (maker.dimensions, maker.tasks) = before.tasks.into_iter().unzip();
+    (maker.inputs, maker.pass_seconds) = (before.inputs, before.pass_seconds);
+    maker.step()
 }
 
 /// The machine of that step: TP groups joined by cables of the first kind, rails of the second.
@@ -79,10 +110,13 @@ struct Maker<'j> {
     tasks: Vec<Task>,
     /// By task: what it is for.
     dimensions: Vec<TaskPurpose>,
+    /// As in [`Before`].
+    inputs: Vec<Front>,
+    pass_seconds: f64,
 }
 
 /// By lane: what must be done before the next task of the lane.
-type Front = Vec<Vec<TaskId>>;
+pub(crate) type Front = Vec<Vec<TaskId>>;
 
 fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
@@ -107,6 +141,8 @@ impl<'j> Maker<'j> {
             rails: if rails == SimulatedRails::All { mapping.tensor } else { 1 },
             tasks: Vec::new(),
             dimensions: Vec::new(),
+            inputs: Vec::new(),
+            pass_seconds: 0.0,
         }
     }
 }
@@ -133,7 +169,7 @@ impl Maker<'_> {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    fn step(mut self) -> (Vec<Task>, Vec<TaskPurpose>) {
+    fn step(mut self) -> (Vec<Task>, Vec<TaskPurpose>, Front) {
         let mapping = self.job.mapping;
         let pipeline = Pipeline {
             schedule: mapping.schedule,
@@ -146,6 +182,9 @@ impl Maker<'_> {
         // By place and micro-batch: what brings a pass its input.
         let mut forward = vec![vec![nothing.clone(); pipeline.micro_batches]; places];
         let mut backward = forward.clone();
+        for (micro, inputs) in std::mem::take(&mut self.inputs).into_iter().enumerate() {
+            forward[0][micro] = inputs;
+        }
         let mut last = vec![nothing; pipeline.stages];
         let is_whole = pipeline.walk(|stage, pass| {
             let (place, micro) = (pass.piece * pipeline.stages + stage, pass.micro_batch);
@@ -174,10 +213,9 @@ impl Maker<'_> {
             last[stage] = end;
         });
         assert!(is_whole, "stages wait for each other");
-        for (stage, front) in last.into_iter().enumerate() {
-            self.finish(stage as u32, front);
-        }
-        (self.tasks, self.dimensions)
+        let stages = last.into_iter().enumerate();
+        let ends = stages.flat_map(|(stage, front)| self.finish(stage as u32, front)).collect();
+        (self.tasks, self.dimensions, ends)
     }
 
     /// One pass of one micro-batch over the layers of a piece; the last task of each lane.
@@ -200,6 +238,9 @@ impl Maker<'_> {
         }
         self.gather_weights(stage, &mut front);
         if pass.kind == PassKind::Forward {
+            if self.pass_seconds > 0.0 {
+                front = self.compute("passes", stage, pass, self.pass_seconds, front);
+            }
             for layer in layers {
                 front = self.layer_forward(stage, pass, layer, front);
             }
@@ -325,7 +366,7 @@ impl Maker<'_> {
     }
 
     /// Gradients of a stage, the optimizer, and the weights where replicas share its states.
-    fn finish(&mut self, stage: u32, front: Front) {
+    fn finish(&mut self, stage: u32, front: Front) -> Front {
         let software = &self.job.calibration.software;
         let (sharding, gradient_bytes) = (software.sharding, software.gradient_bytes);
         let pass = Pass { kind: PassKind::WeightGradient, piece: 0, micro_batch: 0 };
@@ -341,8 +382,9 @@ impl Maker<'_> {
         let seconds = self.pieces.optimizer_seconds;
         front = self.compute("optimizer", stage, pass, seconds, front);
         if first == Some(CollectiveKind::ReduceScatter) && self.lanes > 1 {
-            self.replicas(CollectiveKind::AllGather, stage, 2.0, front);
+            return self.replicas(CollectiveKind::AllGather, stage, 2.0, front);
         }
+        front
     }
 
     fn machine(&self, domain_link: Cable, rail_link: Cable) -> Machine {

@@ -499,24 +499,33 @@ pub(super) fn ways_past(
     members: &Members,
 ) -> Option<BTreeMap<(VertexId, VertexId), Route>> {
     let Members { ring, light, .. } = members;
-    let mut ways = BTreeMap::new();
     if ring.len() == light.len() {
-        return Some(ways);
+        return Some(BTreeMap::new());
     }
     let links = ring_links(context, members)?;
-    let seats: Vec<usize> = (0..light.len()).filter(|at| ring.contains(&light[*at])).collect();
-    for (place, from) in seats.iter().enumerate() {
-        let to = seats[(place + 1) % seats.len()];
+    let ranks: Vec<usize> = (0..light.len()).filter(|at| ring.contains(&light[*at])).collect();
+    Some(ways_along(light, &ranks, |at| links[at]))
+}
+
+/// The ways between ranks, by their places in the light, that go by others; of each place, the link to the next.
+pub(super) fn ways_along(
+    light: &[VertexId],
+    ranks: &[usize],
+    link: impl Fn(usize) -> LinkId,
+) -> BTreeMap<(VertexId, VertexId), Route> {
+    let mut ways = BTreeMap::new();
+    for (place, from) in ranks.iter().enumerate() {
+        let to = ranks[(place + 1) % ranks.len()];
         let hops = (to + light.len() - from) % light.len();
         if hops > 1 {
             let there: Vec<LinkId> =
-                (0..hops).map(|hop| links[(from + hop) % light.len()]).collect();
+                (0..hops).map(|hop| link((from + hop) % light.len())).collect();
             let back = there.iter().rev().map(|link| link.reverse()).collect();
             ways.insert((light[*from], light[to]), Route::Links(there));
             ways.insert((light[to], light[*from]), Route::Links(back));
         }
     }
-    Some(ways)
+    ways
 }
 
 fn lit_links(context: &Context<'_>, from: VertexId, to: VertexId) -> Option<Vec<LinkId>> {

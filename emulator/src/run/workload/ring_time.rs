@@ -19,7 +19,7 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::RunError;
 use super::super::context::Context;
-use super::groups::ring_links;
+use super::groups::{ring_links, ways_along};
 use crate::substrate::Members;
 
 /// Whether times of rings are used again.
@@ -83,7 +83,9 @@ struct KnownTime {
 struct Built {
     /// Links in order, one a hop, or two by way of a switch.
     specs: Vec<LinkSpec>,
-    ranks: usize,
+    /// All that the light goes by, and the places of ranks among them.
+    length: usize,
+    ranks: Vec<usize>,
     /// The two ranks have one cable between them.
     is_one_cable: bool,
 }
@@ -105,21 +107,29 @@ impl RingTimes {
         Self { reuse, classes, known, counts: RingCounts::default() }
     }
 
-    /// How the ring of `members` is built. `None` if it is not all light and nothing but ranks, or nothing is used again.
+    /// How the ring of `members` is built. `None` if it is not all light, or nothing is used again.
     pub(super) fn class_of(
         &mut self,
         context: &Context<'_>,
         members: &Members,
     ) -> Option<RingClass> {
-        let ranks = members.ring.len();
-        let is_ring = ranks > 1 && members.is_closed && ranks == members.light.len();
-        if !is_ring || self.reuse == RingReuse::Never {
+        let length = members.light.len();
+        if members.ring.len() < 2 || !members.is_closed || self.reuse == RingReuse::Never {
             return None;
         }
+        let place = |rank| members.light.iter().position(|other| other == rank);
+        let ranks: Vec<usize> = match members.ring.len() == length {
+            true => (0..length).collect(),
+            false => members.ring.iter().map(place).collect::<Option<_>>()?,
+        };
         let links = ring_links(context, members)?;
+        // Light goes up the places, and past a switch by no other's.
+        if !ranks.is_sorted() || ranks.len() < length && links.len() > length {
+            return None;
+        }
         let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
         // The groups of an island meet in the buffer of its switch.
-        if links.len() > ranks && context.engine.settings().queueing.is_some_and(shares) {
+        if links.len() > length && context.engine.settings().queueing.is_some_and(shares) {
             return None;
         }
         let network = &context.substrate.network;
@@ -129,7 +139,8 @@ impl RingTimes {
         };
         let built = Built {
             specs: links.iter().map(|link| network.link(*link).spec).collect(),
-            is_one_cable: ranks == 2 && cables() == 1,
+            is_one_cable: length == 2 && cables() == 1,
+            length,
             ranks,
         };
         let known = self.classes.iter().position(|class| *class == built);
@@ -179,14 +190,14 @@ fn key(
     (class, kind.name(), bytes.0, directions == Directions::Both)
 }
 
-/// A network with the hosts of a ring, in its order.
-type RingNetwork = (Network, Vec<VertexId>);
+/// A network with all that the light of a ring goes by, in order, and the places of ranks among them.
+type RingNetwork = (Network, Vec<VertexId>, Vec<usize>);
 
 impl Built {
     /// The ring, and nothing else.
     fn alone(&self) -> Result<RingNetwork, NetworkError> {
         let mut builder = NetworkBuilder::new();
-        let (specs, count) = (&self.specs, self.ranks);
+        let (specs, count) = (&self.specs, self.length);
         let hosts: Vec<_> = (0..count).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
         if specs.len() > count {
             let switch = builder.add(VertexRole::Switch);
@@ -201,22 +212,33 @@ impl Built {
                 builder.connect(hosts[at], hosts[(at + 1) % count], *spec);
             }
         }
-        Ok((builder.build()?, hosts))
+        Ok((builder.build()?, hosts, self.ranks.clone()))
     }
 }
 
 /// Runs a collective on a ring and nothing else: what it takes, and packets put on wires.
 fn run_alone(
-    (network, hosts): RingNetwork,
+    (network, light, ranks): RingNetwork,
     settings: &EngineSettings,
     (kind, size, directions): RingExchange,
 ) -> Result<(Picoseconds, u64), RunError> {
     let settings = EngineSettings { threads: 1, ..*settings };
     let plane = network.link(LinkId(0)).spec.plane;
+    let hop = |at: usize| {
+        let [from, to] = [light[at], light[(at + 1) % light.len()]];
+        let links = network.outgoing(from).iter().copied();
+        links.filter(|link| network.link(*link).to == to).collect::<Vec<_>>()
+    };
+    let ways = match ranks.len() == light.len() {
+        true => BTreeMap::new(),
+        false => ways_along(&light, &ranks, |at| hop(at)[0]),
+    };
+    let hosts: Vec<VertexId> = ranks.iter().map(|at| light[*at]).collect();
     let mut engine = Engine::new(network, settings).map_err(CollectiveStartError::Flow)?;
     let ring = Ring { kind, ranks: hosts.len(), size, directions };
     let schedule = ring.schedule().map_err(CollectiveStartError::from)?;
-    let started = Placement::new(hosts, Route::Within(plane)).start(&schedule, &mut engine)?;
+    let placement = Placement::new(hosts, Route::Within(plane)).along(ways);
+    let started = placement.start(&schedule, &mut engine)?;
     engine.run(SimTime(u64::MAX));
     let took = started.end(&engine).unwrap_or_default().since(SimTime::START);
     Ok((took, engine.hops()))

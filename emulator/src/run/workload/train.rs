@@ -19,8 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_engine::collective::StartedCollective;
 use lightloom_engine::{BatchId, LinkId};
 use lightloom_training::graph::{Schedule, TaskGraph, TaskId};
+use lightloom_training::reinforcement::ReinforcementTasks;
 use lightloom_training::step::StepTime;
-use lightloom_training::step_graph::{SimulatedRails, TaskPurpose, step_tasks};
+use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
@@ -42,6 +43,8 @@ pub(crate) struct TrainOrder<'a> {
     graph: TaskGraph,
     /// By task: what it is for.
     dimensions: Vec<TaskPurpose>,
+    /// What tasks take longer whose group has lost its memory.
+    again: BTreeMap<TaskId, Picoseconds>,
     pace: LinkShare,
     closed_form: StepTime,
     /// By TP group: where its ranks are at the start.
@@ -56,9 +59,14 @@ impl<'a> TrainOrder<'a> {
         pace: LinkShare,
         seats: Vec<Members>,
     ) -> Self {
-        let (graph, dimensions) = step_tasks(&step.bare.job(), SimulatedRails::All);
+        let ReinforcementTasks { graph, purposes: dimensions, again } = step.tasks();
         let closed_form = step.closed_form();
-        Self { train, step, graph, dimensions, pace, closed_form, seats }
+        Self { train, step, graph, dimensions, again, pace, closed_form, seats }
+    }
+
+    /// Whether a TP group generates.
+    fn is_pool(&self, ring: usize) -> bool {
+        ring as u64 >= self.step.bare.mapping.gpus() / u64::from(self.tensor())
     }
 
     fn tensor(&self) -> u32 {
@@ -90,6 +98,8 @@ struct TaskLog {
     end: SimTime,
     /// What it takes alone.
     ideal: Picoseconds,
+    /// Its group has lost its memory, which is to be brought back first.
+    is_again: bool,
 }
 
 /// A job under way.
@@ -318,7 +328,7 @@ impl<'a> TrainingJob<'a> {
     fn begin_round(&mut self, now: SimTime) {
         self.round = now;
         self.schedule = Schedule::of(&self.order.graph);
-        self.phases.open = self.phases.is_before.iter().filter(|before| **before).count();
+        self.phases.begin();
         for task in &mut self.tasks {
             *task = TaskLog { turn: task.turn, ..TaskLog::default() };
         }

@@ -3,18 +3,19 @@
 
 use lightloom_fabric::document::Check;
 use lightloom_training::cards;
+use lightloom_training::reinforcement::TrainingLoop;
 use lightloom_units::{Picoseconds, SimTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{RestartFile, ScenarioFile, codes};
-use crate::scenario::{On, RunStart, Scenario, Train, TrainStep};
+use crate::scenario::{On, Rollout, RunStart, Scenario, Train, TrainStep};
 
 /// A job of the fabric that trains.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainFile {
-    /// The job, one of the fabric with `step: {training: …}`: its model and mapping.
+    /// The job, one of the fabric with `step: {training: …}` or `step: {rl: …}`: its model and mapping.
     pub job: String,
     /// How many steps.
     #[serde(default = "once")]
@@ -31,9 +32,69 @@ pub struct TrainFile {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub sequence: Option<u32>,
+    /// How a job of reinforcement learning generates.
+    #[serde(default)]
+    pub rollout: Option<RolloutFile>,
     /// What it does that has lost a node.
     #[serde(default)]
     pub restart: RestartFile,
+}
+
+/// How the pool of a job with `step: {rl: …}` generates. Responses are log-normal in length; their mean is the fabric's
+/// `tokens_per_sample` without the prompt.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutFile {
+    /// How generation and training follow each other.
+    #[serde(rename = "loop")]
+    pub training_loop: LoopFile,
+    /// Tokens of a prompt.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub prompt: u32,
+    /// Standard deviation of the logarithm of a response's length; 0 for equal ones.
+    #[schemars(range(min = 0.0, max = 4.0))]
+    pub sigma: f64,
+    /// Tokens of the longest response; longer ones are cut off.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub longest: u32,
+    /// Forward passes over all samples before training: of the reference, of probabilities.
+    #[schemars(range(min = 0, max = 8))]
+    pub forward_passes: u32,
+    /// The most samples that a replica decodes at once.
+    #[schemars(range(min = 1, max = 4096))]
+    pub batch: u32,
+}
+
+/// How generation and training follow each other.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopFile {
+    /// Training works on the samples of the step before.
+    #[default]
+    OneStepOff,
+    /// Generate, then train.
+    Synchronous,
+    /// Training begins with each sample as it ends.
+    Streaming,
+}
+
+impl Default for RolloutFile {
+    fn default() -> Self {
+        let Rollout { prompt, sigma, longest, forward_passes, batch, .. } = Rollout::default();
+        Self { training_loop: LoopFile::default(), prompt, sigma, longest, forward_passes, batch }
+    }
+}
+
+impl From<RolloutFile> for Rollout {
+    fn from(file: RolloutFile) -> Self {
+        let RolloutFile { prompt, sigma, longest, forward_passes, batch, .. } = file;
+        let training_loop = match file.training_loop {
+            LoopFile::OneStepOff => TrainingLoop::OneStepOff,
+            LoopFile::Synchronous => TrainingLoop::Synchronous,
+            LoopFile::Streaming => TrainingLoop::Streaming,
+        };
+        Self { training_loop, prompt, sigma, longest, forward_passes, batch }
+    }
 }
 
 fn once() -> u32 {
@@ -69,6 +130,7 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
             accelerator,
             constants: file.constants.clone(),
             sequence: file.sequence,
+            rollout: file.rollout.map(Rollout::from).unwrap_or_default(),
             restart: file.restart.into(),
         });
     }
@@ -86,10 +148,37 @@ pub(super) fn require(
     for train in &scenario.train {
         let at = raw.train.iter().position(|file| file.job == train.job);
         let path = format!("/train/{}", at.unwrap_or(0));
-        if let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan)
-            && let Err(error) = TrainStep::of(train, fabric, plan)
-        {
-            check.error(codes::BAD_WORKLOAD, &path, error.to_string()).depends_on("/on");
+        let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, &start.plan) else { continue };
+        let step = match TrainStep::of(train, fabric, plan) {
+            Ok(step) => step,
+            Err(error) => {
+                check.error(codes::BAD_WORKLOAD, &path, error.to_string()).depends_on("/on");
+                continue;
+            }
+        };
+        let file = at.map(|at| &raw.train[at]);
+        if step.pool.is_none() && file.is_some_and(|file| file.rollout.is_some()) {
+            let message = format!("job `{}` only trains: nothing of it generates", train.job);
+            check
+                .error(codes::NO_EFFECT, &format!("{path}/rollout"), message)
+                .help("leave `rollout` out, or give the job `step: {rl: …}` in the fabric file")
+                .depends_on("/on");
+        }
+        if step.pool.is_some() && scenario.span.is_some() {
+            let message =
+                format!("job `{}` generates, which is not computed over months", train.job);
+            check
+                .error(codes::BAD_WORKLOAD, &path, message)
+                .help("leave `span` out, or take a job with `step: {training: …}`")
+                .depends_on("/span");
+        }
+        if step.pool.is_some() && file.is_some_and(|file| file.sequence.is_some()) {
+            check
+                .error(codes::NO_EFFECT, &format!("{path}/sequence"), "a micro-batch is one sample")
+                .help(
+                    "leave `sequence` out: samples have the `tokens_per_sample` of the fabric file",
+                )
+                .depends_on("/on");
         }
     }
 }

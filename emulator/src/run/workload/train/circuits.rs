@@ -4,6 +4,7 @@
 //! ```text
 //!   round begins ──▶ phase `micro-batches` ──change──▶ exchange   last pass ──▶ phase `gradients` ──change──▶ DP exchange
 //! ```
+//! A step of reinforcement learning goes on with `weight-sync` and `parallelism-switch`.
 //! Computing goes on during a change; what would cross the network waits for its end.
 
 use std::collections::BTreeMap;
@@ -36,30 +37,44 @@ pub(crate) struct Circuits<'a> {
     routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
     /// By lower and higher leaf: the circuits that carry traffic now.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
-    /// Bytes of exchanges under way from a leaf over a circuit, or into the core.
-    under_way: BTreeMap<LeafExit, f64>,
+    /// Bytes of exchanges under way.
+    under_way: BTreeMap<LeafPort, f64>,
     /// By job and task: where its bytes are under way.
-    loads: BTreeMap<(usize, TaskId), Vec<(LeafExit, f64)>>,
+    loads: BTreeMap<(usize, TaskId), Vec<(LeafPort, f64)>>,
     is_changing: bool,
 }
 
-/// Out of a leaf: over a circuit, or into the core.
-type LeafExit = (usize, Option<CrossConnect>);
+/// A way out of a leaf, or from the core into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LeafPort {
+    Circuit(usize, CrossConnect),
+    ToCore(usize),
+    FromCore(usize),
+}
 
 /// The phases of one job and how far it is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
-    /// Phases of the plan: that of the micro-batches, and that of the gradients. `None` if it sends nothing.
-    own: [Option<usize>; 2],
-    /// By task: whether it comes before the gradients.
-    pub(super) is_before: Vec<bool>,
-    /// Tasks before the gradients that are not done.
-    pub(super) open: usize,
-    /// It is at the gradients.
-    at_gradients: bool,
+    /// By phase of a step: its place in the plan. `None` if it sends nothing.
+    own: [Option<usize>; NAMES.len()],
+    /// By task: its phase.
+    of_task: Vec<usize>,
+    /// By phase: its tasks, and those of them that are not done.
+    count: [usize; NAMES.len()],
+    open: [usize; NAMES.len()],
+    /// The phase that it is at.
+    at: usize,
     /// It has asked for circuits, and does not know yet whether they change.
     asked: bool,
 }
+
+/// The phases of a step, by what a plan calls them.
+const NAMES: [&[&str]; 4] = [
+    &["micro-batches", "train+generate"],
+    &["gradients"],
+    &["weight-sync"],
+    &["parallelism-switch"],
+];
 
 impl<'a> Circuits<'a> {
     pub(crate) fn new(
@@ -118,9 +133,9 @@ impl<'a> Circuits<'a> {
             hops.iter().map(|hop| self.seconds(hop, bytes)).fold(0.0, f64::max)
         };
         let hops = ways.into_iter().min_by(|x, y| ends(x).total_cmp(&ends(y)))?;
-        for hop in &hops {
-            *self.under_way.entry(lane(hop)).or_default() += bytes;
-            self.loads.entry(of).or_default().push((lane(hop), bytes));
+        for port in hops.iter().flat_map(ports) {
+            *self.under_way.entry(port).or_default() += bytes;
+            self.loads.entry(of).or_default().push((port, bytes));
         }
         if let [LaneHop { lane: HopLane::Core, .. }] = hops[..] {
             return Some(Route::Within(DCN));
@@ -152,17 +167,22 @@ impl<'a> Circuits<'a> {
     /// Seconds until a hop is through with what is under way and with so many bytes more.
     fn seconds(&self, hop: &LaneHop, bytes: f64) -> f64 {
         let network = self.optical.network();
-        let rate = match hop.lane {
-            HopLane::Circuit(_) | HopLane::Cable(_) => network.spec().circuit_rate.0 as f64,
-            HopLane::Core => network.electrical_rate_of(LeafId::from_index(hop.from)),
+        let of_port = |port: LeafPort| {
+            let rate = match port {
+                LeafPort::Circuit(..) => network.spec().circuit_rate.0 as f64,
+                LeafPort::ToCore(leaf) | LeafPort::FromCore(leaf) => {
+                    network.electrical_rate_of(LeafId::from_index(leaf))
+                }
+            };
+            (self.under_way.get(&port).copied().unwrap_or(0.0) + bytes) / rate
         };
-        (self.under_way.get(&lane(hop)).copied().unwrap_or(0.0) + bytes) / rate
+        ports(hop).map(of_port).fold(0.0, f64::max)
     }
 
     /// An exchange has ended, or was given up.
     pub(super) fn unload(&mut self, job: usize, task: TaskId) {
-        for (lane, bytes) in self.loads.remove(&(job, task)).into_iter().flatten() {
-            if let Some(all) = self.under_way.get_mut(&lane) {
+        for (port, bytes) in self.loads.remove(&(job, task)).into_iter().flatten() {
+            if let Some(all) = self.under_way.get_mut(&port) {
                 *all -= bytes;
             }
         }
@@ -199,12 +219,15 @@ impl<'a> Circuits<'a> {
     }
 }
 
-/// Where a hop leaves its leaf.
-fn lane(hop: &LaneHop) -> LeafExit {
-    match hop.lane {
-        HopLane::Circuit(circuit) => (hop.from, Some(circuit)),
-        HopLane::Core | HopLane::Cable(_) => (hop.from, None),
-    }
+/// What a hop passes that others may fill: a circuit in its direction, or the core on both of its sides.
+fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
+    let (out, into) = match hop.lane {
+        HopLane::Circuit(circuit) => (LeafPort::Circuit(hop.from, circuit), None),
+        HopLane::Core | HopLane::Cable(_) => {
+            (LeafPort::ToCore(hop.from), Some(LeafPort::FromCore(hop.to)))
+        }
+    };
+    std::iter::once(out).chain(into)
 }
 
 /// The routes of a plan that pass through other leaves.
@@ -224,27 +247,73 @@ impl Phases {
         job: &str,
         (graph, dimensions): (&TaskGraph, &[TaskPurpose]),
     ) -> Self {
-        let mut is_before = vec![true; dimensions.len()];
+        let mut of_task = vec![0; dimensions.len()];
         for (at, task) in graph.tasks().iter().enumerate() {
-            let follows = task.after.iter().any(|before| !is_before[before.index()]);
-            is_before[at] = !follows && dimensions[at] != TaskPurpose::Data;
+            let follows = task.after.iter().map(|before| of_task[before.index()]).max();
+            let own = match dimensions[at] {
+                TaskPurpose::Data => 1,
+                TaskPurpose::Weights => 2,
+                TaskPurpose::Reshard => 3,
+                _ => 0,
+            };
+            of_task[at] = own.max(follows.unwrap_or(0));
         }
         // With sharded weights replicas exchange in every pass: the circuits of the gradients serve them all along.
         let in_passes = |at: &usize| {
-            !is_before[*at]
+            of_task[*at] > 0
                 && matches!(dimensions[*at], TaskPurpose::Tensor | TaskPurpose::Pipeline)
         };
-        let own = ["micro-batches", "gradients"].map(|phase| circuits.place(job, phase));
-        let own = match (0..dimensions.len()).any(|at| in_passes(&at)) {
-            true => [own[1].or(own[0]), None],
-            false => own,
-        };
-        Self { own, is_before, ..Self::default() }
+        let mut own = NAMES.map(|names| names.iter().find_map(|phase| circuits.place(job, phase)));
+        if (0..dimensions.len()).any(|at| in_passes(&at)) {
+            [own[0], own[1]] = [own[1].or(own[0]), None];
+        }
+        let mut count = [0; NAMES.len()];
+        of_task.iter().for_each(|phase| count[*phase] += 1);
+        Self { own, of_task, count, ..Self::default() }
     }
 
-    /// Whether a task waits for the circuits of the gradients, and so for the passes of the whole job.
-    pub(super) fn waits_for_all(&self, task: TaskId) -> bool {
-        self.own[1].is_some() && !self.is_before[task.index()]
+    /// Nothing of a round is done.
+    pub(super) fn begin(&mut self) {
+        self.open = self.count;
+    }
+
+    /// Looks again which tasks are done.
+    pub(super) fn recount(&mut self, is_done: impl Fn(TaskId) -> bool) {
+        self.open = [0; NAMES.len()];
+        for (at, phase) in self.of_task.iter().enumerate() {
+            self.open[*phase] += usize::from(!is_done(TaskId(at as u32)));
+        }
+    }
+
+    /// A task is done; whether it was the last of its phase.
+    pub(super) fn ends(&mut self, task: TaskId) -> bool {
+        let Some(phase) = self.of_task.get(task.index()) else { return false };
+        self.open[*phase] -= 1;
+        self.open[*phase] == 0
+    }
+
+    /// The first phase that is not over.
+    fn first_open(&self) -> usize {
+        let is_open = |phase: &usize| self.open[*phase] > 0;
+        let last = (0..NAMES.len()).rev().find(|phase| self.count[*phase] > 0);
+        (0..NAMES.len()).find(is_open).or(last).unwrap_or(0)
+    }
+
+    /// The phase whose circuits a task waits for, and so for all tasks of the job before it; 0 if for none.
+    pub(super) fn waits_for(&self, task: TaskId) -> usize {
+        let own = self.of_task.get(task.index()).copied().unwrap_or(0);
+        (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)
+    }
+
+    /// Whether a task comes before a phase.
+    pub(super) fn is_before(&self, task: TaskId, phase: usize) -> bool {
+        self.of_task.get(task.index()).is_some_and(|of| *of < phase)
+    }
+
+    /// The tasks before a phase.
+    pub(super) fn before(&self, phase: usize) -> impl Iterator<Item = TaskId> + '_ {
+        let tasks = self.of_task.iter().enumerate();
+        tasks.filter(move |(_, of)| **of < phase).map(|(at, _)| TaskId(at as u32))
     }
 }
 
@@ -256,11 +325,7 @@ impl Trainings<'_> {
         let work = &training.order.graph.tasks()[task.index()].work;
         let phases = &training.phases;
         matches!(work, TaskWork::Across { .. } | TaskWork::Transfer { .. })
-            && (circuits.is_changing
-                || phases.asked
-                || phases.own[1].is_some()
-                    && !phases.is_before[task.index()]
-                    && !phases.at_gradients)
+            && (circuits.is_changing || phases.asked || phases.waits_for(task) > phases.at)
     }
 
     /// Asks for the circuits of the phase that a job is in, if it is in another than before.
@@ -268,12 +333,12 @@ impl Trainings<'_> {
         let Some(circuits) = &mut self.circuits else { return };
         let training = &mut self.jobs[job];
         let phases = &mut training.phases;
-        let at_gradients = phases.open == 0;
-        if circuits.is_changing || (!is_new && at_gradients == phases.at_gradients) {
+        let at = phases.first_open();
+        if circuits.is_changing || (!is_new && at == phases.at) {
             return;
         }
-        phases.at_gradients = at_gradients;
-        let Some(phase) = phases.own[usize::from(at_gradients)] else { return };
+        phases.at = at;
+        let Some(phase) = phases.own[at] else { return };
         phases.asked = true;
         let step = training.steps.len() as u32 - 1;
         context.post(Notice::PhaseBegan { step, phase });

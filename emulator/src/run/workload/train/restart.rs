@@ -14,6 +14,12 @@ use super::super::super::context::{Context, GroupMove};
 use super::{TrainTimer, TrainingJob, Trainings, tasks};
 use crate::scenario::{Checkpoints, Effect};
 
+/// Whether groups that exchange for this are not held by each other's state.
+fn is_loose(purpose: TaskPurpose) -> bool {
+    use TaskPurpose::{Data, Reshard, Samples, Weights};
+    matches!(purpose, Data | Samples | Weights | Reshard)
+}
+
 impl TrainingJob<'_> {
     /// Holds the tasks under way of a group: all of them, or what goes round its ring.
     fn interrupt(&mut self, context: &mut Context<'_>, ring: usize, is_all: bool) {
@@ -42,7 +48,7 @@ impl TrainingJob<'_> {
             ring
         }
         for (task, dimension) in self.order.graph.tasks().iter().zip(&self.order.dimensions) {
-            if *dimension == TaskPurpose::Data {
+            if is_loose(*dimension) {
                 continue;
             }
             let tied = tasks::rings_of(&task.work, tensor);
@@ -59,27 +65,68 @@ impl TrainingJob<'_> {
 
     /// Undoes what groups that lost their state have to do again.
     fn undo(&mut self, context: &mut Context<'_>, rings: &[usize]) {
+        self.restarts += 1;
+        let trainer: Vec<usize> =
+            rings.iter().copied().filter(|ring| !self.order.is_pool(*ring)).collect();
+        if !trainer.is_empty() {
+            self.undo_training(context, &trainer);
+        }
+        if self.order.step.pool.is_some() {
+            self.undo_generation(context, rings);
+        }
+        self.phases.recount(|task| self.schedule.is_done(task));
+    }
+
+    /// A replica that lost its memory has handed on what ended before: it generates the chunk under way again, once it has its
+    /// weights and caches back. What was under way to or from these groups is sent again, and weights that were lost.
+    fn undo_generation(&mut self, context: &mut Context<'_>, rings: &[usize]) {
+        let order = self.order;
+        let is_theirs = |rank: &u32| rings.contains(&((rank / order.tensor()) as usize));
+        let mut lost = Vec::new();
+        for (at, task) in order.graph.tasks().iter().enumerate() {
+            let is_done = self.schedule.is_done(TaskId(at as u32));
+            let is_undone = match (&task.work, order.dimensions[at]) {
+                (TaskWork::Compute { rank, .. }, TaskPurpose::Generation) => {
+                    let is_lost = !is_done && is_theirs(rank);
+                    let is_next = task.after.iter().all(|task| self.schedule.is_done(*task));
+                    self.tasks[at].is_again |= is_lost && is_next;
+                    is_lost
+                }
+                (TaskWork::Transfer { from, to, .. }, purpose) if is_loose(purpose) => {
+                    let is_gone = is_done && purpose != TaskPurpose::Samples && is_theirs(to);
+                    is_gone || !is_done && (is_theirs(from) || is_theirs(to))
+                }
+                _ => false,
+            };
+            if is_undone {
+                lost.push(TaskId(at as u32));
+            }
+        }
+        for task in self.schedule.undo(&order.graph, &lost) {
+            self.drop_task(context, task);
+        }
+    }
+
+    /// A trainer begins its step again, with all groups that exchange more than gradients with the lost ones.
+    fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = match self.order.train.restart.rolls_back_to() {
             None => self.tied_to(rings),
-            Some(_) => (0..self.seats.len() as u32).collect(),
+            Some(_) => (0..self.seats.len())
+                .filter(|ring| !self.order.is_pool(*ring))
+                .map(|ring| ring as u32)
+                .collect(),
         };
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
         // What waits for their tasks is undone with them: the exchange of gradients and what follows it.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
-        let theirs = theirs.filter(|(_, (task, dimension))| {
-            **dimension != TaskPurpose::Data && is_theirs(&task.work)
-        });
+        let theirs =
+            theirs.filter(|(_, (task, dimension))| !is_loose(**dimension) && is_theirs(&task.work));
         let theirs: Vec<TaskId> = theirs.map(|(at, _)| TaskId(at as u32)).collect();
         for task in self.schedule.undo(graph, &theirs) {
             self.drop_task(context, task);
         }
-        let is_open =
-            |(at, before): (usize, &bool)| *before && !self.schedule.is_done(TaskId(at as u32));
-        let open = self.phases.is_before.iter().enumerate().map(is_open);
-        self.phases.open = open.filter(|is_open| *is_open).count();
-        self.restarts += 1;
         if let Some(Checkpoints { every, .. }) = self.order.train.restart.rolls_back_to() {
             let step = self.steps.len() as u32 - 1;
             self.rounds = step % every + 1;

@@ -53,6 +53,12 @@ impl TrainingJob<'_> {
         self.seats[(rank / tensor) as usize].members.ranks[(rank % tensor) as usize]
     }
 
+    /// Whether ranks are on one ring.
+    fn is_inside(&self, from: u32, to: u32) -> bool {
+        let [a, b] = [from, to].map(|rank| rank / self.order.tensor());
+        a == b && self.seats[a as usize].has_ring()
+    }
+
     /// Whether a task cannot begin: a group of it stands still, or its ring is dark.
     fn is_held(&self, context: &Context<'_>, work: &TaskWork) -> bool {
         if self.loads {
@@ -60,7 +66,13 @@ impl TrainingJob<'_> {
         }
         let cannot = |ring: &u32| !self.seats[*ring as usize].can_work();
         let dark = |ring: u32| !self.seats[ring as usize].has_light(context);
-        let of_ring = matches!(work, TaskWork::Ring { ring, .. } if dark(*ring));
+        let of_ring = match work {
+            TaskWork::Ring { ring, .. } => dark(*ring),
+            TaskWork::Transfer { from, to, .. } => {
+                self.is_inside(*from, *to) && dark(from / self.order.tensor())
+            }
+            _ => false,
+        };
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
     }
 
@@ -107,7 +119,11 @@ impl Trainings<'_> {
         let lag = order.lag(work);
         let mut least = Picoseconds::ZERO;
         let alone = match work {
-            TaskWork::Compute { took, .. } => Some(*took),
+            TaskWork::Compute { took, .. } => {
+                let is_again = training.tasks[id.index()].is_again;
+                let again = order.again.get(&id).filter(|_| is_again).copied();
+                Some(*took + again.unwrap_or_default())
+            }
             TaskWork::Ring { kind, ring, bytes } => {
                 let seat = &training.seats[*ring as usize];
                 let size = order.pace.inside(*bytes);
@@ -192,9 +208,7 @@ impl Trainings<'_> {
             circuits.unload(job, id);
         }
         let ready = training.schedule.finish(id);
-        let is_before = training.phases.is_before.get(id.index()).copied().unwrap_or(false);
-        training.phases.open -= usize::from(is_before);
-        if is_before && training.phases.open == 0 {
+        if training.phases.ends(id) {
             self.ask(context, job, false);
         }
         let training = &mut self.jobs[job];
@@ -236,6 +250,11 @@ impl TrainingJob<'_> {
                     return Some(Sends { ways, directions: Directions::Both, ..sends });
                 }
                 (Some(*kind), members.ranks.clone(), bytes)
+            }
+            // GPUs of one ring have it between them.
+            TaskWork::Transfer { from, to, bytes } if self.is_inside(*from, *to) => {
+                let around = (vec![self.host(*from), self.host(*to)], pace.inside(*bytes));
+                return Some(Sends::over(Route::Within(HBD), None, around));
             }
             TaskWork::Transfer { from, to, bytes } => {
                 (None, vec![self.host(*from), self.host(*to)], pace.across(*bytes))

@@ -17,8 +17,9 @@ use crate::scenario::FaultEvent;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,
-    /// Exchange of each dimension: TP, PP, DP, CP, EP.
-    pub(crate) exposed: [Picoseconds; 5],
+    pub(crate) generation: Picoseconds,
+    /// Exchange of each dimension: TP, PP, DP, CP, EP; then samples, and weights.
+    pub(crate) exposed: [Picoseconds; 7],
     pub(crate) contention: Picoseconds,
     pub(crate) transition: Picoseconds,
     pub(crate) fault: Picoseconds,
@@ -29,11 +30,14 @@ impl StepBreakdown {
     fn of(&mut self, dimension: TaskPurpose) -> &mut Picoseconds {
         match dimension {
             TaskPurpose::Compute => &mut self.compute,
+            TaskPurpose::Generation => &mut self.generation,
             TaskPurpose::Tensor => &mut self.exposed[0],
             TaskPurpose::Pipeline => &mut self.exposed[1],
             TaskPurpose::Data => &mut self.exposed[2],
             TaskPurpose::Context => &mut self.exposed[3],
             TaskPurpose::Expert => &mut self.exposed[4],
+            TaskPurpose::Samples => &mut self.exposed[5],
+            TaskPurpose::Weights | TaskPurpose::Reshard => &mut self.exposed[6],
         }
     }
 }
@@ -49,17 +53,17 @@ impl TrainingJob<'_> {
         let Some(start) = self.steps.last().map(|step| step.start) else { return why };
         let last = (0..self.tasks.len()).max_by_key(|task| self.tasks[*task].end);
         let mut at = last.map(|task| TaskId(task as u32));
-        let passes = (0..self.phases.is_before.len()).filter(|task| self.phases.is_before[*task]);
-        let last_pass = passes.max_by_key(|task| self.tasks[*task].end);
-        let last_pass = last_pass.map(|task| TaskId(task as u32));
+        let last_before = |phase: usize| {
+            self.phases.before(phase).max_by_key(|task| self.tasks[task.index()].end)
+        };
+        let last_before = [0, 1, 2, 3].map(last_before);
         while let Some(task) = at {
             let after = &self.order.graph.tasks()[task.index()].after;
             at = after.iter().copied().max_by_key(|before| self.tasks[before.index()].end);
-            // The circuits of the gradients are asked for when the last pass of the job is done.
-            if self.phases.waits_for_all(task)
-                && at.is_some_and(|at| self.phases.is_before[at.index()])
-            {
-                at = last_pass
+            // The circuits of a phase are asked for when the last task of the job before it is done.
+            let phase = self.phases.waits_for(task);
+            if at.is_some_and(|at| self.phases.is_before(at, phase)) {
+                at = last_before[phase]
                     .filter(|last| self.tasks[last.index()].end <= self.tasks[task.index()].begun)
                     .or(at);
             }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A job of reinforcement learning: its trainer as a job that trains, and what its pool does beside it.
+
+use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
+use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile};
+use lightloom_fabric::plan::{Plan, Rank};
+use lightloom_training::batching::{ReplicaCosts, Request};
+use lightloom_training::calibration::Calibration;
+use lightloom_training::network::Network;
+use lightloom_training::reinforcement::{PoolStep, TrainingLoop, generate};
+use lightloom_training::rollout::{self, Lengths};
+use lightloom_training::step::{BareStep, Compute, Replica};
+use lightloom_units::seed::Seed;
+
+use super::TrainError;
+
+/// How the pool of a job generates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rollout {
+    /// How generation and training follow each other.
+    pub training_loop: TrainingLoop,
+    /// Tokens of a prompt.
+    pub prompt: u32,
+    /// Standard deviation of the logarithm of a response's tokens.
+    pub sigma: f64,
+    /// Tokens of the longest response.
+    pub longest: u32,
+    /// Forward passes over all samples before training.
+    pub forward_passes: u32,
+    /// The most samples that a replica decodes at once.
+    pub batch: u32,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            training_loop: TrainingLoop::OneStepOff,
+            prompt: 512,
+            sigma: 1.0,
+            longest: 16_384,
+            forward_passes: 2,
+            batch: 256,
+        }
+    }
+}
+
+/// The trainer of a step, as a job that trains: one sample a micro-batch.
+pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
+    let data = (rl.trainer_gpus / (rl.tp * rl.pp).max(1)).max(1);
+    MappingFile {
+        model: rl.model.clone(),
+        pp: rl.pp,
+        dp: Some(data),
+        cp: 1,
+        ep: rl.ep,
+        sharding: ShardingFile::Replicated,
+        micro_batches: (rl.samples / data).max(1),
+        tokens: rl.tokens_per_sample,
+        gradient_slack: rl.slack.gradients,
+        micro_batch_slack: rl.slack.train,
+        usable_share: 1.0,
+    }
+}
+
+/// The GPUs of a job's trainer and pool as `plan` has them, in rank order: by leaf.
+fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
+    let mut own: Vec<&Rank> = plan.ranks.iter().filter(|rank| rank.job == Some(job)).collect();
+    own.sort_by_key(|rank| (rank.dp, rank.tp));
+    own.into_iter().map(|rank| fabric.dcn.leaf_of(rank.gpu).0).collect()
+}
+
+/// What the pool does beside the trainer `bare`.
+pub(super) fn pool_step(
+    (fabric, plan): (&Fabric, &Plan),
+    (index, job, rl): (u32, &FabricJob, &RlFile),
+    rollout: &Rollout,
+    bare: &BareStep,
+    (compute, calibration): (&Compute, &Calibration),
+) -> Result<PoolStep, TrainError> {
+    let name = || job.name.clone();
+    let leaves = leaves(fabric, plan, index);
+    let pool = (leaves.len() as u32).saturating_sub(rl.trainer_gpus);
+    let gpus = rl.replica_gpus;
+    let network = Network::of_fabric(fabric);
+    let replica = Replica {
+        model: &bare.model,
+        compute,
+        network: &network,
+        calibration,
+        gpus,
+        host_seconds: 0.0,
+    };
+    let replicas = pool / gpus.max(1);
+    if replicas == 0 {
+        return Err(TrainError::NoGroups { job: name() });
+    }
+    let heads = bare.model.attention.heads();
+    if !heads.is_multiple_of(gpus) {
+        return Err(TrainError::Heads { job: name(), heads, gpus });
+    }
+    let mean = rl.tokens_per_sample.saturating_sub(rollout.prompt);
+    if mean == 0 {
+        let (prompt, tokens) = (rollout.prompt, rl.tokens_per_sample);
+        return Err(TrainError::Prompt { job: name(), prompt, tokens });
+    }
+    let lengths = Lengths { mean: mean.into(), sigma: rollout.sigma, most: rollout.longest };
+    let lengths = lengths.draw(rl.samples as usize, Seed(rl.seed), 0);
+    let samples = rollout::samples(rollout.prompt, &lengths);
+    let longest = samples.iter().map(Request::tokens).max().unwrap_or(0);
+    let costs = ReplicaCosts::of(&replica, rollout.batch);
+    let costs = costs.filter(|costs| costs.cache_tokens >= longest);
+    let costs = costs.ok_or_else(|| TrainError::Memory { job: name(), gpus, tokens: longest })?;
+    let weight_bytes = 2.0 * bare.model.parameters();
+    let card_rate = network.scale_out_rate * calibration.network.scale_out;
+    let reload = weight_bytes / f64::from(gpus) / card_rate;
+    let (chunks, tokens) = generate(&costs, replicas, &samples, reload);
+    let time = bare.time();
+    let micro_batches = bare.mapping.micro_batches(bare.batch) as f64;
+    let pass = (time.compute_seconds + time.tensor_seconds + time.expert_seconds) / 3.0;
+    let all: u64 = tokens.iter().sum();
+    let moved = replica.cache_bytes() * rl.migrated_share * all as f64 / f64::from(replicas);
+    Ok(PoolStep {
+        training_loop: rollout.training_loop,
+        replica_gpus: [gpus, rl.tail_replica_gpus.unwrap_or(gpus)],
+        tensor: job.tp,
+        chunks,
+        tokens,
+        leaves: leaves[..(rl.trainer_gpus + replicas * gpus) as usize].to_vec(),
+        method: rl.weight_sync.method,
+        weight_bytes: weight_bytes as u64,
+        delta_share: rl.weight_sync.delta_share,
+        moved_bytes: moved as u64,
+        pass_seconds: f64::from(rollout.forward_passes) * pass / micro_batches,
+    })
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps of reinforcement learning, packet by packet: against their closed form, the plan's bytes, and themselves without the
+//! fault.
+
+use std::collections::BTreeMap;
+
+use lightloom_emulator::outcome::{JobStep, Outcome};
+use lightloom_emulator::scenario::file::NamedFile;
+use lightloom_emulator::scenario::{self, On, RunStart, Scenario, TrainStep};
+use lightloom_fabric::document::Diagnostic;
+use lightloom_training::graph::TaskWork;
+use lightloom_training::step_graph::TaskPurpose;
+
+fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
+    let read = &mut |name: &str| match name {
+        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
+        _ => Err("no such file".to_owned()),
+    };
+    scenario::file::load("scenario.yaml", text.as_bytes(), read)
+}
+
+fn run(fabric: &str, text: &str) -> Outcome {
+    let (loaded, mistakes) = load(fabric, text);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
+}
+
+/// 32 GPUs that train and 64 that generate, in groups of 8 with a spare node each, below leaves of four nodes.
+fn fabric(rl: &str) -> String {
+    format!(
+        "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 36, gpus_per_node: 4, k: 2, spare_per_ring: 1}}}}\n\
+         dcn: {{leaf_spine: {{nodes_per_leaf: 4}}}}\n\
+         jobs: [{{name: rl, gpus: 96, tp: 8, step: {{rl: {{model: llama-3.1-8b, trainer_gpus: 32, generation_gpus: 64, \
+         tp: 8, pp: 2, samples: 64, tokens_per_sample: 1024, replica_gpus: 16, {rl}}}}}}}]\n"
+    )
+}
+
+/// The same below leaves that optical switches join.
+fn optical(rl: &str) -> String {
+    fabric(rl).replace(
+        "dcn: {leaf_spine: {nodes_per_leaf: 4}}",
+        "dcn: {reconfigurable_fat_tree: {leaves: 9, gpus_per_leaf: 16, circuit_rate: 400Gbps, \
+         electrical: {rate_per_leaf: 6.4Tbps, oversubscription: 4}, \
+         banks: [{name: core, switches: 8, ports_per_switch: 18, ports_per_leaf: 2}], \
+         timing: {control: 100us, switching: 1ms}}}",
+    )
+}
+
+fn scenario(train: &str, more: &str) -> String {
+    format!(
+        "kind: scenario\nversion: 2\nname: rl\non: {{fabric: fabric.yaml}}\n\
+         control: {{detection_delay: 5ms, planning_delay: 1ms}}\ntrain: [{{job: rl, {train}}}]\n{more}\n"
+    )
+}
+
+fn the_step(outcome: &Outcome) -> &JobStep {
+    &outcome.steps.of_jobs()[0]
+}
+
+fn seconds(step: &JobStep) -> f64 {
+    step.took().unwrap().as_secs_f64()
+}
+
+/// What the step of a scenario does, and where it was planned.
+fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
+    let (loaded, mistakes) = load(fabric, text);
+    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
+    let start = scenario::plan(&scenario).unwrap();
+    let (On::Fabric(on), Some((plan, _))) = (&scenario.on, &start.plan) else {
+        panic!("a fabric is planned")
+    };
+    let step = TrainStep::of(&scenario.train[0], on, plan).unwrap();
+    (start, step)
+}
+
+#[test]
+fn a_calm_step_takes_its_closed_form_in_every_loop_and_its_parts_add_up() {
+    for (training_loop, method) in
+        [("one_step_off", "broadcast"), ("synchronous", "shards"), ("streaming", "relay")]
+    {
+        let fabric = fabric(&format!("weight_sync: {{method: {method}, delta_share: 0.01}}"));
+        let rollout = format!("rollout: {{loop: {training_loop}, prompt: 256, longest: 4096}}");
+        let outcome = run(&fabric, &scenario(&rollout, ""));
+        let step = the_step(&outcome);
+        let closed = step.closed_form.as_secs_f64();
+        println!(
+            "{training_loop} {method}: {} s, closed form {closed} s, {:?}",
+            seconds(step),
+            step.why
+        );
+        let why = step.why.unwrap();
+        let exposed = why.exposed;
+        let parts =
+            [why.compute, why.generation, why.contention, why.transition, why.fault, why.restart];
+        let exchanges = [
+            exposed.tp,
+            exposed.pp,
+            exposed.dp,
+            exposed.cp,
+            exposed.ep,
+            exposed.samples,
+            exposed.weights,
+        ];
+        let sum: u64 = parts.iter().chain(&exchanges).map(|part| part.0).sum();
+        assert_eq!(sum, step.took().unwrap().0, "{training_loop}: the causes add up to it");
+        assert!(
+            (seconds(step) / closed - 1.0).abs() < 0.02,
+            "{training_loop}: {} {closed}",
+            seconds(step)
+        );
+    }
+}
+
+#[test]
+fn samples_arrive_whole_and_weights_as_the_plan_sends_them_from_leaf_to_leaf() {
+    for sync in [
+        "weight_sync: {method: relay}",
+        "weight_sync: {method: broadcast, delta_share: 0.02}",
+        "weight_sync: {method: shards}, tail_replica_gpus: 8",
+    ] {
+        let (start, step) = planned(&optical(sync), &scenario("steps: 1", ""));
+        let pool = step.pool.as_ref().unwrap();
+        let tasks = step.tasks();
+        let (mut sent, mut samples) = (BTreeMap::<_, u64>::new(), 0);
+        for (task, purpose) in tasks.graph.tasks().iter().zip(&tasks.purposes) {
+            let TaskWork::Transfer { from, to, bytes } = task.work else { continue };
+            // What stays on a ring crosses no leaf.
+            if from / 8 == to / 8 {
+                continue;
+            }
+            let [from, to] = [from, to].map(|rank| pool.leaves.get(rank as usize).copied());
+            match purpose {
+                TaskPurpose::Samples => samples += bytes.0,
+                TaskPurpose::Weights | TaskPurpose::Reshard if from != to => {
+                    let phase = match purpose {
+                        TaskPurpose::Weights => "weight-sync",
+                        _ => "parallelism-switch",
+                    };
+                    *sent.entry((phase, from.unwrap(), to.unwrap())).or_default() += bytes.0;
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(samples, 8 * pool.tokens.iter().sum::<u64>(), "{sync}");
+        let circuits = start.circuits.as_ref().unwrap();
+        let mut asked = BTreeMap::new();
+        for phase in &circuits.phases {
+            let name =
+                ["weight-sync", "parallelism-switch"].into_iter().find(|name| phase.name == *name);
+            let Some(name) = name else { continue };
+            for (from, to, bytes) in phase.demand.flows().filter(|(from, to, _)| from != to) {
+                asked.insert((name, from.0, to.0), bytes.0);
+            }
+        }
+        println!("{sync}: {} pairs of leaves", asked.len());
+        assert!(!asked.is_empty() && asked.keys().eq(sent.keys()), "{sync}: {asked:?} {sent:?}");
+        for (pair, bytes) in &asked {
+            let off = sent[pair] as f64 / *bytes as f64 - 1.0;
+            assert!(off.abs() < 1e-3, "{sync}: {pair:?} {bytes} {}", sent[pair]);
+        }
+    }
+}
+
+/// Broadcasting weights asks for other circuits than samples: they change before the gradients, which wait for generation then.
+#[test]
+fn a_step_asks_for_the_circuits_of_its_weights_and_waits_for_them() {
+    let slack = "slack: {weight_sync: 10ms, gradients: 10ms, train: 10ms}";
+    let fabric = optical(&format!("weight_sync: {{method: broadcast, delta_share: 0.3}}, {slack}"))
+        .replace("oversubscription: 4", "oversubscription: 16");
+    let outcome = run(&fabric, &scenario("rollout: {prompt: 256, longest: 1024}", ""));
+    let why = the_step(&outcome).why.unwrap();
+    println!("{why:?}");
+    assert_eq!(why.transition.0, 1_100_000_000, "control and switching");
+    assert!(why.exposed.dp.0 > 0 && why.generation.0 > 0, "{why:?}");
+}
+
+/// A replica that dies has handed on what had ended: it makes the chunk under way again, after a pass over its caches.
+#[test]
+fn a_node_that_dies_in_generation_costs_its_replica_the_chunk_and_the_trainer_nothing() {
+    let fabric = fabric("weight_sync: {method: shards, delta_share: 0.01}");
+    let train = "rollout: {prompt: 256, longest: 4096}";
+    let (start, step) = planned(&fabric, &scenario(train, ""));
+    let pool = step.pool.as_ref().unwrap();
+    let slowest = pool.chunks.iter().map(|own| own.iter().map(|one| one.seconds).sum::<f64>());
+    let slowest: Vec<f64> = slowest.collect();
+    let replica = (0..slowest.len()).max_by(|a, b| slowest[*a].total_cmp(&slowest[*b])).unwrap();
+    // A node of it, and the middle of its second chunk.
+    let [first, second] = [0, 1].map(|at| &pool.chunks[replica][at]);
+    let at = first.seconds + second.seconds / 2.0;
+    let rank = 32 + 16 * replica as u32;
+    let (plan, _) = start.plan.as_ref().unwrap();
+    let node = plan.ranks.iter().find(|one| one.dp * 8 + one.tp == rank && one.job == Some(0));
+    let node = node.unwrap().gpu.node;
+    let faults = format!("faults: [{{part: {node}, at: {}us}}]", (at * 1e6) as u64);
+    let outcome = run(&fabric, &scenario(train, &faults));
+    let (step, fault) = (the_step(&outcome), &outcome.faults[0]);
+    println!("{node} at {at} s: {:?} {fault}", step.why);
+    let later = (step.end.unwrap().0 - step.end_without_faults.unwrap().0) as f64 / 1e12;
+    let outage = fault.restored.unwrap().since(fault.at.unwrap()).as_secs_f64();
+    let expected = second.seconds / 2.0 + outage + second.again_seconds;
+    assert!((later - expected).abs() < 2e-3, "{later} s later, {expected} expected");
+    assert_eq!(step.restarts, 1);
+    let why = step.why.unwrap();
+    assert!((why.restart.as_secs_f64() - second.seconds / 2.0).abs() < 1e-3, "{why:?}");
+    assert!((why.fault.as_secs_f64() - outage).abs() < 1e-3, "{why:?}");
+}
+
+#[test]
+fn a_node_of_the_trainer_that_dies_costs_its_micro_batches_and_generation_nothing() {
+    let fabric = fabric("weight_sync: {method: shards, delta_share: 0.01}");
+    // Generation is short: training is what the step waits for.
+    let train = "rollout: {prompt: 1000, longest: 24, sigma: 0, forward_passes: 2}";
+    let faults = "faults: [{part: n1, at: 300ms}]";
+    let outcome = run(&fabric, &scenario(train, faults));
+    let step = the_step(&outcome);
+    let why = step.why.unwrap();
+    println!("{why:?}");
+    assert_eq!(step.restarts, 1);
+    assert!((why.restart.as_secs_f64() - 0.3).abs() < 1e-6, "{why:?}");
+    assert_eq!(why.generation.0, 0, "{why:?}");
+}
+
+#[test]
+fn what_a_job_of_reinforcement_learning_lacks_is_said() {
+    let rl = fabric("migrated_share: 0.1");
+    let no_places = optical("migrated_share: 0.1").replace("gpus: 96, tp: 8, step", "step");
+    let training = rl.replace(
+        "{rl: {model: llama-3.1-8b, trainer_gpus: 32, generation_gpus: 64, tp: 8, pp: 2, samples: 64, \
+         tokens_per_sample: 1024, replica_gpus: 16, migrated_share: 0.1}}",
+        "{training: {model: llama-3.1-8b, tokens: 8192}}",
+    );
+    let months = "span: {duration: 30d}\nfailures: {rates: {node: 1y}}";
+    for (fabric, train, more, said) in [
+        (&rl, "rollout: {prompt: 1024}", "", "a prompt of 1024 leaves none"),
+        (&rl, "rollout: {longest: 900000}", "", ""),
+        (&rl, "sequence: 128", "", "a micro-batch is one sample"),
+        (&no_places, "steps: 1", "", "has no `tp`"),
+        (&training, "rollout: {sigma: 0}", "", "only trains"),
+        (
+            &rl.replace("replica_gpus: 16", "replica_gpus: 64")
+                .replace("llama-3.1-8b", "qwen2.5-14b"),
+            "steps: 1",
+            "",
+            "heads",
+        ),
+        (&rl, "restart: barrier", months, ""),
+    ] {
+        let (loaded, mistakes) = load(fabric, &scenario(train, more));
+        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        println!("{train}: {all:?}");
+        match said {
+            "" if more.is_empty() => assert!(loaded.is_some(), "{all:?}"),
+            "" => assert!(loaded.is_none(), "{all:?}"),
+            said => assert!(all.iter().any(|one| one.contains(said)), "{train}: {all:?}"),
+        }
+    }
+}
