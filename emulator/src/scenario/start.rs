@@ -188,8 +188,7 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
             (plan.clone(), verdict)
         }
         None => {
-            let options =
-                joint::Options { seed: scenario.seed, compare: false, ..Default::default() };
+            let options = joint::Options { seed: scenario.seed, ..Default::default() };
             let plan = joint::plan(fabric, &faults, options)?;
             let verdict = check(fabric, &faults, &plan).map_err(StartError::Unsound)?;
             (plan, verdict)

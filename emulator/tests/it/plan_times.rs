@@ -116,7 +116,7 @@ fn times(case: &Case) -> (f64, [f64; 2]) {
     let scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", case.name));
     let scenario::On::Fabric(fabric) = &scenario.on else { panic!("{}: no fabric", case.name) };
     let faults = lightloom_fabric::fault::FaultSet::of(fabric, scenario.broken.iter().copied());
-    let options = Options { seed: scenario.seed, compare: false, ..Options::default() };
+    let options = Options { seed: scenario.seed, ..Options::default() };
     let plan = lightloom_planner::plan(fabric, &faults.unwrap(), options).unwrap();
     let gradients = plan.phases.iter().find(|phase| phase.name == "gradients").unwrap();
     let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();

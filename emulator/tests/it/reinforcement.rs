@@ -8,6 +8,8 @@ use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, On, RunStart, Scenario, TrainStep};
 use lightloom_fabric::document::Diagnostic;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_planner::Options;
 use lightloom_training::graph::TaskWork;
 use lightloom_training::step_graph::TaskPurpose;
 
@@ -172,6 +174,22 @@ fn a_step_asks_for_the_circuits_of_its_weights_and_waits_for_them() {
     println!("{why:?}");
     assert_eq!(why.transition.0, 1_100_000_000, "control and switching");
     assert!(why.exposed.dp.0 > 0 && why.generation.0 > 0, "{why:?}");
+}
+
+/// Groups along the line send less between leaves here than groups placed by leaf: both verbs take them.
+#[test]
+fn what_is_run_is_what_plan_plans() {
+    let rl = "weight_sync: {method: broadcast, delta_share: 0.05}, migrated_share: 0.02, slack: {weight_sync: 10ms, train: 10ms}";
+    for fabric in [optical(rl).replace("oversubscription: 4", "oversubscription: 64"), fabric(rl)] {
+        let scenario = load(&fabric, &scenario("steps: 1", "")).0.unwrap();
+        let start = scenario::plan(&scenario).unwrap();
+        let (On::Fabric(fabric), Some((run, _))) = (&scenario.on, &start.plan) else {
+            panic!("a fabric is planned")
+        };
+        let options = Options { seed: scenario.seed, ..Options::default() };
+        let planned = lightloom_planner::plan(fabric, &FaultSet::none(), options).unwrap();
+        assert_eq!(*run, planned);
+    }
 }
 
 /// A replica that dies has handed on what had ended: it makes the chunk under way again, after a pass over its caches.
