@@ -308,10 +308,6 @@ impl ServingJob {
         };
         let halved =
             if self.tries_attention_ffn { self.attention_ffn_layouts(&sizes) } else { Vec::new() };
-        let sharings = match self.prefixes {
-            Some(_) => vec![Some(PrefixSharing::Local), Some(PrefixSharing::Pool)],
-            None => vec![None],
-        };
         let best = |layouts: &Vec<Layout>, sharing: Option<PrefixSharing>| {
             let tried = layouts.iter().filter_map(|layout| run(*layout, sharing, &trial));
             let best = tried.min_by(better)?;
@@ -320,10 +316,30 @@ impl ServingJob {
             if is_whole { Some(best) } else { run(best.layout, sharing, &asked()) }
         };
         let kinds: [Vec<Layout>; 3] = [together, apart(), halved];
+        let sharings = self.sharings();
         let of = |layouts| sharings.iter().filter_map(move |sharing| best(layouts, *sharing));
         let mut all: Vec<ServingResult> = kinds.iter().flat_map(of).collect();
         all.sort_by(better);
         all
+    }
+
+    /// Replicas of one size that do both, for each way to hold shared prefixes. Empty where these cannot hold the model.
+    #[must_use]
+    pub fn colocated(&self, replica_gpus: u32) -> Vec<ServingResult> {
+        let costs = self.costs();
+        let Some(costs) = costs.iter().find(|(costs, _)| costs.gpus == replica_gpus) else {
+            return Vec::new();
+        };
+        let asked = self.requests(self.seconds);
+        self.sharings().iter().map(|sharing| self.together(costs, &asked, *sharing)).collect()
+    }
+
+    /// Ways to hold shared prefixes.
+    fn sharings(&self) -> &'static [Option<PrefixSharing>] {
+        match self.prefixes {
+            Some(_) => &[Some(PrefixSharing::Local), Some(PrefixSharing::Pool)],
+            None => &[None],
+        }
     }
 
     fn together(

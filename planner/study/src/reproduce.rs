@@ -20,6 +20,6 @@ pub use infinitehbd::{
 pub use mixnet::{mixnet, why as why_mixnet};
 pub use opus::{opus, why as why_opus};
 pub use rfabric::{rfabric, why as why_rfabric};
-pub use seeds::{ORCHESTRRL, STEP3, STREAMRL, seeds};
+pub use seeds::{ORCHESTRRL, STEP3, STREAMRL, TOKENLAKE, TOKENLAKE_HITS, seeds};
 pub use sentences::{Sentence, SentenceVerdict, sentence_of, sentences, summary};
 pub use why::{Assumption, Departure, Outcome, PublishedRange, Why, assumption, explain};

@@ -12,9 +12,13 @@ pub const ORCHESTRRL: &str =
 pub const STREAMRL: &str = "StreamRL: up to 2.66 times the throughput of existing systems";
 /// Step-3 (arXiv 2507.19427).
 pub const STEP3: &str = "Step-3: 4,039 tokens a second and GPU at 50 ms a token";
+/// TokenLake (arXiv 2508.17219), against cache-aware routing.
+pub const TOKENLAKE: &str = "TokenLake: up to 2.6 times the throughput of cache-aware routing";
+/// The same.
+pub const TOKENLAKE_HITS: &str = "TokenLake: 2.0 times the hit rate of cache-aware routing";
 
 /// What is not computed: sentence, claim, published, why.
-const NOT_COMPUTED: [(&str, &str, f64, &str); 5] = [
+const NOT_COMPUTED: [(&str, &str, f64, &str); 6] = [
     (
         "StreamRL: up to 1.33 times the throughput per cost across data centres",
         "throughput per cost with generation in another data centre",
@@ -45,6 +49,12 @@ const NOT_COMPUTED: [(&str, &str, f64, &str); 5] = [
         1.973,
         "encoders and their batches are not modelled",
     ),
+    (
+        "TokenLake: up to 2.0 times the throughput and 2.1 times the hit rate of cache-centric disaggregation",
+        "throughput against prompts that go where most of their cache is, decoded elsewhere",
+        2.0,
+        "a scheduler that weighs caches against load over both sides is not modelled",
+    ),
 ];
 
 /// The sentences, with ours at the first choice of all that is open.
@@ -56,6 +66,8 @@ pub fn seeds(whys: &[Why]) -> Vec<Claim> {
         (ORCHESTRRL, Unit::Times, near(1.42, 0.05)),
         (STREAMRL, Unit::Times, near(2.66, 0.1)),
         (STEP3, Unit::Count, near(4039.0, 202.0)),
+        (TOKENLAKE, Unit::Times, near(2.6, 0.1)),
+        (TOKENLAKE_HITS, Unit::Times, near(2.0, 0.1)),
     ];
     for (sentence, unit, published) in computed {
         let Some(why) = whys.iter().find(|why| why.sentence == Some(sentence)) else { continue };
