@@ -51,9 +51,6 @@ impl Request {
     }
 }
 
-/// So many requests more than twice those of the emptiest may be on a replica that is chosen for its prefixes.
-const SLACK: usize = 4;
-
 /// What came of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Served {
@@ -252,26 +249,18 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 continue;
             }
             self.inside += 1;
-            let seat = match request.replica {
+            let chosen = request.replica.map(|seat| seat as usize).or_else(|| self.route(one));
+            let seat = match chosen {
                 Some(seat) => {
-                    self.seats[seat as usize].own.push_back(one);
-                    Some(seat as usize)
+                    self.seats[seat].own.push_back(one);
+                    Some(seat)
                 }
                 None => {
                     self.queue.push_back(one);
                     let room = |at: &usize| self.has_room(*at, one);
                     let fewest = |at: &usize| self.seats[*at].ends.len();
                     let free = self.queue.len() == 1;
-                    let fits = (0..self.seats.len()).filter(|at| free && room(at));
-                    match self.prefixes.as_ref().filter(|(caches, _)| caches.is_local()) {
-                        None => fits.min_by_key(fewest),
-                        Some((caches, prefixes)) => {
-                            let found = caches.found(prefixes[one]);
-                            let least = fits.clone().map(|at| fewest(&at)).min().unwrap_or(0);
-                            let even = fits.filter(|at| fewest(at) <= 2 * least + SLACK);
-                            even.min_by_key(|at| (Reverse(found[*at]), fewest(at)))
-                        }
-                    }
+                    (0..self.seats.len()).filter(|at| free && room(at)).min_by_key(fewest)
                 }
             };
             let Some(seat) = seat else { continue };
@@ -282,6 +271,13 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             self.admit(seat, 1);
         }
         changed.into_iter().for_each(|seat| self.plan(seat));
+    }
+
+    /// The replica that a request waits for because of its prefix.
+    fn route(&mut self, one: usize) -> Option<usize> {
+        let (caches, prefixes) = self.prefixes.as_mut()?;
+        let load = |seat: &Seat| seat.ends.len() + seat.own.len();
+        caches.route(prefixes[one], &self.seats.iter().map(load).collect::<Vec<_>>())
     }
 
     /// The step that is under way ends before anything changes.

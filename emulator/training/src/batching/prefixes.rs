@@ -2,7 +2,7 @@
 //! Caches of prefixes that requests share, by segments: on each replica for itself, or one pool over all (TokenLake, arXiv 2508.17219).
 //!
 //! ```text
-//! local  a request goes to the replica with most of its prefix, unless that one has twice as many as the emptiest
+//! local  a request waits for the replica with most of its prefix, unless that one has over twice as many as the emptiest
 //! pool   a request goes anywhere; segments come over the network from a replica that has them, the one that has sent the least
 //! ```
 //! A segment is found only behind those before it. The pool holds each once, and evicts the one that was not asked for the longest
@@ -10,6 +10,7 @@
 //! fetches it, too. Assumptions: segments are fetched when a replica takes a request in, and a prompt waits for them; caches
 //! travel, not queries, which TokenLake can send instead; requests that run hold their prefix besides.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -62,6 +63,9 @@ pub struct PrefixCounts {
 /// How much more often a segment is asked for than others before it has a further copy.
 const HEAVY: u64 = 4;
 
+/// So many requests more than twice those of the emptiest may be on a replica that is chosen for its prefixes.
+const SLACK: usize = 4;
+
 type Segment = (u32, u32);
 
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +92,8 @@ pub(super) struct PrefixCaches {
     stores: Vec<BTreeMap<u64, Segment>>,
     /// By replica: when its cards have sent all.
     sends: Vec<f64>,
+    /// By prefix: where its last request went.
+    last: BTreeMap<u32, usize>,
     uses: u64,
     asked: u64,
     pub(super) counts: PrefixCounts,
@@ -101,20 +107,23 @@ impl PrefixCaches {
             segments: BTreeMap::new(),
             stores: vec![BTreeMap::new(); replicas],
             sends: vec![0.0; replicas],
+            last: BTreeMap::new(),
             uses: 0,
             asked: 0,
             counts: PrefixCounts { prefilled: none.clone(), sent: none, ..PrefixCounts::default() },
         }
     }
 
-    /// Whether it matters where a request goes.
-    pub(super) fn is_local(&self) -> bool {
+    fn is_local(&self) -> bool {
         self.setup.sharing == PrefixSharing::Local
     }
 
-    /// By replica: leading segments that it holds, or works on.
-    pub(super) fn found(&self, prefix: Prefix) -> Vec<u32> {
-        let mut found = vec![0; self.stores.len()];
+    /// Where a request goes and waits, by requests on each replica: where most of its prefix is, or went last. `None` if anywhere.
+    pub(super) fn route(&mut self, prefix: Prefix, loads: &[usize]) -> Option<usize> {
+        if !self.is_local() || prefix.tokens < self.setup.segment {
+            return None;
+        }
+        let mut found = vec![0; loads.len()];
         for number in 0..prefix.tokens / self.setup.segment {
             let Some(copies) = self.segments.get(&(prefix.id, number)) else { break };
             for held in &copies.held {
@@ -123,7 +132,12 @@ impl PrefixCaches {
                 }
             }
         }
-        found
+        let last = self.last.get(&prefix.id).copied();
+        let least = loads.iter().copied().min()?;
+        let even = (0..loads.len()).filter(|at| loads[*at] <= 2 * least + SLACK);
+        let best = even.min_by_key(|at| (Reverse(found[*at]), last != Some(*at), loads[*at]))?;
+        self.last.insert(prefix.id, best);
+        Some(best)
     }
 
     /// A replica takes in a prompt that begins later: tokens of it that need no work, and when they are there.
@@ -134,11 +148,9 @@ impl PrefixCaches {
         [at, begins]: [f64; 2],
     ) -> (u32, f64) {
         let whole = prefix.tokens / self.setup.segment;
-        // What a replica works on is there for the prompts after it, and for others once it is done.
-        let is_ready = |held: &Held| match held.replica == replica {
-            true => held.ready <= begins,
-            false => !self.is_local() && held.ready <= at,
-        };
+        // What is worked on now is there for prompts that begin after it.
+        let is_ready =
+            |held: &Held| held.ready <= begins && (!self.is_local() || held.replica == replica);
         let is_there = |number: &u32| {
             let copies = self.segments.get(&(prefix.id, *number));
             copies.is_some_and(|copies| copies.held.iter().any(is_ready))
@@ -149,12 +161,13 @@ impl PrefixCaches {
         // The first segment is used last: none is found without it.
         for number in (0..found).rev() {
             let segment = (prefix.id, number);
-            let Some(from) = self.use_one(segment, replica, [at, begins]) else { continue };
+            let Some((from, ready)) = self.use_one(segment, replica, begins) else { continue };
             if from == replica {
                 continue;
             }
             fetched += 1;
-            let arrives = self.send(from, at).max(at + f64::from(fetched) * seconds);
+            let alone = at.max(ready) + seconds;
+            let arrives = self.send(from, at).max(alone).max(at + f64::from(fetched) * seconds);
             there = there.max(arrives);
             if self.is_heavy(segment) {
                 self.hold(segment, replica, arrives);
@@ -186,20 +199,13 @@ impl PrefixCaches {
     }
 
     /// The copy that a replica uses: its own, or that of the replica that has sent the least.
-    fn use_one(
-        &mut self,
-        segment: Segment,
-        replica: usize,
-        [at, begins]: [f64; 2],
-    ) -> Option<usize> {
+    fn use_one(&mut self, segment: Segment, replica: usize, begins: f64) -> Option<(usize, f64)> {
         let copies = self.segments.get_mut(&segment)?;
         self.uses += 1;
         self.asked += 1;
         copies.asked += 1;
         let sends = &self.sends;
-        let ready =
-            |held: &&mut Held| held.ready <= if held.replica == replica { begins } else { at };
-        let there = copies.held.iter_mut().filter(ready);
+        let there = copies.held.iter_mut().filter(|held| held.ready <= begins);
         let best = there.min_by(|a, b| {
             let by_home = (a.replica != replica).cmp(&(b.replica != replica));
             by_home.then(sends[a.replica].total_cmp(&sends[b.replica]))
@@ -207,7 +213,7 @@ impl PrefixCaches {
         self.stores[best.replica].remove(&best.used);
         self.stores[best.replica].insert(self.uses, segment);
         best.used = self.uses;
-        Some(best.replica)
+        Some((best.replica, best.ready))
     }
 
     fn is_heavy(&self, segment: Segment) -> bool {
