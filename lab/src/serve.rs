@@ -98,8 +98,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 256, value_name = "N", requires = "prefixes", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     segment: u32,
     /// Share of the caches that is kept for prefixes, in percent.
-    #[arg(long, default_value_t = 30.0, value_name = "PERCENT", requires = "prefixes", value_parser = crate::rl::percent, allow_negative_numbers = true)]
-    prefix_room: f64,
+    #[arg(long, default_value_t = 30, value_name = "PERCENT", requires = "prefixes", value_parser = clap::value_parser!(u32).range(0..=90))]
+    prefix_room: u32,
     /// Where arrivals and lengths are drawn from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -190,7 +190,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             tokens: length(arguments.prefix_tokens),
             zipf: arguments.zipf,
             segment: arguments.segment,
-            room: arguments.prefix_room / 100.0,
+            room: f64::from(arguments.prefix_room) / 100.0,
         }),
         objective,
         seed: Seed(arguments.seed),

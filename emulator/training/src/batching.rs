@@ -243,7 +243,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         let mut changed: Vec<usize> = Vec::new();
         for one in new {
             let request = &self.requests[one];
-            if request.tokens() > self.costs.cache_tokens() {
+            if request.tokens() > self.costs.longest() {
                 self.served.refused += 1;
                 self.open -= 1;
                 continue;
@@ -404,7 +404,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 self.let_go(seat);
             }
             for (one, request) in self.requests.iter().enumerate() {
-                let is_refused = request.tokens() > self.costs.cache_tokens();
+                let is_refused = request.tokens() > self.costs.longest();
                 if self.served.ended[one].is_finite() || is_refused {
                     continue;
                 }

@@ -440,6 +440,8 @@ impl ServingJob {
         let ([ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]) =
             (both(waits), both(tokens));
         let begin = requests.first().map_or(0.0, |one| one.arrives);
+        // Where none ended, nothing took any time.
+        let lasts = if last > begin { last - begin } else { f64::INFINITY };
         let [one, other] = served;
         let refused =
             if std::ptr::eq(one, other) { one.refused } else { one.refused + other.refused };
@@ -453,10 +455,10 @@ impl ServingJob {
             tpot_p50_seconds,
             tpot_p99_seconds,
             tokens: all,
-            tokens_per_second: all as f64 / (last - begin),
+            tokens_per_second: all as f64 / lasts,
             moved_bytes,
             activation_bytes: 0,
-            mean_requests: stays / (last - begin),
+            mean_requests: stays / lasts,
             prefixes: sharing.zip(one.prefixes.as_ref()).map(|(sharing, counts)| {
                 let bytes = self.with_server(1, |server| server.cache_bytes());
                 PrefixResult::of(sharing, counts, bytes)

@@ -66,6 +66,10 @@ pub trait StepCosts {
     fn most(&self) -> usize;
     /// Tokens that fit into its caches.
     fn cache_tokens(&self) -> u64;
+    /// Tokens of the longest request that it can hold.
+    fn longest(&self) -> u64 {
+        self.cache_tokens()
+    }
     /// Seconds of a prompt of which so many tokens are in the caches already.
     fn prompt_seconds(&self, tokens: u32, cached: u32) -> f64;
     /// Seconds of `steps` decode steps of `batch` requests that begin with `cached` tokens in all.

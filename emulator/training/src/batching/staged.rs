@@ -11,6 +11,8 @@ pub struct StagedCosts {
     pub gpus: u32,
     /// Tokens that the caches of all attention instances hold.
     pub cache_tokens: u64,
+    /// The same of one of them, where all of a request's cache is.
+    longest: u64,
     /// By size of a batch, that of none first: a step is the highest of these, the flattest first.
     steps: Vec<Vec<Line>>,
 }
@@ -44,6 +46,7 @@ impl StagedCosts {
         Some(Self {
             gpus: group.gpus(),
             cache_tokens: group.cache_tokens()?,
+            longest: group.cache_tokens()? / u64::from(group.attention.count),
             steps: (0..=most).map(|batch| lines(&group.stages(batch))).collect(),
         })
     }
@@ -101,6 +104,10 @@ impl StepCosts for StagedCosts {
         self.cache_tokens
     }
 
+    fn longest(&self) -> u64 {
+        self.longest
+    }
+
     fn prompt_seconds(&self, _tokens: u32, _cached: u32) -> f64 {
         0.0
     }
@@ -150,7 +157,7 @@ mod tests {
         ) {
             let step = stages(micro_batches, seconds);
             let costs =
-                StagedCosts { gpus: 1, cache_tokens: 1, steps: vec![lines(&step); batch + 1] };
+                StagedCosts { gpus: 1, cache_tokens: 1, longest: 1, steps: vec![lines(&step); batch + 1] };
             let one = |at: u64| step.seconds((cached + at * batch as u64) as f64);
             let expected: f64 = (0..steps).map(one).sum();
             let ours = costs.steps_seconds(steps, batch, cached);

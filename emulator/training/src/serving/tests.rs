@@ -144,3 +144,33 @@ fn shared_prefixes_are_found_in_every_layout() {
         assert_eq!(one.prompt, other.prompt + prefix.tokens);
     }
 }
+
+/// They had minus nothing a second.
+#[test]
+fn a_pool_that_refuses_all_requests_makes_no_tokens() {
+    let long = Lengths { mean: 1e9, sigma: 0.0, most: 1_000_000_000 };
+    let job = ServingJob { lengths: [long, job().lengths[1]], ..job() };
+    for one in job.report() {
+        assert_eq!((one.requests, one.tokens_per_second, one.mean_requests), (0, 0.0, 0.0));
+        assert!(one.tokens_per_second.is_sign_positive() && one.refused > 0);
+    }
+}
+
+/// The caches of eight attention instances hold it, and none of them does.
+#[test]
+fn a_request_that_no_attention_instance_holds_is_refused() {
+    let job = job();
+    let decodes = DecodeGroups {
+        groups: 1,
+        attention: Instances { count: 8, gpus: 1 },
+        feed_forward: Instances { count: 1, gpus: 1 },
+        micro_batches: 1,
+    };
+    let costs = job.with_server(1, |server| StagedCosts::of(&decodes.with(server), 8).unwrap());
+    let of = |tokens: u64| {
+        let prompt = tokens as u32 - 2;
+        serve(&costs, 1, &[Request { prompt, output: 2, done: 1, ..Request::default() }], 0).refused
+    };
+    let one = costs.cache_tokens / 8;
+    assert_eq!([one, one + 1].map(of), [0, 1]);
+}
