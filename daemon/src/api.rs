@@ -5,6 +5,7 @@ mod body;
 mod document;
 mod gate;
 mod phases;
+mod plan;
 mod problem;
 mod reading;
 mod responses;
@@ -22,7 +23,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::{self, Plan};
+use lightloom_fabric::plan::{Plan, digest};
 use serde_json::json;
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
@@ -69,6 +70,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
     modifiers(&InCommon),
     paths(
         status,
+        plan::plan_in_force,
         drift,
         transaction,
         journal,
@@ -132,6 +134,7 @@ pub fn router(shared: Shared) -> Router {
             get(async || ([(header::CONTENT_TYPE, "application/json")], openapi())),
         )
         .route("/v1/status", get(status))
+        .route("/v1/plan", get(plan::plan_in_force))
         .route("/v1/drift", get(drift))
         .route("/v1/transactions/{txn}", get(transaction))
         .route("/v1/journal", get(journal))
@@ -371,7 +374,7 @@ async fn wanted_by(
     let setup = shared.look(|runtime| Arc::clone(runtime.control.setup())).await?;
     let prove = move || {
         desired::prove(&plan, setup.installed.as_ref())?;
-        Ok((sha256.unwrap_or_else(|| plan::digest(&plan)), plan))
+        Ok((sha256.unwrap_or_else(|| digest(&plan)), plan))
     };
     let proven = tokio::task::spawn_blocking(prove).await.map_err(|_| Problem::Gone)?;
     let (sha256, plan) = proven.map_err(Problem::Refused)?;

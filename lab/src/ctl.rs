@@ -11,6 +11,7 @@ mod page;
 mod patience;
 mod phase;
 mod show;
+mod slurm;
 mod time;
 mod wanted;
 
@@ -31,6 +32,7 @@ use client::{DaemonClient, Response};
 use commission::CommissionArguments;
 use lightloom::output::{self, Format, VerbOutcome};
 use show::{DoneAtOnce, PreviewStyle};
+use slurm::SlurmArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
 /// Looks at the daemon, previews, applies, confirms, rolls back.
@@ -143,6 +145,12 @@ enum Verb {
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
         within: Duration,
     },
+    /// Makes Slurm agree with the plan until interrupted: drains what is broken or in no ring, loads the rings as its
+    /// topology, resumes what it drained once that is back.
+    #[command(after_help = "Examples:
+  lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --dry-run
+  lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --hostname 'gpu{:04}'")]
+    Slurm(SlurmArguments),
     /// Serves the live page to browsers of this machine, to look only.
     #[command(after_help = "Example:\n  lightloom ctl page --listen 127.0.0.1:8420")]
     Page {
@@ -191,6 +199,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Commission(wanted) => session.commission(wanted),
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
+        Verb::Slurm(wanted) => session.slurm(wanted),
         Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => {
             let preview = PreviewStyle { by_device: true, ..wanted.preview() };

@@ -37,12 +37,8 @@ pub(crate) struct Arguments {
     /// The format to write.
     #[arg(long, value_name = "FORMAT", value_parser = target_names(), required_unless_present = "list")]
     to: Option<String>,
-    /// How hosts are called: `{}` is their number, `{:04}` with four digits [default: the ids].
-    #[arg(long, value_name = "TEMPLATE")]
-    hostname: Option<String>,
-    /// A file that says how hosts are called: a line each, an id and a name.
-    #[arg(long, value_name = "FILE", conflicts_with = "hostname")]
-    hostnames: Option<PathBuf>,
+    #[command(flatten)]
+    names: HostNames,
     /// The job to describe, in formats that hold one [default: the first].
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
@@ -57,6 +53,34 @@ pub(crate) struct Arguments {
     list: bool,
     #[command(flatten)]
     format: FormatArgument,
+}
+
+/// How hosts are called.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HostNames {
+    /// How hosts are called: `{}` is their number, `{:04}` with four digits [default: the ids].
+    #[arg(long, value_name = "TEMPLATE")]
+    hostname: Option<String>,
+    /// A file that says how hosts are called: a line each, an id and a name.
+    #[arg(long, value_name = "FILE", conflicts_with = "hostname")]
+    hostnames: Option<PathBuf>,
+}
+
+impl HostNames {
+    /// The names of so many hosts, whose ids begin with `prefix`.
+    ///
+    /// # Errors
+    /// A template or a file that does not name each of them.
+    pub(crate) fn read(&self, prefix: &'static str, count: u32) -> anyhow::Result<ExportNames> {
+        if let Some(template) = &self.hostname {
+            return Ok(ExportNames::from_template(template, count)?);
+        }
+        let Some(path) = &self.hostnames else { return Ok(ExportNames::ids(prefix, count)) };
+        let name = || path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
+        ExportNames::from_list(&text, prefix, count).with_context(name)
+    }
 }
 
 fn target_names() -> PossibleValuesParser {
@@ -116,7 +140,7 @@ fn export_of(
             if arguments.job.is_some() {
                 return Err(wrong_flag("--job", "circuits are those of all jobs"));
             }
-            let names = names(arguments, "leaf", network.spec().leaves)?;
+            let names = arguments.names.read("leaf", network.spec().leaves)?;
             let phase = arguments.phase.as_deref();
             let plan = FatTreePlan::new(&fabric.name, network, &plan, &names, phase)?;
             Ok(target.of_fat_tree(&plan)?)
@@ -125,7 +149,7 @@ fn export_of(
             if arguments.phase.is_some() {
                 return Err(wrong_flag("--phase", "the plan of a k-hop ring has no phases"));
             }
-            let names = names(arguments, "n", fabric.hbd.nodes())?;
+            let names = arguments.names.read("n", fabric.hbd.nodes())?;
             let job = arguments.job.as_deref();
             Ok(target.of_ring(&RingPlan::new(&fabric, &plan, &names, job)?)?)
         }
@@ -134,16 +158,6 @@ fn export_of(
 
 fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
     output::WrongUsage(format!("`{flag}` says nothing here: {why}")).into()
-}
-
-fn names(arguments: &Arguments, prefix: &'static str, count: u32) -> anyhow::Result<ExportNames> {
-    if let Some(template) = &arguments.hostname {
-        return Ok(ExportNames::from_template(template, count)?);
-    }
-    let Some(path) = &arguments.hostnames else { return Ok(ExportNames::ids(prefix, count)) };
-    let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
-    ExportNames::from_list(&text, prefix, count).with_context(name)
 }
 
 /// Writes the files: one to standard output or where `-o` says, several into the folder it names.

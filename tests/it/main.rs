@@ -51,6 +51,7 @@ mod replan;
 mod report;
 mod reported_faults;
 mod rl;
+mod scheduler;
 mod searched_mapping;
 mod several_daemons;
 mod site;

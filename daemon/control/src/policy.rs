@@ -193,6 +193,11 @@ impl Control {
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_deref()
     }
+    /// The same, to be kept.
+    #[must_use]
+    pub fn plan_in_force(&self) -> Option<Arc<Plan>> {
+        self.plan.clone()
+    }
     /// The plan that somebody applied last, where it is another and is known.
     #[must_use]
     pub fn applied(&self) -> Option<&Plan> {

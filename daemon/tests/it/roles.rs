@@ -20,8 +20,9 @@ use tokio_rustls::rustls::pki_types::{
 };
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const VERBS: [(&str, &str, Role); 22] = [
+const VERBS: [(&str, &str, Role); 23] = [
     ("GET", "/v1/status", Role::Read),
+    ("GET", "/v1/plan", Role::Read),
     ("GET", "/v1/drift", Role::Read),
     ("GET", "/v1/transactions/1", Role::Read),
     ("GET", "/v1/journal", Role::Read),

@@ -46,7 +46,7 @@ impl WaitNotice {
 
 impl CtlSession {
     /// The daemon's answer, unless it is away or about to be.
-    fn present(&self, path: &str) -> anyhow::Result<Response> {
+    pub(super) fn present(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(path)?;
         match response.code {
             // It is stopping, or none of several leads yet.

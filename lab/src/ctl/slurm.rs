@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `lightloom ctl slurm`: makes Slurm agree with the plan in force and with the known faults, and goes on doing so.
+//!
+//! What Slurm should be is computed from the daemon's answers each time, what it is is read from Slurm each time, and
+//! the difference is applied: nothing is remembered, so that a restart goes on where it ended. A daemon that is away, is
+//! older than one that was heard before, or does not know its plan changes nothing.
+
+mod agree;
+mod read;
+#[cfg(test)]
+mod worlds;
+
+use std::path::PathBuf;
+use std::process::Command as Process;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use lightloom_daemon_api::status::Status;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::plan::{Plan, is_called};
+use lightloom_planner::khop;
+use serde_json::{Value, json};
+
+use self::agree::{Desired, Observed, SlurmChanges, SlurmCommand};
+use super::CtlSession;
+use crate::export::HostNames;
+use lightloom::output::{self, Format, VerbOutcome};
+use lightloom::{files, plan};
+
+/// How long the daemon is asked to wait for a change: below what the client takes for silence.
+const CHANGE_WITHIN_MS: u64 = 800;
+/// A daemon that is away or changes all the time is asked no more often.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+const TRY_EVERY: Duration = Duration::from_millis(500);
+/// The longest wait before what failed is tried again.
+const RETRY_MAX: Duration = Duration::from_secs(300);
+/// Drain and load; resume; see that nothing is left.
+const ROUNDS_MAX: usize = 4;
+
+#[derive(Debug, Args)]
+pub(super) struct SlurmArguments {
+    /// The fabric file that the daemon has.
+    fabric: PathBuf,
+    /// The `topology.conf` that slurmctld reads: it is replaced.
+    #[arg(long, value_name = "FILE", required_unless_present = "starts")]
+    topology: Option<PathBuf>,
+    #[command(flatten)]
+    names: HostNames,
+    /// Agree once and end; exit status 1 if something is left.
+    #[arg(long)]
+    once: bool,
+    /// Show what would be done, once, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// For PrologSlurmctld: end with exit status 1 if no job may start on these nodes. SlurmChanges nothing.
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
+    starts: Option<String>,
+    /// How often Slurm is read where nothing changed at the daemon, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+    /// The program that changes Slurm.
+    #[arg(long, value_name = "PROGRAM", default_value = "scontrol")]
+    scontrol: PathBuf,
+}
+
+/// Slurm, as far as it is read and changed here.
+trait Scheduler {
+    fn observe(&mut self) -> anyhow::Result<Observed>;
+    fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()>;
+}
+
+/// Makes it agree; `done` hears of each change. Returns why something is left; `None` if nothing is.
+fn agree(
+    slurm: &mut impl Scheduler,
+    desired: &Desired,
+    mut done: impl FnMut(&SlurmCommand) -> anyhow::Result<()>,
+) -> anyhow::Result<Option<String>> {
+    let mut is_loaded = false;
+    for _ in 0..ROUNDS_MAX {
+        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
+        if commands.is_empty() {
+            return Ok(blocked);
+        }
+        for command in &commands {
+            if let SlurmCommand::Load { .. } = command {
+                ensure!(
+                    !is_loaded,
+                    "slurmctld has read its topology and has another: is --topology the file that it reads, and \
+                     has slurm.conf `TopologyPlugin=topology/tree`?"
+                );
+                is_loaded = true;
+            }
+            slurm.change(command, desired)?;
+            done(command)?;
+        }
+    }
+    Ok(Some("Slurm is changed by another at the same time".into()))
+}
+
+/// The edge: `scontrol` and the file that slurmctld reads.
+struct Scontrol<'a>(&'a SlurmArguments);
+
+impl Scontrol<'_> {
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let shown = || format!("{} {}", self.0.scontrol.display(), arguments.join(" "));
+        let output = Process::new(&self.0.scontrol).args(arguments).output().with_context(shown)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`{}` failed: {}", shown(), said.trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Scheduler for Scontrol<'_> {
+    fn observe(&mut self) -> anyhow::Result<Observed> {
+        let nodes = self.run(&["--all", "--oneliner", "show", "node"])?;
+        let rings = read::rings(&self.run(&["show", "topology"])?);
+        Ok(Observed { nodes: read::nodes(&nodes).collect(), rings })
+    }
+
+    fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+        let update = |nodes: &[String], what: &[&str]| {
+            let nodes = format!("nodename={}", nodes.join(","));
+            let arguments = [&["update", &nodes][..], what].concat();
+            self.run(&arguments)
+        };
+        match command {
+            SlurmCommand::Drain { nodes, reason } => {
+                update(nodes, &["state=drain", &format!("reason={reason}")])?
+            }
+            SlurmCommand::Explain { nodes, reason } => {
+                update(nodes, &[&format!("reason={reason}")])?
+            }
+            // A node that is down as well stays so: only the drain is taken back.
+            SlurmCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
+            SlurmCommand::Load { .. } => {
+                let file = self.0.topology.as_deref().context("--topology names a file")?;
+                files::write(file, desired.topology.as_bytes())?;
+                self.run(&["reconfigure"])?
+            }
+        };
+        Ok(())
+    }
+}
+
+/// What was heard of the daemon.
+#[derive(Default)]
+struct DaemonPlan {
+    /// Who led, and how many changes of the ledger there were.
+    last: (u64, u64),
+    /// The plan of this name, which is proven.
+    plan: Option<(String, Plan)>,
+}
+
+impl CtlSession {
+    /// # Errors
+    /// A file that cannot be read; with `once` also a daemon or Slurm that does not answer.
+    pub(super) fn slurm(&self, arguments: &SlurmArguments) -> anyhow::Result<VerbOutcome> {
+        let fabric = lightloom::fabric::read(&arguments.fabric)?;
+        let names = arguments.names.read("n", fabric.hbd.nodes())?;
+        let mut slurm = Scontrol(arguments);
+        let mut heard = DaemonPlan::default();
+        let mut wanted = |status: &Status| -> anyhow::Result<Desired> {
+            let plan = heard.plan_of(self, &fabric, status)?;
+            agree::desired(&fabric, plan, &status.plan_sha256, &names, &status.broken_parts)
+        };
+        if let Some(nodes) = &arguments.starts {
+            // What is not known stops no job.
+            let why = match self.heard("/v1/status").and_then(|status| wanted(&status)) {
+                Ok(desired) => agree::objection(&desired, &read::hosts(nodes)),
+                Err(error) => {
+                    output::note(&format!("not judged: {error:#}"));
+                    None
+                }
+            };
+            return Ok(why.map_or(VerbOutcome::Good, |why| {
+                output::note(&format!("no job starts on {nodes}: {why}"));
+                VerbOutcome::Bad
+            }));
+        }
+        if arguments.once || arguments.dry_run {
+            let desired = wanted(&self.heard("/v1/status")?)?;
+            return match arguments.dry_run {
+                true => self.preview(&mut slurm, &desired),
+                false => self.once(&mut slurm, &desired),
+            };
+        }
+        let every = Duration::from_secs(arguments.every);
+        let mut said = String::new();
+        let mut say = |text: String| {
+            if said != text {
+                output::note(&text);
+                said = text;
+            }
+        };
+        let (mut last, mut look_at, mut retry) = (None, Instant::now(), TRY_EVERY);
+        let mut wait_ms = 0;
+        loop {
+            let desired = self.heard(&format!("/v1/status?wait_ms={wait_ms}"));
+            let desired = match desired.and_then(|status| wanted(&status)) {
+                Ok(desired) => desired,
+                Err(error) => {
+                    say(format!("nothing is changed in Slurm: {error:#}"));
+                    std::thread::sleep(TRY_EVERY);
+                    wait_ms = 0;
+                    continue;
+                }
+            };
+            let is_news = last.as_ref() != Some(&desired);
+            if is_news || Instant::now() >= look_at {
+                let ended = agree(&mut slurm, &desired, |command| self.did(command, &desired));
+                let left = ended.unwrap_or_else(|error| Some(format!("{error:#}")));
+                retry =
+                    if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
+                look_at = Instant::now() + if left.is_some() { retry } else { every };
+                say(match left {
+                    Some(why) => format!("Slurm does not agree with the plan yet: {why}"),
+                    None => agreed(&desired),
+                });
+                last = Some(desired);
+            }
+            // What changed meanwhile is asked for at once: the wait is for what changes from now on.
+            wait_ms = if is_news { 0 } else { CHANGE_WITHIN_MS };
+            std::thread::sleep(ASK_EVERY);
+        }
+    }
+
+    fn heard(&self, path: &str) -> anyhow::Result<Status> {
+        let response = self.present(path)?;
+        ensure!(response.is_good(), super::show::refusal(&response.body));
+        response.read()
+    }
+
+    fn once(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
+        let left = agree(slurm, desired, |command| self.did(command, desired))?;
+        let is_good = left.is_none();
+        output::note(&left.unwrap_or_else(|| agreed(desired)));
+        Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
+    }
+
+    fn preview(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
+        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
+        commands.iter().try_for_each(|command| self.did(command, desired))?;
+        let shown =
+            if commands.is_empty() { agreed(desired) } else { "nothing was changed".into() };
+        output::note(&blocked.unwrap_or(shown));
+        Ok(VerbOutcome::Good)
+    }
+
+    /// Shows a change: a line for people, a document a line for programs.
+    fn did(&self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+        if self.format == Format::Text {
+            let (did, nodes, why) = match command {
+                SlurmCommand::Drain { nodes, reason } => {
+                    ("drained", nodes.join(","), reason.as_str())
+                }
+                SlurmCommand::Explain { nodes, reason } => {
+                    ("still drained", nodes.join(","), reason.as_str())
+                }
+                SlurmCommand::Load { rings } => {
+                    ("loaded", format!("{rings} rings"), plan_line(desired))
+                }
+                SlurmCommand::Resume { nodes } => ("resumed", nodes.join(","), plan_line(desired)),
+            };
+            return output::print(&format!("{did} {nodes}: {why}\n"));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut line = serde_json::to_value(command)?;
+        line["unix_ms"] = json!(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        line["plan"] = Value::from(plan_line(desired).trim_start_matches("plan "));
+        output::print(&format!("{line}\n"))
+    }
+}
+
+/// The plan that a topology is of, from its first line.
+fn plan_line(desired: &Desired) -> &str {
+    desired.topology.lines().next().unwrap_or_default().trim_start_matches("# ")
+}
+
+fn agreed(desired: &Desired) -> String {
+    let (rings, drained) = (desired.rings.len(), desired.drained.len());
+    format!(
+        "Slurm agrees with {}: {rings} rings, {drained} nodes drained or to be",
+        plan_line(desired)
+    )
+}
+
+impl DaemonPlan {
+    /// The plan in force, proven against the fabric.
+    fn plan_of(
+        &mut self,
+        ctl: &CtlSession,
+        fabric: &Fabric,
+        status: &Status,
+    ) -> anyhow::Result<&Plan> {
+        let epoch = status.leadership.as_ref().map_or(0, |leads| leads.epoch);
+        let now = (epoch, status.version);
+        ensure!(now >= self.last, "the daemon's answer is older than one before it");
+        self.last = now;
+        if let Some(other) = &status.other_fabric {
+            bail!("{other}");
+        }
+        ensure!(!status.plan_sha256.is_empty(), "no plan is on the devices");
+        if self.plan.as_ref().is_none_or(|(name, _)| *name != status.plan_sha256) {
+            let response = ctl.present("/v1/plan")?;
+            ensure!(response.is_good(), super::show::refusal(&response.body));
+            let found: Plan = response.read()?;
+            ensure!(is_called(&found, &status.plan_sha256), "the plan changes right now");
+            let (_, faults) = khop::from_document(fabric, &found)?;
+            plan::prove(fabric, &faults, &found)?;
+            self.plan = Some((status.plan_sha256.clone(), found));
+        }
+        self.plan.as_ref().map(|(_, plan)| plan).context("a plan was just read")
+    }
+}

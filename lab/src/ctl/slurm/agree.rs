@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What Slurm has to change to agree with the plan: desired × observed → commands. No clock, no file, no process.
+//!
+//! ```text
+//! plan + faults ─▶ Desired ─┐
+//!                           ├─▶ commands: drain ─▶ load the topology ─▶ (once it is loaded) resume
+//! scontrol show ─▶ Observed ┘
+//! ```
+//!
+//! What is drained by another is left alone, whatever the plan says of it: the reason of a node says whose drain it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_daemon_api::status::BrokenPart;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::Part;
+use lightloom_fabric::plan::Plan;
+use lightloom_report::export::{ExportFormat, ExportNames, RingPlan, Seat};
+use serde::Serialize;
+
+use super::read::rings;
+
+/// What the reason of every drain of ours begins with.
+pub(super) const OURS: &str = "lightloom: ";
+/// What slurmctld itself writes of a node that does not answer.
+const SLURMS_OWN: &str = "Not responding";
+/// Nodes of one command, so that it fits a command line.
+const NODES_MAX: usize = 1_000;
+/// Digits of a digest that are shown.
+const DIGITS: usize = 12;
+
+/// The nodes of each ring.
+pub(super) type Rings = BTreeMap<String, BTreeSet<String>>;
+
+/// Slurm as the plan in force and the known faults want it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Desired {
+    /// The hosts of the fabric: no other node is touched.
+    pub(super) hosts: BTreeSet<String>,
+    /// The leaf switches of the topology.
+    pub(super) rings: Rings,
+    /// The file that holds them.
+    pub(super) topology: String,
+    /// Nodes on which no job may start, and the reason.
+    pub(super) drained: BTreeMap<String, String>,
+}
+
+/// Slurm as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Observed {
+    /// Every node.
+    pub(super) nodes: BTreeMap<String, NodeState>,
+    /// The leaf switches that are loaded.
+    pub(super) rings: Rings,
+}
+
+/// A node of Slurm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeState {
+    /// No job starts on it.
+    pub(super) is_drained: bool,
+    /// It is down or failing.
+    pub(super) is_down: bool,
+    /// Why; empty if no reason is given.
+    pub(super) reason: String,
+}
+
+impl NodeState {
+    fn is_drained_by_us(&self) -> bool {
+        self.is_drained && self.reason.starts_with(OURS)
+    }
+
+    /// An operator or another program took it out of service.
+    fn is_held_by_another(&self) -> bool {
+        let ours = self.reason.starts_with(OURS);
+        let is_explained = !self.reason.is_empty() && self.reason != SLURMS_OWN;
+        !ours && (self.is_drained || self.is_down && is_explained)
+    }
+}
+
+/// A change of Slurm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "did", rename_all = "kebab-case")]
+pub(super) enum SlurmCommand {
+    /// No job starts on these nodes any more.
+    Drain { nodes: Vec<String>, reason: String },
+    /// Nodes that are drained for another reason now, or by another plan.
+    Explain { nodes: Vec<String>, reason: String },
+    /// The topology is written and loaded.
+    Load { rings: usize },
+    /// Jobs may start on these nodes again.
+    Resume { nodes: Vec<String> },
+}
+
+/// What is to be done, and what cannot be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SlurmChanges {
+    /// In this order.
+    pub(super) commands: Vec<SlurmCommand>,
+    /// Why the topology is not loaded and no node resumed; `None` if it can be.
+    pub(super) blocked: Option<String>,
+}
+
+/// What makes `observed` agree with `desired`. Nodes are resumed only once the topology is loaded.
+pub(super) fn changes(desired: &Desired, observed: &Observed) -> SlurmChanges {
+    let (mut drain, mut explain) = (BTreeMap::new(), BTreeMap::new());
+    for (host, reason) in &desired.drained {
+        let Some(node) = observed.nodes.get(host).filter(|node| !node.is_held_by_another()) else {
+            continue;
+        };
+        let list: &mut BTreeMap<&str, Vec<String>> = match node.is_drained {
+            true if node.reason == *reason => continue,
+            true => &mut explain,
+            false => &mut drain,
+        };
+        list.entry(reason).or_default().push(host.clone());
+    }
+    let mut commands = by_reason(drain, |nodes, reason| SlurmCommand::Drain { nodes, reason });
+    commands.extend(by_reason(explain, |nodes, reason| SlurmCommand::Explain { nodes, reason }));
+    let hosts = desired.rings.values().flatten();
+    let unknown: Vec<&str> =
+        hosts.filter(|host| !observed.nodes.contains_key(*host)).map(String::as_str).collect();
+    if let Some(first) = unknown.first() {
+        // slurmctld ends when its topology names a node that it does not have.
+        let count = unknown.len();
+        let why = format!(
+            "{count} nodes of the plan are no nodes of Slurm, the first {first}: name them with --hostname or --hostnames"
+        );
+        return SlurmChanges { commands, blocked: Some(why) };
+    }
+    if observed.rings != desired.rings {
+        commands.push(SlurmCommand::Load { rings: desired.rings.len() });
+        return SlurmChanges { commands, blocked: None };
+    }
+    let back = observed.nodes.iter().filter(|(host, node)| {
+        node.is_drained_by_us()
+            && desired.hosts.contains(*host)
+            && !desired.drained.contains_key(*host)
+    });
+    let back: Vec<String> = back.map(|(host, _)| host.clone()).collect();
+    commands
+        .extend(back.chunks(NODES_MAX).map(|nodes| SlurmCommand::Resume { nodes: nodes.to_vec() }));
+    SlurmChanges { commands, blocked: None }
+}
+
+fn by_reason(
+    all: BTreeMap<&str, Vec<String>>,
+    command: impl Fn(Vec<String>, String) -> SlurmCommand,
+) -> Vec<SlurmCommand> {
+    let each = all.into_iter().flat_map(|(reason, nodes)| {
+        nodes
+            .chunks(NODES_MAX)
+            .map(|nodes| command(nodes.to_vec(), reason.to_owned()))
+            .collect::<Vec<_>>()
+    });
+    each.collect()
+}
+
+/// Why no job may start on these nodes; `None` if it may: none is drained, and a job of several rings has them whole.
+pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<String> {
+    if let Some((host, why)) = job.iter().find_map(|host| desired.drained.get_key_value(host)) {
+        return Some(format!("{host}: {why}"));
+    }
+    let rings = desired.rings.iter().filter(|(_, hosts)| !hosts.is_disjoint(job));
+    let parted = rings.clone().find(|(_, hosts)| !hosts.is_subset(job));
+    parted.filter(|_| rings.count() > 1).map(|(ring, _)| format!("it has a part of ring {ring}"))
+}
+
+/// The first digits of a digest.
+pub(super) fn short(digest: &str) -> &str {
+    digest.get(..DIGITS).unwrap_or(digest)
+}
+
+/// Slurm as this plan wants it: its rings as leaf switches; what is broken or in no ring drained, and every node of a
+/// ring that has a fault which the plan does not go around yet.
+///
+/// # Errors
+/// A plan without a ring that Slurm could use.
+pub(super) fn desired(
+    fabric: &Fabric,
+    plan: &Plan,
+    digest: &str,
+    names: &ExportNames,
+    broken: &[BrokenPart],
+) -> anyhow::Result<Desired> {
+    let of = RingPlan::new(fabric, plan, names, None)?;
+    let tree = ExportFormat::named("slurm-tree").expect("a format that the report knows");
+    let export = tree.of_ring(&of)?;
+    let text: String = export.files.into_iter().map(|file| file.text).collect();
+    let reason = |why: &str| format!("{OURS}{why}, plan {}", short(digest));
+    let mut drained = BTreeMap::new();
+    for node in of.nodes() {
+        match of.seat(node) {
+            Seat::Broken => drained.insert(of.name(node).to_owned(), reason("broken")),
+            Seat::Idle => drained.insert(of.name(node).to_owned(), reason("in no ring")),
+            Seat::Ring { .. } | Seat::Inside { .. } => None,
+        };
+    }
+    let rings = rings(&text);
+    for part in broken.iter().filter(|part| !part.bypassed) {
+        let Ok(parsed) = part.part.parse::<Part>() else { continue };
+        let Some(node) = parsed.node().filter(|node| node.0 < fabric.hbd.nodes()) else { continue };
+        let host = of.name(node);
+        for (ring, hosts) in rings.iter().filter(|(_, hosts)| hosts.contains(host)) {
+            let why = reason(&format!("ring {ring} has a fault"));
+            drained.extend(hosts.iter().map(|host| (host.clone(), why.clone())));
+        }
+        if matches!(parsed, Part::Node(_)) {
+            drained.insert(host.to_owned(), reason("broken"));
+        }
+    }
+    let hosts = of.nodes().map(|node| of.name(node).to_owned()).collect();
+    Ok(Desired { hosts, rings, topology: format!("# plan {digest}\n{text}"), drained })
+}

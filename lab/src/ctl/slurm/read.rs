@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `scontrol` prints, and host lists such as `n[0,2-3]`.
+
+use std::collections::BTreeSet;
+
+use super::agree::{NodeState, Rings};
+
+/// The leaf switches of `topology.conf` or of `scontrol show topology`: those that hold nodes and no switches.
+pub(super) fn rings(text: &str) -> Rings {
+    let leaf = |line: &str| {
+        let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
+        let name = value("SwitchName=")?;
+        match (value("Nodes="), value("Switches=")) {
+            (Some(nodes), None) => Some((name.to_owned(), hosts(nodes))),
+            _ => None,
+        }
+    };
+    text.lines().filter_map(leaf).collect()
+}
+
+/// The nodes of `scontrol --all --oneliner show node`.
+pub(super) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
+    text.lines().filter_map(|line| {
+        let word = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
+        let (name, state) = (word("NodeName=")?, word("State=")?);
+        let mut flags =
+            state.split('+').map(|flag| flag.trim_end_matches(|c: char| !c.is_ascii_uppercase()));
+        let has = |flag: &str| matches!(flag, "DRAIN" | "DRAINED" | "DRAINING");
+        let reason = line.split_once(" Reason=").map_or("", |(_, rest)| {
+            // Who wrote it and when stands behind it; other keys may follow.
+            rest.split_once(" [").map_or(rest, |(reason, _)| reason)
+        });
+        let state = NodeState {
+            is_drained: flags.clone().any(has),
+            is_down: flags.any(|flag| matches!(flag, "DOWN" | "FAIL" | "FAILING")),
+            reason: reason.trim().to_owned(),
+        };
+        Some((name.to_owned(), state))
+    })
+}
+
+/// Host names of a list such as `n[0,2-3],gpu[08-10]`.
+pub(super) fn hosts(list: &str) -> BTreeSet<String> {
+    let mut depth = 0_i32;
+    let mut is_between = |c: char| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    };
+    let one: Vec<&str> = list.split(&mut is_between).filter(|one| !one.is_empty()).collect();
+    one.into_iter().flat_map(expanded).collect()
+}
+
+fn expanded(one: &str) -> Vec<String> {
+    let parts = one.split_once('[').and_then(|(before, rest)| {
+        rest.split_once(']').map(|(ranges, after)| (before, ranges, after))
+    });
+    let Some((before, ranges, after)) = parts else { return vec![one.to_owned()] };
+    let ends = expanded(after);
+    let numbers = ranges.split(',').flat_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let width = first.len();
+        let (first, last) = (first.parse::<u64>().unwrap_or(1), last.parse::<u64>().unwrap_or(0));
+        (first..=last).map(move |number| format!("{number:0width$}"))
+    });
+    numbers
+        .flat_map(|number| {
+            ends.iter().map(move |end| format!("{before}{number}{end}")).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_lists_are_read_as_slurm_writes_them() {
+        let read = |list| hosts(list).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(read("n[0,2-3],login"), "login n0 n2 n3");
+        assert_eq!(read("gpu[08-10]-[0-1]"), "gpu08-0 gpu08-1 gpu09-0 gpu09-1 gpu10-0 gpu10-1");
+        assert_eq!(read(""), "");
+    }
+
+    #[test]
+    fn the_drain_of_a_node_and_its_reason_are_read_from_the_line_of_scontrol() {
+        let line = "NodeName=n1 CPUAlloc=0 State=IDLE+CLOUD+DRAIN+NOT_RESPONDING ThreadsPerCore=1 ExtSensorsTemp=n/s \
+                    Reason=lightloom: broken, plan 57b8 [root@2026-11-27T16:20:13]\n\
+                    NodeName=n2 State=DOWN* ExtSensorsTemp=n/s Reason=Not responding [slurm@2026-11-27T16:20:13]\n\
+                    NodeName=n3 State=MIXED ExtSensorsTemp=n/s\nNo nodes\n";
+        let read: Vec<_> = nodes(line).collect();
+        let state = |is_drained, is_down, reason: &str| NodeState {
+            is_drained,
+            is_down,
+            reason: reason.into(),
+        };
+        assert_eq!(read[0], ("n1".into(), state(true, false, "lightloom: broken, plan 57b8")));
+        assert_eq!(read[1], ("n2".into(), state(false, true, "Not responding")));
+        assert_eq!(read[2], ("n3".into(), state(false, false, "")));
+        assert_eq!(read.len(), 3);
+    }
+
+    #[test]
+    fn only_leaf_switches_are_rings() {
+        let text = "# a comment\nSwitchName=g0 Level=0 LinkSpeed=1 Nodes=n[0-1]\n\
+                    SwitchName=rings Level=1 LinkSpeed=1 Nodes=n[0-1] Switches=g0\n";
+        assert_eq!(rings(text), Rings::from([("g0".into(), hosts("n[0-1]"))]));
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Drawn worlds: a Slurm that operators change as well, faults that come and go, a controller that dies between any two
+//! of its commands. Whatever was drawn, what an operator holds stays held, no job may start on a broken ring once the
+//! controller is through, and a second pass has nothing left to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::bail;
+use lightloom_units::seed::{Seed, Stream};
+use rand::RngExt;
+
+use super::agree::{Desired, NodeState, Observed, SlurmCommand, changes, objection};
+use super::{Scheduler, agree};
+
+const NODES: usize = 12;
+const OPERATORS: &str = "operator: fan";
+
+fn host(number: usize) -> String {
+    format!("n{number}")
+}
+
+/// Slurm as its manual has it.
+#[derive(Clone, Default)]
+struct FakeSlurm {
+    now: Observed,
+    /// Commands until the controller dies.
+    left: usize,
+    commands: usize,
+}
+
+impl Scheduler for FakeSlurm {
+    fn observe(&mut self) -> anyhow::Result<Observed> {
+        Ok(self.now.clone())
+    }
+
+    fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+        if self.left == 0 {
+            bail!("killed");
+        }
+        self.left -= 1;
+        self.commands += 1;
+        let mut set = |nodes: &[String], set: &dyn Fn(&mut NodeState)| {
+            for node in nodes {
+                set(self.now.nodes.get_mut(node).expect("a node of Slurm"));
+            }
+        };
+        match command {
+            SlurmCommand::Drain { nodes, reason } => set(nodes, &|node| {
+                (node.is_drained, node.reason) = (true, reason.clone());
+            }),
+            SlurmCommand::Explain { nodes, reason } => {
+                set(nodes, &|node| node.reason.clone_from(reason))
+            }
+            SlurmCommand::Resume { nodes } => set(nodes, &|node| {
+                (node.is_drained, node.reason) = (false, String::new());
+            }),
+            SlurmCommand::Load { .. } => self.now.rings = desired.rings.clone(),
+        }
+        Ok(())
+    }
+}
+
+/// Rings of three over the nodes that work, what is left over in no ring.
+fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
+    let working: Vec<String> = (0..NODES).filter(|node| !broken.contains(node)).map(host).collect();
+    let chunks = working.chunks_exact(3);
+    let rest = chunks.remainder().to_vec();
+    let rings = chunks
+        .enumerate()
+        .map(|(ring, nodes)| (format!("g{ring}"), nodes.iter().cloned().collect()));
+    let reason = |why: &str| format!("lightloom: {why}, plan {digest}");
+    let drained = broken.iter().map(|node| (host(*node), reason("broken")));
+    let idle = rest.into_iter().map(|node| (node, reason("in no ring")));
+    Desired {
+        hosts: (0..NODES).map(host).collect(),
+        rings: rings.collect(),
+        topology: digest.to_string(),
+        drained: drained.chain(idle).collect(),
+    }
+}
+
+/// What an operator does to a node now and then.
+fn meddle(rng: &mut Stream, slurm: &mut FakeSlurm) {
+    let number = rng.random_range(0..NODES + 2);
+    let node = slurm.now.nodes.get_mut(&host(number)).expect("a node of Slurm");
+    *node = match rng.random_range(0..4) {
+        0 => NodeState { is_drained: true, is_down: false, reason: OPERATORS.into() },
+        1 => NodeState { is_drained: false, is_down: true, reason: OPERATORS.into() },
+        2 => NodeState {
+            is_drained: node.is_drained,
+            is_down: true,
+            reason: "Not responding".into(),
+        },
+        _ => NodeState::default(),
+    };
+}
+
+fn held(slurm: &FakeSlurm) -> BTreeMap<String, NodeState> {
+    let theirs = slurm.now.nodes.iter().filter(|(_, node)| {
+        node.reason == OPERATORS || node.is_drained && node.reason == "Not responding"
+    });
+    theirs.map(|(name, node)| (name.clone(), node.clone())).collect()
+}
+
+fn world(seed: u64) {
+    let mut rng = Seed(seed).stream("slurm", 0);
+    let mut slurm = FakeSlurm::default();
+    // Two nodes are Slurm's and not the fabric's.
+    slurm.now.nodes = (0..NODES + 2).map(|node| (host(node), NodeState::default())).collect();
+    let mut broken = BTreeSet::new();
+    for round in 0..12_u64 {
+        let node = rng.random_range(0..NODES);
+        if !broken.remove(&node) {
+            broken.insert(node);
+        }
+        for _ in 0..rng.random_range(0..3) {
+            meddle(&mut rng, &mut slurm);
+        }
+        let theirs = held(&slurm);
+        let desired = planned(&broken, round);
+        slurm.left = rng.random_range(0..5);
+        let _ = agree(&mut slurm, &desired, |_| Ok(()));
+        slurm.left = usize::MAX;
+        let left = agree(&mut slurm, &desired, |_| Ok(())).expect("Slurm answers");
+        assert_eq!(left, None, "seed {seed}, round {round}");
+        assert_eq!(held(&slurm), theirs, "seed {seed}, round {round}: an operator's node");
+        assert_eq!(slurm.now.rings, desired.rings, "seed {seed}, round {round}");
+        for (name, node) in &slurm.now.nodes {
+            let is_usable = !node.is_drained && !node.is_down;
+            let may_be = desired.hosts.contains(name) && desired.drained.contains_key(name);
+            assert!(
+                !(may_be && is_usable),
+                "seed {seed}, round {round}: a job may start on {name}"
+            );
+            let is_ours = node.is_drained && node.reason.starts_with("lightloom: ");
+            assert!(
+                !is_ours || may_be,
+                "seed {seed}, round {round}: {name} is drained for nothing"
+            );
+        }
+        let before = slurm.commands;
+        agree(&mut slurm, &desired, |_| Ok(())).expect("Slurm answers");
+        assert_eq!(slurm.commands, before, "seed {seed}, round {round}: it was through");
+    }
+}
+
+#[test]
+fn slurm_agrees_whenever_the_controller_dies_and_whatever_an_operator_does() {
+    for seed in 0..lightloom_testkit::cases(500, 20_000) {
+        world(seed);
+    }
+}
+
+/// A node that joins a ring takes no job before its ring is loaded, and none at all where Slurm lacks a node of the plan.
+#[test]
+fn nodes_are_resumed_after_the_topology_and_nothing_is_loaded_with_a_node_that_slurm_lacks() {
+    let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));
+    let mut slurm = FakeSlurm { left: usize::MAX, ..FakeSlurm::default() };
+    slurm.now.nodes = (0..NODES).map(|node| (host(node), NodeState::default())).collect();
+    agree(&mut slurm, &before, |_| Ok(())).unwrap();
+    assert!(slurm.now.nodes["n0"].is_drained && slurm.now.nodes["n10"].is_drained);
+    let found = changes(&after, &slurm.now).commands;
+    assert_eq!(found, [SlurmCommand::Load { rings: 4 }]);
+    let mut seen = Vec::new();
+    agree(&mut slurm, &after, |command| {
+        seen.push(command.clone());
+        Ok(())
+    })
+    .unwrap();
+    assert!(
+        matches!(&seen[..], [SlurmCommand::Load { .. }, SlurmCommand::Resume { .. }]),
+        "{seen:?}"
+    );
+
+    slurm.now.nodes.remove("n3");
+    let found = changes(&before, &slurm.now);
+    assert!(found.blocked.unwrap().contains("the first n3"));
+    assert!(found.commands.iter().all(|command| matches!(command, SlurmCommand::Drain { .. })));
+}
+
+#[test]
+fn a_job_starts_on_whole_rings_or_inside_one() {
+    let desired = planned(&BTreeSet::from([0]), 1);
+    let may = |numbers: &[usize]| objection(&desired, &numbers.iter().copied().map(host).collect());
+    assert_eq!(may(&[1, 2, 3, 4, 5, 6]), None);
+    assert_eq!(may(&[2]), None);
+    assert_eq!(may(&[3, 4, 5]), Some("it has a part of ring g0".into()));
+    assert_eq!(may(&[0, 1, 2]), Some("n0: lightloom: broken, plan 1".into()));
+    assert_eq!(may(&[10, 11]), Some("n10: lightloom: in no ring, plan 1".into()));
+}
+
+/// A file that slurmctld does not read is loaded once, not each time.
+#[test]
+fn a_topology_that_does_not_take_is_an_error() {
+    struct Deaf(FakeSlurm);
+    impl Scheduler for Deaf {
+        fn observe(&mut self) -> anyhow::Result<Observed> {
+            self.0.observe()
+        }
+        fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+            match command {
+                SlurmCommand::Load { .. } => Ok(()),
+                _ => self.0.change(command, desired),
+            }
+        }
+    }
+    let mut slurm = Deaf(FakeSlurm { left: usize::MAX, ..FakeSlurm::default() });
+    slurm.0.now.nodes = (0..NODES).map(|node| (host(node), NodeState::default())).collect();
+    let why = agree(&mut slurm, &planned(&BTreeSet::new(), 1), |_| Ok(())).unwrap_err();
+    assert!(why.to_string().contains("TopologyPlugin=topology/tree"), "{why}");
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Slurm follows the plan: the daemon, emulated modules, `lightloom ctl slurm`, slurmctld with a slurmd for each node and
+//! jobs that run, in a network and a process tree of their own. Slurm judges: what `scontrol` shows, and its log, which
+//! has every allocation, drain and reconfiguration in one order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+use serde_json::Value;
+
+use crate::daemon_rig::{fabric_file, times::Times};
+use crate::programs;
+
+/// Nodes of a ring.
+const RING: usize = 4;
+/// Broken at once, at most.
+const BROKEN_MAX: usize = 4;
+
+type Nodes = BTreeSet<u32>;
+
+/// All of it, until dropped.
+struct Cluster {
+    folder: tempfile::TempDir,
+    shell: Child,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// Files by name; in capitals what differs.
+const FILES: [(&str, &str); 5] = [
+("slurm.conf", "ClusterName=lightloom
+SlurmctldHost=localhost(10.9.9.1)
+AuthType=auth/none
+CredType=cred/none
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=FOLDER/state
+SlurmdSpoolDir=FOLDER/spool/%n
+SlurmctldPidFile=FOLDER/slurmctld.pid
+SlurmdPidFile=FOLDER/slurmd.%n.pid
+SlurmctldLogFile=FOLDER/slurmctld.log
+SwitchType=switch/none
+MpiDefault=none
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/backfill
+SchedulerParameters=max_switch_wait=31536000,batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1
+SlurmdParameters=config_overrides
+SlurmctldParameters=node_reg_mem_percent=1
+TopologyPlugin=topology/tree
+PrologSlurmctld=FOLDER/may-start
+NodeName=n[0-LAST] NodeHostName=localhost NodeAddr=10.9.9.1 Port=[20000-PORT] CPUs=4 RealMemory=1000
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"),
+// As slurmctld needs one: a switch of all nodes.
+("topology.conf", "SwitchName=all Nodes=n[0-LAST]\n"),
+("devices.yaml", "seed: 1\ntransceivers:\n  - {names: 'n{0..LAST}/b{0..1}'}\n"),
+("daemon.yaml", "state_dir: FOLDER/daemon
+fabric: fabric.yaml
+policies: {on_fault: bypass, poll_every: 1s}
+modules:
+- {nodes: [0, LAST], bundles: 2, serial: 'FOLDER/links/n{node}-b{bundle}'}
+"),
+("may-start", "#!/bin/sh
+export PATH=PROGRAMS:$PATH LIGHTLOOM_SOCKET=FOLDER/daemon/lightloomd.sock
+exec lightloom ctl slurm FOLDER/fabric.yaml --starts \"$SLURM_JOB_NODELIST\" 2>> FOLDER/refused
+"),
+];
+
+/// In a network of its own, so that its ports are ours; the address keeps the resolver content.
+const START: &str = "chmod +x may-start; mkdir state spool links; lightloom plan fabric.yaml -o plan.json || exit 1
+ip link set lo up; ip addr add 10.9.9.1/32 dev lo
+lightloom device serve devices.yaml --links links --control faults > /dev/null &
+lightloomd --config daemon.yaml 2> lightloomd.log &
+slurmctld -D -c 2> /dev/null &
+for n in $(seq 0 LAST); do slurmd -D -N n$n 2> /dev/null & done
+lightloom ctl wait --for 60s && lightloom ctl adopt all && lightloom ctl apply plan.json --cut-light || exit 1
+until test $(sinfo -h -t idle -o %D | head -1 || echo 0) = NODES; do sleep 0.05; done
+lightloom ctl slurm fabric.yaml --topology topology.conf > did 2> said &
+until grep -q 'agrees' said; do sleep 0.05; done
+touch ready; wait";
+
+impl Cluster {
+    /// `None` where Slurm is not installed, or this is not root.
+    fn start(nodes: u32) -> Option<Self> {
+        let probe = "slurmctld -V && slurmd -V && command -v sbatch && test $(id -u) = 0 && unshare -n true";
+        let probe = Command::new("sh").args(["-c", probe]).output().unwrap();
+        if !probe.status.success() {
+            println!("skipped: no slurmctld, slurmd and slurm-client as root");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (last, port) = ((nodes - 1).to_string(), (19_999 + nodes).to_string());
+        let filled = |text: &str| {
+            let at = folder.path().display().to_string();
+            let text = text.replace("FOLDER", &at).replace("LAST", &last).replace("PORT", &port);
+            let text = text.replace("NODES", &nodes.to_string());
+            text.replace("PROGRAMS", &programs::folder().display().to_string())
+        };
+        for (name, text) in FILES {
+            std::fs::write(folder.path().join(name), filled(text)).unwrap();
+        }
+        std::fs::write(folder.path().join("fabric.yaml"), fabric_file(nodes)).unwrap();
+        let mut shell = Command::new("unshare");
+        shell.args("--net --pid --fork --kill-child --mount-proc bash -c".split(' '));
+        let shell = environment(shell.arg(filled(START)), folder.path());
+        let shell = shell.stdout(Stdio::null()).spawn().unwrap();
+        let mut cluster = Self { folder, shell };
+        let until = Instant::now() + Duration::from_secs(60);
+        while !cluster.path("ready").exists() {
+            assert!(
+                cluster.shell.try_wait().unwrap().is_none(),
+                "it ended: {}",
+                cluster.read("said")
+            );
+            assert!(Instant::now() < until, "not ready: {}", cluster.read("lightloomd.log"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(cluster)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// What a command shows that runs in the network of the cluster.
+    fn shown(&self, command: &str) -> String {
+        let mut enter = Command::new("nsenter");
+        let pid = self.shell.id().to_string();
+        enter.args(["-t", &pid, "-n", "bash", "-c", command]);
+        let output = environment(&mut enter, self.folder.path()).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// When the daemon knew that this node is broken, as slurmctld's log writes times.
+    fn known_since(&self, node: u32) -> String {
+        let status: Value =
+            serde_json::from_str(&self.shown("lightloom ctl status --format json")).unwrap();
+        let parts = status["broken_parts"].as_array().unwrap();
+        let part = parts.iter().find(|part| part["part"] == format!("n{node}")).unwrap();
+        let seconds = part["since_unix_ms"].as_u64().unwrap() as f64 / 1e3;
+        self.shown(&format!("date -u -d @{seconds:.3} +%FT%T.%3N")).trim().to_owned()
+    }
+
+    /// The plan on the devices as the daemon has it: its digest, and the nodes of each ring.
+    fn plan(&self) -> (String, Vec<Nodes>) {
+        let status: Value =
+            serde_json::from_str(&self.shown("lightloom ctl status --format json")).unwrap();
+        let mut socket = UnixStream::connect(self.path("daemon/lightloomd.sock")).unwrap();
+        socket.write_all(b"GET /v1/plan HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let plan: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let node = |node: &Value| node.as_str().unwrap()[1..].parse().unwrap();
+        let nodes = |group: &Value| group["nodes"].as_array().unwrap().iter().map(node).collect();
+        let rings = plan["groups"].as_array().unwrap().iter().map(nodes).collect();
+        (status["plan_sha256"].as_str().unwrap()[..12].to_owned(), rings)
+    }
+
+    /// Waits until Slurm agrees with the plan on the devices.
+    fn until_it_agrees(&self, broken: &Nodes) -> (String, Vec<Nodes>) {
+        let (digest, rings) = self.plan();
+        let until = Instant::now() + Duration::from_secs(20);
+        while !self.agrees(broken, &digest, &rings) {
+            assert!(
+                Instant::now() < until,
+                "{broken:?}: {} {}",
+                self.read("did"),
+                self.read("said")
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        (digest, rings)
+    }
+
+    /// Whether Slurm itself shows these nodes drained by us and has exactly these rings loaded.
+    fn agrees(&self, broken: &Nodes, digest: &str, rings: &[Nodes]) -> bool {
+        let shown = self.shown("scontrol -ao show node; scontrol show topology");
+        let is_drained = |node: &u32| {
+            let line = shown.lines().find(|line| line.starts_with(&format!("NodeName=n{node} ")));
+            line.is_some_and(|line| {
+                line.contains("+DRAIN") && line.contains(&format!("broken, plan {digest}"))
+            })
+        };
+        let leaf = |line: &str| line.starts_with("SwitchName=") && !line.contains(" Switches=");
+        let loaded =
+            shown.lines().filter(|line| leaf(line)).filter_map(|line| line.split(" Nodes=").nth(1));
+        let loaded: BTreeSet<Nodes> = loaded.map(hosts).collect();
+        broken.iter().all(is_drained) && loaded == rings.iter().cloned().collect()
+    }
+}
+
+fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
+    let path = format!("{}:{}", programs::folder().display(), std::env::var("PATH").unwrap());
+    command
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("TZ", "UTC")
+        .env("SLURM_CONF", folder.join("slurm.conf"));
+    command.env("LIGHTLOOM_SOCKET", folder.join("daemon/lightloomd.sock")).stdin(Stdio::null())
+}
+
+/// Node numbers of a list such as `n[0,4-6]`.
+fn hosts(list: &str) -> Nodes {
+    let numbers = list.trim_start_matches('n').trim_matches(['[', ']']);
+    let ranges = numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()
+}
+
+/// What slurmctld wrote down, in its order.
+#[derive(Debug)]
+enum Logged {
+    /// A job starts on these nodes.
+    Starts(String, Nodes),
+    /// A drain of ours has this reason from here on.
+    Reason(u32, String),
+    /// It takes jobs again.
+    Back(Nodes),
+    /// The topology that was written last is loaded.
+    Loads,
+}
+
+/// A line of slurmctld's log, if it says one of these.
+fn logged(line: &str) -> Option<Logged> {
+    let job = line.split_once("JobId=").map(|(_, rest)| rest.split(' ').next().unwrap().to_owned());
+    let list = line.split_once("NodeList=").filter(|_| line.contains("sched: Allocate"));
+    let list =
+        list.or_else(|| line.split_once(" on n").filter(|_| line.contains("Started JobId=")));
+    if let (Some(job), Some((_, list))) = (job, list) {
+        return Some(Logged::Starts(job, hosts(list.split(' ').next()?)));
+    }
+    if let Some((before, reason)) = line.split_once(" reason set to: ") {
+        let node = before.rsplit_once("node n")?.1.parse().ok()?;
+        return Some(Logged::Reason(node, reason.to_owned()));
+    }
+    if let Some((before, _)) =
+        line.split_once(" state set to IDLE").or_else(|| line.split_once(" state set to UNDRAIN"))
+    {
+        return Some(Logged::Back(Nodes::from([before.rsplit_once("node n")?.1.parse().ok()?])));
+    }
+    line.contains("Processing Reconfiguration Request").then_some(Logged::Loads)
+}
+
+/// What the log says of the jobs that started.
+#[derive(Default)]
+struct Placed {
+    jobs: usize,
+    /// On more than one ring.
+    large: usize,
+    /// Allocated after a node of theirs was known to be broken and before Slurm heard of it.
+    late: usize,
+    /// Of any, those that slurmctld's prolog sent back.
+    refused: usize,
+}
+
+/// Each job of the log holds whole rings of the plan that was loaded when it started, `first` at the beginning, as many as
+/// it asked for and none with a broken node, and what was allocated once the daemon knew better was sent back.
+/// `known`: when the daemon knew a node to be broken, as the log writes times.
+fn judged(
+    log: &str,
+    first: &str,
+    plans: &BTreeMap<String, Vec<Nodes>>,
+    known: &[(String, u32)],
+) -> Placed {
+    let (mut written, mut loaded) = (first.to_owned(), first.to_owned());
+    let (mut broken, mut unheard) = (Nodes::new(), Nodes::new());
+    let (mut placed, mut known, mut late) =
+        (Placed::default(), known.iter().peekable(), BTreeMap::new());
+    for line in log.lines() {
+        let now = line.get(1..24).unwrap_or_default();
+        while let Some((_, node)) = known.next_if(|(since, _)| since.as_str() <= now) {
+            unheard.insert(*node);
+        }
+        if let Some(job) =
+            line.split_once("prolog_slurmctld JobId=").filter(|_| line.contains("exit status"))
+        {
+            placed.refused += 1;
+            late.remove(job.1.split(' ').next().unwrap());
+        }
+        match logged(line) {
+            Some(Logged::Reason(node, reason)) => {
+                unheard.remove(&node);
+                if reason.contains("lightloom: broken") {
+                    broken.insert(node);
+                } else {
+                    broken.remove(&node);
+                }
+                written =
+                    reason.split_once("plan ").map_or(written, |(_, digest)| digest.to_owned());
+            }
+            Some(Logged::Back(nodes)) => broken.retain(|node| !nodes.contains(node)),
+            Some(Logged::Loads) => loaded.clone_from(&written),
+            Some(Logged::Starts(job, nodes)) => {
+                let rings = &plans[&loaded];
+                let whole = rings.iter().filter(|ring| ring.is_subset(&nodes)).count();
+                assert_eq!(whole * RING, nodes.len(), "{line}: {loaded}: {rings:?}");
+                assert!(nodes.is_disjoint(&broken), "{line}: {broken:?} are broken");
+                placed.jobs += 1;
+                placed.large += usize::from(whole > 1);
+                if !nodes.is_disjoint(&unheard) {
+                    placed.late += 1;
+                    late.insert(job, line);
+                }
+            }
+            None => {}
+        }
+    }
+    assert!(late.is_empty(), "the daemon knew, and they ran: {late:?}");
+    placed
+}
+
+fn starts(log: &str) -> usize {
+    log.lines().filter(|line| matches!(logged(line), Some(Logged::Starts(..)))).count()
+}
+
+/// Jobs of one to three rings, always more than fit.
+fn submit(cluster: &Cluster, jobs: usize, seconds: f64) {
+    let mut all = String::new();
+    for job in 0..jobs {
+        let rings = 1 + job % 3;
+        let nodes = rings * RING;
+        writeln!(all, "sbatch -Q -N{nodes} --exclusive --switches={rings} -o /dev/null --wrap 'sleep {seconds}'").unwrap();
+    }
+    cluster.shown(&all);
+}
+
+/// Lets nodes break and come back, one after the other, and says how long Slurm took to agree with what came of each.
+fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64) -> (Times, Nodes) {
+    let mut draws = Seed(49).stream("deaths", 0);
+    let (mut broken, mut order) = (Nodes::new(), Vec::new());
+    let (mut plans, mut known) = (BTreeMap::new(), Vec::new());
+    let mut took = Times::default();
+    let (first, rings) = cluster.plan();
+    plans.insert(first.clone(), rings);
+    let mut seen = 0;
+    while took.0.len() < count {
+        let waiting = cluster.shown("squeue -h -t pending -o %i").lines().count();
+        if waiting < 12 {
+            submit(cluster, 12, 0.5);
+        }
+        // So many jobs have started since the last change.
+        let until = Instant::now() + Duration::from_secs(30);
+        while starts(&cluster.read("slurmctld.log")) < seen + 2 {
+            assert!(Instant::now() < until, "{}", cluster.shown("squeue; sinfo -R"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        seen = starts(&cluster.read("slurmctld.log"));
+        // At any moment of the scheduler's second.
+        std::thread::sleep(Duration::from_millis(draws.random_range(0..pause_ms)));
+        let started = Instant::now();
+        let dies = broken.len() < BROKEN_MAX;
+        if dies {
+            let node = draws.random_range(0..nodes);
+            if node == held || !broken.insert(node) {
+                continue;
+            }
+            order.push(node);
+            let said = cluster.shown(&format!("lightloom ctl fault n{node} 2>&1 || true"));
+            println!("{}", said.trim());
+        } else {
+            let node = order.remove(0);
+            broken.remove(&node);
+            cluster.shown(&format!(
+                "until lightloom ctl fault --repaired n{node}; do sleep 0.1; done 2>&1"
+            ));
+        }
+        let (digest, rings) = cluster.until_it_agrees(&broken);
+        plans.insert(digest, rings);
+        if dies {
+            took.0.push(started.elapsed().as_secs_f64() * 1e3);
+            let node = order[order.len() - 1];
+            known.push((cluster.known_since(node), node));
+        }
+    }
+    let log = cluster.read("slurmctld.log");
+    let Placed { jobs, large, late, refused } = judged(&log, &first, &plans, &known);
+    println!(
+        "{jobs} jobs placed, {large} of them on more than one ring; {refused} sent back, {late} of them since their node was known to be broken"
+    );
+    assert!(jobs > count, "there was load: {jobs}\n{log}");
+    (took, broken)
+}
+
+/// Nodes break under load; that of an operator's own drain as well, and is repaired: the drain is as it was.
+fn followed(nodes: u32, count: usize, pause_ms: u64) -> Option<Times> {
+    const HELD: u32 = 5;
+    let cluster = Cluster::start(nodes)?;
+    cluster.shown("scontrol update nodename=n5 state=drain reason='operator: fan'");
+    let (took, broken) = deaths(&cluster, nodes, count, HELD, pause_ms);
+    let is_theirs = || {
+        let line = cluster.shown("scontrol -ao show node n5");
+        assert!(line.contains("+DRAIN") && line.contains("Reason=operator: fan [root@"), "{line}");
+    };
+    is_theirs();
+    cluster.shown("lightloom ctl fault n5 || true");
+    cluster.until_it_agrees(&broken);
+    is_theirs();
+    cluster.shown("until lightloom ctl fault --repaired n5; do sleep 0.1; done");
+    cluster.until_it_agrees(&broken);
+    is_theirs();
+    Some(took)
+}
+
+#[test]
+fn slurm_follows_the_plan_and_leaves_an_operators_drain_alone() {
+    followed(16, 2, 1);
+}
+
+/// The commands of the page, typed as they stand; its file of Slurm is that of the cluster.
+#[test]
+fn the_commands_of_the_page_on_slurm_do_what_they_say() {
+    let Some(cluster) = Cluster::start(16) else { return };
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/slurm.md");
+    let page = std::fs::read_to_string(page).unwrap().replace("/etc/slurm/", "");
+    let blocks = |kind: &str| {
+        let opens = format!("```{kind}\n");
+        let blocks = page.split(&opens).skip(1);
+        blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect::<String>()
+    };
+    let shown = cluster.shown(&format!("set -e; exec 2>&1\n{}", blocks("sh")));
+    let digestless = |line: &str| line.split(", plan ").next().unwrap().to_owned();
+    for line in blocks("text").lines().map(digestless) {
+        assert!(shown.contains(&line), "`{line}` is not shown:\n{shown}");
+    }
+    assert!(shown.contains("Slurm agrees with plan "), "a dry run where all is well:\n{shown}");
+}
+
+/// `LIGHTLOOM_KILLS` more than 100.
+#[test]
+#[ignore = "minutes: 100 deaths under load"]
+fn no_job_starts_over_a_broken_ring_in_a_hundred_deaths() {
+    let kills = std::env::var("LIGHTLOOM_KILLS").ok().and_then(|kills| kills.parse().ok());
+    if let Some(took) = followed(64, kills.unwrap_or(100), 1_000) {
+        took.show("fault reported to drained and topology loaded");
+    }
+}
