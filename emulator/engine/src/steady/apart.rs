@@ -9,6 +9,7 @@ use super::class::{Class, News};
 use super::description::Description;
 use super::log::{CallLog, StageCall};
 use super::queue::{From, PlannedAct, Queue};
+use super::remembering::FEW_REDONE;
 use super::{Entangled, LocalProbe};
 use crate::engine::{
     BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowName,
@@ -133,6 +134,8 @@ pub(super) struct Apart<P> {
     /// Packet-hops that were run, and those that were run again.
     pub(super) ran: u64,
     pub(super) redone: u64,
+    /// How much may be run again before it is looked at once more.
+    pub(super) redone_limit: u64,
 }
 
 impl<P: LocalProbe> Apart<P> {
@@ -162,6 +165,7 @@ impl<P: LocalProbe> Apart<P> {
             busy_until: 0,
             ran: 0,
             redone: 0,
+            redone_limit: FEW_REDONE,
         }
     }
 

@@ -26,6 +26,8 @@ use super::{Entangled, LocalProbe};
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
 /// Once so many packet-hops, and more than those that were run once, were run again, one engine for all is faster.
 const MOST_REDONE: u64 = 100_000_000;
+/// So many are not worth a thought.
+pub(super) const FEW_REDONE: u64 = 1_000_000;
 
 /// A class to be run, from acts that were made for its beginning on.
 type PendingClass = Vec<(u64, IslandChange)>;
@@ -121,7 +123,19 @@ impl<P: LocalProbe> Apart<P> {
             self.join(island, (class, 0));
         }
         self.run_new(first, waiting);
-        if self.redone > MOST_REDONE && self.redone > self.ran { Err(Entangled) } else { Ok(()) }
+        if self.is_faster_whole() { Err(Entangled) } else { Ok(()) }
+    }
+
+    /// Whether one engine for all would have done with less: all that there is, once.
+    fn is_faster_whole(&mut self) -> bool {
+        if self.redone > MOST_REDONE && self.redone > self.ran {
+            return true;
+        }
+        if self.redone <= self.redone_limit {
+            return false;
+        }
+        self.redone_limit = self.hops().max(FEW_REDONE);
+        self.redone > self.redone_limit
     }
 
     /// A new island, which takes the result of one like it if there is one.
