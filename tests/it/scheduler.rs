@@ -85,13 +85,14 @@ exec lightloom ctl slurm FOLDER/fabric.yaml --starts \"$SLURM_JOB_NODELIST\" 2>>
 const START: &str = "chmod +x may-start; mkdir state spool links; lightloom plan fabric.yaml -o plan.json || exit 1
 ip link set lo up; ip addr add 10.9.9.1/32 dev lo
 lightloom device serve devices.yaml --links links --control faults > /dev/null &
-lightloomd --config daemon.yaml 2> lightloomd.log &
+(lightloomd --config daemon.yaml 2> lightloomd.log & until test -e dies; do sleep 0.02; done; kill -9 $!
+until test -e starts; do sleep 0.02; done; exec lightloomd --config daemon.yaml 2>> lightloomd.log) &
 slurmctld -D -c 2> /dev/null &
 for n in $(seq 0 LAST); do slurmd -D -N n$n 2> /dev/null & done
 lightloom ctl wait --for 60s && lightloom ctl adopt all && lightloom ctl apply plan.json --cut-light || exit 1
 until test $(sinfo -h -t idle -o %D | head -1 || echo 0) = NODES; do sleep 0.05; done
 lightloom ctl slurm fabric.yaml --topology topology.conf > did 2> said &
-until grep -q 'agrees' said; do sleep 0.05; done
+until grep -qs 'agrees' said; do sleep 0.05; done
 touch ready; wait";
 
 impl Cluster {
@@ -423,6 +424,26 @@ fn followed(nodes: u32, count: usize, pause_ms: u64) -> Option<Times> {
 #[test]
 fn slurm_follows_the_plan_and_leaves_an_operators_drain_alone() {
     followed(16, 2, 1);
+}
+
+/// Whatever an operator does there meanwhile; and it stops no job. What the daemon knows holds again once it is back.
+#[test]
+fn a_daemon_that_is_away_changes_nothing_in_slurm() {
+    let Some(cluster) = Cluster::start(16) else { return };
+    let drained = "scontrol -ao show node n2 | grep -q +DRAIN";
+    let until = |what: &str| {
+        cluster.shown(&format!("timeout 20 sh -c 'until {what}; do sleep 0.05; done'"))
+    };
+    cluster.shown("lightloom ctl fault n2");
+    until(drained);
+    cluster.shown("touch dies");
+    until("grep -q \"nothing is changed in Slurm\" said");
+    cluster.shown(&format!("scontrol update nodename=n2 state=resume; sleep 0.6; ! {drained}"));
+    let said = cluster.shown("lightloom ctl slurm fabric.yaml --starts n2 2>&1");
+    assert!(said.contains("not judged: cannot reach lightloomd"), "{said}");
+    cluster.shown("touch starts");
+    until(drained);
+    cluster.shown("! lightloom ctl slurm fabric.yaml --starts n2");
 }
 
 /// The commands of the page, typed as they stand; its file of Slurm is that of the cluster.

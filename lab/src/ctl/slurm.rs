@@ -202,7 +202,8 @@ impl CtlSession {
                 Err(error) => {
                     say(format!("nothing is changed in Slurm: {error:#}"));
                     std::thread::sleep(TRY_EVERY);
-                    wait_ms = 0;
+                    // What was changed in Slurm meanwhile is looked for as soon as the daemon is back.
+                    (wait_ms, last) = (0, None);
                     continue;
                 }
             };
