@@ -260,7 +260,10 @@ fn text(document: &ReproduceResult) -> String {
         text.push('\n');
     }
     document.why.iter().for_each(|why| text += &explained(why));
-    let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
+    // Of the seeds, nothing is drawn by these.
+    if document.study != PublishedStudy::Seeds.name() {
+        let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
+    }
     text
 }
 

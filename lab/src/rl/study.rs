@@ -20,6 +20,7 @@
 //! settings at other rates had been looked at before.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use lightloom_study::reproduce::{
     ORCHESTRRL, PublishedRange, STEP3, STREAMRL, TOKENLAKE, TOKENLAKE_HITS, Why, assumption,
@@ -223,14 +224,17 @@ fn why_tokenlake() -> [Why; 2] {
             assumption("room for prefixes", &ROOM),
         ]
     };
-    let mut known = BTreeMap::new();
+    let known = Mutex::new(BTreeMap::new());
     let claim = "TokenLake: throughput of a pool ÷ that of cache-aware routing, at most";
     let agrees = PublishedRange::times(2.5, 2.7);
     let throughput = explain(claim, Some(TOKENLAKE), agrees, open(), |choice| {
         let gains = tokenlake(choice).unwrap_or([f64::NAN; 2]);
-        known.insert(choice.to_vec(), gains[1]);
+        if let Ok(mut known) = known.lock() {
+            known.insert(choice.to_vec(), gains[1]);
+        }
         gains[0]
     });
+    let known = known.into_inner().unwrap_or_default();
     let claim = "TokenLake: hit rate of a pool ÷ that of cache-aware routing";
     let agrees = PublishedRange::times(1.9, 2.1);
     let hits = explain(claim, Some(TOKENLAKE_HITS), agrees, open(), |choice| {

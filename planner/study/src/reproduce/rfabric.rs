@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What papers on reconfigurable data-centre fabrics claim, from the planner's acceptance list.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::claims::{Claim, Label, Published, Section, Unit, near};
 use super::why::{PublishedRange, Why, assumption, explain};
 use crate::architecture::NicRate;
@@ -112,8 +115,8 @@ fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceLis
         assumption("communication in its step", &communication),
         assumption("rate", &rate),
     ];
-    let mut figures = PerCost::new(network, phases, prices);
-    let mut lacks = false;
+    let figures = Mutex::new(PerCost::new(network, phases, prices));
+    let lacks = AtomicBool::new(false);
     let why = explain(
         "RFabric: performance per cost against fat-trees",
         sentence_of("RFabric: fat-tree"),
@@ -129,13 +132,14 @@ fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceLis
                 communication: communication[choice[5]].0,
                 rate: rate[choice[6]].0,
             };
-            figures.figure(open).unwrap_or_else(|| {
-                lacks = true;
+            let figure = figures.lock().map_or(None, |mut figures| figures.figure(open));
+            figure.unwrap_or_else(|| {
+                lacks.store(true, Ordering::Relaxed);
                 f64::NAN
             })
         },
     );
-    (!lacks).then_some(why)
+    (!lacks.into_inner()).then_some(why)
 }
 
 fn one_shot() -> Why {

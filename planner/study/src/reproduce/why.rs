@@ -2,6 +2,7 @@
 //! Why a figure is not the published one: every combination of what the paper leaves open, and the fewest
 //! departures from ours that enter its range.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 /// Something that a paper leaves open.
@@ -93,7 +94,7 @@ pub fn explain(
     sentence: Option<&'static str>,
     published: PublishedRange,
     assumptions: Vec<Assumption>,
-    mut figure: impl FnMut(&[usize]) -> f64,
+    figure: impl Fn(&[usize]) -> f64 + Sync,
 ) -> Why {
     let sizes: Vec<usize> = assumptions.iter().map(|one| one.choices.len()).collect();
     let all: Vec<Vec<usize>> = (0..sizes.iter().product())
@@ -106,7 +107,7 @@ pub fn explain(
             sizes.iter().map(digit).collect()
         })
         .collect();
-    let figures: Vec<f64> = all.iter().map(|choices| figure(choices)).collect();
+    let figures: Vec<f64> = all.par_iter().map(|choices| figure(choices)).collect();
     let is_within = |figure: f64| (published.low..=published.high).contains(&figure);
     let departures = |choices: &[usize]| -> Vec<Departure> {
         let departs = |(at, choice): (usize, &usize)| {
