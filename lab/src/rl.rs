@@ -90,9 +90,9 @@ pub(crate) struct Arguments {
     /// Let a replica of the best one size die at this time, and say what it costs.
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
-    /// Where lengths are drawn from.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    /// Where lengths are drawn from [default: 1, or what the fabric's job says].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     result: ResultArguments,
 }
@@ -151,6 +151,7 @@ struct Asked {
     gpus: [u32; 2],
     samples: u32,
     mean: u32,
+    seed: u64,
     /// Seconds that a step communicates longer with one topology for all phases.
     one_topology_seconds: Option<f64>,
 }
@@ -188,7 +189,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         host_seconds: seconds(arguments.host),
         change_seconds: seconds(arguments.change),
         death_seconds: arguments.death.map(seconds),
-        seed: Seed(arguments.seed),
+        seed: Seed(asked.seed),
     };
     let report = job.report()?;
     if arguments.death.is_some() && report.death.is_none() {
@@ -203,7 +204,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         generation_gpus: generate,
         trainer_gpus: train,
         samples: job.samples,
-        seed: arguments.seed,
+        seed: asked.seed,
         one_topology_seconds: asked.one_topology_seconds,
         report,
     };
@@ -225,6 +226,7 @@ fn of_command(arguments: &Arguments, chip: &Accelerator) -> anyhow::Result<Asked
         gpus: [generate, arguments.gpus.get(1).copied().unwrap_or(generate)],
         samples: arguments.samples,
         mean: arguments.mean,
+        seed: arguments.seed.unwrap_or(1),
         one_topology_seconds: None,
     })
 }
@@ -265,6 +267,7 @@ fn of_fabric(path: &Path, arguments: &Arguments, inputs: &mut Inputs) -> anyhow:
         gpus: [rl.generation_gpus, rl.trainer_gpus],
         samples: rl.samples,
         mean: answer,
+        seed: arguments.seed.unwrap_or(rl.seed),
         one_topology_seconds: longer,
     })
 }

@@ -29,7 +29,7 @@ fn loss(log: &TrainLog, without: &TrainLog) -> Option<JobLoss> {
     let more = |part: fn(&StepBreakdown) -> u64| sum(log, part) - sum(without, part);
     let loss = JobLoss {
         job: log.name.clone(),
-        gpus: log.step.bare.mapping.gpus(),
+        gpus: log.step.gpus(),
         late: end.0.cast_signed() - calm.0.cast_signed(),
         outage: more(|why| why.fault.0),
         redone: more(|why| why.restart.0),
@@ -37,6 +37,7 @@ fn loss(log: &TrainLog, without: &TrainLog) -> Option<JobLoss> {
         transition: more(|why| why.transition.0),
         exchange: more(|why| why.exposed.iter().map(|time| time.0).sum()),
         compute: more(|why| why.compute.0),
+        generation: more(|why| why.generation.0),
     };
     (!loss.is_nothing()).then_some(loss)
 }

@@ -38,6 +38,13 @@ pub struct JobLoss {
     /// Computing.
     #[serde(rename = "compute_ps")]
     pub compute: i64,
+    /// Generation: weights and caches that a replica fetches and works on before it goes on; absent where there is none.
+    #[serde(rename = "generation_ps", default, skip_serializing_if = "is_nothing")]
+    pub generation: i64,
+}
+
+fn is_nothing(time: &i64) -> bool {
+    *time == 0
 }
 
 impl JobLoss {
@@ -55,7 +62,7 @@ impl JobLoss {
 
     /// Each cause with its time; they add up.
     #[must_use]
-    pub fn causes(&self) -> [(&'static str, i64); 6] {
+    pub fn causes(&self) -> [(&'static str, i64); 7] {
         [
             ("outage", self.outage),
             ("work done again", self.redone),
@@ -63,6 +70,7 @@ impl JobLoss {
             ("circuits that move", self.transition),
             ("exchange", self.exchange),
             ("compute", self.compute),
+            ("generation", self.generation),
         ]
     }
 }

@@ -11,6 +11,7 @@ use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::Options;
 use lightloom_training::graph::TaskWork;
+use lightloom_training::reinforcement::PoolStep;
 use lightloom_training::step_graph::TaskPurpose;
 
 fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
@@ -73,6 +74,12 @@ fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
     };
     let step = TrainStep::of(&scenario.train[0], on, plan).unwrap();
     (start, step)
+}
+
+/// The replica that generates longest.
+fn slowest(pool: &PoolStep) -> usize {
+    let seconds = |at: &usize| pool.chunks[*at].iter().map(|one| one.seconds).sum::<f64>();
+    (0..pool.chunks.len()).max_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap()
 }
 
 #[test]
@@ -199,9 +206,7 @@ fn a_node_that_dies_in_generation_costs_its_replica_the_chunk_and_the_trainer_no
     let train = "rollout: {prompt: 256, longest: 4096}";
     let (start, step) = planned(&fabric, &scenario(train, ""));
     let pool = step.pool.as_ref().unwrap();
-    let slowest = pool.chunks.iter().map(|own| own.iter().map(|one| one.seconds).sum::<f64>());
-    let slowest: Vec<f64> = slowest.collect();
-    let replica = (0..slowest.len()).max_by(|a, b| slowest[*a].total_cmp(&slowest[*b])).unwrap();
+    let replica = slowest(pool);
     // A node of it, and the middle of its second chunk.
     let [first, second] = [0, 1].map(|at| &pool.chunks[replica][at]);
     let at = first.seconds + second.seconds / 2.0;
@@ -221,6 +226,38 @@ fn a_node_that_dies_in_generation_costs_its_replica_the_chunk_and_the_trainer_no
     let why = step.why.unwrap();
     assert!((why.restart.as_secs_f64() - second.seconds / 2.0).abs() < 1e-3, "{why:?}");
     assert!((why.fault.as_secs_f64() - outage).abs() < 1e-3, "{why:?}");
+}
+
+/// A node that sends or receives weights dies: what never arrived is sent again once the plan has another node.
+#[test]
+fn weights_that_are_given_up_are_sent_again() {
+    let fabric = fabric("weight_sync: {method: shards, delta_share: 0.05}");
+    let train = "rollout: {prompt: 256, longest: 1024}";
+    let (start, step) = planned(&fabric, &scenario(train, ""));
+    let pool = step.pool.as_ref().unwrap();
+    let (plan, _) = start.plan.as_ref().unwrap();
+    let at = (pool.generation_seconds() * 1e6) as u64 + 1_000;
+    for rank in [0, 32 + 16 * slowest(pool) as u32] {
+        let node = plan.ranks.iter().find(|one| one.dp * 8 + one.tp == rank && one.job == Some(0));
+        let faults = format!("faults: [{{part: {}, at: {at}us}}]", node.unwrap().gpu.node);
+        let outcome = run(&fabric, &scenario(train, &faults));
+        let (step, fault) = (the_step(&outcome), &outcome.faults[0]);
+        println!("{fault} {:?} {:?}", step.end, step.why);
+        assert!(step.end > fault.restored && fault.restored.is_some(), "rank {rank}: {fault}");
+        let why = step.why.unwrap();
+        let exposed = why.exposed;
+        let sum = why.compute.0
+            + why.generation.0
+            + why.contention.0
+            + why.fault.0
+            + why.restart.0
+            + exposed.tp.0
+            + exposed.pp.0
+            + exposed.dp.0
+            + exposed.samples.0
+            + exposed.weights.0;
+        assert_eq!(sum, step.took().unwrap().0, "rank {rank}");
+    }
 }
 
 #[test]
@@ -262,6 +299,8 @@ fn what_a_job_of_reinforcement_learning_lacks_is_said() {
             "heads",
         ),
         (&rl, "restart: barrier", months, ""),
+        (&rl, "restart: {checkpoint: {every: 1, load: 1s}}", "", "no return to a checkpoint"),
+        (&rl.replace("samples: 64", "samples: 0"), "steps: 1", "", "0"),
     ] {
         let (loaded, mistakes) = load(fabric, &scenario(train, more));
         let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();

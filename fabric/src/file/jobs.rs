@@ -149,7 +149,7 @@ fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
                 &format!("{path}/gpus"),
                 "the step says itself which leaves send",
             )
-            .help("remove `gpus`");
+            .help("remove `gpus`, or write `tp` beside it: then its GPUs have places");
     }
 }
 

@@ -40,25 +40,33 @@ pub struct RlFile {
     /// your own, relative to this file (`lightloom schema model`). Its bytes are taken in BF16.
     pub model: String,
     /// GPUs that train.
+    #[schemars(range(min = 1))]
     pub trainer_gpus: u32,
     /// GPUs that generate.
+    #[schemars(range(min = 1))]
     pub generation_gpus: u32,
     /// Tensor-parallel ranks of the trainer; where the job has `tp`, the same.
+    #[schemars(range(min = 1))]
     pub tp: u32,
     /// Pipeline stages of the trainer.
+    #[schemars(range(min = 1))]
     pub pp: u32,
     /// Expert-parallel ranks of the trainer.
     #[serde(default = "one")]
+    #[schemars(range(min = 1))]
     pub ep: u32,
     /// Spread of expert popularity: sigma of a log-normal distribution.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 3.0))]
     pub expert_skew: f64,
     /// Samples of a step.
+    #[schemars(range(min = 1))]
     pub samples: u32,
     /// Tokens of a sample.
+    #[schemars(range(min = 1))]
     pub tokens_per_sample: u32,
     /// GPUs of a generation replica.
+    #[schemars(range(min = 1))]
     pub replica_gpus: u32,
     /// GPUs of a replica for the long tail; the same as `replica_gpus` where it does not switch.
     #[serde(default)]

@@ -17,6 +17,7 @@ mod why;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_engine::collective::StartedCollective;
+use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, LinkId};
 use lightloom_training::graph::{Schedule, TaskGraph, TaskId};
 use lightloom_training::reinforcement::ReinforcementTasks;
@@ -280,7 +281,8 @@ impl<'a> Trainings<'a> {
             }
             (None, None) => WaitsFor::Packets,
         };
-        let since = training.steps.last().map(|step| step.start);
+        let down = stopped.and_then(|seat| seat.down_since);
+        let since = down.or(training.steps.last().map(|step| step.start));
         let step = training.steps.len().max(1) - 1;
         let what = format!("job `{}`, step {step}", training.order.train.job);
         Waiting { what, since, waits_for }
@@ -401,7 +403,16 @@ impl Workload for Trainings<'_> {
     ) -> Result<(), RunError> {
         let Some((job, task)) = self.batches.remove(&batch) else { return Ok(()) };
         let training = &mut self.jobs[job];
-        training.sending.remove(&task);
+        let sent = training.sending.remove(&task);
+        let is_given_up = |sent: StartedCollective| {
+            let mut flows = sent.flows.into_iter();
+            flows.any(|flow| context.engine.record(flow).cancelled)
+        };
+        // What never arrived is sent again as soon as there is a way.
+        if !context.is_calm() && sent.is_some_and(is_given_up) {
+            training.hold(context, task);
+            return Ok(());
+        }
         training.tasks[task.index()].end = at;
         self.worked(context, job, task)
     }

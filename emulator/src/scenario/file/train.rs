@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{RestartFile, ScenarioFile, codes};
-use crate::scenario::{On, Rollout, RunStart, Scenario, Train, TrainStep};
+use crate::scenario::{On, Restart, Rollout, RunStart, Scenario, Train, TrainStep};
 
 /// A job of the fabric that trains.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -171,6 +171,16 @@ pub(super) fn require(
                 .error(codes::BAD_WORKLOAD, &path, message)
                 .help("leave `span` out, or take a job with `step: {training: …}`")
                 .depends_on("/span");
+        }
+        if step.pool.is_some() && train.restart != Restart::Barrier {
+            let message = format!(
+                "job `{}` generates: a node that dies is no return to a checkpoint",
+                train.job
+            );
+            check
+                .error(codes::BAD_WORKLOAD, &format!("{path}/restart"), message)
+                .help("write `restart: barrier`: replicas do their chunk again, the trainer its micro-batches")
+                .depends_on("/on");
         }
         if step.pool.is_some() && file.is_some_and(|file| file.sequence.is_some()) {
             check
