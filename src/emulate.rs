@@ -185,7 +185,12 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    arguments.result.show(result, "workloads", || text::describe(result))?;
+    // Where jobs train and nothing else runs, their steps are the rows.
+    let rows = match result.workloads.is_empty() && !result.steps.is_empty() {
+        true => "steps",
+        false => "workloads",
+    };
+    arguments.result.show(result, rows, || text::describe(result))?;
     Ok(if result.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 

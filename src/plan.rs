@@ -27,8 +27,9 @@ use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
-use crate::output::{self, Format, FormatArgument, VerbOutcome};
+use crate::output::{self, VerbOutcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
+use crate::result::ResultFormat;
 use crate::table::TextTable;
 use crate::{fabric, files, replan, trace};
 use against::Against;
@@ -82,8 +83,9 @@ pub struct Arguments {
     /// Where to write the plan.
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     pub output: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) format: FormatArgument,
+    /// How to show the result; the rows of `csv` and `markdown` are the phases of a step, or the jobs where there is none.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) format: ResultFormat,
 }
 
 /// Plans, and prices what has optical switches between its leaves.
@@ -152,12 +154,8 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     let against = arguments.against.as_deref().zip(other.as_ref());
     let against = against.map(|(path, other)| Against::new(files::name(path), other, &plan));
     write(arguments.output.as_deref(), &plan)?;
-    match arguments.format.format {
-        Format::Json => {
-            output::note(&took.to_string());
-            output::print_json(&Printed { plan: &plan, sensitivity, against })?;
-        }
-        Format::Text => {
+    match arguments.format {
+        ResultFormat::Text => {
             output::print(&describe(&fabric, &plan, &verdict, took))?;
             output::print(&plan_rfabric::weight_sync(&plan.weight_sync))?;
             let phases = sending(&fabric, &plan)?;
@@ -176,6 +174,11 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
             if let Some(against) = &against {
                 output::print(&against.to_string())?;
             }
+        }
+        format => {
+            output::note(&took.to_string());
+            let rows = if plan.phases.is_empty() { "jobs" } else { "phases" };
+            format.print(&Printed { plan: &plan, sensitivity, against }, rows, String::new)?;
         }
     }
     Ok(VerbOutcome::Good)

@@ -78,11 +78,26 @@ impl ResultArguments {
             };
             files::write(path, kept.as_bytes())?;
         }
-        match self.format {
-            ResultFormat::Text => output::print(&text()),
-            ResultFormat::Json => output::print_json(result),
-            ResultFormat::Csv => output::print(&csv_of(result, rows)?),
-            ResultFormat::Markdown => output::print(&markdown_of(&csv_of(result, rows)?)?),
+        self.format.print(result, rows, text)
+    }
+}
+
+impl ResultFormat {
+    /// Shows `result`; `rows` is the name of its main table.
+    ///
+    /// # Errors
+    /// If standard output cannot be written.
+    pub fn print(
+        self,
+        result: &impl Serialize,
+        rows: &str,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Text => output::print(&text()),
+            Self::Json => output::print_json(result),
+            Self::Csv => output::print(&csv_of(result, rows)?),
+            Self::Markdown => output::print(&markdown_of(&csv_of(result, rows)?)?),
         }
     }
 }

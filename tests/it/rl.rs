@@ -49,6 +49,18 @@ fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
     assert_eq!(tried, count);
 }
 
+/// A run of jobs that train has its steps in spreadsheets, and a plan its phases.
+#[test]
+fn rows_of_a_run_are_its_steps_and_those_of_a_plan_its_phases() {
+    let steps = run("lightloom emulate topologies/scenarios/rl-step.yaml --format csv");
+    let lines: Vec<&str> = steps.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("job,gpus,index,"), "{steps}");
+    assert!(lines[0].contains("why.generation_ps") && lines[1].starts_with("rl,96,0,"), "{steps}");
+    let phases = run("lightloom plan topologies/rl-96.yaml --format csv");
+    assert_eq!(phases.lines().count(), 4, "{phases}");
+    assert!(phases.lines().nth(3).is_some_and(|line| line.contains("weight-sync")), "{phases}");
+}
+
 /// What the study says in words is what it computes.
 #[test]
 fn the_ranges_of_the_study_are_those_of_the_page() {

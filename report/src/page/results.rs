@@ -4,6 +4,8 @@
 
 mod billed;
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Statistics, TraceTime};
@@ -187,6 +189,12 @@ pub struct EmulatedRun {
     pub packets: EmulatedPackets,
     /// Every collective of every group, and every repetition of every other workload.
     pub workloads: Vec<EmulatedCollective>,
+    /// Every step of every job that trains.
+    #[serde(default)]
+    pub steps: Vec<EmulatedStep>,
+    /// Its groups.
+    #[serde(default)]
+    pub groups: Vec<EmulatedGroup>,
     /// What each fault did.
     pub faults: Vec<EmulatedFault>,
     /// What was expected.
@@ -206,6 +214,53 @@ pub struct EmulatedPackets {
     pub lost: u64,
     /// Sent again.
     pub retransmitted: u64,
+}
+
+/// A group of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct EmulatedGroup {
+    /// Its name.
+    pub group: String,
+}
+
+/// A step of a job that trains. Steps of phases have no job.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct EmulatedStep {
+    /// The job.
+    pub job: Option<String>,
+    /// Which, from 0.
+    pub index: u32,
+    /// When it began.
+    pub start_ps: u64,
+    /// When it ended, if it did.
+    pub end_ps: Option<u64>,
+    /// Its closed form.
+    pub closed_form_ps: u64,
+    /// Model operations as a share of what its GPUs could do.
+    pub mfu: Option<f64>,
+    /// Where its time went, if it ended.
+    pub why: Option<EmulatedWhy>,
+}
+
+/// Where the time of a step went.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct EmulatedWhy {
+    /// Computing.
+    pub compute_ps: u64,
+    /// Generation.
+    pub generation_ps: u64,
+    /// Exchange by what it is for.
+    pub exposed_ps: BTreeMap<String, u64>,
+    /// Sharing links.
+    pub contention_ps: u64,
+    /// Waiting for circuits.
+    pub transition_ps: u64,
+    /// From a fault until its groups went on.
+    pub fault_ps: u64,
+    /// Work done again.
+    pub restart_ps: u64,
 }
 
 /// One collective of one group.

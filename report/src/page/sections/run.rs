@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
-use super::super::results::{EmulatedCollective, EmulatedFault, EmulatedRun};
+use super::super::results::{
+    EmulatedCollective, EmulatedFault, EmulatedRun, EmulatedStep, EmulatedWhy,
+};
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
@@ -17,8 +19,13 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index:
         format!("Packets: {}", run.scenario),
         conclusion(run),
     );
-    section.blocks.push(against_bound(run));
-    section.blocks.push(PageBlock::Table(collectives(run)));
+    if !run.workloads.is_empty() {
+        section.blocks.push(against_bound(run));
+        section.blocks.push(PageBlock::Table(collectives(run)));
+    }
+    if steps_of_jobs(run).next().is_some() {
+        section.blocks.push(PageBlock::Table(steps(run)));
+    }
     if !run.faults.is_empty() {
         section.blocks.push(PageBlock::Table(faults(&run.faults)));
     }
@@ -40,7 +47,11 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index:
 }
 
 fn conclusion(run: &EmulatedRun) -> String {
-    let groups: BTreeSet<&str> = run.workloads.iter().filter_map(|c| c.group.as_deref()).collect();
+    let mut groups: BTreeSet<&str> =
+        run.workloads.iter().filter_map(|c| c.group.as_deref()).collect();
+    if steps_of_jobs(run).next().is_some() {
+        groups.extend(run.groups.iter().map(|group| group.group.as_str()));
+    }
     let affected: BTreeSet<&str> =
         run.faults.iter().flat_map(|fault| &fault.groups_affected).map(String::as_str).collect();
     let failed = run.expectations.iter().filter(|expectation| !expectation.passed).count();
@@ -62,6 +73,49 @@ fn conclusion(run: &EmulatedRun) -> String {
         fixed(groups.len() as f64, 0),
         if affected.len() == 1 { "was" } else { "were" }
     )
+}
+
+fn steps_of_jobs(run: &EmulatedRun) -> impl Iterator<Item = (&str, &EmulatedStep)> {
+    run.steps.iter().filter_map(|step| Some((step.job.as_deref()?, step)))
+}
+
+/// Steps of jobs, and where their time went.
+fn steps(run: &EmulatedRun) -> FigureTable {
+    let mut table = FigureTable::new("steps", "Steps of jobs, and where their time went")
+        .words("job")
+        .numbers("step")
+        .numbers("took")
+        .numbers("closed form")
+        .numbers("MFU")
+        .numbers("compute")
+        .numbers("generation")
+        .numbers("exchange")
+        .numbers("contention")
+        .numbers("circuits")
+        .numbers("fault")
+        .numbers("done again");
+    for (job, step) in steps_of_jobs(run) {
+        let seconds = |ps: u64| ps as f64 * SECONDS_PER_PS;
+        let took = step.end_ps.map(|end| seconds(end.saturating_sub(step.start_ps)));
+        let part = |of: fn(&EmulatedWhy) -> u64| {
+            Cell::maybe(step.why.as_ref().map(|why| seconds(of(why))), ShownUnit::Seconds)
+        };
+        table.row([
+            Cell::text(job),
+            Cell::number(f64::from(step.index), ShownUnit::Count),
+            Cell::maybe(took, ShownUnit::Seconds),
+            Cell::number(seconds(step.closed_form_ps), ShownUnit::Seconds),
+            Cell::maybe(step.mfu, ShownUnit::Share),
+            part(|why| why.compute_ps),
+            part(|why| why.generation_ps),
+            part(|why| why.exposed_ps.values().sum()),
+            part(|why| why.contention_ps),
+            part(|why| why.transition_ps),
+            part(|why| why.fault_ps),
+            part(|why| why.restart_ps),
+        ]);
+    }
+    table
 }
 
 /// Collectives of one name and one bound, in order of first appearance. Groups of several sizes have several
@@ -217,6 +271,7 @@ fn expectations(run: &EmulatedRun) -> FigureTable {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::results::EmulatedGroup;
     use super::*;
 
     fn run(collectives: &[(&str, Option<u64>, u64)]) -> EmulatedRun {
@@ -233,6 +288,25 @@ mod tests {
 
     fn names(run: &EmulatedRun) -> Vec<String> {
         alike(run).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Groups that train have steps, and no collectives of their own.
+    #[test]
+    fn a_run_of_steps_counts_its_groups_and_has_no_empty_chart() {
+        let mut of_steps = run(&[]);
+        let step = serde_json::json!({"job": "rl", "index": 0, "start_ps": 0, "end_ps": 9, "closed_form_ps": 8, "mfu": 0.1,
+            "why": {"compute_ps": 3, "exposed_ps": {"tp": 1, "weights": 2}, "restart_ps": 3}});
+        of_steps.steps = vec![serde_json::from_value(step).unwrap()];
+        of_steps.groups =
+            vec![EmulatedGroup { group: "g0".into() }, EmulatedGroup { group: "g1".into() }];
+        let fault = serde_json::json!({"parts": ["n1"], "groups_affected": ["g1"], "gpus_affected": 8, "gpus_lost": 4});
+        of_steps.faults = vec![serde_json::from_value(fault).unwrap()];
+        let said = conclusion(&of_steps);
+        assert!(said.starts_with("1 of 2 rings was affected"), "{said}");
+        let phases: EmulatedStep =
+            serde_json::from_value(serde_json::json!({"step": 1, "times": {}})).unwrap();
+        of_steps.steps = vec![phases];
+        assert_eq!(steps_of_jobs(&of_steps).count(), 0);
     }
 
     #[test]
