@@ -299,7 +299,7 @@ fn what_a_job_of_reinforcement_learning_lacks_is_said() {
             "heads",
         ),
         (&rl, "restart: barrier", months, ""),
-        (&rl, "restart: {checkpoint: {every: 1, load: 1s}}", "", "no return to a checkpoint"),
+        (&rl, "restart: {checkpoint: {every: 1, load: 1s}}", "", "not at a checkpoint"),
         (&rl.replace("samples: 64", "samples: 0"), "steps: 1", "", "0"),
     ] {
         let (loaded, mistakes) = load(fabric, &scenario(train, more));

@@ -174,7 +174,7 @@ pub(super) fn require(
         }
         if step.pool.is_some() && train.restart != Restart::Barrier {
             let message = format!(
-                "job `{}` generates: a node that dies is no return to a checkpoint",
+                "job `{}` generates samples: its steps begin again at the barrier, not at a checkpoint",
                 train.job
             );
             check
