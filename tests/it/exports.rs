@@ -308,7 +308,7 @@ srun --test-only -N8 --exclusive true; srun --test-only -N8 --exclusive --switch
 kill $CONTROLLER; wait $CONTROLLER";
 
 /// Host names of a list such as `n[0,4-6],x`.
-fn hosts(list: &str) -> BTreeSet<u32> {
+pub(crate) fn hosts(list: &str) -> BTreeSet<u32> {
     let numbers = list.trim_start_matches('n').trim_matches(['[', ']']);
     let ranges = numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
     ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()

@@ -16,6 +16,7 @@ use rand::RngExt;
 use serde_json::Value;
 
 use crate::daemon_rig::{fabric_file, times::Times};
+use crate::exports::hosts;
 use crate::programs;
 
 /// Nodes of a ring.
@@ -218,13 +219,6 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
         .env("TZ", "UTC")
         .env("SLURM_CONF", folder.join("slurm.conf"));
     command.env("LIGHTLOOM_SOCKET", folder.join("daemon/lightloomd.sock")).stdin(Stdio::null())
-}
-
-/// Node numbers of a list such as `n[0,4-6]`.
-fn hosts(list: &str) -> Nodes {
-    let numbers = list.trim_start_matches('n').trim_matches(['[', ']']);
-    let ranges = numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
-    ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()
 }
 
 /// What slurmctld wrote down, in its order.

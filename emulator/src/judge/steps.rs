@@ -11,11 +11,18 @@ use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 /// Every step of every job; those that never began have no end.
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<JobStep> {
     let logs = ran.log.trained.iter().zip(&ran.baseline.trained);
-    logs.flat_map(|(log, calm)| log.steps.iter().enumerate().map(|at| step(log, calm, at)))
-        .collect()
+    let of_job = |(log, calm): (&TrainLog, &TrainLog)| -> Vec<JobStep> {
+        let closed = parts(&log.closed_form, log.step.pool_seconds().unwrap_or_default());
+        log.steps.iter().enumerate().map(|at| step((log, closed), calm, at)).collect()
+    };
+    logs.flat_map(of_job).collect()
 }
 
-fn step(log: &TrainLog, calm: &TrainLog, (at, step): (usize, &TrainStepLog)) -> JobStep {
+fn step(
+    (log, closed_form_parts): (&TrainLog, ClosedForm),
+    calm: &TrainLog,
+    (at, step): (usize, &TrainStepLog),
+) -> JobStep {
     let took = step.end.map(|end| end.since(step.start));
     let there = calm.steps.get(at);
     // What took as long without the fault was none of its doing.
@@ -30,7 +37,7 @@ fn step(log: &TrainLog, calm: &TrainLog, (at, step): (usize, &TrainStepLog)) -> 
         // Nine digits read back the same from JSON.
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
         closed_form: picoseconds(log.closed_form.step_seconds),
-        closed_form_parts: parts(&log.closed_form, log.step.pool_seconds().unwrap_or_default()),
+        closed_form_parts,
         why: step.end.map(|_| why(&same.unwrap_or(step).why)),
         restarts: step.restarts,
     }

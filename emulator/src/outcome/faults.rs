@@ -170,18 +170,12 @@ const FEW_GROUPS: usize = 8;
 /// Groups in order, by name; many as stretches: `g0-g63`.
 #[must_use]
 pub fn listed(groups: &[GroupId]) -> String {
-    let mut stretches: Vec<[GroupId; 2]> = Vec::new();
-    for group in groups {
-        match stretches.last_mut() {
-            Some([_, last]) if groups.len() > FEW_GROUPS && last.0 + 1 == group.0 => *last = *group,
-            _ => stretches.push([*group, *group]),
-        }
-    }
-    let name = |[first, last]: [GroupId; 2]| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let stretches = groups.chunk_by(|a, b| groups.len() > FEW_GROUPS && a.0 + 1 == b.0);
+    let name = |stretch: &[GroupId]| match stretch {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => stretch.iter().map(ToString::to_string).collect(),
     };
-    stretches.into_iter().map(name).collect::<Vec<_>>().join(" ")
+    stretches.map(name).collect::<Vec<String>>().join(" ")
 }
 
 /// One line: when it was known, planned around and restored, and what it affected.

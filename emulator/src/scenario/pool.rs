@@ -111,8 +111,7 @@ pub(super) fn pool_step(
     let costs = costs.filter(|costs| costs.cache_tokens >= longest);
     let costs = costs.ok_or_else(|| TrainError::Memory { job: name(), gpus, tokens: longest })?;
     let weight_bytes = 2.0 * bare.model.parameters();
-    let card_rate = network.scale_out_rate * bare.calibration.network.scale_out;
-    let reload = weight_bytes / f64::from(gpus) / card_rate;
+    let reload = weight_bytes / f64::from(gpus) / bare.card_rate();
     let (chunks, tokens) = generate(&costs, replicas, &samples, reload);
     let time = bare.time();
     let micro_batches = bare.mapping.micro_batches(bare.batch) as f64;

@@ -243,20 +243,17 @@ impl TrainStep {
             let passes = mapping.micro_batches(self.bare.batch) + u64::from(mapping.pipeline) - 1;
             let passes = pool.pass_seconds * passes as f64;
             time.compute_seconds += passes;
-            time.step_seconds = pool.step_seconds(time.step_seconds + passes, self.card_rate());
+            time.step_seconds =
+                pool.step_seconds(time.step_seconds + passes, self.bare.card_rate());
         }
         time
-    }
-
-    fn card_rate(&self) -> f64 {
-        self.bare.network.scale_out_rate * self.bare.calibration.network.scale_out
     }
 
     /// Generation, and new weights, in closed form; none for a job that only trains.
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
-        Some([pool.generation_seconds(), pool.weights_seconds(self.card_rate())])
+        Some([pool.generation_seconds(), pool.weights_seconds(self.bare.card_rate())])
     }
 
     /// Its GPUs.

@@ -4,29 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::fabric::{load, run, sum};
 use lightloom_emulator::outcome::{JobStep, Outcome};
-use lightloom_emulator::scenario::file::NamedFile;
-use lightloom_emulator::scenario::{self, On, RunStart, Scenario, TrainStep};
-use lightloom_fabric::document::Diagnostic;
+use lightloom_emulator::scenario::{self, On, RunStart, TrainStep};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::Options;
 use lightloom_training::graph::TaskWork;
 use lightloom_training::reinforcement::PoolStep;
 use lightloom_training::step_graph::TaskPurpose;
-
-fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
-    let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
-        _ => Err("no such file".to_owned()),
-    };
-    scenario::file::load("scenario.yaml", text.as_bytes(), read)
-}
-
-fn run(fabric: &str, text: &str) -> Outcome {
-    let (loaded, mistakes) = load(fabric, text);
-    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
-    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
-}
+use lightloom_units::id::NodeId;
 
 /// 32 GPUs that train and 64 that generate, in groups of 8 with a spare node each, below leaves of four nodes.
 fn fabric(rl: &str) -> String {
@@ -76,6 +62,13 @@ fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
     (start, step)
 }
 
+/// Where the plan has a rank of the job.
+fn node_of(start: &RunStart, rank: u32) -> NodeId {
+    let (plan, _) = start.plan.as_ref().unwrap();
+    let mut own = plan.ranks.iter().filter(|one| one.job == Some(0));
+    own.find(|one| one.dp * 8 + one.tp == rank).unwrap().gpu.node
+}
+
 /// The replica that generates longest.
 fn slowest(pool: &PoolStep) -> usize {
     let seconds = |at: &usize| pool.chunks[*at].iter().map(|one| one.seconds).sum::<f64>();
@@ -97,21 +90,7 @@ fn a_calm_step_takes_its_closed_form_in_every_loop_and_its_parts_add_up() {
             seconds(step),
             step.why
         );
-        let why = step.why.unwrap();
-        let exposed = why.exposed;
-        let parts =
-            [why.compute, why.generation, why.contention, why.transition, why.fault, why.restart];
-        let exchanges = [
-            exposed.tp,
-            exposed.pp,
-            exposed.dp,
-            exposed.cp,
-            exposed.ep,
-            exposed.samples,
-            exposed.weights,
-        ];
-        let sum: u64 = parts.iter().chain(&exchanges).map(|part| part.0).sum();
-        assert_eq!(sum, step.took().unwrap().0, "{training_loop}: the causes add up to it");
+        assert_eq!(sum(step), step.took().unwrap().0, "{training_loop}: the causes add up to it");
         assert!(
             (seconds(step) / closed - 1.0).abs() < 0.02,
             "{training_loop}: {} {closed}",
@@ -211,9 +190,7 @@ fn a_node_that_dies_in_generation_costs_its_replica_the_chunk_and_the_trainer_no
     let [first, second] = [0, 1].map(|at| &pool.chunks[replica][at]);
     let at = first.seconds + second.seconds / 2.0;
     let rank = 32 + 16 * replica as u32;
-    let (plan, _) = start.plan.as_ref().unwrap();
-    let node = plan.ranks.iter().find(|one| one.dp * 8 + one.tp == rank && one.job == Some(0));
-    let node = node.unwrap().gpu.node;
+    let node = node_of(&start, rank);
     let faults = format!("faults: [{{part: {node}, at: {}us}}]", (at * 1e6) as u64);
     let outcome = run(&fabric, &scenario(train, &faults));
     let (step, fault) = (the_step(&outcome), &outcome.faults[0]);
@@ -235,28 +212,14 @@ fn weights_that_are_given_up_are_sent_again() {
     let train = "rollout: {prompt: 256, longest: 1024}";
     let (start, step) = planned(&fabric, &scenario(train, ""));
     let pool = step.pool.as_ref().unwrap();
-    let (plan, _) = start.plan.as_ref().unwrap();
     let at = (pool.generation_seconds() * 1e6) as u64 + 1_000;
     for rank in [0, 32 + 16 * slowest(pool) as u32] {
-        let node = plan.ranks.iter().find(|one| one.dp * 8 + one.tp == rank && one.job == Some(0));
-        let faults = format!("faults: [{{part: {}, at: {at}us}}]", node.unwrap().gpu.node);
+        let faults = format!("faults: [{{part: {}, at: {at}us}}]", node_of(&start, rank));
         let outcome = run(&fabric, &scenario(train, &faults));
         let (step, fault) = (the_step(&outcome), &outcome.faults[0]);
         println!("{fault} {:?} {:?}", step.end, step.why);
         assert!(step.end > fault.restored && fault.restored.is_some(), "rank {rank}: {fault}");
-        let why = step.why.unwrap();
-        let exposed = why.exposed;
-        let sum = why.compute.0
-            + why.generation.0
-            + why.contention.0
-            + why.fault.0
-            + why.restart.0
-            + exposed.tp.0
-            + exposed.pp.0
-            + exposed.dp.0
-            + exposed.samples.0
-            + exposed.weights.0;
-        assert_eq!(sum, step.took().unwrap().0, "rank {rank}");
+        assert_eq!(sum(step), step.took().unwrap().0, "rank {rank}");
     }
 }
 

@@ -2,27 +2,13 @@
 //! Jobs that train: their steps against the closed form, a row for each dimension of the mapping, and against
 //! themselves without the fault.
 
+use crate::fabric::{load, run, sum};
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::run::IslandReuse;
 use lightloom_emulator::scenario::file::NamedFile;
-use lightloom_emulator::scenario::{self, On, Scenario, TrainStep};
+use lightloom_emulator::scenario::{self, On, TrainStep};
 use lightloom_emulator::training::packets::{self, Prove};
 use lightloom_engine::capture::Watch;
-use lightloom_fabric::document::Diagnostic;
-
-fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
-    let read = &mut |name: &str| match name {
-        "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
-        _ => Err("no such file".to_owned()),
-    };
-    scenario::file::load("scenario.yaml", text.as_bytes(), read)
-}
-
-fn run(fabric: &str, text: &str) -> Outcome {
-    let (loaded, mistakes) = load(fabric, text);
-    let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
-    lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
-}
 
 /// A job of `gpus` GPUs under one ToR, so that no two flows meet but at an interface.
 fn one_tor(gpus: u32, tp: u32, training: &str) -> String {
@@ -223,14 +209,6 @@ fn an_interface_that_goes_and_comes_delays_its_step_and_nothing_begins_again() {
     assert!(why.fault.0 > 0 && why.restart.0 == 0, "{why:?}");
     let other = steps(&outcome, "other");
     assert!(other.iter().all(|step| step.end == step.end_without_faults));
-}
-
-fn sum(step: &JobStep) -> u64 {
-    let why = step.why.unwrap();
-    let exposed = why.exposed;
-    let exchange = exposed.tp.0 + exposed.pp.0 + exposed.dp.0 + exposed.cp.0 + exposed.ep.0;
-    let waiting = why.contention.0 + why.transition.0 + why.fault.0 + why.restart.0;
-    why.compute.0 + exchange + waiting
 }
 
 #[test]

@@ -118,7 +118,7 @@ struct Maker<'j> {
 /// By lane: what must be done before the next task of the lane.
 pub(crate) type Front = Vec<Vec<TaskId>>;
 
-fn picoseconds(seconds: f64) -> Picoseconds {
+pub(crate) fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 

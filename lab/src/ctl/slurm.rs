@@ -53,7 +53,7 @@ pub(super) struct SlurmArguments {
     /// Show what would be done, once, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// For PrologSlurmctld: end with exit status 1 if no job may start on these nodes. SlurmChanges nothing.
+    /// For PrologSlurmctld: end with exit status 1 if no job may start on these nodes. Changes nothing.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
     starts: Option<String>,
     /// How often Slurm is read where nothing changed at the daemon, in seconds.

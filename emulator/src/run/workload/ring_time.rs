@@ -224,15 +224,11 @@ fn run_alone(
 ) -> Result<(Picoseconds, u64), RunError> {
     let settings = EngineSettings { threads: 1, ..*settings };
     let plane = network.link(LinkId(0)).spec.plane;
-    let hop = |at: usize| {
-        let [from, to] = [light[at], light[(at + 1) % light.len()]];
-        let links = network.outgoing(from).iter().copied();
-        links.filter(|link| network.link(*link).to == to).collect::<Vec<_>>()
-    };
-    let ways = match ranks.len() == light.len() {
-        true => BTreeMap::new(),
-        false => ways_along(&light, &ranks, |at| hop(at)[0]),
-    };
+    let ways = ways_along(&light, &ranks, |at| {
+        let mut links = network.outgoing(light[at]).iter().copied();
+        let next = light[(at + 1) % light.len()];
+        links.find(|link| network.link(*link).to == next).expect("a cable joins each with the next")
+    });
     let hosts: Vec<VertexId> = ranks.iter().map(|at| light[*at]).collect();
     let mut engine = Engine::new(network, settings).map_err(CollectiveStartError::Flow)?;
     let ring = Ring { kind, ranks: hosts.len(), size, directions };

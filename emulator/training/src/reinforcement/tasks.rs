@@ -19,7 +19,7 @@ use super::TrainingLoop;
 use crate::batching::{ReplicaCosts, Request, serve};
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 use crate::step::Job;
-use crate::step_graph::{Before, SimulatedRails, TaskPurpose, step_after};
+use crate::step_graph::{Before, SimulatedRails, TaskPurpose, picoseconds, step_after};
 
 /// Chunks in which a replica hands on its samples.
 const CHUNKS: usize = 8;
@@ -509,8 +509,4 @@ impl TaskWriter<'_> {
             self.transfer(TaskPurpose::Reshard, after, sending);
         }
     }
-}
-
-fn picoseconds(seconds: f64) -> Picoseconds {
-    Picoseconds((seconds * 1e12).round() as u64)
 }

@@ -45,6 +45,12 @@ impl BareStep {
         Job { model, mapping, batch, compute, network, calibration, precision, expert_imbalance }
     }
 
+    /// Bytes per second that a GPU sends over the network between domains.
+    #[must_use]
+    pub fn card_rate(&self) -> f64 {
+        self.network.scale_out_rate * self.calibration.network.scale_out
+    }
+
     /// Its closed form. Where a stage has several pieces, the first micro-batch goes forward through all of them, and the last
     /// one back, before there is other work to hide the transfers behind.
     #[must_use]

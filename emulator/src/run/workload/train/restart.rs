@@ -111,10 +111,7 @@ impl TrainingJob<'_> {
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = match self.order.train.restart.rolls_back_to() {
             None => self.tied_to(rings),
-            Some(_) => (0..self.seats.len())
-                .filter(|ring| !self.order.is_pool(*ring))
-                .map(|ring| ring as u32)
-                .collect(),
+            Some(_) => (0..self.seats.len() as u32).collect(),
         };
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
