@@ -14,6 +14,7 @@ mod containerlab;
 mod dot;
 mod fat_tree_plan;
 mod graphml;
+mod infragraph;
 mod kubernetes;
 mod kueue;
 mod names;
@@ -40,6 +41,7 @@ pub const FORMATS: &[ExportFormat] = &[
     graphml::FORMAT,
     dot::FORMAT,
     containerlab::FORMAT,
+    infragraph::FORMAT,
     astra_sim::FORMAT,
     ranks::FORMAT,
     sonic_ocs::FORMAT,

@@ -228,6 +228,48 @@ print(json.dumps([len(graph), graph.number_of_edges(), networkx.diameter(leaves)
     assert_eq!(read, serde_json::json!([72 + 36, 72 + 90, 3, [5]]), "a balanced dragonfly");
 }
 
+/// InfraGraph's own service makes the graph, and our import finds hosts, GPUs, ToRs and domains again.
+#[test]
+fn infragraph_reads_what_is_lit_and_init_reads_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = small_plan(folder.path());
+    std::fs::create_dir(folder.path().join("logs")).unwrap();
+    exported(folder.path(), "small.yaml", &["infragraph", "-o", "logs/infra.yaml"]);
+    let program = "import json, yaml, warnings
+warnings.simplefilter('ignore')
+from infragraph.infragraph_service import InfraGraphService
+service = InfraGraphService()
+service.set_graph(json.dumps(yaml.safe_load(open('logs/infra.yaml'))))
+graph = service.get_networkx_graph()
+lit = [sorted([a, b]) for a, b, data in graph.edges(data=True) if data.get('link') == 'lit']
+cards = sum(1 for node in graph if '.nic.' in node and any(other.startswith('t.') for other in graph[node]))
+print(json.dumps({'lit': lit, 'gpus': sum('.gpu.' in node for node in graph), 'cards': cards}))";
+    let probe = ["python3", "-c", "import infragraph"];
+    let Some(read) = consumer("infragraph", &probe, &["python3", "-c", program], folder.path())
+    else {
+        return;
+    };
+    let read: Value = serde_json::from_str(&read).unwrap();
+    assert_eq!((&read["gpus"], &read["cards"]), (&96.into(), &96.into()));
+    let node = |port: &str| port.split_once('/').unwrap().0.replace('n', "n.");
+    let mut lit: Vec<[String; 2]> = serde_json::from_value(read["lit"].clone()).unwrap();
+    for ends in &mut lit {
+        *ends = ends.each_ref().map(|end| end.rsplitn(3, '.').last().unwrap().to_owned());
+        ends.sort();
+    }
+    let mut wanted: Vec<[String; 2]> =
+        circuits(&plan).iter().map(|(a, b)| [node(a), node(b)]).collect();
+    wanted.iter_mut().for_each(|ends| ends.sort());
+    lit.sort();
+    wanted.sort();
+    assert_eq!(lit, wanted);
+    let made = lightloom(folder.path(), &["init", "--from", "logs", "-o", "mine"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let fabric = std::fs::read_to_string(folder.path().join("mine/fabric.yaml")).unwrap();
+    assert!(fabric.contains("nodes: 24, gpus_per_node: 4"), "{fabric}");
+    assert!(fabric.contains("nodes_per_tor: 4"), "{fabric}");
+}
+
 /// 400 GB/s stood there for GPUs that have a network card and nothing else, and a domain was a ring.
 #[test]
 fn astra_sim_gets_the_links_that_the_fabric_has() {

@@ -3,10 +3,12 @@
 
 mod acme;
 mod flight_recorder;
+mod infragraph;
 mod inspector;
 mod kineto;
 mod kubernetes_events;
 mod kubernetes_nodes;
+mod nccl_topology;
 mod nvsentinel;
 mod sacct;
 mod topology_conf;
@@ -31,6 +33,8 @@ pub struct LogKind {
 /// Every kind, the most particular first.
 pub const KINDS: &[LogKind] = &[
     topology_conf::KIND,
+    infragraph::KIND,
+    nccl_topology::KIND,
     kubernetes_nodes::KIND,
     sacct::KIND,
     acme::KIND,

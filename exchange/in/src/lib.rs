@@ -27,5 +27,5 @@ mod tests;
 
 pub use draft::{Draft, DraftFile, Guess, GuessConfidence, draft};
 pub use kinds::{KINDS, LogKind, read};
-pub use logs::{HostOutage, HostRecord, LogFile, LoggedJob, Logs, TrainingProfile};
+pub use logs::{HostOutage, HostRecord, HostShape, LogFile, LoggedJob, Logs, TrainingProfile};
 pub use problem::{LogPlace, LogProblem, LogTrouble};

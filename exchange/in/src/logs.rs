@@ -47,6 +47,19 @@ pub struct HostRecord {
     pub place: Option<LogPlace>,
 }
 
+/// What a host is like, whichever it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostShape {
+    /// Its accelerators.
+    pub gpus: u32,
+    /// What they are called. `None` if the file does not say.
+    pub product: Option<String>,
+    /// The rate of an interface. `None` if the file does not say, or has several.
+    pub bits_per_second: Option<u64>,
+    /// The file.
+    pub place: LogPlace,
+}
+
 /// A job that ran. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedJob {
@@ -139,6 +152,8 @@ pub struct Logs {
     pub read: Vec<ReadLog>,
     /// Hosts, by name.
     pub hosts: BTreeMap<String, HostRecord>,
+    /// What hosts are like, in the order of the files.
+    pub shapes: Vec<HostShape>,
     /// Jobs, in the order of the files.
     pub jobs: Vec<LoggedJob>,
     /// Outages, by start.

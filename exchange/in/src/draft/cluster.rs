@@ -16,11 +16,11 @@ pub(super) struct ClusterDraft {
     pub(super) nodes_per_tor: Sourced<u32>,
     /// ToRs below one switch of the next tier. `None` for all.
     pub(super) tors_per_domain: Option<Sourced<u32>>,
+    /// Of an interface, as the fabric file has it.
+    pub(super) link_rate: Sourced<String>,
     pub(super) job: Sourced<String>,
     pub(super) job_gpus: Sourced<u32>,
     pub(super) tp: Sourced<u32>,
-    /// The fastest collective that a log has, in words.
-    pub(super) fastest: Option<String>,
     /// What its accelerators are called, by a card that comes with lightloom.
     pub(super) accelerator: Sourced<&'static str>,
 }
@@ -49,7 +49,7 @@ impl ClusterDraft {
             nodes_per_tor: nodes_per_tor(logs),
             tors_per_domain: tors_per_domain(logs),
             accelerator: accelerator(logs),
-            fastest: fastest(logs),
+            link_rate: link_rate(logs),
             nodes,
             gpus_per_node,
             domain,
@@ -123,6 +123,9 @@ fn most_at_once(jobs: &[LoggedJob]) -> u32 {
 fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     if let Some((gpus, count, all)) = usual(logs.hosts.values().filter_map(|host| host.gpus)) {
         return Sourced::stated(gpus, share(count, all, "hosts"));
+    }
+    if let Some(shape) = logs.shapes.first() {
+        return Sourced::stated(shape.gpus, format!("GPUs of the host in {}", shape.place));
     }
     let of_profiles = logs.profiles.iter().filter_map(|profile| profile.ranks_per_host).max();
     if let Some(gpus) = of_profiles {
@@ -252,6 +255,20 @@ fn job_name(logs: &Logs) -> Sourced<String> {
     Sourced::stated(name, format!("job {} ({})", job.id, job.place))
 }
 
+fn link_rate(logs: &Logs) -> Sourced<String> {
+    let said = logs.shapes.iter().find_map(|shape| Some((shape.bits_per_second?, &shape.place)));
+    if let Some((bits, place)) = said {
+        return Sourced::stated(
+            format!("{}Gbps", bits as f64 / 1e9),
+            format!("interfaces in {place}"),
+        );
+    }
+    let measured = fastest(logs).map_or(String::new(), |fastest| format!("; {fastest}"));
+    let why = format!("no log has the rate of an interface{measured}");
+    Sourced::assumed("400Gbps".to_owned(), why)
+}
+
+/// The fastest collective that a log has, in words.
 fn fastest(logs: &Logs) -> Option<String> {
     let rates = logs.profiles.iter().flat_map(|profile| &profile.bandwidth);
     let (ranks, rate) = rates.max_by(|a, b| a.1.total_cmp(b.1))?;
@@ -272,7 +289,9 @@ const ACCELERATORS: &[(&str, &str)] = &[
 ];
 
 fn accelerator(logs: &Logs) -> Sourced<&'static str> {
-    for product in logs.hosts.values().filter_map(|host| host.product.as_deref()) {
+    let of_hosts = logs.hosts.values().filter_map(|host| host.product.as_deref());
+    let of_shapes = logs.shapes.iter().filter_map(|shape| shape.product.as_deref());
+    for product in of_hosts.chain(of_shapes) {
         let product = product.to_ascii_lowercase();
         if let Some((_, card)) = ACCELERATORS.iter().find(|(piece, _)| product.contains(piece)) {
             return Sourced::stated(*card, format!("the product is called {product}"));

@@ -35,13 +35,10 @@ pub(super) fn write(cluster: &ClusterDraft, draft: &mut Draft) {
     }
     let even = Sourced::assumed("1", "no log says what uplinks carry");
     page.guess("dcn.fat_tree.oversubscription", &even);
-    let measured = cluster.fastest.as_ref().map_or(String::new(), |fastest| format!("; {fastest}"));
-    let rate =
-        Sourced::assumed("400Gbps", format!("no log has the rate of an interface{measured}"));
-    page.guess("dcn.fat_tree.link_rate", &rate);
+    page.guess("dcn.fat_tree.link_rate", &cluster.link_rate);
     page.put(&format!(
         "dcn: {{fat_tree: {{{keys}, oversubscription: {}, link_rate: {}}}}}",
-        even.value, rate.value
+        even.value, cluster.link_rate.value
     ));
     page.guess("jobs[0].name", job);
     page.guess("jobs[0].gpus", job_gpus);

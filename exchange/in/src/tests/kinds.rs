@@ -205,3 +205,68 @@ fn a_file_is_known_by_its_content() {
     assert_eq!(unknown.len(), 2, "{unknown:?}");
     assert!(KINDS.iter().all(|kind| unknown[0].contains(kind.name)));
 }
+
+/// Two racks of two hosts below a spine, as `infragraph.proto` writes them: slices, a device inside a device.
+const INFRAGRAPH: &str = "
+name: two racks
+devices:
+- name: dgx
+  components: [{name: h100, choice: xpu, count: 8, description: Nvidia H100}, {name: cx7, choice: device, count: 8}]
+- name: cx7
+  components: [{name: port, choice: port, count: 1}]
+- name: tor
+  components: [{name: asic, choice: switch, count: 1}, {name: port, choice: port, count: 64}]
+links: [{name: eth, physical: {bandwidth: {choice: gigabits_per_second, gigabits_per_second: 200}}}]
+instances: [{name: host, device: dgx, count: 4}, {name: leaf, device: tor, count: 2}, {name: spine, device: tor, count: 1}]
+edges:
+- {ep1: {instance: 'host[:2]', component: 'cx7.port[0]'}, ep2: {instance: 'leaf[0]', component: 'port[0:16]'}, scheme: one2one, link: eth}
+- {ep1: {instance: 'leaf[1]', component: 'port[0:16]'}, ep2: {instance: 'host[-2:]', component: 'cx7[0:8].port'}, scheme: one2one, link: eth}
+- {ep1: {instance: leaf, component: 'port[32]'}, ep2: {instance: spine, component: 'port[0:2]'}, scheme: many2many, link: eth}
+";
+
+#[test]
+fn hosts_of_infragraph_have_the_leaves_they_are_cabled_to() {
+    let logs = logs(&[("infra.yaml", INFRAGRAPH)]);
+    assert_eq!(problems(&logs), Vec::<String>::new());
+    assert_eq!(logs.read[0].kind, "InfraGraph");
+    assert_eq!(logs.hosts.len(), 4);
+    assert_eq!(logs.hosts["host.1"].switches, ["leaf.0", "spine.0"]);
+    assert_eq!(logs.hosts["host.2"].switches, ["leaf.1", "spine.0"]);
+    assert_eq!(logs.hosts["host.0"].gpus, Some(8));
+    let drafted = crate::draft(&logs, &|file| file.to_owned());
+    let fabric = &drafted.files.iter().find(|file| file.name == "fabric.yaml").unwrap().text;
+    let hbd = "switch: {nodes: 4, gpus_per_node: 8";
+    let dcn = "nodes_per_tor: 2, tors_per_domain: 2, oversubscription: 1, link_rate: 200Gbps";
+    assert!(fabric.contains(hbd) && fabric.contains(dcn), "{fabric}");
+}
+
+#[test]
+fn an_infragraph_that_is_wrong_is_said_to_be() {
+    for (from, to, error) in [
+        ("leaf[0]", "leaf[2]", "`leaf[2]` is no slice of 2"),
+        ("cx7.port[0]", "cx8.port[0]", "device `dgx` has no component `cx8`"),
+        ("scheme: many2many", "scheme: ring", "scheme `ring`: one2one and many2many are read"),
+        ("leaf[1]", "leave[1]", "no instance `leave`"),
+    ] {
+        let logs = logs(&[("infra.yaml", &INFRAGRAPH.replacen(from, to, 1))]);
+        let problems = problems(&logs);
+        assert!(problems[0].contains(error), "{problems:?}");
+    }
+}
+
+/// A host as NCCL dumps it, cut short.
+#[test]
+fn the_host_of_a_topology_of_nccl_has_its_gpus_and_interfaces() {
+    let text = "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">
+  <pci busid=\"0000:0f:00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x2330\"><gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"><nvlink target=\"0000:07:00.0\" count=\"18\" tclass=\"0x068000\"/></gpu></pci>
+  <pci busid=\"0000:10:00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x2330\"><gpu dev=\"1\" sm=\"90\" rank=\"1\" gdr=\"1\"/></pci>
+  <pci busid=\"0000:18:00.0\" class=\"0x020700\"><nic><net name=\"mlx5_0\" dev=\"0\" speed=\"400000\" port=\"1\"/></nic></pci>
+</cpu></system>";
+    let found = logs(&[("topo.xml", text)]);
+    assert_eq!(problems(&found), Vec::<String>::new());
+    let shape = &found.shapes[0];
+    assert_eq!((shape.gpus, shape.bits_per_second), (2, Some(400_000_000_000)));
+    assert_eq!(shape.product.as_deref(), Some("H100 SXM5 80GB"));
+    let empty = logs(&[("topo.xml", "<system version=\"1\"><cpu numaid=\"0\"/></system>")]);
+    assert!(problems(&empty)[0].contains("no <gpu> in it"));
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//! InfraGraph: devices of components, instances of devices, and edges between slices of them, in YAML or JSON.
+//!
+//! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service: an endpoint is a slice as Python has them
+//! (`leaf[0:4]`, `xpu[:]`, none for all), its indices and those of its component run as nested loops; `many2many` joins each
+//! with each, `one2one` the first with the first. A host is an instance whose device holds an `xpu`, in itself or in a
+//! `device` inside; a switch one that holds a `switch` and no `xpu`. A switch that a host is cabled to is a leaf.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::LogKind;
+use crate::logs::{HostRecord, HostShape, LogFile, Logs};
+use crate::problem::LogTrouble;
+
+pub(super) const KIND: LogKind = LogKind {
+    name: "InfraGraph",
+    from: "an Infrastructure of infragraph, as YAML or JSON",
+    is: |file| {
+        let text = String::from_utf8_lossy(file.bytes);
+        ["instances", "devices", "edges", "components"].iter().all(|key| text.contains(key))
+    },
+    read: |files, logs| {
+        for file in files {
+            if let Err(error) = read(file, logs) {
+                logs.problem(file.whole(), LogTrouble::Malformed(error));
+            }
+        }
+    },
+};
+
+#[derive(Deserialize)]
+struct Infrastructure {
+    #[serde(default)]
+    devices: Vec<InfraDevice>,
+    #[serde(default)]
+    links: Vec<InfraLink>,
+    #[serde(default)]
+    instances: Vec<InfraInstance>,
+    #[serde(default)]
+    edges: Vec<InfraEdge>,
+}
+
+#[derive(Deserialize)]
+struct InfraDevice {
+    name: String,
+    #[serde(default)]
+    components: Vec<InfraComponent>,
+}
+
+#[derive(Deserialize)]
+struct InfraComponent {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    count: u32,
+    choice: String,
+}
+
+#[derive(Deserialize)]
+struct InfraInstance {
+    name: String,
+    device: String,
+    count: u32,
+}
+
+#[derive(Deserialize)]
+struct InfraEdge {
+    ep1: InfraEndpoint,
+    ep2: InfraEndpoint,
+    scheme: String,
+    #[serde(default)]
+    link: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct InfraEndpoint {
+    instance: String,
+    component: String,
+}
+
+#[derive(Deserialize)]
+struct InfraLink {
+    name: String,
+    #[serde(default)]
+    physical: Option<InfraPhysical>,
+}
+
+#[derive(Deserialize)]
+struct InfraPhysical {
+    #[serde(default)]
+    bandwidth: Option<InfraBandwidth>,
+}
+
+#[derive(Deserialize)]
+struct InfraBandwidth {
+    #[serde(default)]
+    gigabits_per_second: Option<f64>,
+    #[serde(default)]
+    gigabytes_per_second: Option<f64>,
+}
+
+/// What an instance is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InfraRole {
+    Host,
+    Switch,
+    Other,
+}
+
+/// An instance of a device: its name in the file, and which of them.
+type Place<'i> = (&'i str, u32);
+
+/// Instances that one edge may join with each other.
+const PAIRS_MAX: usize = 1 << 24;
+
+fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
+    let text = String::from_utf8_lossy(file.bytes);
+    let infra: Infrastructure = if text.trim_start().starts_with('{') {
+        serde_json::from_str(&text).map_err(|error| error.to_string())?
+    } else {
+        serde_saphyr::from_str(&text).map_err(|error| error.to_string())?
+    };
+    let devices: BTreeMap<&str, &InfraDevice> =
+        infra.devices.iter().map(|device| (&*device.name, device)).collect();
+    let instances: BTreeMap<&str, &InfraInstance> =
+        infra.instances.iter().map(|instance| (&*instance.name, instance)).collect();
+    let role = |name: &str| {
+        let name = name.split('[').next().unwrap_or_default();
+        let device = instances.get(name).map_or("", |instance| &*instance.device);
+        match held(device, "xpu", &devices, 0) {
+            0 if held(device, "switch", &devices, 0) > 0 => InfraRole::Switch,
+            0 => InfraRole::Other,
+            _ => InfraRole::Host,
+        }
+    };
+    let mut leaves: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
+    let mut between: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
+    let mut rates: BTreeSet<u64> = BTreeSet::new();
+    for edge in &infra.edges {
+        for end in [&edge.ep1, &edge.ep2] {
+            places(end, &instances, &devices)?;
+        }
+        let roles = (role(&edge.ep1.instance), role(&edge.ep2.instance));
+        let (low, high) = match roles {
+            (InfraRole::Host | InfraRole::Switch, InfraRole::Switch) => (&edge.ep1, &edge.ep2),
+            (InfraRole::Switch, InfraRole::Host) => (&edge.ep2, &edge.ep1),
+            _ => continue,
+        };
+        let is_host = roles.0 == InfraRole::Host || roles.1 == InfraRole::Host;
+        for (low, high) in pairs(edge, low, high, &instances, &devices)? {
+            if is_host {
+                leaves.entry(low).or_default().insert(high);
+            } else {
+                between.entry(low).or_default().insert(high);
+                between.entry(high).or_default().insert(low);
+            }
+        }
+        if is_host {
+            let link = infra.links.iter().find(|link| Some(&link.name) == edge.link.as_ref());
+            rates.extend(link.and_then(rate));
+        }
+    }
+    let is_leaf: BTreeSet<Place<'_>> = leaves.values().flatten().copied().collect();
+    let named = |place: &Place<'_>| format!("{}.{}", place.0, place.1);
+    for instance in infra.instances.iter().filter(|one| role(&one.name) == InfraRole::Host) {
+        let gpus = held(&instance.device, "xpu", &devices, 0);
+        let product = described(&instance.device, &devices, 0);
+        let shape = HostShape {
+            gpus,
+            product: product.clone(),
+            bits_per_second: if rates.len() == 1 { rates.first().copied() } else { None },
+            place: file.whole(),
+        };
+        logs.shapes.push(shape);
+        for index in 0..instance.count {
+            let host = (&*instance.name, index);
+            let leaf = leaves.get(&host).and_then(|leaves| leaves.first());
+            let above = leaf.and_then(|leaf| {
+                between.get(leaf)?.iter().find(|switch| !is_leaf.contains(*switch))
+            });
+            let found = HostRecord {
+                switches: leaf.into_iter().chain(above).map(named).collect(),
+                gpus: Some(gpus),
+                product: product.clone(),
+                place: Some(file.whole()),
+                ..HostRecord::default()
+            };
+            logs.host(&named(&host), found);
+        }
+    }
+    Ok(())
+}
+
+/// Devices stand in devices, and a file may have a circle of them.
+const DEPTH_MAX: u32 = 8;
+
+/// Components of a kind in a device and in those inside it.
+fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> u32 {
+    let Some(found) = devices.get(device).filter(|_| depth < DEPTH_MAX) else { return 0 };
+    let of = |component: &InfraComponent| {
+        let one = match &*component.choice {
+            choice if choice == kind => 1,
+            "device" => held(&component.name, kind, devices, depth + 1),
+            _ => 0,
+        };
+        component.count.saturating_mul(one)
+    };
+    found.components.iter().map(of).fold(0, u32::saturating_add)
+}
+
+/// What a device says of its accelerators: their description and name.
+fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> Option<String> {
+    let found = devices.get(device).filter(|_| depth < DEPTH_MAX)?;
+    found.components.iter().find_map(|component| match &*component.choice {
+        "xpu" => Some(match &component.description {
+            Some(about) => format!("{} {about}", component.name),
+            None => component.name.clone(),
+        }),
+        "device" => described(&component.name, devices, depth + 1),
+        _ => None,
+    })
+}
+
+fn rate(link: &InfraLink) -> Option<u64> {
+    let bandwidth = link.physical.as_ref()?.bandwidth.as_ref()?;
+    let gigabits = bandwidth.gigabits_per_second;
+    let gigabits = gigabits.or(bandwidth.gigabytes_per_second.map(|bytes| bytes * 8.0))?;
+    (gigabits > 0.0 && gigabits < 1e6).then(|| (gigabits * 1e9).round() as u64)
+}
+
+/// The instances that an edge joins, from `low` to `high`.
+fn pairs<'i>(
+    edge: &InfraEdge,
+    low: &'i InfraEndpoint,
+    high: &'i InfraEndpoint,
+    instances: &BTreeMap<&'i str, &'i InfraInstance>,
+    devices: &BTreeMap<&str, &InfraDevice>,
+) -> Result<Vec<(Place<'i>, Place<'i>)>, String> {
+    let ends = [low, high].map(|end| places(end, instances, devices));
+    let [mut low, mut high] = match ends {
+        [Ok(low), Ok(high)] => [low, high],
+        [Err(error), _] | [_, Err(error)] => return Err(error),
+    };
+    if edge.scheme == "one2one" {
+        return Ok(low.into_iter().zip(high).collect());
+    }
+    if edge.scheme != "many2many" {
+        return Err(format!("scheme `{}`: one2one and many2many are read", edge.scheme));
+    }
+    low.dedup();
+    high.dedup();
+    if low.len() * high.len() > PAIRS_MAX {
+        return Err(format!("an edge joins {} with {} instances", low.len(), high.len()));
+    }
+    let with_each = |low| high.iter().map(move |high| (low, *high));
+    Ok(low.into_iter().flat_map(with_each).collect())
+}
+
+/// The instances of an endpoint, each as often as it has components there.
+fn places<'i>(
+    end: &InfraEndpoint,
+    instances: &BTreeMap<&'i str, &'i InfraInstance>,
+    devices: &BTreeMap<&str, &InfraDevice>,
+) -> Result<Vec<Place<'i>>, String> {
+    let name = end.instance.split('[').next().unwrap_or_default();
+    let (name, instance) =
+        instances.get_key_value(name).ok_or_else(|| format!("no instance `{name}`"))?;
+    let mut device = &*instance.device;
+    let mut components = 1usize;
+    for piece in end.component.split('.') {
+        let component = piece.split('[').next().unwrap_or_default();
+        let found = devices
+            .get(device)
+            .and_then(|device| device.components.iter().find(|known| known.name == component));
+        let found =
+            found.ok_or_else(|| format!("device `{device}` has no component `{component}`"))?;
+        components = components.saturating_mul(slice(piece, found.count)?.len());
+        device = &found.name;
+    }
+    let indices = slice(&end.instance, instance.count)?;
+    if indices.len().saturating_mul(components) > PAIRS_MAX {
+        return Err(format!("`{}` has {components} of `{}` each", end.instance, end.component));
+    }
+    Ok(indices.into_iter().flat_map(|at| std::iter::repeat_n((*name, at), components)).collect())
+}
+
+/// The indices of `name[1:5:2]` out of so many, as Python takes them.
+fn slice(text: &str, count: u32) -> Result<Vec<u32>, String> {
+    let bad = || format!("`{text}` is no slice of {count}");
+    let Some((_, inside)) = text.split_once('[') else { return Ok((0..count).collect()) };
+    let inside = inside.strip_suffix(']').ok_or_else(bad)?;
+    let pieces: Vec<Option<i64>> = inside
+        .split(':')
+        .map(|piece| match piece.trim() {
+            "" => Ok(None),
+            number => number.parse().map(Some).map_err(|_| bad()),
+        })
+        .collect::<Result<_, _>>()?;
+    let count = i64::from(count);
+    let from_end = |index: i64| if index < 0 { index + count } else { index };
+    let clamped = |index: Option<i64>, unless: i64| {
+        index.map_or(unless, |index| from_end(index).clamp(0, count))
+    };
+    let (from, to, step) = match *pieces {
+        [None] => (0, count, 1),
+        [Some(index)] if (0..count).contains(&from_end(index)) => {
+            (from_end(index), from_end(index) + 1, 1)
+        }
+        [from, to] => (clamped(from, 0), clamped(to, count), 1),
+        [from, to, step] => (clamped(from, 0), clamped(to, count), step.unwrap_or(1)),
+        _ => return Err(bad()),
+    };
+    let step = usize::try_from(step).ok().filter(|step| *step > 0).ok_or_else(bad)?;
+    Ok((from..to).step_by(step).map(|index| index as u32).collect())
+}
