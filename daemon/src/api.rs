@@ -700,7 +700,7 @@ fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slo
             reasons.push(format!("{name}: no such device or node is configured here"));
         } else if levers.is_empty() {
             reasons.push(format!(
-                "{name}: no Linux switch is configured to take traffic off it (`levers:` of a \
+                "{name}: no Linux switch is configured to take traffic off it (`drain_controls:` of a \
                  device in the daemon's file)"
             ));
         }

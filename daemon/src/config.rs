@@ -51,7 +51,8 @@ pub mod codes {
     /// Two devices have one name.
     pub const SAME_NAME: Code = error("LL0601", "Two devices have the same name");
     /// A lever names what is not there.
-    pub const NO_LEVER: Code = error("LL0602", "A lever names a device that is not a Linux switch");
+    pub const NO_LEVER: Code =
+        error("LL0602", "A drain control names a device that is not a Linux switch");
     /// A vendor's default password.
     pub const DEFAULT_PASSWORD: Code =
         error("LL0603", "A device is reached with its vendor's default password");
@@ -346,7 +347,7 @@ impl Config {
             for (number, lever) in device.levers.iter().enumerate() {
                 let name = DeviceName::from(lever.device.as_str());
                 if !self.inventory.devices.get(&name).is_some_and(|d| d.is_lever) {
-                    let path = format!("/devices/{index}/levers/{number}/device");
+                    let path = format!("/devices/{index}/drain_controls/{number}/device");
                     let message = format!("`{name}` is not a device with the driver `linux`");
                     check.error(codes::NO_LEVER, &path, message).help("name a Linux switch");
                 }

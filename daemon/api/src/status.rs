@@ -40,7 +40,7 @@ pub struct Status {
     pub restarted: Vec<String>,
     /// Devices that missed the undoing of a change and are brought back by the daemon itself.
     pub owed: BTreeMap<String, OwedView>,
-    /// Levers that an operator holds drained.
+    /// Drain controls that an operator holds drained.
     pub held: Vec<String>,
     /// Records in the journal.
     pub journal_records: u64,

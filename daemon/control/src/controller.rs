@@ -536,7 +536,7 @@ impl Controller {
         };
         let levers = apply.target.keys().filter(|d| self.is_lever(d));
         let levers: Vec<String> =
-            levers.map(|d| format!("{d}: is a lever; use drain and undrain")).collect();
+            levers.map(|d| format!("{d}: is a drain control: use drain and undrain")).collect();
         if !levers.is_empty() {
             return Err(levers);
         }

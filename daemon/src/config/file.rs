@@ -249,8 +249,8 @@ pub struct DeviceFile {
     /// Limits other than the usual.
     #[serde(default)]
     pub limits: LimitsFile,
-    /// What takes traffic off its slots: slot to slot of a Linux switch.
-    #[serde(default)]
+    /// What takes traffic off its slots before their light moves: a group of a Linux switch for each.
+    #[serde(default, rename = "drain_controls", alias = "levers")]
     pub levers: Vec<LeverFile>,
     /// Fails operations on purpose, for drills.
     #[serde(default)]

@@ -89,7 +89,7 @@ fn next(runtime: &Runtime, device: &DeviceName) -> String {
                 true => "it is read and brought back by itself when it answers",
                 false => "it can be adopted or moved when it answers",
             };
-            format!("look at its line and its power: {then}{}", around(runtime, device))
+            format!("check its management line and power: {then}{}", around(runtime, device))
         }
         Remedy::Adopt { .. } if is_owed(runtime, device) => {
             format!(

@@ -110,7 +110,7 @@ fn around(broken: &str, repaired: &str) -> String {
         words += &format!(", around {broken}");
     }
     if !repaired.is_empty() {
-        words += &format!(", {repaired} back");
+        words += &format!("; {repaired} back in service");
     }
     words
 }
@@ -159,7 +159,7 @@ mod tests {
             "apply of single circuits",
             "bypass of n17",
             "repair of n5",
-            "rollback to before 2 (back to plan 0123456789ab), n5 back",
+            "rollback to before 2 (back to plan 0123456789ab); n5 back in service",
             "rollback to before 1 (back to no plan)",
             "4 was not confirmed in time (back to plan 0123456789ab), around n9",
             "what was owed since 3",

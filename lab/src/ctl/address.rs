@@ -72,6 +72,11 @@ impl DaemonAddress {
     pub(super) fn all(named: &[String], certificates: &Certificates) -> anyhow::Result<Vec<Self>> {
         let mut config = None;
         let mut one = |named: &String| {
+            if named.starts_with("http://") {
+                bail!(
+                    "`{named}` is not encrypted, and no daemon listens so: write `https://HOST:PORT`, or name its socket"
+                );
+            }
             let Some(address) = named.strip_prefix("https://") else {
                 return Ok(Self::Socket(PathBuf::from(named)));
             };

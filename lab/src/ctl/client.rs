@@ -92,7 +92,13 @@ impl DaemonClient {
             }
             if let Some(best) = best.filter(|_| self.addresses.len() == 1 || Instant::now() > until)
             {
-                return best;
+                return match &self.addresses[..] {
+                    [_] => best,
+                    several => best.with_context(|| {
+                        let named: Vec<String> = several.iter().map(DaemonAddress::shown).collect();
+                        format!("none of {} daemons answers: {}", named.len(), named.join(", "))
+                    }),
+                };
             }
             std::thread::sleep(AGAIN_AFTER);
         }
@@ -171,7 +177,7 @@ impl DaemonClient {
         let unsent = match sent {
             Err(error) if is_hung_up(&error) => Some(error),
             sent => {
-                sent.context("the daemon hung up")?;
+                sent.map_err(|error| refused(error, "the daemon hung up"))?;
                 None
             }
         };
@@ -184,7 +190,7 @@ impl DaemonClient {
             Ok(count) => &first[..count],
             Err(error) if is_late(&error) && self.is_lightloomd() => &[],
             Err(error) if is_late(&error) => bail!("{}", self.other("it does not answer")),
-            Err(error) => return Err(error).context("the daemon does not answer"),
+            Err(error) => return Err(refused(error, "the daemon does not answer")),
         };
         stream.patience(ANSWER_WITHIN)?;
         if begun.first().is_some_and(|first| *first != b'H') {
@@ -232,6 +238,22 @@ fn stands_by(answer: &[u8]) -> bool {
 fn is_hung_up(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
+/// What an error of a connection means; of TLS, whose certificate is not accepted.
+fn refused(error: std::io::Error, otherwise: &'static str) -> anyhow::Error {
+    use tokio_rustls::rustls::Error::{AlertReceived, InvalidCertificate};
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+    let about = match tls {
+        Some(InvalidCertificate(_)) => {
+            "the daemon's certificate is not accepted: --ca names the authority that signed it, and its name is the host asked for"
+        }
+        Some(AlertReceived(_)) => {
+            "the daemon does not accept this client: --certificate and --key are signed by an authority that it trusts"
+        }
+        _ => otherwise,
+    };
+    anyhow::Error::new(error).context(about)
 }
 
 fn is_late(error: &std::io::Error) -> bool {

@@ -245,7 +245,9 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
         }
         DoneAtOnce::Undrained(devices) => format!("undrained: {}\n", names(devices)),
         DoneAtOnce::Released => "released: what has light keeps it\n".into(),
-        DoneAtOnce::Resumed => "resumed: what breaks is bypassed automatically again\n".into(),
+        DoneAtOnce::Resumed => {
+            "automatic changes are allowed: their count for this hour starts again at 0\n".into()
+        }
     }
 }
 

@@ -287,13 +287,12 @@ fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for(
     assert!(shown.starts_with(expected), "{shown}");
     assert_eq!(shown.matches("ON ITS WAY").count(), 1, "{shown}");
 
-    let deferred = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "look at its line"});
+    let deferred = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "check its management line and power"});
     let silent = device("n24/b0", "unseen", Some("no answer"));
     let waits = status(json!({"owed": {"n24/b0": deferred}, "devices": [silent]}));
     daemon.says("/v1/status", 200, waits);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let expected =
-        "n24/b0 DEFERRED its part of the undoing of 2: it does not answer\n  look at its line\n";
+    let expected = "n24/b0 DEFERRED its part of the undoing of 2: it does not answer\n  check its management line and power\n";
     assert!(code == 1 && shown.starts_with(expected), "{shown}");
     assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS ACTION"), "{shown}");
 }

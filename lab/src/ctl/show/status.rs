@@ -250,7 +250,7 @@ fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<StatusAlarm> {
     }
     let unseen = of(DeviceState::Unseen);
     if !unseen.is_empty() {
-        let next = "look at its line, its power and its address; the daemon tries again by itself";
+        let next = "check its management line, power and address; the daemon keeps trying";
         alarms.push((
             format!("UNSEEN, {}", count(unseen.len(), "device")),
             devices_named(&unseen),
