@@ -159,9 +159,10 @@ pub struct Needed;
 /// # Errors
 /// It is not beside this one.
 pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
-    let own = std::env::current_exe().context("cannot find where this program is")?;
+    // Without /proc, as in a bare chroot, no program knows where it is: then the search path knows.
+    let own = std::env::current_exe().unwrap_or_default();
     let program = own.with_file_name(PROGRAM);
-    if !program.is_file() {
+    if own.is_absolute() && !program.is_file() {
         bail!(
             "this `lightloom {verb}` is run by {PROGRAM}, which is not beside {}: the archive, the wheel and the \
              Debian package have it; in the source folder `cargo build --release --locked -p {PROGRAM}` builds it, and \
