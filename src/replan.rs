@@ -16,7 +16,8 @@ use lightloom_planner::khop::{self, Change, GroupChange};
 use lightloom_units::id::NodeId;
 use serde_json::json;
 
-use crate::output::{self, Format, FormatArgument, VerbOutcome};
+use crate::output::{self, VerbOutcome};
+use crate::result::ResultFormat;
 use crate::table::TextTable;
 use crate::{files, kinds, plan};
 
@@ -48,8 +49,9 @@ pub struct Arguments {
     /// Where to write the next plan.
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
-    #[command(flatten)]
-    format: FormatArgument,
+    /// How to show the result; the rows of `csv` and `markdown` are the bundles that switch.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: ResultFormat,
 }
 
 /// Makes the next plan.
@@ -80,8 +82,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     // A job that had to shrink does not fit a plan from nothing.
     let from_nothing = || lightloom_planner::plan(&fabric, &faults, options).ok();
     let fresh = arguments.fresh.then(from_nothing).flatten();
-    match arguments.format.format {
-        Format::Json => {
+    match arguments.format {
+        ResultFormat::Json => {
             let fresh = fresh.map(|fresh| {
                 json!({
                     "gpus_used": fresh.metrics.gpus_used,
@@ -108,7 +110,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
                 "fresh_plan": fresh,
             }))?;
         }
-        Format::Text => {
+        ResultFormat::Csv | ResultFormat::Markdown => {
+            arguments.format.print(&document(&before, &change), "bundles", String::new)?;
+        }
+        ResultFormat::Text => {
             output::print(&describe(&before, &change, fabric.hbd.k()))?;
             if next.phases.iter().any(|phase| !phase.circuits.is_empty()) {
                 let moved =

@@ -109,8 +109,10 @@ impl ResultFormat {
 /// If the document cannot be written as text.
 pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
-    let rows = match document.field(rows) {
-        Some(Tree::List(rows)) => rows.iter().map(Row::of).collect(),
+    let rows = match (document.field(rows), &document) {
+        (Some(Tree::List(rows)), _) | (None, Tree::List(rows)) => {
+            rows.iter().map(Row::of).collect()
+        }
         _ => vec![Row::of(&document.without(&ABOUT))],
     };
     let mut columns: Vec<&str> = Vec::new();

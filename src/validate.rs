@@ -17,6 +17,7 @@ use crate::files;
 use crate::kinds::{self, FileKind, KINDS, Reader};
 use crate::output::{self, VerbOutcome, WrongUsage};
 use crate::replan;
+use crate::result::csv_of;
 use crate::schema::KindName;
 
 /// Checks files: every mistake at once, with its place and its fix.
@@ -54,6 +55,8 @@ enum ValidationFormat {
     Text,
     /// One JSON document, for programs.
     Json,
+    /// A row for each mistake, and one for each good file.
+    Csv,
     /// SARIF 2.1.0, for code-scanning services.
     Sarif,
 }
@@ -111,6 +114,7 @@ pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutc
     match arguments.format {
         ValidationFormat::Text => show_text(&findings)?,
         ValidationFormat::Json => show_json(&findings)?,
+        ValidationFormat::Csv => show_csv(&findings)?,
         ValidationFormat::Sarif => show_sarif(&findings, readers)?,
     }
     let good = findings.iter().all(FileFindings::is_good);
@@ -200,6 +204,22 @@ fn show_json(findings: &[FileFindings]) -> anyhow::Result<()> {
         })
         .collect();
     output::print_document("lightloom.validate/v1", &json!({ "files": files }))
+}
+
+fn show_csv(findings: &[FileFindings]) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    for finding in findings {
+        let about = json!({"file": finding.file, "kind": finding.kind, "valid": finding.is_good()});
+        if finding.mistakes.is_empty() {
+            rows.push(about.clone());
+        }
+        for mistake in &finding.mistakes {
+            let mut row = about.clone();
+            row["mistake"] = serde_json::to_value(mistake)?;
+            rows.push(row);
+        }
+    }
+    output::print(&csv_of(&rows, "")?)
 }
 
 fn show_sarif(findings: &[FileFindings], readers: &[Reader]) -> anyhow::Result<()> {

@@ -30,7 +30,8 @@ use serde::de::DeserializeOwned;
 use address::{Certificates, DaemonAddress};
 use client::{DaemonClient, Response};
 use commission::CommissionArguments;
-use lightloom::output::{self, Format, VerbOutcome};
+use lightloom::output::{self, VerbOutcome, WrongUsage};
+use lightloom::result::ResultFormat;
 use show::{DoneAtOnce, PreviewStyle};
 use slurm::SlurmArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
@@ -50,9 +51,9 @@ pub(crate) struct Arguments {
     socket: Vec<String>,
     #[command(flatten)]
     certificates: Certificates,
-    /// How to show the result.
+    /// How to show the result; `csv` and `markdown` are for status (its devices), drift, journal and commission.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
-    format: Format,
+    format: ResultFormat,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -183,6 +184,14 @@ fn named(arguments: &Arguments) -> Vec<String> {
 /// # Errors
 /// When the daemon cannot be reached or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let is_table = matches!(
+        arguments.verb,
+        Verb::Status { .. } | Verb::Drift | Verb::Journal { .. } | Verb::Commission(_)
+    );
+    if matches!(arguments.format, ResultFormat::Csv | ResultFormat::Markdown) && !is_table {
+        let why = "csv and markdown hold tables: those of status, drift, journal and commission";
+        return Err(WrongUsage(why.into()).into());
+    }
     let addresses = DaemonAddress::all(&named(arguments), &arguments.certificates)?;
     let client = DaemonClient::new(addresses);
     let session = CtlSession { client, format: arguments.format };
@@ -275,7 +284,7 @@ impl Devices {
 
 struct CtlSession {
     client: DaemonClient,
-    format: Format,
+    format: ResultFormat,
 }
 
 impl CtlSession {
@@ -288,24 +297,33 @@ impl CtlSession {
         self.show(&response, text)
     }
 
-    /// Shows what the daemon sent: as it came to a program, as `text` to people.
     fn show<T: DeserializeOwned>(
         &self,
         response: &Response,
+        text: impl Fn(&T) -> String,
+    ) -> anyhow::Result<VerbOutcome> {
+        self.show_rows(response, "", text)
+    }
+
+    /// Shows what the daemon sent: as it came to a program, its `rows` to a spreadsheet, as `text` to people.
+    fn show_rows<T: DeserializeOwned>(
+        &self,
+        response: &Response,
+        rows: &str,
         text: impl Fn(&T) -> String,
     ) -> anyhow::Result<VerbOutcome> {
         if !response.is_good() {
             return self.refused(response);
         }
         match self.format {
-            Format::Json => output::print_json(&response.body)?,
-            Format::Text => print(&text(&response.read()?))?,
+            ResultFormat::Text => print(&text(&response.read()?))?,
+            format => format.print(&response.body, rows, String::new)?,
         }
         Ok(VerbOutcome::Good)
     }
 
     fn refused(&self, response: &Response) -> anyhow::Result<VerbOutcome> {
-        if let Format::Json = self.format {
+        if self.format == ResultFormat::Json {
             output::print_json(&response.body)?;
         }
         output::note(&show::refusal(&response.body));
@@ -314,7 +332,7 @@ impl CtlSession {
 
     fn status(&self, check: bool) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/status")?;
-        let shown = self.show(&response, show::status)?;
+        let shown = self.show_rows(&response, "devices", show::status)?;
         let is_bad = check && response.is_good() && !show::all_is_well(&response.read()?);
         Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
@@ -322,7 +340,7 @@ impl CtlSession {
     /// No slots are no drift only where every device was read and the journal can be trusted.
     fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;
-        let shown = self.show(&response, show::drift)?;
+        let shown = self.show_rows(&response, "slots", show::drift)?;
         if !response.is_good() {
             return Ok(shown);
         }
@@ -350,7 +368,7 @@ impl CtlSession {
     /// A change by hand cuts light only where that is said.
     fn refused_to_cut(&self, cuts: &BTreeSet<String>) -> anyhow::Result<VerbOutcome> {
         let answer = Answer::Refused { reasons: vec![show::cuts(cuts)] };
-        if let Format::Json = self.format {
+        if self.format == ResultFormat::Json {
             output::print_json(&answer)?;
         }
         output::note(&show::refusal(&serde_json::to_value(answer)?));

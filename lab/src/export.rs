@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom export`: a plan in the formats of schedulers, simulators, switches and graph tools.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -11,9 +12,11 @@ use lightloom_planner::khop;
 use lightloom_report::export::{
     Export, ExportFormat as Target, ExportNames, FORMATS, FatTreePlan, RingPlan,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use lightloom::output::{self, Format, FormatArgument, VerbOutcome};
+use lightloom::output::{self, VerbOutcome, WrongUsage};
+use lightloom::result::{ResultDocument, ResultFormat};
 use lightloom::table::TextTable;
 use lightloom::{files, plan, replan};
 
@@ -51,8 +54,9 @@ pub(crate) struct Arguments {
     /// Lists the formats and the plans they can hold.
     #[arg(long)]
     list: bool,
-    #[command(flatten)]
-    format: FormatArgument,
+    /// How to show the result; `csv` and `markdown` are for --list.
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: ResultFormat,
 }
 
 /// How hosts are called.
@@ -92,9 +96,12 @@ fn target_names() -> PossibleValuesParser {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let (Some(plan), Some(fabric), Some(to)) = (&arguments.plan, &arguments.fabric, &arguments.to)
     else {
-        list(arguments.format.format)?;
+        list(arguments.format)?;
         return Ok(VerbOutcome::Good);
     };
+    if matches!(arguments.format, ResultFormat::Csv | ResultFormat::Markdown) {
+        return Err(WrongUsage("csv and markdown hold the table of --list".into()).into());
+    }
     let target = Target::named(to).expect("the argument parser knows the formats");
     let mut of = ExportSource { plan, fabric, inputs: Inputs::new(), digest: String::new() };
     let export = export_of(arguments, &mut of, target)?;
@@ -157,7 +164,7 @@ fn export_of(
 }
 
 fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
-    output::WrongUsage(format!("`{flag}` says nothing here: {why}")).into()
+    WrongUsage(format!("`{flag}` says nothing here: {why}")).into()
 }
 
 /// Writes the files: one to standard output or where `-o` says, several into the folder it names.
@@ -169,8 +176,8 @@ fn write(
 ) -> anyhow::Result<()> {
     let mut written = Vec::new();
     match (&arguments.output, &export.files[..]) {
-        (None, [file]) if arguments.format.format == Format::Text => output::print(&file.text)?,
-        (None, files) if arguments.format.format == Format::Text => anyhow::bail!(
+        (None, [file]) if arguments.format == ResultFormat::Text => output::print(&file.text)?,
+        (None, files) if arguments.format == ResultFormat::Text => anyhow::bail!(
             "{} makes {} files: name a folder for them with -o",
             target.name,
             files.len()
@@ -190,12 +197,12 @@ fn write(
             }
         }
     }
-    match arguments.format.format {
-        Format::Text if written.is_empty() => Ok(()),
-        Format::Text => output::print(
+    match arguments.format {
+        ResultFormat::Text if written.is_empty() => Ok(()),
+        ResultFormat::Text => output::print(
             &written.iter().map(|path| format!("{}\n", path.display())).collect::<String>(),
         ),
-        Format::Json => output::print_json(&result(target, export, &written, of)),
+        _ => output::print_json(&result(target, export, &written, of)),
     }
 }
 
@@ -220,26 +227,30 @@ fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSour
     })
 }
 
-fn list(format: Format) -> anyhow::Result<()> {
-    if format == Format::Json {
-        let formats: Vec<Value> = FORMATS
-            .iter()
-            .map(|target| {
-                json!({
-                    "name": target.name,
-                    "about": target.about,
-                    "khop": target.ring.is_ok(),
-                    "rfabric": target.fat_tree.is_ok(),
-                })
-            })
-            .collect();
-        return output::print_document("lightloom.formats/v1", &json!({ "formats": formats }));
-    }
+/// A row of `--list`.
+#[derive(Serialize)]
+struct FormatRow {
+    name: &'static str,
+    khop: bool,
+    rfabric: bool,
+    about: &'static str,
+}
+
+fn list(format: ResultFormat) -> anyhow::Result<()> {
+    let row = |target: &Target| FormatRow {
+        name: target.name,
+        khop: target.ring.is_ok(),
+        rfabric: target.fat_tree.is_ok(),
+        about: target.about,
+    };
+    let formats: Vec<FormatRow> = FORMATS.iter().map(row).collect();
+    let formats = BTreeMap::from([("formats", formats)]);
+    let document = ResultDocument::new("lightloom.formats/v1", Inputs::new(), formats);
     let mut table = TextTable::new(["format", "k-hop ring", "fat-tree", "what it is"]);
     let sign = |can: bool| if can { "yes" } else { "no" }.to_owned();
     for target in FORMATS {
         let (ring, fat_tree) = (sign(target.ring.is_ok()), sign(target.fat_tree.is_ok()));
         table.row([target.name.to_owned(), ring, fat_tree, target.about.to_owned()]);
     }
-    output::print(&table.to_string())
+    format.print(&document, "formats", || table.to_string())
 }

@@ -214,6 +214,8 @@ fn results_name_their_schema_their_version_and_their_inputs() {
         let result = json(&lightloom(folder.path(), &[arguments, &["--format", "json"]].concat()));
         assert_eq!(result["schema"], schema);
         assert_eq!(result["version"], env!("CARGO_PKG_VERSION"), "{schema}");
+        let rows = lightloom(folder.path(), &[arguments, &["--format", "csv"]].concat());
+        assert!(rows.status.success() && text(&rows.stdout).lines().count() > 1, "{schema}");
     }
     for (arguments, schema, roles) in cases {
         let result = json(&lightloom(folder.path(), &[arguments, &["--format", "json"]].concat()));

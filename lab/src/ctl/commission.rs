@@ -30,12 +30,14 @@ use lightloom_daemon_api::status::Status;
 use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Port;
+use lightloom_fabric::provenance::Inputs;
 
 use self::report::{CommissionReport, ModuleCheck};
-use super::{CtlSession, fresh_id, print, show};
+use super::{CtlSession, fresh_id, show};
 use lightloom::files;
-use lightloom::output::{self, Format, VerbOutcome};
+use lightloom::output::{self, VerbOutcome};
 use lightloom::progress::Progress;
+use lightloom::result::ResultDocument;
 
 /// Rounds after which what is left is given up.
 const ROUNDS_MAX: usize = 2_000;
@@ -102,10 +104,8 @@ impl CtlSession {
         }
         report.conclude(&site, wanted.margin);
         report.save(&wanted.state)?;
-        match self.format {
-            Format::Json => output::print_document("lightloom.commission/v1", &report)?,
-            Format::Text => print(&report.text(&wanted.state))?,
-        }
+        let document = ResultDocument::new("lightloom.commission/v1", Inputs::new(), &report);
+        self.format.print(&document, "fibres", || report.text(&wanted.state))?;
         way?;
         Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
     }

@@ -11,7 +11,8 @@ use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 
 use super::client::Response;
 use super::{CtlSession, print, show, time};
-use lightloom::output::{self, Format, VerbOutcome};
+use lightloom::output::{self, VerbOutcome};
+use lightloom::result::ResultFormat;
 
 /// How long a daemon that died in the middle of a transaction may take to be back.
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
@@ -83,7 +84,7 @@ impl CtlSession {
     }
 
     fn draw(&self, response: &Response) -> anyhow::Result<String> {
-        if let Format::Json = self.format {
+        if self.format == ResultFormat::Json {
             output::print(&format!("{}\n", response.body))?;
             return Ok(String::new());
         }
@@ -97,7 +98,7 @@ impl CtlSession {
             "DAEMON AWAY since {since}: {error:#}\n  the light stays as it is; trying again until \
              it is back\n"
         );
-        if self.format == Format::Text && redraws() {
+        if self.format == ResultFormat::Text && redraws() {
             let before =
                 if last.is_empty() { String::new() } else { format!("\nBefore that:\n{last}") };
             draw_page(&format!("{away}{before}"))
@@ -191,7 +192,7 @@ impl CtlSession {
             return Ok(shown);
         }
         let past: Transaction = response.read()?;
-        if self.format == Format::Json
+        if self.format == ResultFormat::Json
             && let Some(confirm) = show::confirm_by(&past)
         {
             output::note(&confirm);

@@ -8,8 +8,9 @@ use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::phase::{PhaseBody, PhaseState, PhaseStatus, Phases, ReleaseBody};
 
 use super::client::Response;
-use super::{CtlSession, fresh_id, print, show, time};
-use lightloom::output::{self, Format, VerbOutcome, WrongUsage};
+use super::{CtlSession, fresh_id, show, time};
+use lightloom::output::{self, VerbOutcome, WrongUsage};
+use lightloom::result::ResultFormat;
 use lightloom::table::TextTable;
 
 /// How long the end of a phase's change is waited for at a time.
@@ -93,10 +94,7 @@ impl CtlSession {
             if matches!(status.state, PhaseState::Waiting | PhaseState::Moving) {
                 continue;
             }
-            match self.format {
-                Format::Json => output::print_json(&response.body)?,
-                Format::Text => print(&became(&status))?,
-            }
+            self.format.print(&response.body, "", || became(&status))?;
             let is_lit = status.state == PhaseState::Lit;
             return Ok(if is_lit { VerbOutcome::Good } else { VerbOutcome::Bad });
         }
@@ -106,7 +104,7 @@ impl CtlSession {
         let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = response.read() else {
             return self.refused(response);
         };
-        if let Format::Json = self.format {
+        if self.format == ResultFormat::Json {
             output::print_json(&response.body)?;
         }
         output::note(&format!("refused ({code}): {reason}\n         {fix}"));

@@ -25,7 +25,8 @@ use serde_json::{Value, json};
 use self::agree::{Desired, Observed, SlurmChanges, SlurmCommand};
 use super::CtlSession;
 use crate::export::HostNames;
-use lightloom::output::{self, Format, VerbOutcome};
+use lightloom::output::{self, VerbOutcome};
+use lightloom::result::ResultFormat;
 use lightloom::{files, plan};
 
 /// How long the daemon is asked to wait for a change: below what the client takes for silence.
@@ -250,7 +251,7 @@ impl CtlSession {
 
     /// Shows a change: a line for people, a document a line for programs.
     fn did(&self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
-        if self.format == Format::Text {
+        if self.format == ResultFormat::Text {
             let (did, nodes, why) = match command {
                 SlurmCommand::Drain { nodes, reason } => {
                     ("drained", nodes.join(","), reason.as_str())

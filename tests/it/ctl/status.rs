@@ -110,6 +110,10 @@ fn no_drift_is_said_only_of_what_was_read() {
     let moved = json!({"device": "n3/b0", "slot": 0, "ledger": 1, "device_says": 15});
     let report = json!({"slots": [moved], "complete": true, "unseen": []});
     daemon.says("/v1/drift", 200, report);
+    let (code, rows, _) = run(&daemon, &["drift", "--format", "csv"]);
+    assert_eq!((code, rows.as_str()), (1, "device,device_says,ledger,slot\nn3/b0,15,1,0\n"));
+    let (code, _, refusal) = run(&daemon, &["watch", "--format", "csv"]);
+    assert!(code == 2 && refusal.contains("csv and markdown hold tables"), "{refusal}");
     let (code, shown, _) = run(&daemon, &["drift"]);
     let table = "device  part     journal says  device says\n\
         n3/b0   group 0  external-1    loopback\n";
