@@ -6,6 +6,7 @@ Wants matplotlib and rich. Each picture is what the program printed at that time
 """
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -101,8 +102,70 @@ def terminal():
     (HERE / "plan.svg").write_text(console.export_svg(title="lightloom", unique_id="plan"))
 
 
+MOVES_STYLE = """
+text { font: 14px system-ui, sans-serif; fill: #333 } .what { font-weight: 600 } .node { fill: #8a929c } .dead { fill: #d55e00 }
+path { fill: none; stroke: #0072b2; stroke-width: 2 } .bypass { stroke: #e69f00; stroke-width: 3 }
+@media (prefers-color-scheme: dark) { text { fill: #ddd } path { stroke: #56b4e9 } .bypass { stroke: #e69f00 } }
+.s0, .s1, .s2, .p0, .p1 { opacity: 0; animation: 9s step-end infinite } .s0 { animation-name: s0 } .s1 { animation-name: s1 }
+.s2 { animation-name: s2 } .p0 { animation-name: p0 } .p1 { animation-name: p1 }
+@keyframes s0 { 0% { opacity: 1 } 33% { opacity: 0 } } @keyframes s1 { 33% { opacity: 1 } 50% { opacity: 0 } }
+@keyframes s2 { 50% { opacity: 1 } } @keyframes p0 { 0% { opacity: 1 } 50% { opacity: 0 } } @keyframes p1 { 50% { opacity: 1 } }
+@media (prefers-reduced-motion: reduce) { .s2, .p1 { animation: none; opacity: 1 } }
+"""
+
+
+def on_circle(centre, radius, index, count):
+    angle = 2 * math.pi * index / count - math.pi / 2
+    return centre + radius * math.cos(angle), 200 + radius * math.sin(angle)
+
+
+def bow(centre, radius, ends, kind):
+    """A curve between two places, drawn towards the middle."""
+    (ax, ay), (bx, by) = ends
+    pull = 0.5 if kind == "bypass" else 0.7
+    mx, my = centre + ((ax + bx) / 2 - centre) * pull, 200 + ((ay + by) / 2 - 200) * pull
+    return f'<path class="{kind}" d="M{ax:.1f} {ay:.1f}Q{mx:.1f} {my:.1f} {bx:.1f} {by:.1f}"/>'
+
+
+def moves(folder):
+    """What moves: rings around a node that dies, and the circuits of a job's phases."""
+    before, after, phases = (folder / name for name in ("before.json", "after.json", "phases.json"))
+    lightloom("plan", "topologies/ring-40-spare.yaml", "-o", before)
+    change = lightloom("replan", before, "--fabric", "topologies/ring-40-spare.yaml", "--fault", "n8", "-o", after, "--format", "json")
+    bundles = len(json.loads(change)["change"]["bundles"])
+    lightloom("plan", "topologies/job-64-circuits.yaml", "-o", phases)
+    before, after, phases = (json.loads(path.read_text()) for path in (before, after, phases))
+    pair = lambda circuit: tuple(int(re.match(r"n(\d+)/", circuit[end]).group(1)) for end in "ab")
+    lit = [{pair(circuit) for circuit in plan["circuits"]} for plan in (before, after)]
+    # The line of nodes: those of a slot of each ToR, one after the other.
+    line = sorted(range(40), key=lambda node: (node % 4, node // 4))
+    at = {node: on_circle(200, 160, place, 40) for place, node in enumerate(line)}
+    ring = lambda circuits, kind: "".join(bow(200, 160, (at[a], at[b]), kind) for a, b in sorted(circuits))
+    steady = lit[0] & lit[1]
+    drawn = ring(steady, "lit")
+    drawn += f'<g class="s0">{ring(lit[0] - steady, "lit")}</g>'
+    drawn += f'<g class="s1">{ring({pair for pair in lit[0] - steady if 8 not in pair}, "lit")}</g>'
+    drawn += f'<g class="s2">{ring(lit[1] - steady, "bypass")}</g>'
+    drawn += "".join(f'<circle class="node" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in at.values())
+    for state in ("s1", "s2"):
+        drawn += f'<circle class="dead {state}" cx="{at[8][0]:.1f}" cy="{at[8][1]:.1f}" r="7"/>'
+    rings = len(before["groups"])
+    for state, words in (("s0", f"{rings} rings of 5 nodes"), ("s1", "n8 dies"), ("s2", f"bypassed: {bundles} bundles switch")):
+        drawn += f'<text class="what {state}" x="200" y="205" text-anchor="middle">{words}</text>'
+    leaves = [on_circle(620, 150, leaf, 16) for leaf in range(16)]
+    for state, phase in zip(("p0", "p1"), phases["phases"]):
+        ends = [tuple(int(circuit[end][4:]) for end in "ab") for circuit in phase["circuits"]]
+        curves = "".join(bow(620, 150, (leaves[a], leaves[b]), "lit") for a, b in sorted(set(ends)))
+        drawn += f'<g class="{state}">{curves}<text class="what" x="620" y="392" text-anchor="middle">{phase["name"]}: {len(ends)} circuits</text></g>'
+    drawn += "".join(f'<circle class="node" cx="{x:.1f}" cy="{y:.1f}" r="6"/>' for x, y in leaves)
+    about = "A node dies and its ring is closed around it; optical switches give each phase of a job its own circuits"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 404" role="img" aria-label="{about}">'
+    (HERE / "moves.svg").write_text(f"{head}<style>{MOVES_STYLE}</style>{drawn}</svg>\n")
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         ring(Path(folder))
         recovery(Path(folder))
+        moves(Path(folder))
     terminal()
