@@ -269,6 +269,13 @@ fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// The names of models, of accelerators and of constants that come with lightloom.
+#[must_use]
+pub fn all_names() -> [Vec<&'static str>; 3] {
+    let of = |files: &[(&'static str, &str)]| files.iter().map(|(name, _)| *name).collect();
+    [of(MODEL_FILES), of(ACCELERATOR_FILES), FRAMEWORKS.iter().map(|known| known.name).collect()]
+}
+
 /// The model called `name`.
 ///
 /// # Errors
