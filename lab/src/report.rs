@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let inputs = Inputs::read(&arguments.inputs)?;
     let page = match inputs.circuits_alone() {
         Some(network) => circuits_page(arguments, &inputs, network, form)?,
-        None if inputs.has_bills_alone() => render(&common(arguments, &inputs), form),
+        None if inputs.has_results_alone() => render(&common(arguments, &inputs), form),
         None => rings_page(arguments, &inputs, form)?,
     };
     match &arguments.output {
@@ -229,6 +229,11 @@ fn command(arguments: &Arguments) -> String {
 
 /// What the files that are missing would add.
 fn would_add(inputs: &Inputs) -> Vec<String> {
+    if inputs.has_results_alone() {
+        return vec![
+            "A fabric file would add its drawing, a proven plan, and designs beside it.".to_owned(),
+        ];
+    }
     let mut missing = Vec::new();
     let mut lacks = |is_missing: bool, text: &str| {
         if is_missing {

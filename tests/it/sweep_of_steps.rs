@@ -76,4 +76,6 @@ fn the_losses_of_all_seeds_are_those_of_each_seed_in_every_form() {
     let page = lightloom(folder.path(), &["report", "sweep.json", "--format", "markdown"]);
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(page.contains("Seeds: job-any-fault") && page.contains("What the steps of jobs lose"));
+    assert!(page.starts_with("# What was run") && !page.contains("GPUs wasted"), "designs: {page}");
+    assert!(page.contains("of 6 seeds the longest wait"), "no timeline: {page}");
 }

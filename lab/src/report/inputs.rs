@@ -104,10 +104,14 @@ impl Inputs {
         fabric.circuits_alone().map(|network| (fabric, network))
     }
 
-    /// Whether months are all that the page is about.
-    pub(super) fn has_bills_alone(&self) -> bool {
+    /// Whether results that were run or computed elsewhere are all that the page is about.
+    pub(super) fn has_results_alone(&self) -> bool {
         let is_else = self.fabric.is_some() || self.plan.is_some() || self.trace.is_some();
-        !self.bills.is_empty() && !is_else && self.prices.is_none() && self.buy.is_none()
+        let is_run = !self.bills.is_empty() || !self.runs.is_empty() || !self.sweeps.is_empty();
+        (is_run || !self.training.is_empty())
+            && !is_else
+            && self.prices.is_none()
+            && self.buy.is_none()
     }
 
     fn add(&mut self, path: &Path) -> anyhow::Result<()> {

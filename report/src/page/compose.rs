@@ -41,7 +41,9 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
         training::add(&mut report, training, index);
     }
     published::add(&mut report, &results.claims);
-    report.sections.push(formulas(&used));
+    if !used.is_empty() {
+        report.sections.push(formulas(&used));
+    }
     report.sections.push(sources(results));
     report.footer = format!("lightloom {}, seed {}", results.version, results.seed);
     report
@@ -53,6 +55,7 @@ fn title(results: &Results<'_>) -> String {
         Subject::PlanAlone { .. } => "Plan".to_owned(),
         Subject::None if results.bought.is_some() => "What to buy".to_owned(),
         Subject::None if results.is_bill_alone() => "What failures cost".to_owned(),
+        Subject::None if results.is_of_runs_alone() => "What was run".to_owned(),
         Subject::None => "Designs compared".to_owned(),
     }
 }
@@ -72,6 +75,9 @@ fn lead(results: &Results<'_>) -> String {
         Subject::None if results.is_bill_alone() => {
             "GPU-hours that failures cost, by cause; each loss from runs, packet by packet."
                 .to_owned()
+        }
+        Subject::None if results.is_of_runs_alone() => {
+            "Results of lightloom, as their files say.".to_owned()
         }
         Subject::None => "No fabric was given: the designs stand side by side.".to_owned(),
     }

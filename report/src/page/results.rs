@@ -58,7 +58,12 @@ pub struct Results<'a> {
 impl Results<'_> {
     /// Whether the page is about bills, and compares no designs.
     pub(super) fn is_bill_alone(&self) -> bool {
-        !self.bills.is_empty() && self.comparison.is_none()
+        !self.bills.is_empty() && self.is_of_runs_alone()
+    }
+
+    /// Whether the page shows what was run or computed elsewhere, and compares no designs.
+    pub(super) fn is_of_runs_alone(&self) -> bool {
+        self.comparison.is_none() && self.cost.is_none()
     }
 }
 
@@ -294,6 +299,12 @@ pub struct EmulatedCollective {
 pub struct EmulatedFault {
     /// The parts that broke.
     pub parts: Vec<String>,
+    /// What it did: `down`, `dark`, `slow`, …
+    #[serde(default)]
+    pub effect: String,
+    /// How late the last group went on that it touched. `None` if none waited.
+    #[serde(default)]
+    pub delay_ps: Option<u64>,
     /// When. `None` if the run never came there.
     pub at_ps: Option<u64>,
     /// When the control plane knew.
@@ -328,6 +339,15 @@ pub struct Swept {
     pub subject: SweptSubject,
     /// Every seed.
     pub runs: Vec<SweptRun>,
+    /// The seed that did worst. `None` if none was run.
+    #[serde(default)]
+    pub worst_seed: Option<u64>,
+    /// How long faults are waited for.
+    #[serde(default)]
+    pub recoveries: Vec<SweptRecovery>,
+    /// What was expected.
+    #[serde(default)]
+    pub expectations: Vec<SweptExpectation>,
     /// What the steps of jobs lose, over all seeds.
     #[serde(default)]
     pub distributions: Vec<Lost>,
@@ -341,10 +361,49 @@ pub struct SweptSubject {
 }
 
 /// One seed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SweptRun {
+    /// The seed.
+    pub seed: u64,
     /// Whether every expectation came true.
     pub passed: bool,
+    /// What each fault did.
+    #[serde(default)]
+    pub faults: Vec<EmulatedFault>,
+}
+
+/// How long one kind of fault is waited for, over all seeds.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct SweptRecovery {
+    /// The kind.
+    pub kind: String,
+    /// Faults of it.
+    pub faults: u64,
+    /// Of them, how many were recovered from.
+    pub recovered: u64,
+    /// Half of those took no longer.
+    pub p50_ps: Option<u64>,
+    /// 99 of 100.
+    pub p99_ps: Option<u64>,
+    /// All.
+    pub max_ps: Option<u64>,
+    /// The seed of the longest.
+    pub worst_seed: Option<u64>,
+}
+
+/// An expectation over all seeds.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct SweptExpectation {
+    /// The expectation.
+    pub expect: String,
+    /// Seeds under which it came true.
+    pub passed: u64,
+    /// Seeds under which it did not.
+    pub failed: u64,
+    /// The seed that came nearest to its bound, or went furthest beyond.
+    pub worst_seed: Option<u64>,
+    /// What was found there, in words.
+    pub worst_value: Option<String>,
 }
 
 /// How much of something is lost: half, 90, 99 of 100 seeds and every seed lose no more. `None` if a job never ends.

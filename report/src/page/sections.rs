@@ -8,6 +8,7 @@ pub(super) mod fabric;
 pub(super) mod published;
 pub(super) mod run;
 pub(super) mod sweep;
+mod timeline;
 pub(super) mod training;
 pub(super) mod waste;
 

@@ -5,6 +5,7 @@ use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Billed, BilledCause, BilledLoss, BilledRun, MonthFigure};
+use super::timeline::{self, TimelinePart};
 
 const SECONDS_PER_PS: f64 = 1e-12;
 /// Shorter parts of an outage are not drawn.
@@ -197,16 +198,14 @@ fn timeline(run: &BilledRun) -> PageBlock {
         run.losses.iter().max_by_key(|job| job.once.iter().map(|part| part.time_ps).sum::<i64>());
     let once = job.map(|job| &job.once[..]).unwrap_or_default();
     let mut start = 0.0;
-    let mut bars = Vec::new();
+    let mut parts = Vec::new();
     for part in once.iter().filter(|part| part.time_ps >= LEAST_PS) {
         let seconds = part.time_ps as f64 * SECONDS_PER_PS;
-        bars.push(Bar {
+        parts.push(TimelinePart {
             name: part.stage.clone().unwrap_or_else(|| short(&part.cause).to_owned()),
             ink: if part.stage.is_some() { 1 } else { 3 },
             start,
-            value: start + seconds,
-            spread: None,
-            label: ShownQuantity::new(seconds, ShownUnit::Seconds).show(),
+            seconds,
         });
         start += seconds;
     }
@@ -214,19 +213,15 @@ fn timeline(run: &BilledRun) -> PageBlock {
         [] => String::new(),
         nodes => format!(", with {} out already", nodes.join(", ")),
     };
-    PageBlock::Figure(Figure {
-        id: "worst-fault",
-        svg: Bars { title: "The worst fault, part by part", unit: ShownUnit::Seconds, bars }.svg(),
-        caption: format!(
-            "{} fails{out}: {} GPU-seconds at once, the most of all runs. To look into it, run the scenario with steps: 4 and \
-             faults: [{{part: {}, at: {}ps}}], and --timeline.",
-            run.fails,
-            fixed(lost(run), 1),
-            run.fails,
-            run.at_ps
-        ),
-        data: vec![],
-    })
+    let caption = format!(
+        "{} fails{out}: {} GPU-seconds at once, the most of all runs. To look into it, run the scenario with steps: 4 and \
+         faults: [{{part: {}, at: {}ps}}], and --timeline.",
+        run.fails,
+        fixed(lost(run), 1),
+        run.fails,
+        run.at_ps
+    );
+    timeline::picture("worst-fault", "The worst fault, part by part", parts, caption)
 }
 
 fn rests_on(billed: &Billed) -> String {

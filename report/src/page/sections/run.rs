@@ -9,6 +9,7 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{
     EmulatedCollective, EmulatedFault, EmulatedRun, EmulatedStep, EmulatedWhy,
 };
+use super::timeline;
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
@@ -27,6 +28,7 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index:
         section.blocks.push(PageBlock::Table(steps(run)));
     }
     if !run.faults.is_empty() {
+        section.blocks.extend(timeline::of_worst("run-fault", &run.faults, ""));
         section.blocks.push(PageBlock::Table(faults(&run.faults)));
     }
     if !run.expectations.is_empty() {

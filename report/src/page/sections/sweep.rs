@@ -4,6 +4,7 @@
 use super::super::document::{Cell, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Lost, Swept};
+use super::timeline;
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
@@ -22,7 +23,63 @@ pub(in super::super) fn add(report: &mut PageDocument, swept: &Swept, index: usi
                 .to_owned(),
         ));
     }
+    if !swept.expectations.is_empty() {
+        section.blocks.push(PageBlock::Table(expectations(swept)));
+    }
+    if !swept.recoveries.is_empty() {
+        section.blocks.push(PageBlock::Table(recoveries(swept)));
+    }
+    let faults = swept.runs.iter().flat_map(|run| run.faults.iter().map(|fault| (run.seed, fault)));
+    if let Some((seed, fault)) = faults.max_by_key(|(_, fault)| fault.delay_ps) {
+        let of = format!(" under seed {seed}, of {} seeds the longest wait", swept.runs.len());
+        section.blocks.extend(timeline::of_worst("seeds-fault", [fault], &of));
+    }
     report.sections.push(section);
+}
+
+fn expectations(swept: &Swept) -> FigureTable {
+    let mut table = FigureTable::new("seeds-expectations", "Expectations over all seeds")
+        .words("expected")
+        .numbers("seeds passed")
+        .numbers("failed")
+        .numbers("nearest to failing: seed")
+        .words("found there");
+    for row in &swept.expectations {
+        table.row([
+            Cell::text(&row.expect),
+            Cell::number(row.passed as f64, ShownUnit::Count),
+            Cell::number(row.failed as f64, ShownUnit::Count),
+            Cell::maybe(row.worst_seed.map(|seed| seed as f64), ShownUnit::Count),
+            Cell::text(row.worst_value.as_deref().unwrap_or("–")),
+        ]);
+    }
+    table
+}
+
+fn recoveries(swept: &Swept) -> FigureTable {
+    let mut table = FigureTable::new("seeds-recoveries", "From a fault until all go on")
+        .words("fault")
+        .numbers("faults")
+        .numbers("recovered")
+        .numbers("P50")
+        .numbers("P99")
+        .numbers("longest")
+        .numbers("at seed");
+    for row in &swept.recoveries {
+        let time = |ps: Option<u64>| {
+            Cell::maybe(ps.map(|ps| ps as f64 * SECONDS_PER_PS), ShownUnit::Seconds)
+        };
+        table.row([
+            Cell::text(&row.kind),
+            Cell::number(row.faults as f64, ShownUnit::Count),
+            Cell::number(row.recovered as f64, ShownUnit::Count),
+            time(row.p50_ps),
+            time(row.p99_ps),
+            time(row.max_ps),
+            Cell::maybe(row.worst_seed.map(|seed| seed as f64), ShownUnit::Count),
+        ]);
+    }
+    table
 }
 
 fn conclusion(swept: &Swept) -> String {
