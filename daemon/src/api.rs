@@ -185,7 +185,8 @@ async fn metrics(
 
 /// The daemon, now or after its next change.
 #[utoipa::path(get, path = "/v1/status", responses((status = 200, body = Status)),
-    params(("wait_ms" = Option<u64>, Query, description = "Wait this long for a change first")))]
+    params(("wait_ms" = Option<u64>, Query, description = "Wait this long for a change first"),
+        ("since" = Option<u64>, Query, description = "The `changes` of the last answer: a change after it is none to wait for")))]
 async fn status(
     State(mut shared): State<Shared>,
     Extension(client): Extension<Client>,
@@ -193,9 +194,9 @@ async fn status(
 ) -> Reply<Status> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     if wait.wait_ms > 0 {
-        shared.changes.mark_unchanged();
+        let since = wait.since.unwrap_or(*shared.changes.borrow());
         let wait = Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
-        let _ = tokio::time::timeout(wait, shared.changes.changed()).await;
+        let _ = tokio::time::timeout(wait, shared.changes.wait_for(|now| *now != since)).await;
     }
     shared.look(view::status).await.map(Json)
 }

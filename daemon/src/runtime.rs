@@ -277,6 +277,11 @@ impl Runtime {
         }
     }
 
+    /// Counts what was seen and done. Never ahead of it: who waits with this count misses nothing.
+    pub(crate) fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
     fn wait(&self) -> Duration {
         let now = self.clock.now();
         let deadline = self.control.deadline(&now).filter(|_| self.damage.is_none());

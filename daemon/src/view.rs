@@ -61,6 +61,7 @@ pub fn status(runtime: &Runtime) -> Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
         leadership: runtime.leadership.as_ref().map(leadership),
         version: ledger.version,
+        changes: runtime.changes(),
         plan_sha256: ledger.plan_sha256.clone(),
         applied: runtime.control.applied().map(|plan| AppliedPlan {
             plan_sha256: ledger.applied_sha256.clone(),

@@ -22,6 +22,8 @@ pub struct Status {
     pub leadership: Option<LeadershipView>,
     /// Counts the changes of what is owned; name it when applying.
     pub version: u64,
+    /// Counts all that was seen and done since the daemon was started; name it as `since` to wait for the next.
+    pub changes: u64,
     /// The plan last committed.
     pub plan_sha256: String,
     /// The plan that somebody applied last, where bypasses and repairs have led to another.

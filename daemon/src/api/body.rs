@@ -96,6 +96,8 @@ pub struct Wait {
     /// Milliseconds.
     #[serde(default)]
     pub(super) wait_ms: u64,
+    /// The `changes` of the status that the client has: what came after it is answered at once.
+    pub(super) since: Option<u64>,
 }
 
 /// How much of something to show.

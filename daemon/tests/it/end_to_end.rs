@@ -17,6 +17,22 @@ use std::time::{Duration, Instant};
 use over_sockets::{Daemon, Switch, circuits, wait_for};
 use serde_json::{Value, json};
 
+/// Whoever asked, and asked again, missed what came between: it was waited for until the next change.
+#[test]
+fn a_change_between_two_questions_is_answered_at_once() {
+    let (_switch, port) = Switch::serve();
+    let daemon = Daemon::start(port);
+    let before = daemon.get("/v1/status");
+    let (_, answer) = daemon.apply("one", &json!(circuits(0, 16)), &json!({}));
+    daemon.ends(&answer);
+    let since = before["changes"].as_u64().unwrap();
+    let asked = Instant::now();
+    let after = daemon.get(&format!("/v1/status?wait_ms=60000&since={since}"));
+    assert!(asked.elapsed() < Duration::from_secs(20), "it waited for another change");
+    assert_ne!(after["version"], before["version"]);
+    assert!(after["changes"].as_u64().unwrap() > since);
+}
+
 #[test]
 fn apply_confirm_and_roll_back_over_real_sockets() {
     let (switch, port) = Switch::serve();

@@ -58,15 +58,17 @@ impl CtlSession {
 
     /// Shows the status with each change until interrupted, also over the daemon's absence.
     pub(super) fn watch(&self) -> anyhow::Result<VerbOutcome> {
-        let (mut wait_ms, mut away, mut last) = (0, None, String::new());
+        let (mut asked, mut away, mut last) = ("/v1/status".to_owned(), None, String::new());
         loop {
-            match self.present(&format!("/v1/status?wait_ms={wait_ms}")) {
+            match self.present(&asked) {
                 Ok(response) if !response.is_good() => return self.refused(&response),
                 Ok(response) => {
                     if away.take().is_some() && !redraws() {
                         output::note("lightloomd is back");
                     }
-                    wait_ms = CHANGE_WITHIN_MS;
+                    let since = response.body["changes"].as_u64();
+                    let since = since.map(|since| format!("&since={since}")).unwrap_or_default();
+                    asked = format!("/v1/status?wait_ms={CHANGE_WITHIN_MS}{since}");
                     last = self.draw(&response)?;
                     std::thread::sleep(Duration::from_millis(200));
                 }
@@ -76,7 +78,7 @@ impl CtlSession {
                         self.draw_away(&error, &since, &last)?;
                         away = Some(since);
                     }
-                    wait_ms = 0;
+                    asked = "/v1/status".to_owned();
                     std::thread::sleep(TRY_EVERY);
                 }
             }
