@@ -199,3 +199,13 @@ expect: [group g9 unaffected, restored within 5]
     }
     assert_eq!(found.len(), 8, "{found:#?}");
 }
+
+/// `fat_tree` itself was called an unknown key, and `fabric` missing.
+#[test]
+fn a_key_that_a_network_does_not_know_is_named_and_the_network_is_not() {
+    let text = OF_TRAFFIC.replace("hosts_per_leaf", "hosts_per_leave");
+    let mistakes = scenario::file::load("t.yaml", text.as_bytes(), &mut read).1;
+    let lines = lines(&mistakes);
+    assert!(lines.iter().any(|line| line.contains("unknown key `hosts_per_leave`")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("`fabric`")), "{lines:?}");
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Holds a tree against the shapes of its kind and reports every difference.
 
+use std::cmp::Reverse;
+
 use super::codes;
 use super::problem::{Problem, Problems};
 use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes, lower_first};
@@ -398,17 +400,34 @@ impl<'a> Walk<'a> {
             [] => self.no_alternative(node, shape, alternatives, found, place),
             [only] => self.value(node, *only, place),
             several => {
-                let clean = several.iter().any(|id| self.is_clean(node, *id, place));
-                clean || self.value(node, several[0], place)
+                // Of several that do not fit, the one is meant whose keys are there.
+                let wrong = |id: &&ShapeId| self.mistakes(node, **id, place);
+                let meant = |id: &&ShapeId| (Reverse(self.known_keys(node, **id)), wrong(id));
+                let nearest = match several.iter().find(|id| wrong(id) == 0) {
+                    Some(_) => return true,
+                    None => several.iter().min_by_key(meant).unwrap_or(&several[0]),
+                };
+                self.value(node, *nearest, place)
             }
         }
     }
 
-    fn is_clean(&self, node: View<'_>, id: ShapeId, place: Span) -> bool {
+    fn mistakes(&self, node: View<'_>, id: ShapeId, place: Span) -> usize {
         let mut problems = Problems::default();
         let repairs = Repairs::default();
         Walk { shapes: self.shapes, problems: &mut problems, repairs }.value(node, id, place);
-        problems.count() == 0
+        problems.count()
+    }
+
+    /// How many keys of a mapping a shape knows.
+    fn known_keys(&self, node: View<'_>, id: ShapeId) -> usize {
+        let keys = match &self.shapes.get(id).form {
+            Form::Record(record) => &record.keys,
+            Form::OneOf(keys) => keys,
+            _ => return 0,
+        };
+        let is_known = |name: &str| keys.iter().any(|key| key.name == name);
+        node.entries().filter(|(key, _)| is_known(key.text())).count()
     }
 
     fn no_alternative(
