@@ -235,7 +235,7 @@ impl<P: Probe> Engine<P> {
                 }
                 let end =
                     (packets + self.next_length()).min(control).min(limit.0.saturating_add(1));
-                let end = end.min(look);
+                let end = self.until_prompt_end(SimSpan { start: packets, end: end.min(look) });
                 self.run_window(SimSpan { start: packets, end });
                 if look == u64::MAX {
                     self.look(end, control.min(limit.0));

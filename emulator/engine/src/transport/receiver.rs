@@ -69,6 +69,12 @@ impl Receiver {
         self.expected >= self.total
     }
 
+    /// Packets that have not arrived.
+    pub(crate) fn packets_missing(&self) -> u32 {
+        let kept = self.keeps.as_ref().map_or(0, SequenceSet::len);
+        self.total.saturating_sub(self.expected + kept)
+    }
+
     /// Takes a data packet. Returns its acknowledgement, without time, and whether it completed
     /// a message.
     #[inline(always)]

@@ -17,6 +17,7 @@ mod dark_path;
 mod engine_validation;
 mod paths;
 mod planes;
+mod prompt;
 mod queueing;
 mod reference;
 mod rerouting;

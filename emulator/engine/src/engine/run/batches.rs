@@ -3,7 +3,8 @@
 
 use lightloom_units::SimTime;
 
-use super::Engine;
+use super::flows::FlowState;
+use super::{Engine, SimSpan};
 use crate::engine::control::Act;
 use crate::engine::flow::{BatchId, FlowId};
 use crate::engine::probe::Probe;
@@ -18,12 +19,25 @@ pub(super) struct FlowBatch {
     flows: Vec<FlowId>,
     /// Of its flows, the first that may still have packets to send for the first time.
     sending: usize,
+    /// Its end is reported when it happens.
+    is_prompt: bool,
 }
 
 impl<P: Probe> Engine<P> {
     /// A new, empty batch.
     pub fn add_batch(&mut self) -> BatchId {
         self.batches.push(FlowBatch::default());
+        BatchId::from_index(self.batches.len() - 1)
+    }
+
+    /// A new, empty batch whose end is reported at the instant at which the last byte arrives, not one shortest link delay
+    /// later: windows are cut short for it. What the caller begins then begins at that instant.
+    ///
+    /// # Panics
+    /// If the network is cut into parts: each would have to know what is on its way in the others.
+    pub fn add_prompt_batch(&mut self) -> BatchId {
+        assert!(self.shards.len() == 1, "prompt batches want one thread");
+        self.batches.push(FlowBatch { is_prompt: true, ..FlowBatch::default() });
         BatchId::from_index(self.batches.len() - 1)
     }
 
@@ -42,10 +56,34 @@ impl<P: Probe> Engine<P> {
         batch.open -= 1;
         batch.latest = batch.latest.max(at);
         if batch.open == 0 {
-            let reported = batch.latest + self.network.shortest_delay();
+            let reported = match batch.is_prompt {
+                true => batch.latest.max(self.now),
+                false => batch.latest + self.network.shortest_delay(),
+            };
             self.control.plan(reported, Act::BatchDone(id, batch.latest));
             self.open_batches.retain(|open| *open != id);
         }
+    }
+
+    /// The end of a window that begins with `span`, cut short after the first instant at which a flow of a prompt batch may
+    /// end: all that arrives in a window is on its last wire when it begins.
+    pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
+        let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
+        let open = self.open_batches.iter().filter(is_prompt);
+        let flows = open.flat_map(|id| &self.batches[id.index()].flows);
+        let ends = flows.filter_map(|flow| self.soonest_end(&self.flows[flow.index()], span));
+        ends.min().map_or(span.end, |end| span.end.min(end + 1))
+    }
+
+    /// When a flow ends, or a little earlier where packets come twice. `None` if not in `span`.
+    fn soonest_end(&self, flow: &FlowState, span: SimSpan) -> Option<u64> {
+        let [shard] = &self.shards[..] else { return None };
+        if flow.end.is_some() || !shard.senders[flow.sender.index as usize].has_sent_all() {
+            return None;
+        }
+        let missing = shard.receivers[flow.receiver.index as usize].packets_missing() as usize;
+        let vertex = self.layout.vertices[flow.name.ends.1.index()].index;
+        shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
     /// How long the next window may be, in picoseconds. Two windows where pods can be done one after the other and no

@@ -106,6 +106,39 @@ impl<P: Probe> Shard<P> {
         }
     }
 
+    /// When a host acts on the `nth` packet of data, from 1, that comes for a receiving end of it. `None` if not in `span`,
+    /// at whose beginning nothing before has yet to happen.
+    pub(crate) fn nth_arrival(
+        &self,
+        (shared, span): (&Shared, SimSpan),
+        (vertex, end): (u32, u32),
+        nth: usize,
+    ) -> Option<u64> {
+        let wires = &self.wires[self.vertices[vertex as usize].wires()];
+        let inside = &self.hosts[vertex as usize].inside;
+        let on_wires: usize = wires.iter().map(|wire| wire.queue.len()).sum();
+        if on_wires + inside.len() < nth {
+            return None;
+        }
+        let is_for_it = |packet: &&Packet| {
+            !packet.is_pause_frame()
+                && !packet.is_acknowledgement()
+                && shared.routes.end(packet.cursor()) == Some(end)
+        };
+        let at = |packet: &Packet| span.start + packet.after(span.start);
+        let waiting = inside.iter().filter(is_for_it).map(at);
+        let coming = wires.iter().flat_map(|wire| {
+            let queue = wire.queue.iter().take_while(|packet| at(packet) < span.end);
+            queue.filter(is_for_it).map(|packet| at(packet) + shared.host_delay)
+        });
+        let mut times: Vec<u64> = waiting.chain(coming).filter(|at| *at < span.end).collect();
+        if times.len() < nth {
+            return None;
+        }
+        let (_, time, _) = times.select_nth_unstable(nth.max(1) - 1);
+        Some(*time)
+    }
+
     /// Puts what ends at this host aside for its delay, and lists what it acts on in this window instead.
     /// Its interface passes on what only comes through, and obeys pauses, at once.
     fn hold_back(&mut self, shared: &Shared, index: usize, span: SimSpan) {
