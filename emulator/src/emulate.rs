@@ -229,7 +229,7 @@ pub fn runs(scenario: &Scenario, start: &RunStart) -> u64 {
 }
 
 /// Everything from which the runs of a scenario are made.
-struct Making<'a> {
+pub(crate) struct Making<'a> {
     scenario: &'a Scenario,
     start: &'a RunStart,
     traffic: Vec<Traffic>,
@@ -245,7 +245,7 @@ struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    fn new(
+    pub(crate) fn new(
         scenario: &'a Scenario,
         start: &'a RunStart,
         (scale, threads, sharing): (u64, usize, IslandReuse),
@@ -292,14 +292,23 @@ impl<'a> Making<'a> {
     fn run(
         &self,
         events: &[FaultEvent],
-        (watch, series): (Watch, Option<Looks>),
+        looks: (Watch, Option<Looks>),
         progress: &mut dyn Progress,
     ) -> Result<RunLog, RunError> {
+        run_order(self.order(events, looks)?, progress)
+    }
+
+    /// A run with these faults.
+    pub(crate) fn order<'b>(
+        &'b self,
+        events: &'b [FaultEvent],
+        (watch, series): (Watch, Option<Looks>),
+    ) -> Result<RunOrder<'b>, RunError> {
         let Self { scenario, start, .. } = self;
         let mut control: Vec<Box<dyn ControlPlane>> = Vec::new();
         let mut workloads: Vec<Box<dyn Workload>> = Vec::new();
         let has_phases = scenario.phases.is_some();
-        if !self.traffic.is_empty() || !self.trains.is_empty() || has_phases {
+        if !self.traffic.is_empty() || !self.trains.is_empty() || has_phases || scenario.is_called {
             control.push(Box::new(Rerouter::new(scenario.control.reroute_delay)));
         }
         let planned = start.substrate.rings.as_ref().zip(start.layout.as_ref());
@@ -334,7 +343,7 @@ impl<'a> Making<'a> {
             threads: self.threads,
             ..scenario.switches.settings()
         };
-        let order = RunOrder {
+        Ok(RunOrder {
             substrate: &start.substrate,
             sharing: self.sharing,
             remembers: !self.trains.is_empty(),
@@ -346,8 +355,7 @@ impl<'a> Making<'a> {
             settings,
             watch,
             series,
-        };
-        run_order(order, progress)
+        })
     }
 
     /// What moves the light of rings and circuits: assumed delays, or the shipping daemon. Where nothing breaks and no

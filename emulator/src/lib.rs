@@ -5,6 +5,7 @@
 //! the engine. [`run`] is the only event loop: workloads send, faults begin and end, a control plane answers. The log of a
 //! run is compared with that of the same run without faults, which gives the [`outcome`]; [`sweep`] does so for many seeds, and
 //! [`months`] draw from such runs what failures cost over a span.
+//! [`called`] lets a program send over a network while it runs.
 //! [`training`] runs steps of a training job packet by packet, and [`shipped`] joins a control plane that is executed instead of
 //! assumed to take some time.
 //!
@@ -12,6 +13,7 @@
 //!
 //! Not here: packets (`lightloom-engine`), plans (`lightloom-planner`), the real controller (`lightloom-twin`).
 
+pub mod called;
 mod daemon_result;
 mod emulate;
 mod judge;

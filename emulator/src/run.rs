@@ -31,12 +31,13 @@ use lightloom_units::{Picoseconds, SimTime};
 
 pub(crate) use context::{Context, Notice, Owner};
 pub(crate) use control::ControlPlane;
-pub(crate) use log::{FaultLog, RunLog, Stop};
+pub use log::Stop;
+pub(crate) use log::{FaultLog, RunLog};
 use series::Looker;
 pub use series::{FlowSeriesRow, Looks, Series, SeriesRow};
 pub use waiting::{Waiting, WaitsFor};
 pub(crate) use workload::Workload;
-pub use workload::{ReuseError, RingReuse};
+pub use workload::{Caller, Order, ReuseError, RingReuse};
 
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;
@@ -156,6 +157,8 @@ pub(crate) struct Run<'a> {
     /// Packets delivered, and since when there have been no more.
     still: (u64, SimTime),
     looker: Option<Looker>,
+    /// The workload at whose end the run pauses. `None` if it goes on until all are done.
+    awaited: Option<usize>,
 }
 
 /// Runs an order to its end.
@@ -170,7 +173,7 @@ pub(crate) fn run(order: RunOrder<'_>, progress: &mut dyn Progress) -> Result<Ru
 }
 
 impl<'a> Run<'a> {
-    fn new(order: RunOrder<'a>) -> Result<Self, RunError> {
+    pub(crate) fn new(order: RunOrder<'a>) -> Result<Self, RunError> {
         let RunOrder { substrate, events, workloads, control, settings, watch, sharing, .. } =
             order;
         let network = substrate.network.clone();
@@ -196,10 +199,11 @@ impl<'a> Run<'a> {
             packet_limit: order.packet_limit,
             still: (0, SimTime::START),
             looker: order.series.map(|looks| Looker::new(looks, links)),
+            awaited: None,
         })
     }
 
-    fn begin(&mut self) -> Result<(), RunError> {
+    pub(crate) fn begin(&mut self) -> Result<(), RunError> {
         for (at, plane) in self.control.iter_mut().enumerate() {
             plane.begin(&mut self.context, Owner::Control(at))?;
         }
@@ -230,6 +234,9 @@ impl<'a> Run<'a> {
                     }
                 }
                 self.deliver()?;
+                if self.awaited.is_some_and(|workload| self.is_idle(workload)) {
+                    return Ok(None);
+                }
             }
             if let Some(looker) = &mut self.looker {
                 looker.look(&self.context, self.context.engine.next_due());
@@ -250,6 +257,26 @@ impl<'a> Run<'a> {
             }
         }
         Ok(self.workloads.iter().any(|one| one.stands_still()).then_some(Stop::Standstill))
+    }
+
+    /// Runs until the workload at this place, a program that sends, has nothing under way.
+    pub(crate) fn until_idle(&mut self, workload: usize) -> Result<Option<Stop>, RunError> {
+        self.awaited = Some(workload);
+        self.context.post(Notice::Called);
+        self.deliver()?;
+        if self.is_idle(workload) { Ok(None) } else { self.until_done(&mut ()) }
+    }
+
+    pub(crate) fn is_idle(&self, workload: usize) -> bool {
+        self.workloads[workload].is_done()
+    }
+
+    pub(crate) fn waiting(&self, workload: usize) -> Vec<Waiting> {
+        self.workloads[workload].waiting(&self.context)
+    }
+
+    pub(crate) fn context(&self) -> &Context<'a> {
+        &self.context
     }
 
     fn timer(&mut self, token: u64) -> Result<(), RunError> {

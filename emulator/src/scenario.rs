@@ -76,6 +76,8 @@ pub struct Scenario {
     pub faults: Vec<ScenarioFault>,
     /// Days of a fault trace, as more of what breaks.
     pub replay: Option<Replay>,
+    /// Whether a program sends, beside what is written.
+    pub is_called: bool,
     /// How long its jobs train, and what fails meanwhile. `None` for a run of some steps.
     pub span: Option<Span>,
     /// How fast the control plane is.

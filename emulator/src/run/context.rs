@@ -56,6 +56,8 @@ pub(crate) enum Notice {
     ChangeEnded { began: SimTime, ended: SimTime },
     /// A change was missed: there was no control plane to command it.
     ChangeMissed,
+    /// A program that sends asks for more.
+    Called,
     /// Something is done that others may wait for.
     Done(Prior),
 }

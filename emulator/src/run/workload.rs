@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Workloads: sources of flows with dependencies. They name ranks and never links.
 
+mod called;
 mod exchange;
 mod groups;
 mod jobs;
@@ -20,6 +21,8 @@ use lightloom_units::SimTime;
 use super::waiting::{MOST_LISTED, Waiting, WaitsFor};
 use super::{Context, Notice, Owner, RunError, RunLog};
 
+pub(crate) use called::Called;
+pub use called::{Caller, Order};
 pub(crate) use groups::JobGroups;
 pub(crate) use jobs::{Job, Jobs, Repetition};
 pub(crate) use lanes::Leaves;

@@ -216,6 +216,25 @@ pub fn load_under(
     bytes: &[u8],
     read: &mut ReadNeighbour<'_>,
 ) -> (Option<Scenario>, Vec<Diagnostic>) {
+    load_for((in_force, false), file, bytes, read)
+}
+
+/// Reads what a program shall send over: a scenario file that need not run anything and expects nothing.
+#[must_use]
+pub fn load_called(
+    file: &str,
+    bytes: &[u8],
+    read: &mut ReadNeighbour<'_>,
+) -> (Option<Scenario>, Vec<Diagnostic>) {
+    load_for((None, true), file, bytes, read)
+}
+
+fn load_for(
+    purpose: (Option<Arc<Plan>>, bool),
+    file: &str,
+    bytes: &[u8],
+    read: &mut ReadNeighbour<'_>,
+) -> (Option<Scenario>, Vec<Diagnostic>) {
     let keys = document::top_keys(bytes);
     if is_earlier_version(&keys) {
         let message = "this is a scenario of version 1";
@@ -227,7 +246,7 @@ pub fn load_under(
     let mut beside = Vec::new();
     let sha256 = lightloom_fabric::provenance::sha256(bytes);
     let (loaded, mut mistakes) = document::load(file, bytes, |raw: ScenarioFile, check| {
-        lower(raw, in_force, sha256, check, &mut NamedFiles { read, mistakes: &mut beside })
+        lower(raw, purpose, sha256, check, &mut NamedFiles { read, mistakes: &mut beside })
     });
     mistakes.extend(beside);
     (loaded, mistakes)
@@ -235,7 +254,7 @@ pub fn load_under(
 
 fn lower(
     raw: ScenarioFile,
-    in_force: Option<Arc<Plan>>,
+    (in_force, is_called): (Option<Arc<Plan>>, bool),
     sha256: String,
     check: &mut Check<'_>,
     neighbours: &mut NamedFiles<'_, '_>,
@@ -262,7 +281,7 @@ fn lower(
     };
     let collectives = collectives::lower(&raw.collectives, &switches, check);
     let named = collectives.clone();
-    require_something(&raw, check);
+    idle::require_something(&raw, is_called, check);
     let broken_by = raw.broken_by.as_ref().and_then(|d| replay::lower_day(d, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| replay::lower(days, check, neighbours));
     let span = span::lower(&raw, check, neighbours);
@@ -286,6 +305,7 @@ fn lower(
         traffic: Vec::new(),
         train: train::lower(&raw, check),
         span,
+        is_called,
         expectations: Vec::new(),
         on,
         plan,
@@ -317,6 +337,9 @@ fn lower(
         restart::require(&raw, scenario, start, check);
         span::require(scenario, start, check);
         scenario.time_limit = train::time_limit(scenario, start);
+        if is_called && !scenario.ends_at_limit {
+            scenario.time_limit = SimTime(u64::MAX / 2);
+        }
     }
     let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));
     idle::refuse(&raw, scenario.as_ref(), ground.as_ref(), check);
@@ -412,48 +435,6 @@ fn lower_phases_after(
     traffic::lower_after(after, (&raw.traffic, collectives), "/phases", check)
 }
 
-/// A scenario runs something, and what it runs has what it needs.
-fn require_something(raw: &ScenarioFile, check: &mut Check<'_>) {
-    let on_fabric = matches!(raw.on.on, OnFile::Fabric(_));
-    let does_nothing = raw.collectives.is_empty() && raw.traffic.is_empty() && raw.train.is_empty();
-    if does_nothing && raw.phases.is_none() {
-        check
-            .error(codes::NOTHING_TO_RUN, "", "a scenario that runs nothing")
-            .help(
-                "write `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, or `traffic`, or `phases`, or `train`",
-            )
-            .depends_on("/collectives")
-            .depends_on("/traffic");
-    }
-    let of_fabric = [
-        ("/collectives", !raw.collectives.is_empty()),
-        ("/phases", raw.phases.is_some()),
-        ("/train", !raw.train.is_empty()),
-        ("/broken", !raw.broken.is_empty()),
-        ("/broken_by", raw.broken_by.is_some()),
-    ];
-    for (key, _) in of_fabric.iter().filter(|(_, there)| *there && !on_fabric) {
-        check
-            .error(
-                codes::NO_EFFECT,
-                key,
-                "a network written in place has no plan, no jobs and no step",
-            )
-            .help("write `on: {fabric: FILE}`, or `traffic` between hosts")
-            .depends_on("/on");
-    }
-    if on_fabric && check.is_written("/links") {
-        let message = "the cables of a fabric are those of its file";
-        check.error(codes::NO_EFFECT, "/links", message).help("leave it out").depends_on("/on");
-    }
-    let is_mixed = !raw.collectives.is_empty() || !raw.traffic.is_empty();
-    if raw.phases.as_ref().is_some_and(|phases| phases.scale.is_some_and(|s| s > 1)) && is_mixed {
-        check
-            .error(codes::NO_EFFECT, "/phases/scale", "only phases alone can be scaled down")
-            .help("leave it out, or make the demands of the fabric smaller");
-    }
-}
-
 /// What a scenario does, as far as expectations can be about it.
 fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {
     let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
@@ -461,7 +442,7 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
     if start.substrate.has_switches() {
         priorities.extend(scenario.traffic.iter().flat_map(Traffic::priorities));
     }
-    if scenario.phases.is_some() || !scenario.train.is_empty() {
+    if scenario.phases.is_some() || !scenario.train.is_empty() || scenario.is_called {
         priorities.insert(0);
     }
     let mut breaks = Breaks::default();
@@ -482,7 +463,8 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
         has_groups: !scenario.collectives.is_empty() || !scenario.train.is_empty(),
         has_plan: start.plan.is_some(),
         has_steps: scenario.phases.is_some() || !scenario.train.is_empty(),
-        has_flows: !scenario.traffic.is_empty()
+        has_flows: scenario.is_called
+            || !scenario.traffic.is_empty()
             || scenario.phases.is_some()
             || !scenario.train.is_empty(),
     }

@@ -12,6 +12,7 @@ mod attribution;
 mod bad_input;
 mod beside;
 mod bounds;
+mod called;
 mod dragonfly;
 mod fabric;
 mod fault_table;

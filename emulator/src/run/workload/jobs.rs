@@ -297,14 +297,14 @@ impl<'a> Jobs<'a> {
 }
 
 /// Both ends of a flow.
-fn flow_name(context: &Context<'_>, flow: FlowId) -> String {
+pub(super) fn flow_name(context: &Context<'_>, flow: FlowId) -> String {
     let record = context.engine.record(flow);
     let [from, to] = [record.source, record.destination].map(|at| context.substrate.name(at));
     format!("{from} to {to}")
 }
 
 /// What a flow that has not ended waits for.
-fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
+pub(super) fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
     let record = context.engine.record(flow);
     let arrived = WaitsFor::Acknowledgements { delivered: record.delivered, size: record.size };
     let link = |link: LinkId| context.substrate.link_name(link);

@@ -4,8 +4,69 @@
 use lightloom_fabric::document::Check;
 
 use super::expectations::Ground;
-use super::{ScenarioFile, codes};
+use super::{OnFile, ScenarioFile, codes};
 use crate::scenario::Scenario;
+
+/// A scenario runs something, and what it runs has what it needs.
+pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut Check<'_>) {
+    let on_fabric = matches!(raw.on.on, OnFile::Fabric(_));
+    let does_nothing = raw.collectives.is_empty() && raw.traffic.is_empty() && raw.train.is_empty();
+    if is_called {
+        refuse_judged(raw, check);
+    } else if does_nothing && raw.phases.is_none() {
+        check
+            .error(codes::NOTHING_TO_RUN, "", "a scenario that runs nothing")
+            .help(
+                "write `collectives: [{all_reduce: {name: step, bytes: 64MiB}}]`, or `traffic`, or `phases`, or `train`",
+            )
+            .depends_on("/collectives")
+            .depends_on("/traffic");
+    }
+    let of_fabric = [
+        ("/collectives", !raw.collectives.is_empty()),
+        ("/phases", raw.phases.is_some()),
+        ("/train", !raw.train.is_empty()),
+        ("/broken", !raw.broken.is_empty()),
+        ("/broken_by", raw.broken_by.is_some()),
+    ];
+    for (key, _) in of_fabric.iter().filter(|(_, there)| *there && !on_fabric) {
+        check
+            .error(
+                codes::NO_EFFECT,
+                key,
+                "a network written in place has no plan, no jobs and no step",
+            )
+            .help("write `on: {fabric: FILE}`, or `traffic` between hosts")
+            .depends_on("/on");
+    }
+    if on_fabric && check.is_written("/links") {
+        let message = "the cables of a fabric are those of its file";
+        check.error(codes::NO_EFFECT, "/links", message).help("leave it out").depends_on("/on");
+    }
+    let is_mixed = !raw.collectives.is_empty() || !raw.traffic.is_empty();
+    if raw.phases.as_ref().is_some_and(|phases| phases.scale.is_some_and(|s| s > 1)) && is_mixed {
+        check
+            .error(codes::NO_EFFECT, "/phases/scale", "only phases alone can be scaled down")
+            .help("leave it out, or make the demands of the fabric smaller");
+    }
+}
+
+/// What a run with a program does not do: it has no end of its own, and nothing is judged.
+fn refuse_judged(raw: &ScenarioFile, check: &mut Check<'_>) {
+    let keys = [
+        ("/collectives", !raw.collectives.is_empty()),
+        ("/train", !raw.train.is_empty()),
+        ("/phases", raw.phases.is_some()),
+        ("/span", raw.span.is_some()),
+        ("/expect", !raw.expect.is_empty()),
+    ];
+    for (key, _) in keys.iter().filter(|(_, there)| *there) {
+        let message = "here a program sends, and what it does is its own";
+        check
+            .error(codes::NO_EFFECT, key, message)
+            .help("leave it out; `traffic` may run beside the program");
+    }
+}
 
 /// Refuses every key that changes nothing.
 pub(super) fn refuse(
@@ -26,7 +87,7 @@ pub(super) fn refuse(
 
 /// Refuses delays of a control plane that has nothing to do.
 fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
-    let trains = !scenario.train.is_empty();
+    let trains = !scenario.train.is_empty() || scenario.is_called;
     let plans = !scenario.collectives.is_empty() || trains;
     let reroutes = !raw.traffic.is_empty() || trains;
     let keys = [

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network under a program that sends over it while it runs, such as the front end of another simulator.
+//!
+//! ```text
+//!   program ── orders: send, wake ──▶ Session ── flows, timers ──▶ the run of every scenario
+//!      ▲                                 │
+//!      └──────── is over, at now ────────┘    at the picosecond at which the last byte arrives
+//! ```
+//!
+//! The loop is that of [`run`](crate::run): faults, other traffic and the control plane go on beside the program. It pauses
+//! when the program has nothing under way, and goes on from there.
+
+use lightloom_engine::FlowRecord;
+use lightloom_engine::capture::Watch;
+use lightloom_engine::steady::Stage;
+use lightloom_units::{Bytes, SimTime};
+
+use crate::emulate::{EmulateError, Making};
+use crate::run::workload::Called;
+pub use crate::run::{Caller, Order};
+use crate::run::{IslandReuse, Run, RunError, Stop, Waiting};
+use crate::scenario::{RunStart, Scenario};
+
+/// Everything from which a session is made.
+pub struct Prepared<'a> {
+    making: Making<'a>,
+    start: &'a RunStart,
+}
+
+impl<'a> Prepared<'a> {
+    /// From a scenario that [`load_called`](crate::scenario::file::load_called) has read, and its start.
+    ///
+    /// # Errors
+    /// If what runs beside the program cannot be laid out.
+    pub fn new(scenario: &'a Scenario, start: &'a RunStart) -> Result<Self, EmulateError> {
+        // One part: the end of a message is reported at once.
+        let making = Making::new(scenario, start, (1, 1, IslandReuse::Whole))?;
+        Ok(Self { making, start })
+    }
+}
+
+/// Why a program has to wait for ever.
+#[derive(Clone, Debug)]
+pub struct Stalled {
+    /// The limit that was reached. `None` if nothing happens any more.
+    pub stop: Option<Stop>,
+    /// What is under way, and what it waits for.
+    pub waiting: Vec<Waiting>,
+}
+
+impl std::fmt::Display for Stalled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.stop {
+            Some(stop) => write!(f, "{stop}")?,
+            None => f.write_str("messages will not arrive")?,
+        }
+        self.waiting.iter().try_for_each(|waiting| write!(f, "\n  {waiting}"))
+    }
+}
+
+/// A network with a program on it.
+pub struct Session<'a> {
+    run: Run<'a>,
+    program: usize,
+}
+
+impl<'a> Session<'a> {
+    /// At time zero, with what breaks planned.
+    ///
+    /// # Errors
+    /// If the network cannot be emulated.
+    pub fn open(
+        prepared: &'a Prepared<'a>,
+        caller: Box<dyn Caller + 'a>,
+    ) -> Result<Self, RunError> {
+        let Prepared { making, start } = prepared;
+        let mut order = making.order(&start.events, (Watch::default(), None))?;
+        let program = order.workloads.len();
+        order.workloads.push(Box::new(Called::new(caller)));
+        let mut run = Run::new(order)?;
+        run.begin()?;
+        Ok(Self { run, program })
+    }
+
+    /// Runs until the program has nothing under way. `Ok(Some)` if it never comes to that.
+    ///
+    /// # Errors
+    /// If the engine refuses something, or no next plan can be made.
+    pub fn run(&mut self) -> Result<Option<Stalled>, RunError> {
+        let stop = self.run.until_idle(self.program)?;
+        let waiting = self.run.waiting(self.program);
+        let is_stalled = stop.is_some() || !waiting.is_empty();
+        Ok(is_stalled.then_some(Stalled { stop, waiting }))
+    }
+
+    /// Simulated time.
+    #[must_use]
+    pub fn now(&self) -> SimTime {
+        self.run.context().now()
+    }
+
+    /// Packets put on a wire so far, each once for every link.
+    #[must_use]
+    pub fn packet_hops(&self) -> u64 {
+        self.run.context().engine.hops()
+    }
+
+    /// Data in all messages so far, and how much of it has arrived in order.
+    #[must_use]
+    pub fn moved(&self) -> [Bytes; 2] {
+        let records = self.run.context().engine.records();
+        let sum = |[all, arrived]: [Bytes; 2], (size, delivered)| [all + size, arrived + delivered];
+        // Another flow carries what is left of one that was cancelled.
+        let size = |record: &FlowRecord| match record.cancelled {
+            true => record.delivered,
+            false => record.size,
+        };
+        records.map(|record| (size(&record), record.delivered)).fold([Bytes::ZERO; 2], sum)
+    }
+}
