@@ -6,7 +6,8 @@
     run["metrics"]["availability"]
     run.frame("workloads").to_parquet("workloads.parquet")
 
-Nothing is computed here: what a function returns is what the program printed with ``--format json``.
+Nothing is computed here: what a function returns is what the program printed with ``--format json``. A :class:`Network` is
+the packet engine under a program that sends.
 """
 
 import json
@@ -16,8 +17,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .network import Network, Refused
+
 __all__ = [
-    "Failed", "Result", "compare", "cost", "emulate", "mfu", "plan", "program", "replan", "verb",
+    "Failed", "Network", "Refused", "Result", "compare", "cost", "emulate", "mfu", "plan", "program", "replan", "verb",
 ]
 
 

@@ -40,6 +40,7 @@ const ROOMS: &[Room] = &[
         "emulator",
         &["units", "fabric", "collective", "engine", "training", "planner"],
     ),
+    edge("capi", "capi", &["units", "fabric", "emulator"]),
     pure("gnmi", "firmware-api/gnmi", &[]),
     pure("devices", "emulator/devices", &["units", "fabric", "firmware-api", "gnmi"]),
     edge("live", "twin/live", &["units", "fabric", "devices"]),
@@ -225,9 +226,19 @@ fn pure_crates_ban_clocks_files_sockets_and_threads() {
     }
 }
 
+/// The crate that takes pointers from C: the only one with unsafe code, and with every other lint.
+const UNSAFE: &str = "capi";
+
 #[test]
 fn the_lints_of_the_workspace_hold_in_every_crate() {
-    for room in ROOMS {
+    let workspace = text(&root().join("Cargo.toml"));
+    let lints = workspace.split("[workspace.lints.rust]").nth(1).expect("the workspace has lints");
+    let lints = lints.split("[profile").next().unwrap_or(lints);
+    let lints =
+        lints.lines().filter(|line| line.contains(" = \"") && !line.contains("unsafe_code"));
+    let unsafe_crate = text(&root().join(UNSAFE).join("Cargo.toml"));
+    lints.for_each(|lint| assert!(unsafe_crate.contains(lint), "{UNSAFE} does not set {lint}"));
+    for room in ROOMS.iter().filter(|room| room.folder != UNSAFE) {
         let manifest = text(&root().join(room.folder).join("Cargo.toml"));
         let inherits = manifest.contains("[lints]\nworkspace = true");
         assert!(inherits, "{} does not take the lints of the workspace", room.folder);

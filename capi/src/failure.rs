@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a call answers: a code, and the last failure of each thread in words.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The codes of `lightloom.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Kind {
+    /// `LIGHTLOOM_OK`.
+    Ok = 0,
+    /// `LIGHTLOOM_BAD_ARGUMENT`.
+    BadArgument = 1,
+    /// `LIGHTLOOM_BAD_FILE`.
+    BadFile = 2,
+    /// `LIGHTLOOM_BAD_STATE`.
+    BadState = 3,
+    /// `LIGHTLOOM_STALLED`.
+    Stalled = 4,
+    /// `LIGHTLOOM_FAILED`.
+    Failed = 5,
+    /// `LIGHTLOOM_PANICKED`.
+    Panicked = 6,
+}
+
+/// Why a call is refused.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    pub(crate) fn argument(text: impl Into<String>) -> Self {
+        Self::new(Kind::BadArgument, text)
+    }
+
+    pub(crate) fn runs() -> Self {
+        Self::new(Kind::BadState, "the network is running: a callback may not do this")
+    }
+
+    pub(crate) fn broken() -> Self {
+        Self::new(Kind::BadState, "a run of this network has failed: close it")
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Does what a call asks, and turns failures and panics into codes.
+pub(crate) fn answer(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    let failure = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => return Kind::Ok as c_int,
+        Ok(Err(failure)) => failure,
+        Err(payload) => {
+            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+            Failure::new(Kind::Panicked, text.unwrap_or_else(|| "a panic without words".to_owned()))
+        }
+    };
+    LAST.with_borrow_mut(|last| *last = failure.text);
+    failure.kind as c_int
+}
+
+/// The last failure of this thread.
+pub(crate) fn last<T>(look: impl FnOnce(&str) -> T) -> T {
+    LAST.with_borrow(|last| look(last))
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `liblightloom`: the packet engine as a network back end of other simulators, by a C ABI. `include/lightloom.h` says
+//! what each function does.
+//!
+//! ```text
+//!   front end ── lightloom_send, _receive, _schedule ──▶ desk (who gets which bytes) ──▶ session (the run of all scenarios)
+//!       ▲                                                                                  │
+//!       └───────────────── callbacks, from lightloom_run alone ◀───────────────────────────┘
+//! ```
+//!
+//! A handle is the number of a network of the calling thread, never an address: one that was closed, made up or brought
+//! from another thread is refused. Nothing unwinds out of a call.
+
+mod desk;
+mod failure;
+mod network;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::rc::Rc;
+
+use lightloom_units::Picoseconds;
+
+use desk::{Call, Stream};
+use failure::{Failure, answer};
+use network::Network;
+
+pub use desk::Callback;
+pub use failure::Kind;
+
+/// `LIGHTLOOM_ABI_VERSION` of `lightloom.h`.
+pub const ABI_VERSION: u32 = 1;
+
+/// What `lightloom_network *` points at, which is nothing.
+#[repr(C)]
+pub struct Handle {
+    _private: [u8; 0],
+}
+
+/// The open networks of this thread, by handle.
+#[derive(Default)]
+struct Networks {
+    opened: usize,
+    open: BTreeMap<usize, Rc<Network>>,
+}
+
+thread_local! {
+    static NETWORKS: RefCell<Networks> = RefCell::default();
+}
+
+/// The network of a handle.
+fn network(handle: *mut Handle) -> Result<Rc<Network>, Failure> {
+    let found = NETWORKS.with_borrow(|all| all.open.get(&(handle as usize)).cloned());
+    found.ok_or_else(|| Failure::argument("no network of this thread has this handle"))
+}
+
+/// A network that is fit for more.
+fn sound(handle: *mut Handle) -> Result<Rc<Network>, Failure> {
+    let network = network(handle)?;
+    match network.is_broken.get() && !network.is_running() {
+        true => Err(Failure::broken()),
+        false => Ok(network),
+    }
+}
+
+/// The text at a pointer from C. `None` for a null pointer.
+fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the program has promised text with a zero at the end, which stays there during the call.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().map(Some).map_err(|_| Failure::argument(format!("{what} is not UTF-8 text")))
+}
+
+/// Writes where C wants it.
+fn write<T>(there: *mut T, value: T) -> Result<(), Failure> {
+    if there.is_null() {
+        return Err(Failure::argument("a result has nowhere to go: its pointer is null"));
+    }
+    // SAFETY: the program has promised that a value of this type can be written there.
+    unsafe { there.write(value) };
+    Ok(())
+}
+
+fn open(
+    there: *mut *mut Handle,
+    read: impl FnOnce() -> Result<Network, Failure>,
+) -> Result<(), Failure> {
+    write(there, std::ptr::null_mut())?;
+    let network = Rc::new(read()?);
+    let handle = NETWORKS.with_borrow_mut(|all| {
+        all.opened += 1;
+        all.open.insert(all.opened, network);
+        all.opened
+    });
+    write(there, std::ptr::without_provenance_mut(handle))
+}
+
+/// The stream of a message of so many bytes.
+fn stream(network: &Network, stream: Stream, bytes: u64) -> Result<Stream, Failure> {
+    for rank in [stream.source, stream.destination] {
+        if rank >= network.ranks {
+            let ranks = network.ranks;
+            return Err(Failure::argument(format!("there is no rank {rank}, of {ranks} from 0")));
+        }
+    }
+    match bytes {
+        0 => Err(Failure::argument("a message has at least one byte")),
+        _ => Ok(stream),
+    }
+}
+
+fn call(callback: Option<Callback>, argument: *mut c_void) -> Option<Call> {
+    callback.map(|callback| Call { callback, argument })
+}
+
+/// See `lightloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn lightloom_abi_version() -> u32 {
+    ABI_VERSION
+}
+
+/// See `lightloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn lightloom_time_resolution() -> u64 {
+    1
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `buffer` is null or has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_last_error(buffer: *mut c_char, size: usize) -> usize {
+    failure::last(|text| {
+        if !buffer.is_null() && size > 0 {
+            let fits = |length: &usize| text.is_char_boundary(*length);
+            let copied = (0..=text.len().min(size - 1)).rev().find(fits).unwrap_or(0);
+            // SAFETY: the caller has promised room for `size` bytes, more than are copied.
+            unsafe {
+                text.as_ptr().copy_to_nonoverlapping(buffer.cast(), copied);
+                buffer.add(copied).write(0);
+            }
+        }
+        text.len()
+    })
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `path` is null or text with a zero at the end; `network` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_open(path: *const c_char, network: *mut *mut Handle) -> c_int {
+    answer(|| {
+        let path = text(path, "the path")?.ok_or_else(|| Failure::argument("there is no path"))?;
+        open(network, || Network::open(path))
+    })
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `contents` and `folder` are null or text with a zero at the end; `network` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_open_text(
+    contents: *const c_char,
+    folder: *const c_char,
+    network: *mut *mut Handle,
+) -> c_int {
+    answer(|| {
+        let contents = text(contents, "the file")?;
+        let contents = contents.ok_or_else(|| Failure::argument("there is no text"))?;
+        let folder = Path::new(text(folder, "the folder")?.unwrap_or(""));
+        open(network, || Network::read("<text>", contents.as_bytes(), folder))
+    })
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `ranks` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_ranks(network: *mut Handle, ranks: *mut u32) -> c_int {
+    answer(|| write(ranks, self::network(network)?.ranks))
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `picoseconds` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_time(network: *mut Handle, picoseconds: *mut u64) -> c_int {
+    answer(|| write(picoseconds, self::network(network)?.desk.borrow().now.0))
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `callback` may be called with `argument`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_schedule(
+    network: *mut Handle,
+    picoseconds: u64,
+    callback: Option<Callback>,
+    argument: *mut c_void,
+) -> c_int {
+    answer(|| {
+        let after = Picoseconds(picoseconds);
+        sound(network)?.desk.borrow_mut().schedule(after, call(callback, argument));
+        Ok(())
+    })
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `callback` may be called with `argument`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_send(
+    network: *mut Handle,
+    source: u32,
+    destination: u32,
+    bytes: u64,
+    tag: u64,
+    callback: Option<Callback>,
+    argument: *mut c_void,
+) -> c_int {
+    answer(|| {
+        let network = sound(network)?;
+        let stream = stream(&network, Stream { source, destination, tag }, bytes)?;
+        network.desk.borrow_mut().send(stream, bytes, call(callback, argument));
+        Ok(())
+    })
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `callback` may be called with `argument`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_receive(
+    network: *mut Handle,
+    destination: u32,
+    source: u32,
+    bytes: u64,
+    tag: u64,
+    callback: Option<Callback>,
+    argument: *mut c_void,
+) -> c_int {
+    answer(|| {
+        let network = sound(network)?;
+        let stream = stream(&network, Stream { source, destination, tag }, bytes)?;
+        network.desk.borrow_mut().receive(stream, bytes, call(callback, argument));
+        Ok(())
+    })
+}
+
+/// See `lightloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn lightloom_run(network: *mut Handle) -> c_int {
+    answer(|| sound(network)?.run())
+}
+
+/// See `lightloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn lightloom_finish(network: *mut Handle) -> c_int {
+    answer(|| sound(network)?.finish())
+}
+
+/// See `lightloom.h`.
+///
+/// # Safety
+/// `hops` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lightloom_packet_hops(network: *mut Handle, hops: *mut u64) -> c_int {
+    answer(|| write(hops, sound(network)?.ask(lightloom_emulator::called::Session::packet_hops)?))
+}
+
+/// See `lightloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn lightloom_close(network: *mut Handle) -> c_int {
+    answer(|| {
+        if self::network(network)?.is_running() {
+            return Err(Failure::runs());
+        }
+        let closed = NETWORKS.with_borrow_mut(|all| all.open.remove(&(network as usize)));
+        drop(closed);
+        Ok(())
+    })
+}

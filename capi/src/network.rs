@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An open network: a file that has been read, its run, and the desk at which the program orders.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::rc::Rc;
+
+use lightloom_emulator::called::{Caller, Order, Prepared, Session};
+use lightloom_emulator::scenario::file::{NamedFile, load_called};
+use lightloom_emulator::scenario::{RunStart, Scenario, plan};
+use lightloom_fabric::document::{self, Diagnostic, Severity};
+use lightloom_fabric::trace::MAX_TRACE_BYTES;
+use lightloom_units::SimTime;
+
+use crate::desk::{Call, Desk};
+use crate::failure::{Failure, Kind};
+
+/// A network that a program sends over.
+pub(crate) struct Network {
+    pub(crate) ranks: u32,
+    pub(crate) desk: Rc<RefCell<Desk>>,
+    run: RefCell<Running>,
+    /// A run has failed.
+    pub(crate) is_broken: Cell<bool>,
+}
+
+/// A run and what it borrows.
+struct Running {
+    session: Option<Session<'static>>,
+    prepared: *mut Prepared<'static>,
+    start: *mut RunStart,
+    scenario: *mut Scenario,
+}
+
+impl Running {
+    fn begin(
+        scenario: Scenario,
+        start: RunStart,
+        desk: &Rc<RefCell<Desk>>,
+    ) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::new(Kind::Failed, error.to_string());
+        let (scenario, start) = (Box::into_raw(Box::new(scenario)), Box::into_raw(Box::new(start)));
+        let mut running = Self { session: None, prepared: std::ptr::null_mut(), start, scenario };
+        // SAFETY: both come from boxes that are freed by `drop` alone, after what borrows from them.
+        let (scenario, start) = unsafe { (&*scenario, &*start) };
+        let prepared = Prepared::new(scenario, start).map_err(|error| failed(&error))?;
+        running.prepared = Box::into_raw(Box::new(prepared));
+        // SAFETY: as above.
+        let prepared = unsafe { &*running.prepared };
+        let program = Box::new(Program { desk: desk.clone() });
+        let session = Session::open(prepared, program).map_err(|error| failed(&error))?;
+        running.session = Some(session);
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session = None;
+        // SAFETY: each came from a box in `begin` or is null, and what borrowed from it has been dropped before it.
+        unsafe {
+            if !self.prepared.is_null() {
+                drop(Box::from_raw(self.prepared));
+            }
+            drop(Box::from_raw(self.start));
+            drop(Box::from_raw(self.scenario));
+        }
+    }
+}
+
+/// The program as the run sees it.
+struct Program {
+    desk: Rc<RefCell<Desk>>,
+}
+
+impl Caller for Program {
+    fn is_over(&mut self, now: SimTime, number: u64) {
+        let calls = self.desk.borrow_mut().is_over(now, number);
+        for Call { callback, argument } in calls.into_iter().flatten() {
+            // SAFETY: the program has promised that its function may be called with this argument.
+            unsafe { callback(argument) };
+        }
+    }
+
+    fn take_orders(&mut self, _: SimTime, orders: &mut VecDeque<Order>) {
+        orders.append(&mut self.desk.borrow_mut().orders);
+    }
+}
+
+impl Network {
+    /// From a fabric or scenario file.
+    pub(crate) fn open(path: &str) -> Result<Self, Failure> {
+        let there = Path::new(path);
+        let folder = there.parent().unwrap_or(Path::new(""));
+        let bytes = read(there, document::Limits::default().bytes)
+            .map_err(|error| Failure::new(Kind::BadFile, error))?;
+        let is_scenario = document::top_keys(&bytes).iter().any(|key| key == "on");
+        if is_scenario {
+            return Self::read(path, &bytes, folder);
+        }
+        let name = there.file_name().unwrap_or_default().to_string_lossy();
+        let text = format!("name: {name:?}\non: {{fabric: {name:?}}}\n");
+        Self::read(&format!("the network of {path}"), text.as_bytes(), folder)
+    }
+
+    /// From the text of a scenario file.
+    pub(crate) fn read(name: &str, bytes: &[u8], folder: &Path) -> Result<Self, Failure> {
+        let mut beside = |named: &str| {
+            let there = folder.join(named);
+            let bytes = read(&there, MAX_TRACE_BYTES)?;
+            Ok(NamedFile { name: there.display().to_string(), bytes })
+        };
+        let (scenario, mistakes) = load_called(name, bytes, &mut beside);
+        let refused = || Failure::new(Kind::BadFile, listed(&mistakes));
+        let scenario = scenario.ok_or_else(refused)?;
+        let start = plan(&scenario)
+            .map_err(|error| Failure::new(Kind::BadFile, format!("{name}: {error}")))?;
+        let ranks = u32::try_from(start.substrate.hosts.len()).unwrap_or(u32::MAX);
+        let desk = Rc::new(RefCell::new(Desk::default()));
+        let run = Running::begin(scenario, start, &desk)?;
+        Ok(Self { ranks, desk, run: RefCell::new(run), is_broken: Cell::new(false) })
+    }
+
+    /// Runs until no order of the program is open.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let Ok(mut running) = self.run.try_borrow_mut() else { return Err(Failure::runs()) };
+        let Some(session) = &mut running.session else { return Err(Failure::broken()) };
+        // What unwinds from here leaves the run in the middle of something.
+        self.is_broken.set(true);
+        let ended = session.run().map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
+        self.is_broken.set(false);
+        self.desk.borrow_mut().now = session.now();
+        match ended {
+            None => Ok(()),
+            Some(stalled) => Err(Failure::new(Kind::Stalled, stalled.to_string())),
+        }
+    }
+
+    /// Runs, and refuses to end while a receive waits.
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
+        self.run()?;
+        let waiting = self.desk.borrow().waiting();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let mut text = String::from("receives wait for what was not sent:");
+        for (stream, receives, missing) in waiting.iter().take(MOST_LISTED) {
+            let _ = write!(
+                text,
+                "\n  rank {} from rank {}, tag {}: {receives}, {missing} bytes are missing of the first",
+                stream.destination, stream.source, stream.tag,
+            );
+        }
+        if waiting.len() > MOST_LISTED {
+            let _ = write!(text, "\n  and {} more", waiting.len() - MOST_LISTED);
+        }
+        Err(Failure::new(Kind::Stalled, text))
+    }
+
+    /// What the run says, unless it is under way.
+    pub(crate) fn ask<T>(&self, what: impl FnOnce(&Session<'static>) -> T) -> Result<T, Failure> {
+        let Ok(running) = self.run.try_borrow() else { return Err(Failure::runs()) };
+        running.session.as_ref().map(what).ok_or_else(Failure::broken)
+    }
+
+    /// Whether it is under way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.run.try_borrow_mut().is_err()
+    }
+}
+
+/// Lines of a list at most.
+const MOST_LISTED: usize = 10;
+
+/// Reads a file, and never more of it than the limit.
+fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let file = File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Every mistake, as the command line shows it but for the excerpt.
+fn listed(mistakes: &[Diagnostic]) -> String {
+    let mut text = String::new();
+    for mistake in mistakes.iter().filter(|mistake| mistake.severity == Severity::Error) {
+        let _ = writeln!(text, "{mistake}");
+        if let Some(help) = &mistake.help {
+            let _ = writeln!(text, "  help: {help}");
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}

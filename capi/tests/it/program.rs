@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A C program over the library: a ring all-reduce against its closed form and against the collective of a scenario.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lightloom_emulator::emulate;
+use lightloom_emulator::scenario::file::load;
+
+/// Where cargo puts what it builds for this test.
+fn built() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// The program, compiled. `None` where there is no C compiler.
+fn compiled(folder: &Path) -> Option<PathBuf> {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        eprintln!("skipped: no C compiler `{compiler}`");
+        return None;
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = folder.join("ring");
+    let ended = Command::new(compiler)
+        .args(["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(here.join("include"))
+        .arg(here.join("tests/ring.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(built())
+        .arg("-llightloom_capi")
+        .arg(format!("-Wl,-rpath,{}", built().display()))
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    Some(program)
+}
+
+#[test]
+fn a_ring_all_reduce_in_c_takes_what_the_collective_takes_and_its_closed_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path()) else { return };
+    // A step: a piece of whole packets at 400 Gb/s, and 1 µs of cable. Packets hold 4,032 bytes behind 64 of header.
+    for (ranks, packets) in [(8_u64, 260_u64), (16, 64), (64, 3)] {
+        let bytes = ranks * packets * 4_032;
+        let text = format!(
+            "name: ring\non: {{ring: {{hosts: {ranks}}}}}\ntransport: {{window_packets: 200}}\n"
+        );
+        let file = folder.path().join("ring.yaml");
+        std::fs::write(&file, &text).unwrap();
+        let ended = Command::new(&program).arg(&file).arg(bytes.to_string()).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        let printed = String::from_utf8(ended.stdout).unwrap();
+        let figures: Vec<u64> =
+            printed.split_whitespace().map(|one| one.parse().unwrap()).collect();
+        let steps = 2 * (ranks - 1);
+        let step = packets * 4_096 * 20 + 1_000_000;
+        assert_eq!(figures[..2], [ranks, steps * step]);
+        assert_eq!(figures[2], ranks * steps * packets * 2, "each packet and its acknowledgement");
+        let traffic = format!(
+            "{text}traffic: [{{name: ring, run: {{all_reduce: ring}}, directions: one, hosts: [h0..h{}], bytes: {bytes}B}}]\n",
+            ranks - 1
+        );
+        let (scenario, mistakes) =
+            load("ring.yaml", traffic.as_bytes(), &mut |_| Err(String::new()));
+        let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
+        let outcome = emulate(&scenario, 1, &mut ()).unwrap();
+        assert_eq!(outcome.workloads[0].end.unwrap().0, figures[1]);
+    }
+}
+
+#[test]
+fn python_sends_over_the_same_library() {
+    let script = "import lightloom
+network = lightloom.Network({'ring': {'hosts': 8}}, transport={'window_packets': 100})
+seen = []
+network.receive(1, 0, 40320, done=lambda: (seen.append(network.time), network.send(1, 2, 4032)))
+network.send(0, 1, 40320)
+print(seen, network.run(), seen)
+";
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let ended = Command::new("python3")
+        .env("PYTHONPATH", python)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("LIGHTLOOM_LIBRARY", built().join("liblightloom_capi.so"))
+        .args(["-c", script])
+        .output();
+    let Ok(ended) = ended else {
+        eprintln!("skipped: no python3");
+        return;
+    };
+    // Ten packets and 1 µs of cable; then one more over the next cable.
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    let first = 10 * 81_920 + 1_000_000;
+    let expected = format!("[{first}] {} [{first}]\n", first + 81_920 + 1_000_000);
+    assert_eq!(printed, expected, "{}", String::from_utf8_lossy(&ended.stderr));
+}
