@@ -7,24 +7,27 @@ use std::process::Command;
 use lightloom_emulator::emulate;
 use lightloom_emulator::scenario::file::load;
 
+fn here(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
 /// Where cargo puts what it builds for this test.
 fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// The program, compiled. `None` where there is no C compiler.
-fn compiled(folder: &Path) -> Option<PathBuf> {
+/// A C program, compiled. `None` where there is no C compiler.
+fn compiled(source: &Path, folder: &Path) -> Option<PathBuf> {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
         eprintln!("skipped: no C compiler `{compiler}`");
         return None;
     }
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = folder.join("ring");
+    let program = folder.join("program");
     let ended = Command::new(compiler)
         .args(["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(here.join("include"))
-        .arg(here.join("tests/ring.c"))
+        .arg(here("include"))
+        .arg(source)
         .arg("-o")
         .arg(&program)
         .arg("-L")
@@ -40,7 +43,7 @@ fn compiled(folder: &Path) -> Option<PathBuf> {
 #[test]
 fn a_ring_all_reduce_in_c_takes_what_the_collective_takes_and_its_closed_form() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(folder.path()) else { return };
+    let Some(program) = compiled(&here("tests/ring.c"), folder.path()) else { return };
     // A step: a piece of whole packets at 400 Gb/s, and 1 µs of cable. Packets hold 4,032 bytes behind 64 of header.
     for (ranks, packets) in [(8_u64, 260_u64), (16, 64), (64, 3)] {
         let bytes = ranks * packets * 4_032;
@@ -71,6 +74,20 @@ fn a_ring_all_reduce_in_c_takes_what_the_collective_takes_and_its_closed_form() 
 }
 
 #[test]
+fn the_program_of_the_documentation_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = std::fs::read_to_string(here("../docs/library.md")).unwrap();
+    let code = page.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let source = folder.path().join("program.c");
+    std::fs::write(&source, code).unwrap();
+    let Some(program) = compiled(&source, folder.path()) else { return };
+    std::fs::copy(here("../topologies/ring-256.yaml"), folder.path().join("fabric.yaml")).unwrap();
+    let ended = Command::new(program).current_dir(folder.path()).output().unwrap();
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && printed.ends_with(" ps\n"), "{ended:?}");
+}
+
+#[test]
 fn python_sends_over_the_same_library() {
     let script = "import lightloom
 network = lightloom.Network({'ring': {'hosts': 8}}, transport={'window_packets': 100})
@@ -79,9 +96,8 @@ network.receive(1, 0, 40320, done=lambda: (seen.append(network.time), network.se
 network.send(0, 1, 40320)
 print(seen, network.run(), seen)
 ";
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let ended = Command::new("python3")
-        .env("PYTHONPATH", python)
+        .env("PYTHONPATH", here("../python"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("LIGHTLOOM_LIBRARY", built().join("liblightloom_capi.so"))
         .args(["-c", script])
