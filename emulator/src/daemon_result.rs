@@ -61,6 +61,9 @@ pub struct DaemonResult {
     pub phases: PhaseCounts,
     /// Starts of the daemon after the first.
     pub restarts: u64,
+    /// The digest of the plan in force at the end.
+    #[serde(default)]
+    pub plan_sha256: String,
     /// Records in its journal.
     pub journal_records: u64,
     /// Bytes on all serial lines, both ways.

@@ -30,13 +30,15 @@ pub(super) fn describe(result: &Run) -> String {
     let DaemonResult { bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
     let mut text = format!(
         "\nlightloomd: {} read every {}, {}; {bypasses} bypasses, {false_bypasses} of them false; \
-         {committed} changes committed, {not_committed} not; {} restarts; {} bytes on serial lines, {} journal records\n",
+         {committed} changes committed, {not_committed} not; {} restarts; {} bytes on serial lines, {} journal records\n\
+         plan in force at the end: {}\n",
         devices(daemon),
         daemon.poll_every,
         if daemon.events { "lost light is reported" } else { "lost light is polled" },
         daemon.restarts,
         daemon.line_bytes,
         daemon.journal_records,
+        daemon.plan_sha256,
     );
     if !daemon.phases.is_none() {
         let PhaseCounts { asked, lit, kept, missed } = daemon.phases;

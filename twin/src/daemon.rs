@@ -126,6 +126,12 @@ impl TwinDaemon {
         Some(SimTime(deadline.0.saturating_mul(1_000_000)).max(self.busy_until))
     }
 
+    /// The digest of the plan in force; empty while the daemon is away.
+    pub(crate) fn plan_sha256(&self) -> String {
+        let ledger = |control: &Control| control.controller().ledger().plan_sha256.clone();
+        self.control.as_ref().map_or_else(String::new, ledger)
+    }
+
     pub(crate) fn records(&self) -> u64 {
         self.journal.as_ref().map_or(0, Journal::length)
     }

@@ -507,6 +507,7 @@ impl ControlSide for World {
             not_committed: self.daemon.not_committed,
             phases: self.phases,
             restarts: self.daemon.starts - 1,
+            plan_sha256: self.daemon.plan_sha256(),
             journal_records: self.daemon.records(),
             line_bytes: self.devices.iter().map(|module| module.bytes).sum(),
             violations,
