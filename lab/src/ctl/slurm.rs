@@ -5,8 +5,8 @@
 //! the difference is applied: nothing is remembered, so that a restart goes on where it ended. A daemon that is away, is
 //! older than one that was heard before, or does not know its plan changes nothing.
 
-mod agree;
-mod read;
+pub(crate) mod agree;
+pub(crate) mod read;
 #[cfg(test)]
 mod worlds;
 
@@ -195,16 +195,18 @@ impl CtlSession {
             }
         };
         let (mut last, mut look_at, mut retry) = (None, Instant::now(), TRY_EVERY);
-        let mut wait_ms = 0;
+        let mut ask = "/v1/status".to_owned();
         loop {
-            let desired = self.heard(&format!("/v1/status?wait_ms={wait_ms}"));
-            let desired = match desired.and_then(|status| wanted(&status)) {
+            let status = self.heard(&ask);
+            let since = status.as_ref().map_or(0, |status| status.changes);
+            ask = format!("/v1/status?wait_ms={CHANGE_WITHIN_MS}&since={since}");
+            let desired = match status.and_then(|status| wanted(&status)) {
                 Ok(desired) => desired,
                 Err(error) => {
                     say(format!("nothing is changed in Slurm: {error:#}"));
                     std::thread::sleep(TRY_EVERY);
                     // What was changed in Slurm meanwhile is looked for as soon as the daemon is back.
-                    (wait_ms, last) = (0, None);
+                    (ask, last) = ("/v1/status".to_owned(), None);
                     continue;
                 }
             };
@@ -221,8 +223,6 @@ impl CtlSession {
                 });
                 last = Some(desired);
             }
-            // What changed meanwhile is asked for at once: the wait is for what changes from now on.
-            wait_ms = if is_news { 0 } else { CHANGE_WITHIN_MS };
             std::thread::sleep(ASK_EVERY);
         }
     }

@@ -16,6 +16,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
 use lightloom_report::export::{ExportFormat, ExportNames, RingPlan, Seat};
+use lightloom_units::id::BundleId;
 use serde::Serialize;
 
 use super::read::rings;
@@ -30,7 +31,7 @@ const NODES_MAX: usize = 1_000;
 const DIGITS: usize = 12;
 
 /// The nodes of each ring.
-pub(super) type Rings = BTreeMap<String, BTreeSet<String>>;
+pub(crate) type Rings = BTreeMap<String, BTreeSet<String>>;
 
 /// Slurm as the plan in force and the known faults want it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,13 +57,13 @@ pub(super) struct Observed {
 
 /// A node of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NodeState {
+pub(crate) struct NodeState {
     /// No job starts on it.
-    pub(super) is_drained: bool,
+    pub(crate) is_drained: bool,
     /// It is down or failing.
-    pub(super) is_down: bool,
+    pub(crate) is_down: bool,
     /// Why; empty if no reason is given.
-    pub(super) reason: String,
+    pub(crate) reason: String,
 }
 
 impl NodeState {
@@ -167,7 +168,7 @@ pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<Str
 }
 
 /// The first digits of a digest.
-pub(super) fn short(digest: &str) -> &str {
+pub(crate) fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }
 
@@ -189,8 +190,18 @@ pub(super) fn desired(
     let text: String = export.files.into_iter().map(|file| file.text).collect();
     let reason = |why: &str| format!("{OURS}{why}, plan {}", short(digest));
     let mut drained = BTreeMap::new();
+    let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
+    let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
+    // A node that died without a report: none of its transceivers works.
+    let is_dead = |node| {
+        let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
+        fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))
+    };
     for node in of.nodes() {
         match of.seat(node) {
+            Seat::Idle if is_dead(node) => {
+                drained.insert(of.name(node).to_owned(), reason("broken"))
+            }
             Seat::Broken => drained.insert(of.name(node).to_owned(), reason("broken")),
             Seat::Idle => drained.insert(of.name(node).to_owned(), reason("in no ring")),
             Seat::Ring { .. } | Seat::Inside { .. } => None,
