@@ -11,12 +11,13 @@ mod page;
 mod patience;
 mod phase;
 mod show;
-mod slurm;
+pub(crate) mod slurm;
 mod time;
 mod wanted;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
@@ -166,6 +167,16 @@ struct Devices {
     /// Devices, or nodes such as `n17`, with spaces or commas between them; for adopt `all`.
     #[arg(required = true)]
     devices: Vec<String>,
+}
+
+/// What the daemon at this socket answers.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub(crate) fn read_at<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
+    let response = DaemonClient::new(vec![DaemonAddress::Socket(socket.to_owned())]).get(path)?;
+    anyhow::ensure!(response.is_good(), show::refusal(&response.body));
+    response.read()
 }
 
 /// Where the daemon listens by default.

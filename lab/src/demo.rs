@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom demo`: a first plan, a first fault, a first bill and a first page, by the commands that a user would type.
 
+mod cluster;
+mod live;
+mod processes;
+
 use std::fs;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -18,6 +22,7 @@ use lightloom::shipped;
 #[command(after_help = "Examples:
   lightloom demo
   lightloom demo --folder /tmp/first --no-open
+  lightloom demo --live
 
 Each command is shown before it runs, and may be typed again in the folder.")]
 pub(crate) struct Arguments {
@@ -27,6 +32,15 @@ pub(crate) struct Arguments {
     /// Do not open the page [default: opened if the output is a terminal].
     #[arg(long)]
     no_open: bool,
+    /// On a running cluster of emulated devices instead, with the daemon and, as root where it is installed, Slurm: a node
+    /// dies, light moves, Slurm follows.
+    #[arg(long)]
+    live: bool,
+    /// Bring that cluster up, let nothing die, and hold it until interrupted.
+    #[arg(long, requires = "live")]
+    stay: bool,
+    #[command(flatten)]
+    size: cluster::Size,
 }
 
 /// The files that the demonstration starts from: name in the folder, contents.
@@ -53,6 +67,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         "{} is there and not empty: nothing in it is overwritten, give --folder another name",
         arguments.folder.display()
     );
+    if arguments.stay {
+        return live::stay(&arguments.folder, arguments.size).map(|()| VerbOutcome::Good);
+    }
+    if arguments.live {
+        live::run(&arguments.folder, arguments.size)?;
+        std::env::set_current_dir(&arguments.folder)?;
+        typed(&format!("lightloom report {} -o report.html", live::PAGE.join(" ")))?;
+        return Ok(shown(arguments));
+    }
     for (name, contents) in FILES {
         let path = arguments.folder.join(name);
         let parent = path.parent().unwrap_or(&arguments.folder);
@@ -61,18 +84,27 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
     output::note(&format!("$ cd {}", arguments.folder.display()));
     std::env::set_current_dir(&arguments.folder)?;
-    for command in COMMANDS {
-        output::note(&format!("\n$ {command}"));
-        let ended = cli::run(&cli::Arguments::try_parse_from(command.split(' '))?)?;
-        ensure!(ended == VerbOutcome::Good, "`{command}` failed");
-    }
+    COMMANDS.into_iter().try_for_each(typed)?;
+    Ok(shown(arguments))
+}
+
+/// Runs a command as if it was typed.
+fn typed(command: &str) -> anyhow::Result<()> {
+    output::note(&format!("\n$ {command}"));
+    let ended = cli::run(&cli::Arguments::try_parse_from(command.split(' '))?)?;
+    ensure!(ended == VerbOutcome::Good, "`{command}` failed");
+    Ok(())
+}
+
+/// Opens the page, or says where it is.
+fn shown(arguments: &Arguments) -> VerbOutcome {
     let page = arguments.folder.join("report.html");
     if !arguments.no_open && std::io::stdout().is_terminal() && opened() {
         output::note(&format!("opened {}", page.display()));
     } else {
         output::note(&format!("open {} in a browser", page.display()));
     }
-    Ok(VerbOutcome::Good)
+    VerbOutcome::Good
 }
 
 /// Whether the desktop took the page.

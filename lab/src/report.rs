@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom report`: one page that shows a design, its plan, its faults and its price.
 
-mod inputs;
+pub(crate) mod inputs;
 mod study;
 
 use std::path::{Path, PathBuf};
@@ -147,6 +147,13 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
         None => None,
     };
     let own = fabric.and_then(name_of);
+    if inputs.live.is_some() {
+        let subject = match (fabric, &planned) {
+            (Some(fabric), Some(planned)) => planned.subject(fabric),
+            _ => Subject::None,
+        };
+        return Ok(render(&Results { subject, ..common(arguments, inputs) }, form));
+    }
     let designs = designs(&design_names(arguments, own.as_deref(), &DESIGNS))?;
     let question = StudyQuestion {
         cluster,
@@ -191,11 +198,12 @@ fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
         cost: None,
         runs: inputs.runs.clone(),
         sweeps: inputs.sweeps.clone(),
+        live: inputs.live.clone(),
         bills: inputs.bills.clone(),
         training: inputs.training.clone(),
         claims: Vec::new(),
         sources: inputs.sources.clone(),
-        would_add: would_add(inputs),
+        would_add: if inputs.live.is_some() { Vec::new() } else { would_add(inputs) },
         seed: arguments.seed,
         version: env!("CARGO_PKG_VERSION"),
         command: command(arguments),

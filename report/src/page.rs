@@ -28,9 +28,9 @@ mod sections;
 pub use results::{
     Billed, BilledCause, BilledChange, BilledFailure, BilledLoss, BilledPart, BilledRun,
     BilledSeeds, Bought, Comparison, Cost, EmulatedCollective, EmulatedExpectation, EmulatedFault,
-    EmulatedGroup, EmulatedPackets, EmulatedRun, EmulatedStep, EmulatedWhy, History, Lost,
-    MonthFigure, Results, SourceFile, Subject, Swept, SweptRun, SweptSubject, TrainingResult,
-    TrainingRow,
+    EmulatedGroup, EmulatedPackets, EmulatedRun, EmulatedStep, EmulatedWhy, History, LiveRun,
+    LiveStep, Lost, MonthFigure, Results, SourceFile, Subject, Swept, SweptRun, SweptSubject,
+    TrainingResult, TrainingRow,
 };
 
 /// The forms of the page.

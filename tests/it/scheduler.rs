@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Slurm follows the plan: the daemon, emulated modules, `lightloom ctl slurm`, slurmctld with a slurmd for each node and
-//! jobs that run, in a network and a process tree of their own. Slurm judges: what `scontrol` shows, and its log, which
+//! jobs that run, as `lightloom demo --live` starts them. Slurm judges: what `scontrol` shows, and its log, which
 //! has every allocation, drain and reconfiguration in one order.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde_json::Value;
 
-use crate::daemon_rig::{fabric_file, times::Times};
+use crate::daemon_rig::times::Times;
 use crate::exports::hosts;
 use crate::programs;
 
@@ -29,107 +29,50 @@ type Nodes = BTreeSet<u32>;
 /// All of it, until dropped.
 struct Cluster {
     folder: tempfile::TempDir,
-    shell: Child,
+    demo: Child,
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = self.shell.kill();
-        let _ = self.shell.wait();
+        // Asked to end, it takes everything with it.
+        if let Ok(None) = self.demo.try_wait() {
+            let _ = Command::new("kill").arg(self.demo.id().to_string()).status();
+        }
+        let _ = self.demo.wait();
     }
 }
 
-/// Files by name; in capitals what differs.
-const FILES: [(&str, &str); 5] = [
-("slurm.conf", "ClusterName=lightloom
-SlurmctldHost=localhost(10.9.9.1)
-AuthType=auth/none
-CredType=cred/none
-SlurmUser=root
-SlurmdUser=root
-StateSaveLocation=FOLDER/state
-SlurmdSpoolDir=FOLDER/spool/%n
-SlurmctldPidFile=FOLDER/slurmctld.pid
-SlurmdPidFile=FOLDER/slurmd.%n.pid
-SlurmctldLogFile=FOLDER/slurmctld.log
-SwitchType=switch/none
-MpiDefault=none
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SchedulerType=sched/backfill
-SchedulerParameters=max_switch_wait=31536000,batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1
-SlurmdParameters=config_overrides
-SlurmctldParameters=node_reg_mem_percent=1
-TopologyPlugin=topology/tree
-PrologSlurmctld=FOLDER/may-start
-NodeName=n[0-LAST] NodeHostName=localhost NodeAddr=10.9.9.1 Port=[20000-PORT] CPUs=4 RealMemory=1000
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"),
-// As slurmctld needs one: a switch of all nodes.
-("topology.conf", "SwitchName=all Nodes=n[0-LAST]\n"),
-("devices.yaml", "seed: 1\ntransceivers:\n  - {names: 'n{0..LAST}/b{0..1}'}\n"),
-("daemon.yaml", "state_dir: FOLDER/daemon
-fabric: fabric.yaml
-policies: {on_fault: bypass, poll_every: 1s}
-modules:
-- {nodes: [0, LAST], bundles: 2, serial: 'FOLDER/links/n{node}-b{bundle}'}
-"),
-("may-start", "#!/bin/sh
-export PATH=PROGRAMS:$PATH LIGHTLOOM_SOCKET=FOLDER/daemon/lightloomd.sock
-exec lightloom ctl slurm FOLDER/fabric.yaml --starts \"$SLURM_JOB_NODELIST\" 2>> FOLDER/refused
-"),
-];
-
-/// In a network of its own, so that its ports are ours; the address keeps the resolver content.
-const START: &str = "chmod +x may-start; mkdir state spool links; lightloom plan fabric.yaml -o plan.json || exit 1
-ip link set lo up; ip addr add 10.9.9.1/32 dev lo
-lightloom device serve devices.yaml --links links --control faults > /dev/null &
-(lightloomd --config daemon.yaml 2> lightloomd.log & until test -e dies; do sleep 0.02; done; kill -9 $!
-until test -e starts; do sleep 0.02; done; exec lightloomd --config daemon.yaml 2>> lightloomd.log) &
-slurmctld -D -c 2> /dev/null &
-for n in $(seq 0 LAST); do slurmd -D -N n$n 2> /dev/null & done
-lightloom ctl wait --for 60s && lightloom ctl adopt all && lightloom ctl apply plan.json --cut-light || exit 1
-until test $(sinfo -h -t idle -o %D | head -1 || echo 0) = NODES; do sleep 0.05; done
-lightloom ctl slurm fabric.yaml --topology topology.conf > did 2> said &
-until grep -qs 'agrees' said; do sleep 0.05; done
-touch ready; wait";
+/// Whether Slurm can run here.
+fn is_slurm_here() -> bool {
+    let probe = "slurmctld -V && slurmd -V && command -v sbatch munged && test $(id -u) = 0";
+    let is_here = Command::new("sh").args(["-c", probe]).output().unwrap().status.success();
+    if !is_here {
+        println!("skipped: no slurmctld, slurmd, slurm-client and munge as root");
+    }
+    is_here
+}
 
 impl Cluster {
-    /// `None` where Slurm is not installed, or this is not root.
+    /// Three quarters of the nodes are of the job that the fabric is planned for. `None` where Slurm cannot run.
     fn start(nodes: u32) -> Option<Self> {
-        let probe = "slurmctld -V && slurmd -V && command -v sbatch && test $(id -u) = 0 && unshare -n true";
-        let probe = Command::new("sh").args(["-c", probe]).output().unwrap();
-        if !probe.status.success() {
-            println!("skipped: no slurmctld, slurmd and slurm-client as root");
+        if !is_slurm_here() {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        let (last, port) = ((nodes - 1).to_string(), (19_999 + nodes).to_string());
-        let filled = |text: &str| {
-            let at = folder.path().display().to_string();
-            let text = text.replace("FOLDER", &at).replace("LAST", &last).replace("PORT", &port);
-            let text = text.replace("NODES", &nodes.to_string());
-            text.replace("PROGRAMS", &programs::folder().display().to_string())
-        };
-        for (name, text) in FILES {
-            std::fs::write(folder.path().join(name), filled(text)).unwrap();
-        }
-        std::fs::write(folder.path().join("fabric.yaml"), fabric_file(nodes)).unwrap();
-        let mut shell = Command::new("unshare");
-        shell.args("--net --pid --fork --kill-child --mount-proc bash -c".split(' '));
-        let shell = environment(shell.arg(filled(START)), folder.path());
-        let shell = shell.stdout(Stdio::null()).spawn().unwrap();
-        let mut cluster = Self { folder, shell };
+        let size = [nodes, nodes / 4 * 3].map(|nodes| nodes.to_string());
+        let mut demo = Command::new(programs::folder().join("lightloom"));
+        demo.args("demo --live --stay --folder".split(' ')).arg(folder.path());
+        demo.args(["--nodes", &size[0], "--job-nodes", &size[1]]);
+        let demo = environment(&mut demo, folder.path()).stdout(Stdio::null()).spawn().unwrap();
+        let mut cluster = Self { folder, demo };
         let until = Instant::now() + Duration::from_secs(60);
         while !cluster.path("ready").exists() {
             assert!(
-                cluster.shell.try_wait().unwrap().is_none(),
-                "it ended: {}",
-                cluster.read("said")
+                cluster.demo.try_wait().unwrap().is_none(),
+                "{}",
+                cluster.read("ctl-slurm.err")
             );
-            assert!(Instant::now() < until, "not ready: {}", cluster.read("lightloomd.log"));
+            assert!(Instant::now() < until, "not ready: {}", cluster.read("lightloomd.err"));
             std::thread::sleep(Duration::from_millis(20));
         }
         Some(cluster)
@@ -143,12 +86,10 @@ impl Cluster {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// What a command shows that runs in the network of the cluster.
+    /// What a command shows.
     fn shown(&self, command: &str) -> String {
-        let mut enter = Command::new("nsenter");
-        let pid = self.shell.id().to_string();
-        enter.args(["-t", &pid, "-n", "bash", "-c", command]);
-        let output = environment(&mut enter, self.folder.path()).output().unwrap();
+        let mut bash = Command::new("bash");
+        let output = environment(bash.args(["-c", command]), self.folder.path()).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
@@ -186,8 +127,8 @@ impl Cluster {
             assert!(
                 Instant::now() < until,
                 "{broken:?}: {} {}",
-                self.read("did"),
-                self.read("said")
+                self.read("ctl-slurm.out"),
+                self.read("ctl-slurm.err")
             );
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -430,14 +371,18 @@ fn a_daemon_that_is_away_changes_nothing_in_slurm() {
     };
     cluster.shown("lightloom ctl fault n2");
     until(drained);
-    cluster.shown("touch dies");
-    until("grep -q \"nothing is changed in Slurm\" said");
+    cluster.shown("kill -9 $(pgrep -f '^[^ ]*lightloomd --config daemon.yaml' | while read p; do test $(readlink /proc/$p/cwd) = $PWD && echo $p; done)");
+    until("grep -q \"nothing is changed in Slurm\" ctl-slurm.err");
     cluster.shown(&format!("scontrol update nodename=n2 state=resume; sleep 0.6; ! {drained}"));
     let said = cluster.shown("lightloom ctl slurm fabric.yaml --starts n2 2>&1");
     assert!(said.contains("not judged: cannot reach lightloomd"), "{said}");
-    cluster.shown("touch starts");
+    let mut daemon = Command::new("lightloomd");
+    let daemon = environment(daemon.args(["--config", "daemon.yaml"]), cluster.folder.path());
+    let mut daemon = daemon.stderr(Stdio::null()).spawn().unwrap();
     until(drained);
     cluster.shown("! lightloom ctl slurm fabric.yaml --starts n2");
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
 }
 
 /// The commands of the page, typed as they stand; its file of Slurm is that of the cluster.
@@ -459,12 +404,102 @@ fn the_commands_of_the_page_on_slurm_do_what_they_say() {
     assert!(shown.contains("Slurm agrees with plan "), "a dry run where all is well:\n{shown}");
 }
 
+/// What `demo --live` shows of so many nodes with this search path.
+fn demonstrated(folder: &Path, path: &str) -> String {
+    let mut demo = Command::new(programs::folder().join("lightloom"));
+    demo.args("demo --live --no-open --folder".split(' '));
+    let output = demo.arg(folder).env("PATH", path).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{shown}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(left_of(folder), "", "processes are left");
+    shown
+}
+
+/// Processes that have this folder in their command or work in it, and are not dead.
+fn left_of(folder: &Path) -> String {
+    let find = "for p in /proc/[0-9]*; do { readlink $p/cwd; tr '\\0' ' ' < $p/cmdline; } 2> /dev/null \
+                | grep -q \"$1\" && grep -v '^[0-9]* (.*) Z' $p/stat; done; true";
+    let output = Command::new("bash").args(["-c", find, "_"]).arg(folder).output().unwrap();
+    let left = String::from_utf8_lossy(&output.stdout).into_owned();
+    let own = |line: &&str| !line.contains("(bash)") && !line.contains("(grep)");
+    left.lines().filter(own).collect()
+}
+
+#[test]
+fn the_live_demonstration_ends_with_one_plan_in_daemon_emulated_run_and_slurm() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = demonstrated(folder.path(), &std::env::var("PATH").unwrap());
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    if is_slurm_here() {
+        assert!(
+            shown.contains("drained in Slurm: n5, reason \"lightloom: broken, plan "),
+            "{shown}"
+        );
+        assert!(shown.contains("64 nodes, 16 whole rings of plan "), "{shown}");
+        assert!(page.contains("in 4 places."), "{shown}");
+    }
+}
+
+#[test]
+fn without_slurm_the_live_demonstration_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = demonstrated(folder.path(), "/nowhere");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for text in [shown, page] {
+        assert!(text.contains("`munged` is not installed"), "{text}");
+        assert!(text.contains("in 2 places."), "{text}");
+    }
+}
+
+#[test]
+fn a_cluster_that_is_interrupted_leaves_no_process() {
+    let Some(mut cluster) = Cluster::start(16) else { return };
+    submit(&cluster, 3, 60.0);
+    assert_ne!(left_of(cluster.folder.path()), "");
+    let kill = Command::new("kill").args(["-INT", &cluster.demo.id().to_string()]).status();
+    assert!(kill.unwrap().success() && cluster.demo.wait().unwrap().success());
+    assert_eq!(left_of(cluster.folder.path()), "");
+}
+
+/// A node whose modules fall silent and send no light, without a report. `LIGHTLOOM_KILLS` more than 100.
+#[test]
+#[ignore = "minutes: 100 deaths"]
+fn a_node_that_dies_silently_is_drained_within_two_seconds() {
+    let Some(cluster) = Cluster::start(64) else { return };
+    let mut draws = Seed(49).stream("silent deaths", 0);
+    let mut took = Times::default();
+    while took.0.len() < kills() {
+        // Of a ring: where no far end looks, no light is missed.
+        let (_, rings) = cluster.plan();
+        let ring = &rings[draws.random_range(0..rings.len())];
+        let node = *ring.iter().nth(draws.random_range(0..RING)).unwrap();
+        std::thread::sleep(Duration::from_millis(draws.random_range(0..1_000)));
+        let died = Instant::now();
+        cluster.shown(&format!("lightloom device fault --control faults n{node} dead"));
+        let drained =
+            format!("scontrol -ao show node n{node} | grep -q '+DRAIN.*lightloom: broken, plan'");
+        cluster.shown(&format!("timeout 20 sh -c \"until {drained}; do :; done\""));
+        took.0.push(died.elapsed().as_secs_f64() * 1e3);
+        cluster.shown(&format!(
+            "lightloom device fault --control faults n{node} clear; lightloom ctl resume
+             until lightloom ctl fault --repaired n{node}; do sleep 0.1; done 2>&1
+             until ! scontrol -ao show node n{node} | grep 'lightloom: broken'; do sleep 0.05; done"
+        ));
+    }
+    took.show("silent death to drained in Slurm");
+    assert!(took.at(0.99) <= 2_000.0);
+}
+
 /// `LIGHTLOOM_KILLS` more than 100.
+fn kills() -> usize {
+    let kills = std::env::var("LIGHTLOOM_KILLS").ok();
+    kills.and_then(|kills| kills.parse().ok()).unwrap_or(100)
+}
+
 #[test]
 #[ignore = "minutes: 100 deaths under load"]
 fn no_job_starts_over_a_broken_ring_in_a_hundred_deaths() {
-    let kills = std::env::var("LIGHTLOOM_KILLS").ok().and_then(|kills| kills.parse().ok());
-    if let Some(took) = followed(64, kills.unwrap_or(100), 1_000) {
+    if let Some(took) = followed(64, kills(), 1_000) {
         took.show("fault reported to drained and topology loaded");
     }
 }

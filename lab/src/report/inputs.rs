@@ -14,7 +14,7 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::provenance;
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
-use lightloom_report::page::{Billed, EmulatedRun, SourceFile, Swept, TrainingResult};
+use lightloom_report::page::{Billed, EmulatedRun, LiveRun, SourceFile, Swept, TrainingResult};
 use lightloom_study::cost::{PriceList, read_prices};
 use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
 use serde::Deserialize;
@@ -24,6 +24,8 @@ use serde_json::Value;
 use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds};
 
+/// What `lightloom demo --live` measured.
+pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
 /// Larger files are refused before they are read into memory.
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -38,6 +40,7 @@ pub(super) struct Inputs {
     pub(super) runs: Vec<EmulatedRun>,
     pub(super) sweeps: Vec<Swept>,
     pub(super) bills: Vec<Billed>,
+    pub(super) live: Option<LiveRun>,
     pub(super) training: Vec<TrainingResult>,
     pub(super) sources: Vec<SourceFile>,
 }
@@ -63,6 +66,7 @@ enum InputKind {
     Sweep,
     Months,
     Training,
+    Live,
 }
 
 impl InputKind {
@@ -77,6 +81,7 @@ impl InputKind {
             Self::Sweep => "result of `emulate` under many seeds",
             Self::Months => "result of `emulate` over months",
             Self::Training => "result of `mfu`",
+            Self::Live => "live demonstration",
         }
     }
 }
@@ -145,6 +150,7 @@ impl Inputs {
             InputKind::Sweep => self.sweeps.push(json(&name, &bytes, kind)?),
             InputKind::Months => self.bills.push(json(&name, &bytes, kind)?),
             InputKind::Training => self.training.push(json(&name, &bytes, kind)?),
+            InputKind::Live => once(&mut self.live, json(&name, &bytes, kind)?, kind, &name)?,
         }
         let plan = match kind {
             InputKind::Plan => Some(digest(&json::<Value>(&name, &bytes, kind)?)),
@@ -193,6 +199,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
                 }
                 Some(SWEEP_SCHEMA) => return Ok(InputKind::Sweep),
                 Some(MONTHS_SCHEMA) => return Ok(InputKind::Months),
+                Some(LIVE_SCHEMA) => return Ok(InputKind::Live),
                 _ if marks.packet_hops.is_some() => return Ok(InputKind::Run),
                 _ if marks.mappings_tried.is_some() => return Ok(InputKind::Training),
                 _ if marks.events.is_some() => return Ok(InputKind::Trace),

@@ -5,7 +5,7 @@ use super::definitions;
 use super::document::{Cell, FigureTable, Headline, PageBlock, PageDocument, PageSection};
 use super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::results::{Results, Subject};
-use super::sections::{bill, buy, cost, fabric, published, run, sweep, training, waste};
+use super::sections::{bill, buy, cost, fabric, live, published, run, sweep, training, waste};
 
 /// Definitions that the page refers to, each with how our figure came about.
 pub(super) type Used = Vec<(&'static str, String)>;
@@ -23,6 +23,9 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
     }
     for (index, billed) in results.bills.iter().enumerate() {
         bill::add(&mut report, billed, index);
+    }
+    if let Some(live) = &results.live {
+        live::add(&mut report, live);
     }
     fabric::add(&mut report, &mut used, &results.subject);
     if let Some(comparison) = &results.comparison {

@@ -15,7 +15,7 @@ use lightloom_study::buy::Answer;
 use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
 use lightloom_study::cost::{Aggregate, CostRow, Sensitivity};
 use lightloom_study::reproduce::Claim;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use billed::{
     Billed, BilledCause, BilledChange, BilledFailure, BilledLoss, BilledPart, BilledRun,
@@ -37,6 +37,8 @@ pub struct Results<'a> {
     pub runs: Vec<EmulatedRun>,
     /// Runs of the emulator under many seeds.
     pub sweeps: Vec<Swept>,
+    /// A live demonstration.
+    pub live: Option<LiveRun>,
     /// Bills of months.
     pub bills: Vec<Billed>,
     /// Results of the training model.
@@ -175,6 +177,30 @@ pub struct SourceFile {
     pub bytes: u64,
     /// The identity of the plan in it.
     pub plan: Option<String>,
+}
+
+/// What a live demonstration measured, as `lightloom demo --live` writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveRun {
+    /// What it shows, in a short sentence.
+    pub answer: String,
+    /// In their order.
+    pub steps: Vec<LiveStep>,
+    /// Where the plan after the fault is named, and by which digest.
+    pub digests: Vec<(String, String)>,
+    /// Why no scheduler took part. `None` if one did.
+    pub lacks: Option<String>,
+}
+
+/// A step of a live demonstration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LiveStep {
+    /// In a few words.
+    pub name: String,
+    /// What was seen.
+    pub found: String,
+    /// How long that took, in milliseconds.
+    pub took_ms: f64,
 }
 
 /// A run of the emulator, as `lightloom emulate --format json` prints it.

@@ -5,6 +5,7 @@ pub(super) mod bill;
 pub(super) mod buy;
 pub(super) mod cost;
 pub(super) mod fabric;
+pub(super) mod live;
 pub(super) mod published;
 pub(super) mod run;
 pub(super) mod sweep;

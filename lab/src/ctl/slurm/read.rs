@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::agree::{NodeState, Rings};
 
 /// The leaf switches of `topology.conf` or of `scontrol show topology`: those that hold nodes and no switches.
-pub(super) fn rings(text: &str) -> Rings {
+pub(crate) fn rings(text: &str) -> Rings {
     let leaf = |line: &str| {
         let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
         let name = value("SwitchName=")?;
@@ -19,7 +19,7 @@ pub(super) fn rings(text: &str) -> Rings {
 }
 
 /// The nodes of `scontrol --all --oneliner show node`.
-pub(super) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
+pub(crate) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
     text.lines().filter_map(|line| {
         let word = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
         let (name, state) = (word("NodeName=")?, word("State=")?);
@@ -40,7 +40,7 @@ pub(super) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
 }
 
 /// Host names of a list such as `n[0,2-3],gpu[08-10]`.
-pub(super) fn hosts(list: &str) -> BTreeSet<String> {
+pub(crate) fn hosts(list: &str) -> BTreeSet<String> {
     let mut depth = 0_i32;
     let mut is_between = |c: char| {
         depth += i32::from(c == '[') - i32::from(c == ']');

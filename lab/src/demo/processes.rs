@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Processes that end with this one: those that were started here, and whatever they left behind.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, WaitOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often it is looked whether something came about.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long everything may take to end.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// All of them, killed when dropped.
+pub(super) struct Processes {
+    stopped: Arc<AtomicBool>,
+    children: Vec<(String, Child)>,
+}
+
+impl Processes {
+    /// From here on a process that loses its parent is ours, and a signal to end is noticed by [`Processes::until`].
+    pub(super) fn new() -> anyhow::Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [mut interrupt, mut terminate, mut hangup] = {
+            let _inside = runtime.enter();
+            let [a, b, c] = kinds.map(signal);
+            [a?, b?, c?]
+        };
+        let heard = Arc::clone(&stopped);
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                }
+            });
+            heard.store(true, Ordering::Relaxed);
+        });
+        Ok(Self { stopped, children: Vec::new() })
+    }
+
+    /// Starts one; what it prints is in `out` and `err`.
+    pub(super) fn start(
+        &mut self,
+        name: &str,
+        command: &mut Command,
+        [out, err]: [&Path; 2],
+    ) -> anyhow::Result<()> {
+        let file =
+            |path: &Path| File::create(path).with_context(|| format!("write {}", path.display()));
+        let command = command.stdin(Stdio::null()).stdout(file(out)?).stderr(file(err)?);
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        self.children.push((name.to_owned(), child));
+        Ok(())
+    }
+
+    /// Kills one.
+    pub(super) fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+        let place = self.children.iter().position(|(of, _)| of == name);
+        let (_, mut child) = self.children.remove(place.context("no such process")?);
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Whether everything runs and is to go on.
+    pub(super) fn check(&mut self, what: &str) -> anyhow::Result<()> {
+        ensure!(!self.is_stopped(), "interrupted");
+        for (name, child) in &mut self.children {
+            if let Some(status) = child.try_wait()? {
+                bail!("{name} ended ({status}) in the wait for {what}: see {name}.err");
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+        Ok(())
+    }
+
+    /// Asks until there is an answer.
+    pub(super) fn until<T>(
+        &mut self,
+        what: &str,
+        within: Duration,
+        mut ask: impl FnMut() -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        let until = Instant::now() + within;
+        loop {
+            self.check(what)?;
+            if let Some(found) = ask()? {
+                return Ok(found);
+            }
+            ensure!(Instant::now() < until, "{what}: not within {} s", within.as_secs());
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        let until = Instant::now() + END_WITHIN;
+        loop {
+            let left = descendants();
+            if left.is_empty() || Instant::now() > until {
+                return;
+            }
+            for pid in left {
+                let _ended_meanwhile = rustix::process::kill_process(pid, Signal::KILL);
+            }
+            while matches!(rustix::process::waitpid(None, WaitOptions::NOHANG), Ok(Some(_))) {}
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// Every process that this one or one of its descendants is the parent of.
+fn descendants() -> Vec<Pid> {
+    // What is dead and only not waited for yet needs nothing more.
+    let parent = |text: &str| {
+        let (state, rest) = text.rsplit_once(") ")?.1.split_once(' ')?;
+        rest.split(' ').next().filter(|_| state != "Z")?.parse::<i32>().ok()
+    };
+    let all: Vec<(i32, i32)> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, parent(&String::from_utf8_lossy(&stat))?))
+        })
+        .collect();
+    let mut found = vec![rustix::process::getpid().as_raw_nonzero().get()];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.into_iter().skip(1).filter_map(Pid::from_raw).collect()
+}
