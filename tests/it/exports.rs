@@ -327,7 +327,6 @@ SlurmdUser=root
 StateSaveLocation=FOLDER/state
 SlurmctldPidFile=FOLDER/slurmctld.pid
 SlurmctldLogFile=FOLDER/slurmctld.log
-SwitchType=switch/none
 MpiDefault=none
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
@@ -335,6 +334,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/builtin
 TopologyPlugin=topology/tree
+SwitchType=switch/none
 SuspendProgram=/bin/true
 ResumeProgram=/bin/true
 SuspendTime=600
@@ -343,10 +343,11 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 ";
 
 /// In a network of its own, so that its port is ours; the address keeps the resolver content.
-const SLURM: &str = "ip link set lo up; ip addr add 10.9.9.1/32 dev lo; export SLURM_CONF=$PWD/slurm.conf
+const SLURM: &str =
+    "ip link set lo up; ip addr add 10.9.9.1/32 dev lo; export SLURM_CONF=$PWD/slurm.conf
 slurmctld -D -c 2> errors & CONTROLLER=$!
 for _ in $(seq 100); do scontrol ping 2> /dev/null | grep -q UP && break; sleep 0.1; done
-srun --test-only -N8 --exclusive true; srun --test-only -N8 --exclusive --switches=1 true; srun --test-only -N64 --exclusive true
+JOBS
 kill $CONTROLLER; wait $CONTROLLER";
 
 /// Host names of a list such as `n[0,4-6],x`.
@@ -356,43 +357,96 @@ pub(crate) fn hosts(list: &str) -> BTreeSet<u32> {
     ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()
 }
 
-#[test]
-fn slurmctld_lays_jobs_on_whole_rings() {
+/// Starts slurmctld in a network of its own on the plan of a broken ring, its topology in `name`, and asks where jobs would
+/// go: an answer for each `srun`, the nodes or nothing. `None` where there is no such Slurm.
+fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option<SlurmPlaces> {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
     plan(folder.path(), &fabric, &["--fault", "n17,n42"]);
-    let conf = exported(folder.path(), &fabric, &["slurm-tree"]);
-    std::fs::write(folder.path().join("topology.conf"), &conf).unwrap();
-    let own = SLURM_CONF.replace("FOLDER", &folder.path().display().to_string());
+    let topology = exported(folder.path(), &fabric, &[format]);
+    std::fs::write(folder.path().join(name), &topology).unwrap();
+    let mut own = SLURM_CONF.replace("FOLDER", &folder.path().display().to_string());
+    if name == "topology.yaml" {
+        own = own.replace("TopologyPlugin=topology/tree\nSwitchType=switch/none\n", "");
+    }
+    if format == "slurm-ring" {
+        own += "PartitionName=rings Nodes=ALL MaxTime=INFINITE State=UP Topology=tp32-ring\n";
+    }
     std::fs::write(folder.path().join("slurm.conf"), own).unwrap();
     std::fs::create_dir(folder.path().join("state")).unwrap();
-    let probe = ["sh", "-c", "slurmctld -V && srun -V && test $(id -u) = 0 && unshare -n true"];
-    let script = format!("exec 2>&1; {SLURM}");
-    let run = ["timeout", "60", "unshare", "-n", "bash", "-c", &script];
+    let paths = format!(
+        "export PATH={prefix}/sbin:{prefix}/bin:$PATH; export LD_LIBRARY_PATH={prefix}/lib:{prefix}/lib/slurm"
+    );
+    let paths = if prefix.is_empty() { String::new() } else { paths };
+    let probe =
+        format!("{paths}\nslurmctld -V && command -v srun && test $(id -u) = 0 && unshare -n true");
     // The controller ends by our signal: what it said counts, not its status.
-    let Some(probed) = consumer("slurmctld as root", &probe, &["true"], folder.path()) else {
+    let probed = consumer("slurmctld as root", &["sh", "-c", &probe], &["true"], folder.path())?;
+    assert!(probed.is_empty());
+    let asked: String = jobs
+        .iter()
+        .map(|job| format!("srun --test-only --exclusive {job} true 2>&1 || true; echo END\n"))
+        .collect();
+    let script = format!("{paths}\n{}", SLURM.replace("JOBS", &asked));
+    let run = ["60", "unshare", "-n", "bash", "-c", &script];
+    let output = Command::new("timeout").args(run).current_dir(folder.path()).output().unwrap();
+    let said = text(&output.stdout).to_owned();
+    let place = |answer: &str| {
+        let rest = answer.split(" on nodes ").nth(1)?;
+        Some(hosts(rest.split(' ').next().unwrap()))
+    };
+    let places: Vec<Option<BTreeSet<u32>>> =
+        said.split("END\n").take(jobs.len()).map(place).collect();
+    assert_eq!(places.len(), jobs.len(), "{said}{}", text(&output.stderr));
+    let nodes = |line: &str| {
+        let list = line.split(" Nodes=").nth(1).or_else(|| line.trim().strip_prefix("nodes: "))?;
+        Some(hosts(list.trim_matches('"')))
+    };
+    let rings = topology.lines().filter_map(nodes);
+    let rings = rings.filter(|ring| ring.len() == 8).collect();
+    Some(SlurmPlaces { places, rings, said })
+}
+
+struct SlurmPlaces {
+    places: Vec<Option<BTreeSet<u32>>>,
+    /// Rings of eight nodes that Slurm was told.
+    rings: BTreeSet<BTreeSet<u32>>,
+    said: String,
+}
+
+impl SlurmPlaces {
+    /// That each job is on exactly so many whole rings.
+    fn are_whole_rings(&self, rings: &[usize]) {
+        for (place, whole) in self.places.iter().zip(rings) {
+            let place = place.as_ref().unwrap_or_else(|| panic!("no place: {}", self.said));
+            let inside = self.rings.iter().filter(|ring| ring.is_subset(place)).count();
+            assert_eq!((inside, place.len()), (*whole, 8 * whole), "{place:?}: {}", self.said);
+        }
+    }
+}
+
+#[test]
+fn slurmctld_lays_jobs_on_whole_rings() {
+    let jobs = ["-N8", "-N8 --switches=1", "-N64"];
+    let Some(found) = slurm_places("", "slurm-tree", "topology.conf", &jobs) else { return };
+    found.are_whole_rings(&[1, 1, 8]);
+}
+
+/// A Slurm of 25.05 or later, which no package of Debian 12 is: `LIGHTLOOM_SLURM` names the folder it is installed in.
+#[test]
+fn a_newer_slurm_lays_jobs_on_whole_rings() {
+    let Ok(prefix) = std::env::var("LIGHTLOOM_SLURM") else {
+        eprintln!("skipped: no LIGHTLOOM_SLURM, the folder of a Slurm of 25.05 or later");
         return;
     };
-    assert!(probed.is_empty());
-    let output = Command::new(run[0]).args(&run[1..]).current_dir(folder.path()).output().unwrap();
-    let said = text(&output.stdout);
-    let places: Vec<BTreeSet<u32>> = said
-        .lines()
-        .filter_map(|line| line.split(" on nodes ").nth(1))
-        .map(|rest| hosts(rest.split(' ').next().unwrap()))
-        .collect();
-    assert_eq!(places.len(), 3, "{said}");
-    let rings: Vec<BTreeSet<u32>> = conf
-        .lines()
-        .filter_map(|line| line.split(" Nodes=").nth(1))
-        .map(hosts)
-        .filter(|ring| ring.len() == 8)
-        .collect();
-    for (place, whole) in places.iter().zip([1, 1, 8]) {
-        let inside: Vec<_> = rings.iter().filter(|ring| ring.is_subset(place)).collect();
-        assert_eq!(inside.len(), whole, "{place:?} holds {inside:?}");
-        assert_eq!(place.len(), 8 * whole, "{said}");
-    }
+    let jobs = ["-N8", "-N64", "-N8 --segment=8"];
+    let found = slurm_places(&prefix, "slurm", "topology.yaml", &jobs).unwrap();
+    found.are_whole_rings(&[1, 8, 1]);
+    let jobs = ["-p rings -N8", "-p rings -N9", "-N64"];
+    let found = slurm_places(&prefix, "slurm-ring", "topology.yaml", &jobs).unwrap();
+    assert!(found.places[1].is_none(), "nine nodes are no ring: {}", found.said);
+    let [one, _, eight] = found.places.clone().try_into().unwrap();
+    SlurmPlaces { places: vec![one, eight], ..found }.are_whole_rings(&[1, 8]);
 }
 
 /// What Open MPI asks to start its daemon on a host: a script that starts it here, under the name of the host.
