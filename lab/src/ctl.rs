@@ -35,6 +35,7 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::ResultFormat;
 use show::{DoneAtOnce, PreviewStyle};
 use slurm::SlurmArguments;
+use slurm::kubernetes::KubernetesArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
 /// Looks at the daemon, previews, applies, confirms, rolls back.
@@ -153,6 +154,12 @@ enum Verb {
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --dry-run
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --hostname 'gpu{:04}'")]
     Slurm(SlurmArguments),
+    /// Makes Kubernetes agree with the plan until interrupted: labels nodes with their ring and place, cordons what is
+    /// broken or in no ring, and takes its own cordons back.
+    #[command(after_help = "Examples:
+  lightloom ctl kubernetes --rbac
+  lightloom ctl kubernetes fabric.yaml --api http://127.0.0.1:8001 --dry-run")]
+    Kubernetes(KubernetesArguments),
     /// Serves the live page to browsers of this machine, to look only.
     #[command(after_help = "Example:\n  lightloom ctl page --listen 127.0.0.1:8420")]
     Page {
@@ -220,6 +227,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Slurm(wanted) => session.slurm(wanted),
+        Verb::Kubernetes(wanted) => session.kubernetes(wanted),
         Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => {
             let preview = PreviewStyle { by_device: true, ..wanted.preview() };
@@ -293,7 +301,7 @@ impl Devices {
     }
 }
 
-struct CtlSession {
+pub(crate) struct CtlSession {
     client: DaemonClient,
     format: ResultFormat,
 }

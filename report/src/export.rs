@@ -26,6 +26,7 @@ mod topograph;
 mod write;
 
 pub use fat_tree_plan::FatTreePlan;
+pub use kubernetes::node_labels;
 pub use names::{ExportNames, NameError};
 pub use ring_plan::{RingPlan, Seat};
 

@@ -36,6 +36,7 @@ mod gnmi_switch;
 mod house;
 mod job_step_page;
 mod joint_verbs;
+mod kubernetes;
 mod ledger;
 mod live_twin;
 mod mfu;

@@ -27,7 +27,7 @@ const BROKEN_MAX: usize = 4;
 type Nodes = BTreeSet<u32>;
 
 /// All of it, until dropped.
-struct Cluster {
+pub(crate) struct Cluster {
     folder: tempfile::TempDir,
     demo: Child,
 }
@@ -55,15 +55,22 @@ fn is_slurm_here() -> bool {
 impl Cluster {
     /// Three quarters of the nodes are of the job that the fabric is planned for. `None` where Slurm cannot run.
     fn start(nodes: u32) -> Option<Self> {
-        if !is_slurm_here() {
-            return None;
-        }
+        is_slurm_here().then(|| Self::started(nodes, &std::env::var("PATH").unwrap()))
+    }
+
+    /// Devices and the daemon alone.
+    pub(crate) fn without_slurm(nodes: u32) -> Self {
+        Self::started(nodes, "/nowhere")
+    }
+
+    fn started(nodes: u32, path: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let size = [nodes, nodes / 4 * 3].map(|nodes| nodes.to_string());
         let mut demo = Command::new(programs::folder().join("lightloom"));
         demo.args("demo --live --stay --folder".split(' ')).arg(folder.path());
         demo.args(["--nodes", &size[0], "--job-nodes", &size[1]]);
-        let demo = environment(&mut demo, folder.path()).stdout(Stdio::null()).spawn().unwrap();
+        let demo = environment(&mut demo, folder.path()).env("PATH", path);
+        let demo = demo.stdout(Stdio::null()).spawn().unwrap();
         let mut cluster = Self { folder, demo };
         let until = Instant::now() + Duration::from_secs(60);
         while !cluster.path("ready").exists() {
@@ -75,7 +82,29 @@ impl Cluster {
             assert!(Instant::now() < until, "not ready: {}", cluster.read("lightloomd.err"));
             std::thread::sleep(Duration::from_millis(20));
         }
-        Some(cluster)
+        cluster
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// What a verb comes to.
+    pub(crate) fn lightloom(&self, words: &[&str]) -> std::process::Output {
+        let mut command = Command::new("lightloom");
+        environment(command.args(words), self.folder.path()).output().unwrap()
+    }
+
+    /// Types it until it succeeds.
+    pub(crate) fn until(&self, words: &[&str]) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !self.lightloom(words).status.success() {
+            assert!(Instant::now() < until, "{words:?}");
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -119,6 +119,7 @@ impl DaemonAddress {
 /// An open way to a daemon.
 pub(super) enum Connection {
     Unix(UnixStream),
+    Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
@@ -127,6 +128,7 @@ impl Connection {
     pub(super) fn patience(&self, within: Duration) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(Some(within)),
+            Self::Tcp(stream) => stream.set_read_timeout(Some(within)),
             Self::Tls(stream) => stream.sock.set_read_timeout(Some(within)),
         }
     }
@@ -136,6 +138,7 @@ impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.read(buffer),
+            Self::Tcp(stream) => stream.read(buffer),
             // One end of an answer is like the other.
             Self::Tls(stream) => match stream.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
@@ -149,6 +152,7 @@ impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
             Self::Tls(stream) => stream.write(bytes),
         }
     }
@@ -156,6 +160,7 @@ impl Write for Connection {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.flush(),
+            Self::Tcp(stream) => stream.flush(),
             Self::Tls(stream) => stream.flush(),
         }
     }

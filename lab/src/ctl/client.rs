@@ -260,7 +260,7 @@ fn is_late(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
-fn parse(answer: &[u8]) -> anyhow::Result<Response> {
+pub(super) fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     let Some(end) = end else { bail!("the daemon hung up in the middle of its answer") };
     let head = String::from_utf8_lossy(&answer[..end]);

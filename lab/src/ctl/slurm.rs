@@ -6,6 +6,7 @@
 //! older than one that was heard before, or does not know its plan changes nothing.
 
 pub(crate) mod agree;
+pub(super) mod kubernetes;
 pub(crate) mod read;
 #[cfg(test)]
 mod worlds;
@@ -20,6 +21,7 @@ use lightloom_daemon_api::status::Status;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{Plan, is_called};
 use lightloom_planner::khop;
+use lightloom_report::export::ExportNames;
 use serde_json::{Value, json};
 
 use self::agree::{Desired, Observed, SlurmChanges, SlurmCommand};
@@ -48,55 +50,63 @@ pub(super) struct SlurmArguments {
     topology: Option<PathBuf>,
     #[command(flatten)]
     names: HostNames,
+    #[command(flatten)]
+    follow: Follow,
+    /// For PrologSlurmctld: end with exit status 1 if no job may start on these nodes. Changes nothing.
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
+    starts: Option<String>,
+    /// The program that changes Slurm.
+    #[arg(long, value_name = "PROGRAM", default_value = "scontrol")]
+    scontrol: PathBuf,
+}
+
+/// How a scheduler is made to agree.
+#[derive(Debug, Args)]
+struct Follow {
     /// Agree once and end; exit status 1 if something is left.
     #[arg(long)]
     once: bool,
     /// Show what would be done, once, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// For PrologSlurmctld: end with exit status 1 if no job may start on these nodes. Changes nothing.
-    #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
-    starts: Option<String>,
-    /// How often Slurm is read where nothing changed at the daemon, in seconds.
+    /// How often the scheduler is read where nothing changed at the daemon, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
-    /// The program that changes Slurm.
-    #[arg(long, value_name = "PROGRAM", default_value = "scontrol")]
-    scontrol: PathBuf,
 }
 
-/// Slurm, as far as it is read and changed here.
+/// A scheduler, as far as it is read and changed here.
 trait Scheduler {
-    fn observe(&mut self) -> anyhow::Result<Observed>;
+    /// What it is called.
+    const NAME: &'static str;
+    /// What is wrong where it has other rings than those that were just loaded.
+    const UNCHANGED: &'static str;
+
+    fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed>;
     fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()>;
 }
 
 /// Makes it agree; `done` hears of each change. Returns why something is left; `None` if nothing is.
-fn agree(
-    slurm: &mut impl Scheduler,
+fn agree<S: Scheduler>(
+    slurm: &mut S,
     desired: &Desired,
     mut done: impl FnMut(&SlurmCommand) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<String>> {
     let mut is_loaded = false;
     for _ in 0..ROUNDS_MAX {
-        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
+        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe(desired)?);
         if commands.is_empty() {
             return Ok(blocked);
         }
         for command in &commands {
             if let SlurmCommand::Load { .. } = command {
-                ensure!(
-                    !is_loaded,
-                    "slurmctld has read its topology and has another: is --topology the file that it reads, and \
-                     has slurm.conf `TopologyPlugin=topology/tree`?"
-                );
+                ensure!(!is_loaded, "{}", S::UNCHANGED);
                 is_loaded = true;
             }
             slurm.change(command, desired)?;
             done(command)?;
         }
     }
-    Ok(Some("Slurm is changed by another at the same time".into()))
+    Ok(Some(format!("{} is changed by another at the same time", S::NAME)))
 }
 
 /// The edge: `scontrol` and the file that slurmctld reads.
@@ -113,7 +123,11 @@ impl Scontrol<'_> {
 }
 
 impl Scheduler for Scontrol<'_> {
-    fn observe(&mut self) -> anyhow::Result<Observed> {
+    const NAME: &'static str = "Slurm";
+    const UNCHANGED: &'static str = "slurmctld has read its topology and has another: is --topology the file that it reads, and \
+                             has slurm.conf `TopologyPlugin=topology/tree`?";
+
+    fn observe(&mut self, _: &Desired) -> anyhow::Result<Observed> {
         let nodes = self.run(&["--all", "--oneliner", "show", "node"])?;
         let rings = read::rings(&self.run(&["show", "topology"])?);
         Ok(Observed { nodes: read::nodes(&nodes).collect(), rings })
@@ -159,15 +173,10 @@ impl CtlSession {
     pub(super) fn slurm(&self, arguments: &SlurmArguments) -> anyhow::Result<VerbOutcome> {
         let fabric = lightloom::fabric::read(&arguments.fabric)?;
         let names = arguments.names.read("n", fabric.hbd.nodes())?;
-        let mut slurm = Scontrol(arguments);
-        let mut heard = DaemonPlan::default();
-        let mut wanted = |status: &Status| -> anyhow::Result<Desired> {
-            let plan = heard.plan_of(self, &fabric, status)?;
-            agree::desired(&fabric, plan, &status.plan_sha256, &names, &status.broken_parts)
-        };
         if let Some(nodes) = &arguments.starts {
             // What is not known stops no job.
-            let why = match self.heard("/v1/status").and_then(|status| wanted(&status)) {
+            let wanted = |status| DaemonPlan::default().wanted(self, &fabric, &names, &status);
+            let why = match self.heard("/v1/status").and_then(wanted) {
                 Ok(desired) => agree::objection(&desired, &read::hosts(nodes)),
                 Err(error) => {
                     output::note(&format!("not judged: {error:#}"));
@@ -179,14 +188,27 @@ impl CtlSession {
                 VerbOutcome::Bad
             }));
         }
-        if arguments.once || arguments.dry_run {
-            let desired = wanted(&self.heard("/v1/status")?)?;
-            return match arguments.dry_run {
-                true => self.preview(&mut slurm, &desired),
-                false => self.once(&mut slurm, &desired),
+        self.follow(&mut Scontrol(arguments), &arguments.follow, &fabric, &names)
+    }
+
+    /// Makes a scheduler agree with the plan, once or until interrupted.
+    fn follow<S: Scheduler>(
+        &self,
+        slurm: &mut S,
+        how: &Follow,
+        fabric: &Fabric,
+        names: &ExportNames,
+    ) -> anyhow::Result<VerbOutcome> {
+        let mut heard = DaemonPlan::default();
+        let mut wanted = |status: Status| heard.wanted(self, fabric, names, &status);
+        if how.once || how.dry_run {
+            let desired = wanted(self.heard("/v1/status")?)?;
+            return match how.dry_run {
+                true => self.preview(slurm, &desired),
+                false => self.once(slurm, &desired),
             };
         }
-        let every = Duration::from_secs(arguments.every);
+        let every = Duration::from_secs(how.every);
         let mut said = String::new();
         let mut say = |text: String| {
             if said != text {
@@ -200,10 +222,10 @@ impl CtlSession {
             let status = self.heard(&ask);
             let since = status.as_ref().map_or(0, |status| status.changes);
             ask = format!("/v1/status?wait_ms={CHANGE_WITHIN_MS}&since={since}");
-            let desired = match status.and_then(|status| wanted(&status)) {
+            let desired = match status.and_then(&mut wanted) {
                 Ok(desired) => desired,
                 Err(error) => {
-                    say(format!("nothing is changed in Slurm: {error:#}"));
+                    say(format!("nothing is changed in {}: {error:#}", S::NAME));
                     std::thread::sleep(TRY_EVERY);
                     // What was changed in Slurm meanwhile is looked for as soon as the daemon is back.
                     (ask, last) = ("/v1/status".to_owned(), None);
@@ -212,14 +234,14 @@ impl CtlSession {
             };
             let is_news = last.as_ref() != Some(&desired);
             if is_news || Instant::now() >= look_at {
-                let ended = agree(&mut slurm, &desired, |command| self.did(command, &desired));
+                let ended = agree(slurm, &desired, |command| self.did(command, &desired));
                 let left = ended.unwrap_or_else(|error| Some(format!("{error:#}")));
                 retry =
                     if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
                 look_at = Instant::now() + if left.is_some() { retry } else { every };
                 say(match left {
-                    Some(why) => format!("Slurm does not agree with the plan yet: {why}"),
-                    None => agreed(&desired),
+                    Some(why) => format!("{} does not agree with the plan yet: {why}", S::NAME),
+                    None => agreed::<S>(&desired),
                 });
                 last = Some(desired);
             }
@@ -233,18 +255,22 @@ impl CtlSession {
         response.read()
     }
 
-    fn once(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
+    fn once<S: Scheduler>(&self, slurm: &mut S, desired: &Desired) -> anyhow::Result<VerbOutcome> {
         let left = agree(slurm, desired, |command| self.did(command, desired))?;
         let is_good = left.is_none();
-        output::note(&left.unwrap_or_else(|| agreed(desired)));
+        output::note(&left.unwrap_or_else(|| agreed::<S>(desired)));
         Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
     }
 
-    fn preview(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
-        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
+    fn preview<S: Scheduler>(
+        &self,
+        slurm: &mut S,
+        desired: &Desired,
+    ) -> anyhow::Result<VerbOutcome> {
+        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe(desired)?);
         commands.iter().try_for_each(|command| self.did(command, desired))?;
         let shown =
-            if commands.is_empty() { agreed(desired) } else { "nothing was changed".into() };
+            if commands.is_empty() { agreed::<S>(desired) } else { "nothing was changed".into() };
         output::note(&blocked.unwrap_or(shown));
         Ok(VerbOutcome::Good)
     }
@@ -279,15 +305,27 @@ fn plan_line(desired: &Desired) -> &str {
     desired.topology.lines().next().unwrap_or_default().trim_start_matches("# ")
 }
 
-fn agreed(desired: &Desired) -> String {
+fn agreed<S: Scheduler>(desired: &Desired) -> String {
     let (rings, drained) = (desired.rings.len(), desired.drained.len());
     format!(
-        "Slurm agrees with {}: {rings} rings, {drained} nodes drained or to be",
+        "{} agrees with {}: {rings} rings, {drained} nodes drained or to be",
+        S::NAME,
         plan_line(desired)
     )
 }
 
 impl DaemonPlan {
+    fn wanted(
+        &mut self,
+        ctl: &CtlSession,
+        fabric: &Fabric,
+        names: &ExportNames,
+        status: &Status,
+    ) -> anyhow::Result<Desired> {
+        let plan = self.plan_of(ctl, fabric, status)?;
+        agree::desired(fabric, plan, &status.plan_sha256, names, &status.broken_parts)
+    }
+
     /// The plan in force, proven against the fabric.
     fn plan_of(
         &mut self,

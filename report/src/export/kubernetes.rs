@@ -34,7 +34,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
             quoted(plan.name(node))
         )
         .expect(ANY_TEXT);
-        for (key, value) in labels(plan, node) {
+        for (key, value) in node_labels(plan, node) {
             writeln!(text, "    {key}: {}", quoted(&value)).expect(ANY_TEXT);
         }
     }
@@ -48,7 +48,8 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
 
 const ANY_TEXT: &str = "a string takes any text";
 
-fn labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
+/// The labels of a node.
+pub fn node_labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
     let mut labels = topograph::labels(plan, node);
     let mut ours = |key: &str, value: String| labels.insert(format!("{PREFIX}{key}"), value);
     ours("fabric", label_value(&plan.fabric.name));

@@ -15,7 +15,7 @@ use lightloom_daemon_api::status::BrokenPart;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
-use lightloom_report::export::{ExportFormat, ExportNames, RingPlan, Seat};
+use lightloom_report::export::{ExportFormat, ExportNames, RingPlan, Seat, node_labels};
 use lightloom_units::id::BundleId;
 use serde::Serialize;
 
@@ -40,6 +40,8 @@ pub(super) struct Desired {
     pub(super) hosts: BTreeSet<String>,
     /// The leaf switches of the topology.
     pub(super) rings: Rings,
+    /// The labels of each host, where a scheduler has labels.
+    pub(super) labels: BTreeMap<String, BTreeMap<String, String>>,
     /// The file that holds them.
     pub(super) topology: String,
     /// Nodes on which no job may start, and the reason.
@@ -125,7 +127,7 @@ pub(super) fn changes(desired: &Desired, observed: &Observed) -> SlurmChanges {
         // slurmctld ends when its topology names a node that it does not have.
         let count = unknown.len();
         let why = format!(
-            "{count} nodes of the plan are no nodes of Slurm, the first {first}: name them with --hostname or --hostnames"
+            "{count} nodes of the plan are unknown to the scheduler, the first {first}: name them with --hostname or --hostnames"
         );
         return SlurmChanges { commands, blocked: Some(why) };
     }
@@ -221,5 +223,7 @@ pub(super) fn desired(
         }
     }
     let hosts = of.nodes().map(|node| of.name(node).to_owned()).collect();
-    Ok(Desired { hosts, rings, topology: format!("# plan {digest}\n{text}"), drained })
+    let labels =
+        of.nodes().map(|node| (of.name(node).to_owned(), node_labels(&of, node))).collect();
+    Ok(Desired { hosts, rings, labels, topology: format!("# plan {digest}\n{text}"), drained })
 }

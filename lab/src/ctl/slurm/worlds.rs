@@ -10,7 +10,7 @@ use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use super::agree::{Desired, NodeState, Observed, SlurmCommand, changes, objection};
-use super::{Scheduler, agree};
+use super::{Scheduler, Scontrol, agree};
 
 const NODES: usize = 12;
 const OPERATORS: &str = "operator: fan";
@@ -29,7 +29,10 @@ struct FakeSlurm {
 }
 
 impl Scheduler for FakeSlurm {
-    fn observe(&mut self) -> anyhow::Result<Observed> {
+    const NAME: &'static str = "Slurm";
+    const UNCHANGED: &'static str = "deaf";
+
+    fn observe(&mut self, _: &Desired) -> anyhow::Result<Observed> {
         Ok(self.now.clone())
     }
 
@@ -74,6 +77,7 @@ fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     Desired {
         hosts: (0..NODES).map(host).collect(),
         rings: rings.collect(),
+        labels: BTreeMap::new(),
         topology: digest.to_string(),
         drained: drained.chain(idle).collect(),
     }
@@ -194,8 +198,11 @@ fn a_job_starts_on_whole_rings_or_inside_one() {
 fn a_topology_that_does_not_take_is_an_error() {
     struct Deaf(FakeSlurm);
     impl Scheduler for Deaf {
-        fn observe(&mut self) -> anyhow::Result<Observed> {
-            self.0.observe()
+        const NAME: &'static str = "Slurm";
+        const UNCHANGED: &'static str = Scontrol::UNCHANGED;
+
+        fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed> {
+            self.0.observe(desired)
         }
         fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
             match command {
