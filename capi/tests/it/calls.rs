@@ -17,7 +17,7 @@ fn opened(text: &str) -> (c_int, *mut Handle) {
 
 fn ring() -> *mut Handle {
     let (code, network) = opened(RING);
-    assert_eq!((code, said()), (0, String::new()));
+    assert_eq!(code, 0, "{}", said());
     network
 }
 
@@ -212,4 +212,20 @@ fn a_fabric_file_is_a_network_and_dead_hosts_stall_it() {
     assert_eq!(lightloom_run(network), Kind::Stalled as c_int);
     assert!(said().contains("h0 to h1: finds no way"), "{}", said());
     assert_eq!((log.numbers(), lightloom_close(network)), (vec![], 0));
+}
+
+#[test]
+fn what_is_too_long_for_the_engine_is_a_failure_and_no_panic() {
+    let network = ring();
+    unsafe { lightloom_schedule(network, u64::MAX, None, null_mut()) };
+    assert_eq!(lightloom_run(network), Kind::Stalled as c_int, "{}", said());
+    assert_eq!(lightloom_close(network), 0);
+    for bytes in [u64::MAX, 1 << 50] {
+        let network = ring();
+        assert_eq!(unsafe { lightloom_send(network, 0, 1, bytes, 0, None, null_mut()) }, 0);
+        assert_eq!(lightloom_run(network), Kind::Failed as c_int, "{}", said());
+        assert!(said().contains("packets"), "{}", said());
+        assert_eq!(lightloom_run(network), Kind::BadState as c_int);
+        assert_eq!(lightloom_close(network), 0);
+    }
 }
