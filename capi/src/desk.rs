@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 
-use lightloom_emulator::called::Order;
+use lightloom_emulator::called::ProgramOrder;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
@@ -13,14 +13,14 @@ pub type Callback = unsafe extern "C-unwind" fn(*mut c_void);
 
 /// A function of the program with what it is called with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
+pub(crate) struct ProgramCall {
     pub(crate) callback: Callback,
     pub(crate) argument: *mut c_void,
 }
 
 /// Source, destination and tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Stream {
+pub(crate) struct MessageStream {
     pub(crate) source: u32,
     pub(crate) destination: u32,
     pub(crate) tag: u64,
@@ -28,60 +28,60 @@ pub(crate) struct Stream {
 
 /// What was sent on a stream and what is waited for.
 #[derive(Debug, Default)]
-struct Traffic {
+struct StreamTraffic {
     /// The number of the first message of `sent` in the stream.
     first: u64,
     /// Messages since the last that has arrived with all before it: how long, and whether it has arrived.
     sent: VecDeque<(u64, bool)>,
     /// Bytes that have arrived and that no receive has taken.
     arrived: u128,
-    receives: VecDeque<(u64, Option<Call>)>,
+    receives: VecDeque<(u64, Option<ProgramCall>)>,
 }
 
 /// What the program has ordered, by its number.
 #[derive(Debug)]
-enum Open {
-    Call(Option<Call>),
-    Message { stream: Stream, place: u64, call: Option<Call> },
+enum OpenOrder {
+    Call(Option<ProgramCall>),
+    Message { stream: MessageStream, place: u64, call: Option<ProgramCall> },
 }
 
 /// What a program has ordered and not been called for.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct OrderDesk {
     pub(crate) now: SimTime,
-    pub(crate) orders: VecDeque<Order>,
+    pub(crate) orders: VecDeque<ProgramOrder>,
     next: u64,
-    open: FxHashMap<u64, Open>,
-    streams: FxHashMap<Stream, Traffic>,
+    open: FxHashMap<u64, OpenOrder>,
+    streams: FxHashMap<MessageStream, StreamTraffic>,
 }
 
-impl Desk {
-    fn enter(&mut self, open: Open) -> u64 {
+impl OrderDesk {
+    fn enter(&mut self, open: OpenOrder) -> u64 {
         self.next += 1;
         self.open.insert(self.next, open);
         self.next
     }
 
-    pub(crate) fn schedule(&mut self, after: Picoseconds, call: Option<Call>) {
-        let number = self.enter(Open::Call(call));
+    pub(crate) fn schedule(&mut self, after: Picoseconds, call: Option<ProgramCall>) {
+        let number = self.enter(OpenOrder::Call(call));
         let at = SimTime(self.now.0.saturating_add(after.0));
-        self.orders.push_back(Order::Wake { number, at });
+        self.orders.push_back(ProgramOrder::Wake { number, at });
     }
 
-    pub(crate) fn send(&mut self, stream: Stream, bytes: u64, call: Option<Call>) {
+    pub(crate) fn send(&mut self, stream: MessageStream, bytes: u64, call: Option<ProgramCall>) {
         let traffic = self.streams.entry(stream).or_default();
         let place = traffic.first + traffic.sent.len() as u64;
         traffic.sent.push_back((bytes, false));
-        let number = self.enter(Open::Message { stream, place, call });
-        let Stream { source: from, destination: to, .. } = stream;
+        let number = self.enter(OpenOrder::Message { stream, place, call });
+        let MessageStream { source: from, destination: to, .. } = stream;
         self.orders.push_back(match from == to {
             // Nothing leaves the host.
-            true => Order::Wake { number, at: self.now },
-            false => Order::Send { number, from, to, bytes: Bytes(bytes) },
+            true => ProgramOrder::Wake { number, at: self.now },
+            false => ProgramOrder::Send { number, from, to, bytes: Bytes(bytes) },
         });
     }
 
-    pub(crate) fn receive(&mut self, stream: Stream, bytes: u64, call: Option<Call>) {
+    pub(crate) fn receive(&mut self, stream: MessageStream, bytes: u64, call: Option<ProgramCall>) {
         let traffic = self.streams.entry(stream).or_default();
         traffic.receives.push_back((bytes, call));
         for call in self.served(stream) {
@@ -90,12 +90,12 @@ impl Desk {
     }
 
     /// What has this number is over: what is to be called, in order.
-    pub(crate) fn is_over(&mut self, now: SimTime, number: u64) -> Vec<Option<Call>> {
+    pub(crate) fn is_over(&mut self, now: SimTime, number: u64) -> Vec<Option<ProgramCall>> {
         self.now = now;
         match self.open.remove(&number) {
             None => Vec::new(),
-            Some(Open::Call(call)) => vec![call],
-            Some(Open::Message { stream, place, call }) => {
+            Some(OpenOrder::Call(call)) => vec![call],
+            Some(OpenOrder::Message { stream, place, call }) => {
                 let traffic = self.streams.entry(stream).or_default();
                 if let Some((_, arrived)) = traffic.sent.get_mut((place - traffic.first) as usize) {
                     *arrived = true;
@@ -113,7 +113,7 @@ impl Desk {
     }
 
     /// Receives for which enough has come, in order, which take it.
-    fn served(&mut self, stream: Stream) -> Vec<Option<Call>> {
+    fn served(&mut self, stream: MessageStream) -> Vec<Option<ProgramCall>> {
         let Some(traffic) = self.streams.get_mut(&stream) else { return Vec::new() };
         let mut served = Vec::new();
         while let Some((bytes, call)) = traffic.receives.front().copied() {
@@ -129,8 +129,8 @@ impl Desk {
     }
 
     /// Receives for which nothing has come, by stream: how many, and how many bytes are missing of the first.
-    pub(crate) fn waiting(&self) -> Vec<(Stream, usize, u128)> {
-        let waits = |(stream, traffic): (&Stream, &Traffic)| {
+    pub(crate) fn waiting(&self) -> Vec<(MessageStream, usize, u128)> {
+        let waits = |(stream, traffic): (&MessageStream, &StreamTraffic)| {
             let (first, _) = traffic.receives.front()?;
             let missing = u128::from(*first).saturating_sub(traffic.arrived);
             Some((*stream, traffic.receives.len(), missing))

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The codes of `lightloom.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Kind {
+pub enum ErrorCode {
     /// `LIGHTLOOM_OK`.
     Ok = 0,
     /// `LIGHTLOOM_BAD_ARGUMENT`.
@@ -27,26 +27,26 @@ pub enum Kind {
 
 /// Why a call is refused.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    kind: Kind,
+pub(crate) struct CallFailure {
+    kind: ErrorCode,
     text: String,
 }
 
-impl Failure {
-    pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
+impl CallFailure {
+    pub(crate) fn new(kind: ErrorCode, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
 
     pub(crate) fn argument(text: impl Into<String>) -> Self {
-        Self::new(Kind::BadArgument, text)
+        Self::new(ErrorCode::BadArgument, text)
     }
 
     pub(crate) fn runs() -> Self {
-        Self::new(Kind::BadState, "the network is running: a callback may not do this")
+        Self::new(ErrorCode::BadState, "the network is running: a callback may not do this")
     }
 
     pub(crate) fn broken() -> Self {
-        Self::new(Kind::BadState, "a run of this network has failed: close it")
+        Self::new(ErrorCode::BadState, "a run of this network has failed: close it")
     }
 }
 
@@ -55,14 +55,17 @@ thread_local! {
 }
 
 /// Does what a call asks, and turns failures and panics into codes.
-pub(crate) fn answer(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+pub(crate) fn answer(call: impl FnOnce() -> Result<(), CallFailure>) -> c_int {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(())) => return Kind::Ok as c_int,
+        Ok(Ok(())) => return ErrorCode::Ok as c_int,
         Ok(Err(failure)) => failure,
         Err(payload) => {
             let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-            Failure::new(Kind::Panicked, text.unwrap_or_else(|| "a panic without words".to_owned()))
+            CallFailure::new(
+                ErrorCode::Panicked,
+                text.unwrap_or_else(|| "a panic without words".to_owned()),
+            )
         }
     };
     LAST.with_borrow_mut(|last| *last = failure.text);

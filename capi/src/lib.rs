@@ -23,12 +23,12 @@ use std::rc::Rc;
 
 use lightloom_units::Picoseconds;
 
-use desk::{Call, Stream};
-use failure::{Failure, answer};
-use network::Network;
+use desk::{MessageStream, ProgramCall};
+use failure::{CallFailure, answer};
+use network::OpenNetwork;
 
 pub use desk::Callback;
-pub use failure::Kind;
+pub use failure::ErrorCode;
 
 /// `LIGHTLOOM_ABI_VERSION` of `lightloom.h`.
 pub const ABI_VERSION: u32 = 1;
@@ -43,7 +43,7 @@ pub struct Handle {
 #[derive(Default)]
 struct Networks {
     opened: usize,
-    open: BTreeMap<usize, Rc<Network>>,
+    open: BTreeMap<usize, Rc<OpenNetwork>>,
 }
 
 thread_local! {
@@ -51,34 +51,34 @@ thread_local! {
 }
 
 /// The network of a handle.
-fn network(handle: *mut Handle) -> Result<Rc<Network>, Failure> {
+fn network(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let found = NETWORKS.with_borrow(|all| all.open.get(&(handle as usize)).cloned());
-    found.ok_or_else(|| Failure::argument("no network of this thread has this handle"))
+    found.ok_or_else(|| CallFailure::argument("no network of this thread has this handle"))
 }
 
 /// A network that is fit for more.
-fn sound(handle: *mut Handle) -> Result<Rc<Network>, Failure> {
+fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let network = network(handle)?;
     match network.is_broken.get() && !network.is_running() {
-        true => Err(Failure::broken()),
+        true => Err(CallFailure::broken()),
         false => Ok(network),
     }
 }
 
 /// The text at a pointer from C. `None` for a null pointer.
-fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, CallFailure> {
     if pointer.is_null() {
         return Ok(None);
     }
     // SAFETY: the program has promised text with a zero at the end, which stays there during the call.
     let text = unsafe { CStr::from_ptr(pointer) };
-    text.to_str().map(Some).map_err(|_| Failure::argument(format!("{what} is not UTF-8 text")))
+    text.to_str().map(Some).map_err(|_| CallFailure::argument(format!("{what} is not UTF-8 text")))
 }
 
 /// Writes where C wants it.
-fn write<T>(there: *mut T, value: T) -> Result<(), Failure> {
+fn write<T>(there: *mut T, value: T) -> Result<(), CallFailure> {
     if there.is_null() {
-        return Err(Failure::argument("a result has nowhere to go: its pointer is null"));
+        return Err(CallFailure::argument("a result has nowhere to go: its pointer is null"));
     }
     // SAFETY: the program has promised that a value of this type can be written there.
     unsafe { there.write(value) };
@@ -87,8 +87,8 @@ fn write<T>(there: *mut T, value: T) -> Result<(), Failure> {
 
 fn open(
     there: *mut *mut Handle,
-    read: impl FnOnce() -> Result<Network, Failure>,
-) -> Result<(), Failure> {
+    read: impl FnOnce() -> Result<OpenNetwork, CallFailure>,
+) -> Result<(), CallFailure> {
     write(there, std::ptr::null_mut())?;
     let network = Rc::new(read()?);
     let handle = NETWORKS.with_borrow_mut(|all| {
@@ -100,21 +100,27 @@ fn open(
 }
 
 /// The stream of a message of so many bytes.
-fn stream(network: &Network, stream: Stream, bytes: u64) -> Result<Stream, Failure> {
+fn stream(
+    network: &OpenNetwork,
+    stream: MessageStream,
+    bytes: u64,
+) -> Result<MessageStream, CallFailure> {
     for rank in [stream.source, stream.destination] {
         if rank >= network.ranks {
             let ranks = network.ranks;
-            return Err(Failure::argument(format!("there is no rank {rank}, of {ranks} from 0")));
+            return Err(CallFailure::argument(format!(
+                "there is no rank {rank}, of {ranks} from 0"
+            )));
         }
     }
     match bytes {
-        0 => Err(Failure::argument("a message has at least one byte")),
+        0 => Err(CallFailure::argument("a message has at least one byte")),
         _ => Ok(stream),
     }
 }
 
-fn call(callback: Option<Callback>, argument: *mut c_void) -> Option<Call> {
-    callback.map(|callback| Call { callback, argument })
+fn call(callback: Option<Callback>, argument: *mut c_void) -> Option<ProgramCall> {
+    callback.map(|callback| ProgramCall { callback, argument })
 }
 
 /// See `lightloom.h`.
@@ -156,8 +162,9 @@ pub unsafe extern "C" fn lightloom_last_error(buffer: *mut c_char, size: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_open(path: *const c_char, network: *mut *mut Handle) -> c_int {
     answer(|| {
-        let path = text(path, "the path")?.ok_or_else(|| Failure::argument("there is no path"))?;
-        open(network, || Network::open(path))
+        let path =
+            text(path, "the path")?.ok_or_else(|| CallFailure::argument("there is no path"))?;
+        open(network, || OpenNetwork::open(path))
     })
 }
 
@@ -173,9 +180,9 @@ pub unsafe extern "C" fn lightloom_open_text(
 ) -> c_int {
     answer(|| {
         let contents = text(contents, "the file")?;
-        let contents = contents.ok_or_else(|| Failure::argument("there is no text"))?;
+        let contents = contents.ok_or_else(|| CallFailure::argument("there is no text"))?;
         let folder = Path::new(text(folder, "the folder")?.unwrap_or(""));
-        open(network, || Network::read("<text>", contents.as_bytes(), folder))
+        open(network, || OpenNetwork::read("<text>", contents.as_bytes(), folder))
     })
 }
 
@@ -231,7 +238,7 @@ pub unsafe extern "C" fn lightloom_send(
 ) -> c_int {
     answer(|| {
         let network = sound(network)?;
-        let stream = stream(&network, Stream { source, destination, tag }, bytes)?;
+        let stream = stream(&network, MessageStream { source, destination, tag }, bytes)?;
         network.desk.borrow_mut().send(stream, bytes, call(callback, argument));
         Ok(())
     })
@@ -253,7 +260,7 @@ pub unsafe extern "C" fn lightloom_receive(
 ) -> c_int {
     answer(|| {
         let network = sound(network)?;
-        let stream = stream(&network, Stream { source, destination, tag }, bytes)?;
+        let stream = stream(&network, MessageStream { source, destination, tag }, bytes)?;
         network.desk.borrow_mut().receive(stream, bytes, call(callback, argument));
         Ok(())
     })
@@ -277,7 +284,9 @@ pub extern "C" fn lightloom_finish(network: *mut Handle) -> c_int {
 /// `hops` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_packet_hops(network: *mut Handle, hops: *mut u64) -> c_int {
-    answer(|| write(hops, sound(network)?.ask(lightloom_emulator::called::Session::packet_hops)?))
+    answer(|| {
+        write(hops, sound(network)?.ask(lightloom_emulator::called::ProgramSession::packet_hops)?)
+    })
 }
 
 /// See `lightloom.h`.
@@ -285,7 +294,7 @@ pub unsafe extern "C" fn lightloom_packet_hops(network: *mut Handle, hops: *mut 
 pub extern "C" fn lightloom_close(network: *mut Handle) -> c_int {
     answer(|| {
         if self::network(network)?.is_running() {
-            return Err(Failure::runs());
+            return Err(CallFailure::runs());
         }
         let closed = NETWORKS.with_borrow_mut(|all| all.open.remove(&(network as usize)));
         drop(closed);

@@ -9,56 +9,57 @@ use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
-use lightloom_emulator::called::{Caller, Order, Prepared, Session};
+use lightloom_emulator::called::{Caller, PreparedProgram, ProgramOrder, ProgramSession};
 use lightloom_emulator::scenario::file::{NamedFile, load_called};
 use lightloom_emulator::scenario::{RunStart, Scenario, plan};
 use lightloom_fabric::document::{self, Diagnostic, Severity};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 use lightloom_units::SimTime;
 
-use crate::desk::{Call, Desk};
-use crate::failure::{Failure, Kind};
+use crate::desk::{OrderDesk, ProgramCall};
+use crate::failure::{CallFailure, ErrorCode};
 
 /// A network that a program sends over.
-pub(crate) struct Network {
+pub(crate) struct OpenNetwork {
     pub(crate) ranks: u32,
-    pub(crate) desk: Rc<RefCell<Desk>>,
-    run: RefCell<Running>,
+    pub(crate) desk: Rc<RefCell<OrderDesk>>,
+    run: RefCell<OwnedRun>,
     /// A run has failed.
     pub(crate) is_broken: Cell<bool>,
 }
 
 /// A run and what it borrows.
-struct Running {
-    session: Option<Session<'static>>,
-    prepared: *mut Prepared<'static>,
+struct OwnedRun {
+    session: Option<ProgramSession<'static>>,
+    prepared: *mut PreparedProgram<'static>,
     start: *mut RunStart,
     scenario: *mut Scenario,
 }
 
-impl Running {
+impl OwnedRun {
     fn begin(
         scenario: Scenario,
         start: RunStart,
-        desk: &Rc<RefCell<Desk>>,
-    ) -> Result<Self, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::new(Kind::Failed, error.to_string());
+        desk: &Rc<RefCell<OrderDesk>>,
+    ) -> Result<Self, CallFailure> {
+        let failed =
+            |error: &dyn std::fmt::Display| CallFailure::new(ErrorCode::Failed, error.to_string());
         let (scenario, start) = (Box::into_raw(Box::new(scenario)), Box::into_raw(Box::new(start)));
         let mut running = Self { session: None, prepared: std::ptr::null_mut(), start, scenario };
         // SAFETY: both come from boxes that are freed by `drop` alone, after what borrows from them.
         let (scenario, start) = unsafe { (&*scenario, &*start) };
-        let prepared = Prepared::new(scenario, start).map_err(|error| failed(&error))?;
+        let prepared = PreparedProgram::new(scenario, start).map_err(|error| failed(&error))?;
         running.prepared = Box::into_raw(Box::new(prepared));
         // SAFETY: as above.
         let prepared = unsafe { &*running.prepared };
         let program = Box::new(Program { desk: desk.clone() });
-        let session = Session::open(prepared, program).map_err(|error| failed(&error))?;
+        let session = ProgramSession::open(prepared, program).map_err(|error| failed(&error))?;
         running.session = Some(session);
         Ok(running)
     }
 }
 
-impl Drop for Running {
+impl Drop for OwnedRun {
     fn drop(&mut self) {
         self.session = None;
         // SAFETY: each came from a box in `begin` or is null, and what borrowed from it has been dropped before it.
@@ -74,30 +75,30 @@ impl Drop for Running {
 
 /// The program as the run sees it.
 struct Program {
-    desk: Rc<RefCell<Desk>>,
+    desk: Rc<RefCell<OrderDesk>>,
 }
 
 impl Caller for Program {
     fn is_over(&mut self, now: SimTime, number: u64) {
         let calls = self.desk.borrow_mut().is_over(now, number);
-        for Call { callback, argument } in calls.into_iter().flatten() {
+        for ProgramCall { callback, argument } in calls.into_iter().flatten() {
             // SAFETY: the program has promised that its function may be called with this argument.
             unsafe { callback(argument) };
         }
     }
 
-    fn take_orders(&mut self, _: SimTime, orders: &mut VecDeque<Order>) {
+    fn take_orders(&mut self, _: SimTime, orders: &mut VecDeque<ProgramOrder>) {
         orders.append(&mut self.desk.borrow_mut().orders);
     }
 }
 
-impl Network {
+impl OpenNetwork {
     /// From a fabric or scenario file.
-    pub(crate) fn open(path: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &str) -> Result<Self, CallFailure> {
         let there = Path::new(path);
         let folder = there.parent().unwrap_or(Path::new(""));
         let bytes = read(there, document::Limits::default().bytes)
-            .map_err(|error| Failure::new(Kind::BadFile, error))?;
+            .map_err(|error| CallFailure::new(ErrorCode::BadFile, error))?;
         let is_scenario = document::top_keys(&bytes).iter().any(|key| key == "on");
         if is_scenario {
             return Self::read(path, &bytes, folder);
@@ -108,40 +109,42 @@ impl Network {
     }
 
     /// From the text of a scenario file.
-    pub(crate) fn read(name: &str, bytes: &[u8], folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(name: &str, bytes: &[u8], folder: &Path) -> Result<Self, CallFailure> {
         let mut beside = |named: &str| {
             let there = folder.join(named);
             let bytes = read(&there, MAX_TRACE_BYTES)?;
             Ok(NamedFile { name: there.display().to_string(), bytes })
         };
         let (scenario, mistakes) = load_called(name, bytes, &mut beside);
-        let refused = || Failure::new(Kind::BadFile, listed(&mistakes));
+        let refused = || CallFailure::new(ErrorCode::BadFile, listed(&mistakes));
         let scenario = scenario.ok_or_else(refused)?;
         let start = plan(&scenario)
-            .map_err(|error| Failure::new(Kind::BadFile, format!("{name}: {error}")))?;
+            .map_err(|error| CallFailure::new(ErrorCode::BadFile, format!("{name}: {error}")))?;
         let ranks = u32::try_from(start.substrate.hosts.len()).unwrap_or(u32::MAX);
-        let desk = Rc::new(RefCell::new(Desk::default()));
-        let run = Running::begin(scenario, start, &desk)?;
+        let desk = Rc::new(RefCell::new(OrderDesk::default()));
+        let run = OwnedRun::begin(scenario, start, &desk)?;
         Ok(Self { ranks, desk, run: RefCell::new(run), is_broken: Cell::new(false) })
     }
 
     /// Runs until no order of the program is open.
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let Ok(mut running) = self.run.try_borrow_mut() else { return Err(Failure::runs()) };
-        let Some(session) = &mut running.session else { return Err(Failure::broken()) };
+    pub(crate) fn run(&self) -> Result<(), CallFailure> {
+        let Ok(mut running) = self.run.try_borrow_mut() else { return Err(CallFailure::runs()) };
+        let Some(session) = &mut running.session else { return Err(CallFailure::broken()) };
         // What unwinds from here leaves the run in the middle of something.
         self.is_broken.set(true);
-        let ended = session.run().map_err(|error| Failure::new(Kind::Failed, error.to_string()))?;
+        let ended = session
+            .run()
+            .map_err(|error| CallFailure::new(ErrorCode::Failed, error.to_string()))?;
         self.is_broken.set(false);
         self.desk.borrow_mut().now = session.now();
         match ended {
             None => Ok(()),
-            Some(stalled) => Err(Failure::new(Kind::Stalled, stalled.to_string())),
+            Some(stalled) => Err(CallFailure::new(ErrorCode::Stalled, stalled.to_string())),
         }
     }
 
     /// Runs, and refuses to end while a receive waits.
-    pub(crate) fn finish(&self) -> Result<(), Failure> {
+    pub(crate) fn finish(&self) -> Result<(), CallFailure> {
         self.run()?;
         let waiting = self.desk.borrow().waiting();
         if waiting.is_empty() {
@@ -158,13 +161,16 @@ impl Network {
         if waiting.len() > MOST_LISTED {
             let _ = write!(text, "\n  and {} more", waiting.len() - MOST_LISTED);
         }
-        Err(Failure::new(Kind::Stalled, text))
+        Err(CallFailure::new(ErrorCode::Stalled, text))
     }
 
     /// What the run says, unless it is under way.
-    pub(crate) fn ask<T>(&self, what: impl FnOnce(&Session<'static>) -> T) -> Result<T, Failure> {
-        let Ok(running) = self.run.try_borrow() else { return Err(Failure::runs()) };
-        running.session.as_ref().map(what).ok_or_else(Failure::broken)
+    pub(crate) fn ask<T>(
+        &self,
+        what: impl FnOnce(&ProgramSession<'static>) -> T,
+    ) -> Result<T, CallFailure> {
+        let Ok(running) = self.run.try_borrow() else { return Err(CallFailure::runs()) };
+        running.session.as_ref().map(what).ok_or_else(CallFailure::broken)
     }
 
     /// Whether it is under way.

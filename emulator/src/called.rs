@@ -2,7 +2,7 @@
 //! A network under a program that sends over it while it runs, such as the front end of another simulator.
 //!
 //! ```text
-//!   program ── orders: send, wake ──▶ Session ── flows, timers ──▶ the run of every scenario
+//!   program ── orders: send, wake ──▶ ProgramSession ── flows, timers ──▶ the run of every scenario
 //!      ▲                                 │
 //!      └──────── is over, at now ────────┘    at the picosecond at which the last byte arrives
 //! ```
@@ -17,17 +17,17 @@ use lightloom_units::{Bytes, SimTime};
 
 use crate::emulate::{EmulateError, Making};
 use crate::run::workload::Called;
-pub use crate::run::{Caller, Order};
+pub use crate::run::{Caller, ProgramOrder};
 use crate::run::{IslandReuse, Run, RunError, Stop, Waiting};
 use crate::scenario::{RunStart, Scenario};
 
 /// Everything from which a session is made.
-pub struct Prepared<'a> {
+pub struct PreparedProgram<'a> {
     making: Making<'a>,
     start: &'a RunStart,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedProgram<'a> {
     /// From a scenario that [`load_called`](crate::scenario::file::load_called) has read, and its start.
     ///
     /// # Errors
@@ -59,21 +59,21 @@ impl std::fmt::Display for Stalled {
 }
 
 /// A network with a program on it.
-pub struct Session<'a> {
+pub struct ProgramSession<'a> {
     run: Run<'a>,
     program: usize,
 }
 
-impl<'a> Session<'a> {
+impl<'a> ProgramSession<'a> {
     /// At time zero, with what breaks planned.
     ///
     /// # Errors
     /// If the network cannot be emulated.
     pub fn open(
-        prepared: &'a Prepared<'a>,
+        prepared: &'a PreparedProgram<'a>,
         caller: Box<dyn Caller + 'a>,
     ) -> Result<Self, RunError> {
-        let Prepared { making, start } = prepared;
+        let PreparedProgram { making, start } = prepared;
         let mut order = making.order(&start.events, (Watch::default(), None))?;
         let program = order.workloads.len();
         order.workloads.push(Box::new(Called::new(caller)));

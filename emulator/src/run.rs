@@ -37,7 +37,7 @@ use series::Looker;
 pub use series::{FlowSeriesRow, Looks, Series, SeriesRow};
 pub use waiting::{Waiting, WaitsFor};
 pub(crate) use workload::Workload;
-pub use workload::{Caller, Order, ReuseError, RingReuse};
+pub use workload::{Caller, ProgramOrder, ReuseError, RingReuse};
 
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;

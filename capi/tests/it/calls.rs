@@ -115,7 +115,7 @@ fn a_receive_without_a_message_waits_from_run_to_run() {
     let log = Log::of(network);
     assert_eq!(log.receive(1, [3, 3], 64, 9), 0);
     assert_eq!(lightloom_run(network), 0);
-    assert_eq!(lightloom_finish(network), Kind::Stalled as c_int);
+    assert_eq!(lightloom_finish(network), ErrorCode::Stalled as c_int);
     assert!(said().contains("rank 3 from rank 3, tag 9: 1, 64 bytes are missing"), "{}", said());
     assert_eq!(log.send(2, [3, 3], 64, 9), 0);
     assert_eq!(lightloom_finish(network), 0);
@@ -126,7 +126,7 @@ fn a_receive_without_a_message_waits_from_run_to_run() {
 #[test]
 fn bad_arguments_are_refused_by_name_and_change_nothing() {
     let network = ring();
-    let bad = Kind::BadArgument as c_int;
+    let bad = ErrorCode::BadArgument as c_int;
     unsafe {
         assert_eq!(lightloom_open(null(), &mut null_mut()), bad);
         assert_eq!(lightloom_open_text(null(), null(), &mut null_mut()), bad);
@@ -161,14 +161,14 @@ fn bad_arguments_are_refused_by_name_and_change_nothing() {
 #[test]
 fn a_file_with_mistakes_is_refused_with_every_line() {
     let (code, network) = opened("name: it\non: {ring: {hosts: 4}}\nseed: x\nexpect: [no drops]\n");
-    assert_eq!((code, network), (Kind::BadFile as c_int, null_mut()));
+    assert_eq!((code, network), (ErrorCode::BadFile as c_int, null_mut()));
     assert!(said().contains("<text>:3:7: error[LL0104]"), "{}", said());
     let (code, _) = opened("name: it\non: {ring: {hosts: 4}}\nexpect: [no drops]\n");
-    assert_eq!(code, Kind::BadFile as c_int);
+    assert_eq!(code, ErrorCode::BadFile as c_int);
     assert!(said().contains("<text>:3:"), "{}", said());
     let mut network = null_mut();
     let code = unsafe { lightloom_open(c"no/such.yaml".as_ptr(), &mut network) };
-    assert_eq!((code, network), (Kind::BadFile as c_int, null_mut()));
+    assert_eq!((code, network), (ErrorCode::BadFile as c_int, null_mut()));
     assert!(said().contains("no/such.yaml"), "{}", said());
 }
 
@@ -176,10 +176,10 @@ fn a_file_with_mistakes_is_refused_with_every_line() {
 fn a_panic_of_a_callback_ends_the_run_and_not_the_program() {
     let network = ring();
     unsafe { lightloom_schedule(network, 5, Some(panics), null_mut()) };
-    assert_eq!(lightloom_run(network), Kind::Panicked as c_int);
+    assert_eq!(lightloom_run(network), ErrorCode::Panicked as c_int);
     assert_eq!(said(), "a mistake of the program");
-    assert_eq!(lightloom_run(network), Kind::BadState as c_int);
-    assert_eq!(unsafe { lightloom_packet_hops(network, &mut 0) }, Kind::BadState as c_int);
+    assert_eq!(lightloom_run(network), ErrorCode::BadState as c_int);
+    assert_eq!(unsafe { lightloom_packet_hops(network, &mut 0) }, ErrorCode::BadState as c_int);
     assert_eq!(lightloom_close(network), 0);
 }
 
@@ -190,7 +190,7 @@ fn a_callback_may_not_run_or_close() {
     let argument = std::ptr::from_ref(&log).cast_mut().cast();
     unsafe { lightloom_schedule(network, 5, Some(forbidden), argument) };
     assert_eq!(lightloom_run(network), 0);
-    assert_eq!(log.numbers(), [Kind::BadState as u32; 3]);
+    assert_eq!(log.numbers(), [ErrorCode::BadState as u32; 3]);
     assert_eq!(lightloom_close(network), 0);
 }
 
@@ -209,7 +209,7 @@ fn a_fabric_file_is_a_network_and_dead_hosts_stall_it() {
     assert_eq!(code, 0, "{}", said());
     let log = Log::of(network);
     assert_eq!(log.send(1, [0, 1], 4_000_000, 0), 0);
-    assert_eq!(lightloom_run(network), Kind::Stalled as c_int);
+    assert_eq!(lightloom_run(network), ErrorCode::Stalled as c_int);
     assert!(said().contains("h0 to h1: finds no way"), "{}", said());
     assert_eq!((log.numbers(), lightloom_close(network)), (vec![], 0));
 }
@@ -218,14 +218,14 @@ fn a_fabric_file_is_a_network_and_dead_hosts_stall_it() {
 fn what_is_too_long_for_the_engine_is_a_failure_and_no_panic() {
     let network = ring();
     unsafe { lightloom_schedule(network, u64::MAX, None, null_mut()) };
-    assert_eq!(lightloom_run(network), Kind::Stalled as c_int, "{}", said());
+    assert_eq!(lightloom_run(network), ErrorCode::Stalled as c_int, "{}", said());
     assert_eq!(lightloom_close(network), 0);
     for bytes in [u64::MAX, 1 << 50] {
         let network = ring();
         assert_eq!(unsafe { lightloom_send(network, 0, 1, bytes, 0, None, null_mut()) }, 0);
-        assert_eq!(lightloom_run(network), Kind::Failed as c_int, "{}", said());
+        assert_eq!(lightloom_run(network), ErrorCode::Failed as c_int, "{}", said());
         assert!(said().contains("packets"), "{}", said());
-        assert_eq!(lightloom_run(network), Kind::BadState as c_int);
+        assert_eq!(lightloom_run(network), ErrorCode::BadState as c_int);
         assert_eq!(lightloom_close(network), 0);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lightloom_capi::{ABI_VERSION, Kind};
+use lightloom_capi::{ABI_VERSION, ErrorCode};
 
 fn text(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -90,13 +90,13 @@ fn codes_and_version_are_those_of_the_header() {
     let header = text("include/lightloom.h");
     assert!(header.contains(&format!("#define LIGHTLOOM_ABI_VERSION {ABI_VERSION}\n")));
     let codes = [
-        ("OK", Kind::Ok),
-        ("BAD_ARGUMENT", Kind::BadArgument),
-        ("BAD_FILE", Kind::BadFile),
-        ("BAD_STATE", Kind::BadState),
-        ("STALLED", Kind::Stalled),
-        ("FAILED", Kind::Failed),
-        ("PANICKED", Kind::Panicked),
+        ("OK", ErrorCode::Ok),
+        ("BAD_ARGUMENT", ErrorCode::BadArgument),
+        ("BAD_FILE", ErrorCode::BadFile),
+        ("BAD_STATE", ErrorCode::BadState),
+        ("STALLED", ErrorCode::Stalled),
+        ("FAILED", ErrorCode::Failed),
+        ("PANICKED", ErrorCode::Panicked),
     ];
     for (name, kind) in codes {
         let line = format!("LIGHTLOOM_{name} = {}", kind as i32);

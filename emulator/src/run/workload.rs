@@ -22,7 +22,7 @@ use super::waiting::{MOST_LISTED, Waiting, WaitsFor};
 use super::{Context, Notice, Owner, RunError, RunLog};
 
 pub(crate) use called::Called;
-pub use called::{Caller, Order};
+pub use called::{Caller, ProgramOrder};
 pub(crate) use groups::JobGroups;
 pub(crate) use jobs::{Job, Jobs, Repetition};
 pub(crate) use lanes::Leaves;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
 
-use lightloom_emulator::called::{Caller, Order, Prepared, Session, Stalled};
+use lightloom_emulator::called::{Caller, PreparedProgram, ProgramOrder, ProgramSession, Stalled};
 use lightloom_emulator::emulate;
 use lightloom_emulator::scenario::file::{NamedFile, load, load_called};
 use lightloom_emulator::scenario::{Scenario, plan};
@@ -26,10 +26,10 @@ fn called(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
 }
 
 /// What a program does when something of it is over: more orders.
-type Next<'a> = dyn FnMut(SimTime, u64) -> Vec<Order> + 'a;
+type Next<'a> = dyn FnMut(SimTime, u64) -> Vec<ProgramOrder> + 'a;
 
 struct Program<'a> {
-    orders: VecDeque<Order>,
+    orders: VecDeque<ProgramOrder>,
     next: Box<Next<'a>>,
     log: Rc<RefCell<Vec<(SimTime, u64)>>>,
 }
@@ -39,7 +39,7 @@ impl Caller for Program<'_> {
         self.log.borrow_mut().push((now, number));
         self.orders.extend((self.next)(now, number));
     }
-    fn take_orders(&mut self, _: SimTime, orders: &mut VecDeque<Order>) {
+    fn take_orders(&mut self, _: SimTime, orders: &mut VecDeque<ProgramOrder>) {
         orders.append(&mut self.orders);
     }
 }
@@ -52,16 +52,16 @@ struct Ran {
 
 fn run<'a>(
     text: &str,
-    first: Vec<Order>,
-    next: impl FnMut(SimTime, u64) -> Vec<Order> + 'a,
+    first: Vec<ProgramOrder>,
+    next: impl FnMut(SimTime, u64) -> Vec<ProgramOrder> + 'a,
 ) -> Ran {
     let (scenario, mistakes) = called(text);
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
     let start = plan(&scenario).unwrap();
-    let prepared = Prepared::new(&scenario, &start).unwrap();
+    let prepared = PreparedProgram::new(&scenario, &start).unwrap();
     let log = Rc::new(RefCell::new(Vec::new()));
     let program = Program { orders: first.into(), next: Box::new(next), log: log.clone() };
-    let mut session = Session::open(&prepared, Box::new(program)).unwrap();
+    let mut session = ProgramSession::open(&prepared, Box::new(program)).unwrap();
     let stalled = session.run().unwrap();
     let moved = session.moved();
     drop(session);
@@ -69,8 +69,8 @@ fn run<'a>(
     Ran { log, moved, stalled }
 }
 
-fn send(number: u64, from: u32, to: u32, bytes: u64) -> Order {
-    Order::Send { number, from, to, bytes: Bytes(bytes) }
+fn send(number: u64, from: u32, to: u32, bytes: u64) -> ProgramOrder {
+    ProgramOrder::Send { number, from, to, bytes: Bytes(bytes) }
 }
 
 const NETWORKS: [&str; 4] = [
@@ -113,7 +113,7 @@ proptest! {
             send(number as u64, *from, (from + further) % 8, *bytes)
         };
         let begun = first.iter().enumerate().map(|(at, one)| order(at, one)).collect();
-        let mut left: Vec<Order> =
+        let mut left: Vec<ProgramOrder> =
             more.iter().enumerate().map(|(at, one)| order(first.len() + at, one)).collect();
         let ran = run(&format!("name: it\n{network}\n"), begun, |_, _| left.pop().into_iter().collect());
         prop_assert!(ran.stalled.is_none());
@@ -131,7 +131,7 @@ proptest! {
 
 #[test]
 fn timers_run_out_in_order_and_messages_between_begin_at_their_instant() {
-    let wake = |number, at| Order::Wake { number, at: SimTime(at) };
+    let wake = |number, at| ProgramOrder::Wake { number, at: SimTime(at) };
     let begun = vec![wake(1, 5_000), wake(2, 3_000), wake(3, 3_000)];
     let ran = run("name: it\non: {ring: {hosts: 4}}\n", begun, |now, number| match number {
         2 => vec![send(4, 0, 1, 1_000), wake(5, now.0)],

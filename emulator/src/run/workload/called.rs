@@ -14,7 +14,7 @@ use crate::substrate::{HBD, Substrate};
 
 /// Something that the program asks for. Its number is the program's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ProgramOrder {
     /// A message from one host to another, by their places.
     Send {
         /// What [`Caller::is_over`] is called with when the last byte has arrived.
@@ -35,7 +35,7 @@ pub enum Order {
     },
 }
 
-impl Order {
+impl ProgramOrder {
     /// What it is called where it waits.
     fn name(&self, substrate: &Substrate) -> String {
         match self {
@@ -55,16 +55,16 @@ pub trait Caller {
     fn is_over(&mut self, now: SimTime, number: u64);
 
     /// Adds what it asks for since it was last asked.
-    fn take_orders(&mut self, now: SimTime, orders: &mut VecDeque<Order>);
+    fn take_orders(&mut self, now: SimTime, orders: &mut VecDeque<ProgramOrder>);
 }
 
 /// The orders of one caller.
 pub(crate) struct Called<'a> {
     caller: Box<dyn Caller + 'a>,
     /// What the caller has ordered and nobody has done yet.
-    orders: VecDeque<Order>,
+    orders: VecDeque<ProgramOrder>,
     /// Messages between hosts that have no way now.
-    blocked: Vec<Order>,
+    blocked: Vec<ProgramOrder>,
     /// By batch under way: the caller's number, and its flow.
     open: FxHashMap<BatchId, (u64, FlowId)>,
     /// By timer: the caller's number.
@@ -92,7 +92,7 @@ impl<'a> Called<'a> {
         self.caller.take_orders(context.now(), &mut self.orders);
         while let Some(order) = self.orders.pop_front() {
             match order {
-                Order::Wake { number, at } => {
+                ProgramOrder::Wake { number, at } => {
                     let place = self.free.pop().unwrap_or(self.timers.len());
                     match self.timers.get_mut(place) {
                         Some(free) => *free = number,
@@ -100,14 +100,14 @@ impl<'a> Called<'a> {
                     }
                     context.at(at, self.me, place as u64);
                 }
-                Order::Send { .. } => self.send(context, order)?,
+                ProgramOrder::Send { .. } => self.send(context, order)?,
             }
         }
         Ok(())
     }
 
-    fn send(&mut self, context: &mut Context<'_>, order: Order) -> Result<(), RunError> {
-        let Order::Send { number, from, to, bytes } = order else { return Ok(()) };
+    fn send(&mut self, context: &mut Context<'_>, order: ProgramOrder) -> Result<(), RunError> {
+        let ProgramOrder::Send { number, from, to, bytes } = order else { return Ok(()) };
         let [from, to] = [from, to].map(|place| context.substrate.hosts[place as usize]);
         let batch = context.engine.engine_mut().add_prompt_batch();
         let flow = FlowSpec::new(from, to, bytes).at(context.now()).in_batch(batch);
@@ -164,10 +164,10 @@ fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
 }
 
 /// What has not arrived of a message.
-fn rest(context: &Context<'_>, number: u64, record: &FlowRecord) -> Order {
+fn rest(context: &Context<'_>, number: u64, record: &FlowRecord) -> ProgramOrder {
     let place = |host| context.substrate.place_of(host).expect("messages end at hosts");
     let [from, to] = [record.source, record.destination].map(place);
-    Order::Send { number, from, to, bytes: Bytes(record.size.0 - record.delivered.0) }
+    ProgramOrder::Send { number, from, to, bytes: Bytes(record.size.0 - record.delivered.0) }
 }
 
 impl Workload for Called<'_> {
