@@ -61,7 +61,7 @@ pub trait Caller {
 /// The orders of one caller.
 pub(crate) struct Called<'a> {
     caller: Box<dyn Caller + 'a>,
-    /// What the caller has ordered and nobody has done yet.
+    /// What the caller has ordered and is still to be done.
     orders: VecDeque<ProgramOrder>,
     /// Messages between hosts that have no way now.
     blocked: Vec<ProgramOrder>,
