@@ -446,8 +446,8 @@ fn assumed_text(fabric: &Fabric) -> String {
         return String::new();
     }
     format!(
-        "These times are for the network of a file without `dcn`: a fat-tree, {}:1, {} nodes below a leaf, {} a \
-         network interface.\n",
+        "These times are for a fat-tree, {}:1, {} nodes below a leaf, {} a network interface, as of a file without \
+         `dcn`.\n",
         assumed.oversubscription, assumed.nodes_per_tor, assumed.link_rate
     )
 }

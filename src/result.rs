@@ -129,6 +129,10 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     if !tables.is_empty() {
         output::note(&format!("not in the CSV, tables of their own: {}", tables.join(", ")));
     }
+    // A table without rows has no names for its columns either.
+    if columns.is_empty() {
+        return Ok(String::new());
+    }
     let mut csv = csv::Writer::from_writer(Vec::new());
     csv.write_record(&columns)?;
     for row in &rows {

@@ -307,7 +307,7 @@ pub(crate) struct CtlSession {
 }
 
 impl CtlSession {
-    fn look<T: DeserializeOwned>(
+    fn look<T: DeserializeOwned + Serialize>(
         &self,
         path: &str,
         text: impl Fn(&T) -> String,
@@ -316,7 +316,7 @@ impl CtlSession {
         self.show(&response, text)
     }
 
-    fn show<T: DeserializeOwned>(
+    fn show<T: DeserializeOwned + Serialize>(
         &self,
         response: &Response,
         text: impl Fn(&T) -> String,
@@ -325,7 +325,7 @@ impl CtlSession {
     }
 
     /// Shows what the daemon sent: as it came to a program, its `rows` to a spreadsheet, as `text` to people.
-    fn show_rows<T: DeserializeOwned>(
+    fn show_rows<T: DeserializeOwned + Serialize>(
         &self,
         response: &Response,
         rows: &str,
@@ -336,7 +336,9 @@ impl CtlSession {
         }
         match self.format {
             ResultFormat::Text => print(&text(&response.read()?))?,
-            format => format.print(&response.body, rows, String::new)?,
+            ResultFormat::Json => output::print_json(&response.body)?,
+            // Columns stand as the type has them, not by their names.
+            table => table.print(&response.read::<T>()?, rows, String::new)?,
         }
         Ok(VerbOutcome::Good)
     }

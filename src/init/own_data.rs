@@ -40,6 +40,9 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
             known.concat()
         );
     }
+    if logs.say_nothing() {
+        anyhow::bail!("no file of {} could be read: nothing is drafted", folder.display());
+    }
     let draft = lightloom_import::draft(&logs, &|log| way(output, log));
     let written = write(&draft, output)?;
     match format {

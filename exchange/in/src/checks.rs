@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::shown;
-use super::logs::{HostOutage, LoggedJob, Logs};
+use super::logs::{HostOutage, HostShape, LoggedJob, Logs};
 use super::problem::{LogPlace, LogTrouble};
 
 /// Clocks that differ by less are those of one zone.
@@ -19,6 +19,28 @@ pub(super) fn check(logs: &mut Logs) {
     clocks_agree(logs);
     periods_overlap(logs);
     jobs_fit(logs);
+    hosts_are_alike(logs);
+}
+
+/// The first file that says what a host is like is taken.
+fn hosts_are_alike(logs: &mut Logs) {
+    let Some((first, rest)) = logs.shapes.split_first() else { return };
+    let of_hosts = logs.hosts.values().find_map(|host| Some((host.gpus?, host.place.as_ref()?)));
+    let (others, other) = of_hosts.unwrap_or((first.gpus, &first.place));
+    let differ = |shape: &&HostShape| shape.gpus != others && shape.place.file != other.file;
+    let troubles: Vec<_> = rest
+        .iter()
+        .chain([first])
+        .filter(differ)
+        .map(|shape| {
+            let trouble =
+                LogTrouble::OtherShape { gpus: shape.gpus, other: other.file.clone(), others };
+            (shape.place.clone(), trouble)
+        })
+        .collect();
+    for (place, trouble) in troubles {
+        logs.problem(place, trouble);
+    }
 }
 
 /// Records by the file they are in.

@@ -165,6 +165,16 @@ pub struct Logs {
 }
 
 impl Logs {
+    /// Whether the files said nothing.
+    #[must_use]
+    pub fn say_nothing(&self) -> bool {
+        self.hosts.is_empty()
+            && self.shapes.is_empty()
+            && self.jobs.is_empty()
+            && self.outages.is_empty()
+            && self.profiles.is_empty()
+    }
+
     pub(crate) fn problem(&mut self, place: LogPlace, trouble: LogTrouble) {
         self.problems.push(LogProblem { place, trouble });
     }

@@ -54,6 +54,25 @@ pub enum LogTrouble {
     /// The file, or a record of it, has another form.
     #[error("{0}")]
     Malformed(String),
+    /// The file as a whole has another form.
+    #[error("{0}")]
+    Unreadable(String),
+    /// Hosts that are joined with each other, and not by a switch.
+    #[error("{count} of its edges join hosts with each other")]
+    HostLinks {
+        /// How many edges.
+        count: usize,
+    },
+    /// Hosts of two files with other numbers of GPUs.
+    #[error("its host has {gpus} GPUs, and hosts of {other} have {others}")]
+    OtherShape {
+        /// Of this file.
+        gpus: u32,
+        /// The other file.
+        other: String,
+        /// Of the other file.
+        others: u32,
+    },
     /// A column that every record needs.
     #[error("no column `{column}`")]
     NoColumn {
@@ -172,6 +191,11 @@ impl LogTrouble {
         match self {
             Self::Unrecognised { .. } => "it is left out".into(),
             Self::Compressed => "it is left out: unpack it with gunzip".into(),
+            Self::Unreadable(_) => "it is left out".into(),
+            Self::HostLinks { .. } => {
+                "they are not read: which hosts share a fast domain is assumed".into()
+            }
+            Self::OtherShape { others, .. } => format!("{others} is taken"),
             Self::Malformed(_) | Self::NoTime(_) | Self::EndsFirst { .. } => {
                 "this record is left out, the others count".into()
             }

@@ -69,7 +69,7 @@ impl CtlSession {
                     let since = response.body["changes"].as_u64();
                     let since = since.map(|since| format!("&since={since}")).unwrap_or_default();
                     asked = format!("/v1/status?wait_ms={CHANGE_WITHIN_MS}{since}");
-                    last = self.draw(&response)?;
+                    last = self.draw(&response, last)?;
                     std::thread::sleep(Duration::from_millis(200));
                 }
                 Err(error) => {
@@ -85,13 +85,25 @@ impl CtlSession {
         }
     }
 
-    fn draw(&self, response: &Response) -> anyhow::Result<String> {
-        if self.format == ResultFormat::Json {
-            output::print(&format!("{}\n", response.body))?;
-            return Ok(String::new());
+    /// Shows a status, unless it is the `last` one, which went where nothing is drawn over; gives what was shown.
+    fn draw(&self, response: &Response, last: String) -> anyhow::Result<String> {
+        let page = match self.format {
+            ResultFormat::Json => {
+                let mut said = response.body.clone();
+                // It counts every look at a device, and is no news.
+                said.as_object_mut().map(|fields| fields.remove("changes"));
+                format!("{said}\n")
+            }
+            _ => show::status(&status_of(response)?),
+        };
+        if redraws() && self.format == ResultFormat::Text {
+            draw_page(&page)?;
+        } else if page != last {
+            match self.format {
+                ResultFormat::Json => output::print(&page)?,
+                _ => draw_page(&format!("at {}\n{page}", time::clock_now()))?,
+            }
         }
-        let page = show::status(&status_of(response)?);
-        draw_page(&page)?;
         Ok(page)
     }
 

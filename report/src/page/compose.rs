@@ -48,7 +48,11 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
         report.sections.push(formulas(&used));
     }
     report.sections.push(sources(results));
-    report.footer = format!("lightloom {}, seed {}", results.version, results.seed);
+    // What was run elsewhere has seeds of its own.
+    report.footer = match results.is_of_runs_alone() {
+        true => format!("lightloom {}", results.version),
+        false => format!("lightloom {}, seed {}", results.version, results.seed),
+    };
     report
 }
 
@@ -113,9 +117,13 @@ fn formulas(used: &Used) -> PageSection {
 }
 
 fn sources(results: &Results<'_>) -> PageSection {
+    let seed = match results.is_of_runs_alone() {
+        true => String::new(),
+        false => format!(" with seed {}", results.seed),
+    };
     let conclusion = format!(
-        "Made by lightloom {} with seed {}. The same command on the same files makes the same page, byte for byte.",
-        results.version, results.seed
+        "Made by lightloom {}{seed}. The same command on the same files makes the same page, byte for byte.",
+        results.version
     );
     let mut section = PageSection::new("sources", "Sources", conclusion);
     let mut table = FigureTable::new("sources", "Input files")

@@ -24,7 +24,7 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| {
         for file in files {
             if let Err(error) = read(file, logs) {
-                logs.problem(file.whole(), LogTrouble::Malformed(error));
+                logs.problem(file.whole(), LogTrouble::Unreadable(error));
             }
         }
     },
@@ -138,11 +138,13 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let mut leaves: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
     let mut between: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
     let mut rates: BTreeSet<u64> = BTreeSet::new();
+    let mut between_hosts = 0;
     for edge in &infra.edges {
         for end in [&edge.ep1, &edge.ep2] {
             places(end, &instances, &devices)?;
         }
         let roles = (role(&edge.ep1.instance), role(&edge.ep2.instance));
+        between_hosts += usize::from(roles == (InfraRole::Host, InfraRole::Host));
         let (low, high) = match roles {
             (InfraRole::Host | InfraRole::Switch, InfraRole::Switch) => (&edge.ep1, &edge.ep2),
             (InfraRole::Switch, InfraRole::Host) => (&edge.ep2, &edge.ep1),
@@ -161,6 +163,9 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
             let link = infra.links.iter().find(|link| Some(&link.name) == edge.link.as_ref());
             rates.extend(link.and_then(rate));
         }
+    }
+    if between_hosts > 0 {
+        logs.problem(file.whole(), LogTrouble::HostLinks { count: between_hosts });
     }
     let is_leaf: BTreeSet<Place<'_>> = leaves.values().flatten().copied().collect();
     let named = |place: &Place<'_>| format!("{}.{}", place.0, place.1);

@@ -20,7 +20,7 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| {
         for file in files {
             if let Err(error) = read(file, logs) {
-                logs.problem(file.whole(), LogTrouble::Malformed(error));
+                logs.problem(file.whole(), LogTrouble::Unreadable(error));
             }
         }
     },

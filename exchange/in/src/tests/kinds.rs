@@ -268,5 +268,9 @@ fn the_host_of_a_topology_of_nccl_has_its_gpus_and_interfaces() {
     assert_eq!((shape.gpus, shape.bits_per_second), (2, Some(400_000_000_000)));
     assert_eq!(shape.product.as_deref(), Some("H100 SXM5 80GB"));
     let empty = logs(&[("topo.xml", "<system version=\"1\"><cpu numaid=\"0\"/></system>")]);
-    assert!(problems(&empty)[0].contains("no <gpu> in it"));
+    assert!(problems(&empty)[0].contains("no <gpu> in it") && empty.say_nothing());
+    // Two files that say other things of a host passed in silence.
+    let both = logs(&[("infra.yaml", INFRAGRAPH), ("topo.xml", text)]);
+    let said = "topo.xml: its host has 2 GPUs, and hosts of infra.yaml have 8; 8 is taken";
+    assert_eq!(problems(&both), [said]);
 }

@@ -57,14 +57,15 @@ fn expectations(swept: &Swept) -> FigureTable {
 }
 
 fn recoveries(swept: &Swept) -> FigureTable {
-    let mut table = FigureTable::new("seeds-recoveries", "From a fault until all go on")
-        .words("fault")
-        .numbers("faults")
-        .numbers("recovered")
-        .numbers("P50")
-        .numbers("P99")
-        .numbers("longest")
-        .numbers("at seed");
+    let mut table =
+        FigureTable::new("seeds-recoveries", "From a fault until what it took is restored")
+            .words("fault")
+            .numbers("faults")
+            .numbers("recovered")
+            .numbers("P50")
+            .numbers("P99")
+            .numbers("longest")
+            .numbers("at seed");
     for row in &swept.recoveries {
         let time = |ps: Option<u64>| {
             Cell::maybe(ps.map(|ps| ps as f64 * SECONDS_PER_PS), ShownUnit::Seconds)
