@@ -76,7 +76,7 @@ fn a_network_written_in_place_has_no_plan_and_a_scenario_runs_on_one_thing() {
     let mut none = |name: &str| Err(format!("no {name}"));
     for (on, wanted) in [
         ("{plan: p.json, ring: {hosts: 4}}", "exactly one key belongs here, not 2"),
-        ("{ring: {hosts: 4}, line: {hosts: 4}}", "line"),
+        ("{ring: {hosts: 4}, line: {hosts: 4}}", "exactly one key belongs here, not 2"),
         ("{plan: p.json}", "the key `fabric` is missing"),
     ] {
         let text =

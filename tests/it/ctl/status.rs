@@ -111,7 +111,7 @@ fn no_drift_is_said_only_of_what_was_read() {
     let report = json!({"slots": [moved], "complete": true, "unseen": []});
     daemon.says("/v1/drift", 200, report);
     let (code, rows, _) = run(&daemon, &["drift", "--format", "csv"]);
-    assert_eq!((code, rows.as_str()), (1, "device,device_says,ledger,slot\nn3/b0,15,1,0\n"));
+    assert_eq!((code, rows.as_str()), (1, "device,slot,ledger,device_says\nn3/b0,0,1,15\n"));
     let (code, _, refusal) = run(&daemon, &["watch", "--format", "csv"]);
     assert!(code == 2 && refusal.contains("csv and markdown hold tables"), "{refusal}");
     let (code, shown, _) = run(&daemon, &["drift"]);
