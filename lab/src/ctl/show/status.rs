@@ -261,6 +261,15 @@ fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<StatusAlarm> {
     let drifted: Vec<&DeviceStatus> = drifted.collect();
     if !drifted.is_empty() {
         let names: Vec<String> = drifted.iter().map(|device| device.name.clone()).collect();
+        // A journal in which nothing was ever set or adopted: nobody has moved anything.
+        if status.version == 0 && status.no_plan.is_some() {
+            alarms.push((
+                format!("NOT ADOPTED, {} with light that this daemon never set", count(names.len(), "device")),
+                named(names, NAMES_MAX),
+                "take it as it stands, nothing moves: lightloom ctl adopt all; see where: lightloom ctl drift".into(),
+            ));
+            return alarms;
+        }
         let next = next.map(|next| format!("; {next}")).unwrap_or_default();
         alarms.push((
             format!("DRIFTED, {} elsewhere than the journal says", count(names.len(), "device")),
