@@ -244,10 +244,11 @@ fn plan_conclusion(plan: &Plan) -> String {
     } else {
         ""
     };
-    let out = if metrics.gpus_faulty == 0 {
-        "Nothing is out of service".to_owned()
-    } else {
-        format!("{} are out of service", gpus(metrics.gpus_faulty))
+    let out = match (metrics.gpus_faulty, plan.faults.len()) {
+        (0, 0) => "Nothing is out of service".to_owned(),
+        (0, 1) => "One part is broken, and no node as a whole".to_owned(),
+        (0, parts) => format!("{parts} parts are broken, and no node as a whole"),
+        (faulty, _) => format!("{} are out of service", gpus(faulty)),
     };
     format!(
         "{out}; {} work for {jobs} in {} rings, {} stand ready in spare rings, and {} are wasted.{reason}",
