@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -457,6 +458,8 @@ fn left_of(folder: &Path) -> String {
 #[test]
 fn the_live_demonstration_ends_with_one_plan_in_daemon_emulated_run_and_slurm() {
     let folder = tempfile::tempdir().unwrap();
+    // As a home is, where munged would not start.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let shown = demonstrated(folder.path(), &std::env::var("PATH").unwrap());
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     if is_slurm_here() {

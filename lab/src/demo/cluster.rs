@@ -243,8 +243,11 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        let munged: Vec<&str> =
-            ["--foreground"].into_iter().chain(files.iter().map(String::as_str)).collect();
+        // It refuses a folder that others may not enter, such as a home: there is nobody else who should.
+        let munged: Vec<&str> = ["--foreground", "--force"]
+            .into_iter()
+            .chain(files.iter().map(String::as_str))
+            .collect();
         self.start("munged", Path::new("munged"), &munged)?;
         let socket = self.path("munge.sock");
         self.processes.until("munged", WITHIN, || Ok(socket.exists().then_some(())))?;
