@@ -409,7 +409,7 @@ fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option
 
 struct SlurmPlaces {
     places: Vec<Option<BTreeSet<u32>>>,
-    /// Rings of eight nodes that Slurm was told.
+    /// Rings of eight nodes that Slurm read.
     rings: BTreeSet<BTreeSet<u32>>,
     said: String,
 }

@@ -243,7 +243,7 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        // It refuses a folder that others may not enter, such as a home: there is nobody else who should.
+        // It refuses a folder that others may not enter, such as a home; no other user has to.
         let munged: Vec<&str> = ["--foreground", "--force"]
             .into_iter()
             .chain(files.iter().map(String::as_str))

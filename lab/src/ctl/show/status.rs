@@ -261,7 +261,7 @@ fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<StatusAlarm> {
     let drifted: Vec<&DeviceStatus> = drifted.collect();
     if !drifted.is_empty() {
         let names: Vec<String> = drifted.iter().map(|device| device.name.clone()).collect();
-        // A journal in which nothing was ever set or adopted: nobody has moved anything.
+        // A journal in which nothing was ever set or adopted: no hand has moved anything.
         if status.version == 0 && status.no_plan.is_some() {
             alarms.push((
                 format!("NOT ADOPTED, {} with light that this daemon never set", count(names.len(), "device")),
