@@ -24,13 +24,13 @@ pub(super) fn check(logs: &mut Logs) {
 
 /// The first file that says what a host is like is taken.
 fn hosts_are_alike(logs: &mut Logs) {
-    let Some((first, rest)) = logs.shapes.split_first() else { return };
+    let Some(first) = logs.shapes.first() else { return };
     let of_hosts = logs.hosts.values().find_map(|host| Some((host.gpus?, host.place.as_ref()?)));
     let (others, other) = of_hosts.unwrap_or((first.gpus, &first.place));
     let differ = |shape: &&HostShape| shape.gpus != others && shape.place.file != other.file;
-    let troubles: Vec<_> = rest
+    let troubles: Vec<_> = logs
+        .shapes
         .iter()
-        .chain([first])
         .filter(differ)
         .map(|shape| {
             let trouble =

@@ -24,7 +24,7 @@ use lightloom_planner::khop;
 use lightloom_report::export::ExportNames;
 use serde_json::{Value, json};
 
-use self::agree::{Desired, Observed, SlurmChanges, SlurmCommand};
+use self::agree::{Desired, Observed, SchedulerChanges, SchedulerCommand};
 use super::CtlSession;
 use crate::export::HostNames;
 use lightloom::output::{self, VerbOutcome};
@@ -82,27 +82,28 @@ trait Scheduler {
     const UNCHANGED: &'static str;
 
     fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed>;
-    fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()>;
+    fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()>;
 }
 
 /// Makes it agree; `done` hears of each change. Returns why something is left; `None` if nothing is.
 fn agree<S: Scheduler>(
-    slurm: &mut S,
+    scheduler: &mut S,
     desired: &Desired,
-    mut done: impl FnMut(&SlurmCommand) -> anyhow::Result<()>,
+    mut done: impl FnMut(&SchedulerCommand) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<String>> {
     let mut is_loaded = false;
     for _ in 0..ROUNDS_MAX {
-        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe(desired)?);
+        let SchedulerChanges { commands, blocked } =
+            agree::changes(desired, &scheduler.observe(desired)?);
         if commands.is_empty() {
             return Ok(blocked);
         }
         for command in &commands {
-            if let SlurmCommand::Load { .. } = command {
+            if let SchedulerCommand::Load { .. } = command {
                 ensure!(!is_loaded, "{}", S::UNCHANGED);
                 is_loaded = true;
             }
-            slurm.change(command, desired)?;
+            scheduler.change(command, desired)?;
             done(command)?;
         }
     }
@@ -133,22 +134,22 @@ impl Scheduler for Scontrol<'_> {
         Ok(Observed { nodes: read::nodes(&nodes).collect(), rings })
     }
 
-    fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+    fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
         let update = |nodes: &[String], what: &[&str]| {
             let nodes = format!("nodename={}", nodes.join(","));
             let arguments = [&["update", &nodes][..], what].concat();
             self.run(&arguments)
         };
         match command {
-            SlurmCommand::Drain { nodes, reason } => {
+            SchedulerCommand::Drain { nodes, reason } => {
                 update(nodes, &["state=drain", &format!("reason={reason}")])?
             }
-            SlurmCommand::Explain { nodes, reason } => {
+            SchedulerCommand::Explain { nodes, reason } => {
                 update(nodes, &[&format!("reason={reason}")])?
             }
             // A node that is down as well stays so: only the drain is taken back.
-            SlurmCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
-            SlurmCommand::Load { .. } => {
+            SchedulerCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
+            SchedulerCommand::Load { .. } => {
                 let file = self.0.topology.as_deref().context("--topology names a file")?;
                 files::write(file, desired.topology.as_bytes())?;
                 self.run(&["reconfigure"])?
@@ -194,7 +195,7 @@ impl CtlSession {
     /// Makes a scheduler agree with the plan, once or until interrupted.
     fn follow<S: Scheduler>(
         &self,
-        slurm: &mut S,
+        scheduler: &mut S,
         how: &Follow,
         fabric: &Fabric,
         names: &ExportNames,
@@ -204,8 +205,8 @@ impl CtlSession {
         if how.once || how.dry_run {
             let desired = wanted(self.heard("/v1/status")?)?;
             return match how.dry_run {
-                true => self.preview(slurm, &desired),
-                false => self.once(slurm, &desired),
+                true => self.preview(scheduler, &desired),
+                false => self.once(scheduler, &desired),
             };
         }
         let every = Duration::from_secs(how.every);
@@ -234,7 +235,7 @@ impl CtlSession {
             };
             let is_news = last.as_ref() != Some(&desired);
             if is_news || Instant::now() >= look_at {
-                let ended = agree(slurm, &desired, |command| self.did(command, &desired));
+                let ended = agree(scheduler, &desired, |command| self.did(command, &desired));
                 let left = ended.unwrap_or_else(|error| Some(format!("{error:#}")));
                 retry =
                     if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
@@ -255,8 +256,12 @@ impl CtlSession {
         response.read()
     }
 
-    fn once<S: Scheduler>(&self, slurm: &mut S, desired: &Desired) -> anyhow::Result<VerbOutcome> {
-        let left = agree(slurm, desired, |command| self.did(command, desired))?;
+    fn once<S: Scheduler>(
+        &self,
+        scheduler: &mut S,
+        desired: &Desired,
+    ) -> anyhow::Result<VerbOutcome> {
+        let left = agree(scheduler, desired, |command| self.did(command, desired))?;
         let is_good = left.is_none();
         output::note(&left.unwrap_or_else(|| agreed::<S>(desired)));
         Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
@@ -264,10 +269,11 @@ impl CtlSession {
 
     fn preview<S: Scheduler>(
         &self,
-        slurm: &mut S,
+        scheduler: &mut S,
         desired: &Desired,
     ) -> anyhow::Result<VerbOutcome> {
-        let SlurmChanges { commands, blocked } = agree::changes(desired, &slurm.observe(desired)?);
+        let SchedulerChanges { commands, blocked } =
+            agree::changes(desired, &scheduler.observe(desired)?);
         commands.iter().try_for_each(|command| self.did(command, desired))?;
         let shown =
             if commands.is_empty() { agreed::<S>(desired) } else { "nothing was changed".into() };
@@ -276,19 +282,21 @@ impl CtlSession {
     }
 
     /// Shows a change: a line for people, a document a line for programs.
-    fn did(&self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+    fn did(&self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
         if self.format == ResultFormat::Text {
             let (did, nodes, why) = match command {
-                SlurmCommand::Drain { nodes, reason } => {
+                SchedulerCommand::Drain { nodes, reason } => {
                     ("drained", nodes.join(","), reason.as_str())
                 }
-                SlurmCommand::Explain { nodes, reason } => {
+                SchedulerCommand::Explain { nodes, reason } => {
                     ("still drained", nodes.join(","), reason.as_str())
                 }
-                SlurmCommand::Load { rings } => {
+                SchedulerCommand::Load { rings } => {
                     ("loaded", format!("{rings} rings"), plan_line(desired))
                 }
-                SlurmCommand::Resume { nodes } => ("resumed", nodes.join(","), plan_line(desired)),
+                SchedulerCommand::Resume { nodes } => {
+                    ("resumed", nodes.join(","), plan_line(desired))
+                }
             };
             return output::print(&format!("{did} {nodes}: {why}\n"));
         }

@@ -26,6 +26,7 @@ const GPUS_RING: u32 = 16;
 /// Nodes of a ring.
 pub(super) const RING: u32 = GPUS_RING / GPUS_EACH;
 
+const SOCKET: &str = "daemon/lightloomd.sock";
 const KEY_BYTES: u64 = 1024;
 const LOWEST_PORT: u16 = 10_000;
 
@@ -159,15 +160,19 @@ impl Cluster {
     }
 
     pub(super) fn socket(&self) -> PathBuf {
-        self.path("daemon/lightloomd.sock")
+        self.path(SOCKET)
+    }
+
+    /// Where our programs are.
+    fn beside(&self) -> &Path {
+        self.programs.own.parent().unwrap_or(Path::new("/"))
     }
 
     fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let at = self.folder.display().to_string();
-        let beside = self.programs.own.parent().unwrap_or(Path::new("/")).display().to_string();
         let text = text
             .replace("FOLDER", &at)
-            .replace("PROGRAMS", &beside)
+            .replace("PROGRAMS", &self.beside().display().to_string())
             .replace("NODES", &self.size.nodes.to_string())
             .replace("LAST", &(self.size.nodes - 1).to_string())
             .replace("GPUS", &(self.size.job_nodes * GPUS_EACH).to_string());
@@ -177,11 +182,10 @@ impl Cluster {
     /// A program with the environment of the cluster.
     fn command(&self, program: &Path) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
-        let beside = self.programs.own.parent().unwrap_or(Path::new("/"));
         let mut command = Command::new(program);
         command
             .current_dir(&self.folder)
-            .env("PATH", format!("{}:{path}", beside.display()))
+            .env("PATH", format!("{}:{path}", self.beside().display()))
             .env("SLURM_CONF", self.path("slurm.conf"))
             .env("LIGHTLOOM_SOCKET", self.socket());
         command
@@ -216,12 +220,9 @@ impl Cluster {
         let Programs { own, daemon, .. } = self.programs.clone();
         let devices = "device serve devices.yaml --links links --control faults";
         self.start("devices", &own, &devices.split(' ').collect::<Vec<_>>())?;
-        let faults = self.path("faults");
-        self.processes
-            .until("the emulated devices", WITHIN, || Ok(faults.exists().then_some(())))?;
+        self.has_file("the emulated devices", "faults")?;
         self.start("lightloomd", &daemon, &["--config", "daemon.yaml"])?;
-        let socket = self.socket();
-        self.processes.until("lightloomd", WITHIN, || Ok(socket.exists().then_some(())))?;
+        self.has_file("lightloomd", SOCKET)?;
         self.shown("lightloom ctl wait --for 60s").map(drop)
     }
 
@@ -249,8 +250,7 @@ impl Cluster {
             .chain(files.iter().map(String::as_str))
             .collect();
         self.start("munged", Path::new("munged"), &munged)?;
-        let socket = self.path("munge.sock");
-        self.processes.until("munged", WITHIN, || Ok(socket.exists().then_some(())))?;
+        self.has_file("munged", "munge.sock")?;
         self.start("slurmctld", Path::new("slurmctld"), &["-D", "-c"])?;
         for node in 0..self.size.nodes {
             let name = format!("n{node}");
@@ -268,10 +268,15 @@ impl Cluster {
         let own = self.programs.own.clone();
         let words = "ctl slurm fabric.yaml --topology topology.conf";
         self.start("ctl-slurm", &own, &words.split(' ').collect::<Vec<_>>())?;
-        let said = self.path("ctl-slurm.err");
-        self.processes.until("Slurm to agree with the plan", WITHIN, || {
-            Ok(fs::read_to_string(&said)?.contains("Slurm agrees with plan").then_some(()))
+        self.seen("Slurm to agree with the plan", |cluster| {
+            let said = fs::read_to_string(cluster.path("ctl-slurm.err"))?;
+            Ok(said.contains("Slurm agrees with plan").then_some(()))
         })
+    }
+
+    /// Waits for a file of the cluster, which `what` makes.
+    fn has_file(&mut self, what: &str, name: &str) -> anyhow::Result<()> {
+        self.seen(what, |cluster| Ok(cluster.path(name).exists().then_some(())))
     }
 
     /// Asks the cluster until there is an answer.

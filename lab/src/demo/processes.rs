@@ -24,7 +24,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// From here on a process that loses its parent is ours, and a signal to end is noticed by [`Processes::until`].
+    /// From here on a process that loses its parent is ours, and a signal to end is noticed by [`Processes::check`].
     pub(super) fn new() -> anyhow::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -87,23 +87,6 @@ impl Processes {
         }
         std::thread::sleep(LOOK_EVERY);
         Ok(())
-    }
-
-    /// Asks until there is an answer.
-    pub(super) fn until<T>(
-        &mut self,
-        what: &str,
-        within: Duration,
-        mut ask: impl FnMut() -> anyhow::Result<Option<T>>,
-    ) -> anyhow::Result<T> {
-        let until = Instant::now() + within;
-        loop {
-            self.check(what)?;
-            if let Some(found) = ask()? {
-                return Ok(found);
-            }
-            ensure!(Instant::now() < until, "{what}: not within {} s", within.as_secs());
-        }
     }
 }
 

@@ -140,18 +140,17 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let mut rates: BTreeSet<u64> = BTreeSet::new();
     let mut between_hosts = 0;
     for edge in &infra.edges {
-        for end in [&edge.ep1, &edge.ep2] {
-            places(end, &instances, &devices)?;
-        }
+        let [first, second] =
+            [places(&edge.ep1, &instances, &devices)?, places(&edge.ep2, &instances, &devices)?];
         let roles = (role(&edge.ep1.instance), role(&edge.ep2.instance));
         between_hosts += usize::from(roles == (InfraRole::Host, InfraRole::Host));
-        let (low, high) = match roles {
-            (InfraRole::Host | InfraRole::Switch, InfraRole::Switch) => (&edge.ep1, &edge.ep2),
-            (InfraRole::Switch, InfraRole::Host) => (&edge.ep2, &edge.ep1),
+        let ends = match roles {
+            (InfraRole::Host | InfraRole::Switch, InfraRole::Switch) => [first, second],
+            (InfraRole::Switch, InfraRole::Host) => [second, first],
             _ => continue,
         };
         let is_host = roles.0 == InfraRole::Host || roles.1 == InfraRole::Host;
-        for (low, high) in pairs(edge, low, high, &instances, &devices)? {
+        for (low, high) in pairs(&edge.scheme, ends)? {
             if is_host {
                 leaves.entry(low).or_default().insert(high);
             } else {
@@ -235,24 +234,16 @@ fn rate(link: &InfraLink) -> Option<u64> {
     (gigabits > 0.0 && gigabits < 1e6).then(|| (gigabits * 1e9).round() as u64)
 }
 
-/// The instances that an edge joins, from `low` to `high`.
+/// Which of these instances an edge joins.
 fn pairs<'i>(
-    edge: &InfraEdge,
-    low: &'i InfraEndpoint,
-    high: &'i InfraEndpoint,
-    instances: &BTreeMap<&'i str, &'i InfraInstance>,
-    devices: &BTreeMap<&str, &InfraDevice>,
+    scheme: &str,
+    [mut low, mut high]: [Vec<Place<'i>>; 2],
 ) -> Result<Vec<(Place<'i>, Place<'i>)>, String> {
-    let ends = [low, high].map(|end| places(end, instances, devices));
-    let [mut low, mut high] = match ends {
-        [Ok(low), Ok(high)] => [low, high],
-        [Err(error), _] | [_, Err(error)] => return Err(error),
-    };
-    if edge.scheme == "one2one" {
+    if scheme == "one2one" {
         return Ok(low.into_iter().zip(high).collect());
     }
-    if edge.scheme != "many2many" {
-        return Err(format!("scheme `{}`: one2one and many2many are read", edge.scheme));
+    if scheme != "many2many" {
+        return Err(format!("scheme `{scheme}`: one2one and many2many are read"));
     }
     low.dedup();
     high.dedup();

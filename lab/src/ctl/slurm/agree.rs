@@ -84,7 +84,7 @@ impl NodeState {
 /// A change of Slurm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "did", rename_all = "kebab-case")]
-pub(super) enum SlurmCommand {
+pub(super) enum SchedulerCommand {
     /// No job starts on these nodes any more.
     Drain { nodes: Vec<String>, reason: String },
     /// Nodes that are drained for another reason now, or by another plan.
@@ -97,15 +97,15 @@ pub(super) enum SlurmCommand {
 
 /// What is to be done, and what cannot be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SlurmChanges {
+pub(super) struct SchedulerChanges {
     /// In this order.
-    pub(super) commands: Vec<SlurmCommand>,
+    pub(super) commands: Vec<SchedulerCommand>,
     /// Why the topology is not loaded and no node resumed; `None` if it can be.
     pub(super) blocked: Option<String>,
 }
 
 /// What makes `observed` agree with `desired`. Nodes are resumed only once the topology is loaded.
-pub(super) fn changes(desired: &Desired, observed: &Observed) -> SlurmChanges {
+pub(super) fn changes(desired: &Desired, observed: &Observed) -> SchedulerChanges {
     let (mut drain, mut explain) = (BTreeMap::new(), BTreeMap::new());
     for (host, reason) in &desired.drained {
         let Some(node) = observed.nodes.get(host).filter(|node| !node.is_held_by_another()) else {
@@ -118,8 +118,9 @@ pub(super) fn changes(desired: &Desired, observed: &Observed) -> SlurmChanges {
         };
         list.entry(reason).or_default().push(host.clone());
     }
-    let mut commands = by_reason(drain, |nodes, reason| SlurmCommand::Drain { nodes, reason });
-    commands.extend(by_reason(explain, |nodes, reason| SlurmCommand::Explain { nodes, reason }));
+    let mut commands = by_reason(drain, |nodes, reason| SchedulerCommand::Drain { nodes, reason });
+    commands
+        .extend(by_reason(explain, |nodes, reason| SchedulerCommand::Explain { nodes, reason }));
     let hosts = desired.rings.values().flatten();
     let unknown: Vec<&str> =
         hosts.filter(|host| !observed.nodes.contains_key(*host)).map(String::as_str).collect();
@@ -129,11 +130,11 @@ pub(super) fn changes(desired: &Desired, observed: &Observed) -> SlurmChanges {
         let why = format!(
             "{count} nodes of the plan are unknown to the scheduler, the first {first}: name them with --hostname or --hostnames"
         );
-        return SlurmChanges { commands, blocked: Some(why) };
+        return SchedulerChanges { commands, blocked: Some(why) };
     }
     if observed.rings != desired.rings {
-        commands.push(SlurmCommand::Load { rings: desired.rings.len() });
-        return SlurmChanges { commands, blocked: None };
+        commands.push(SchedulerCommand::Load { rings: desired.rings.len() });
+        return SchedulerChanges { commands, blocked: None };
     }
     let back = observed.nodes.iter().filter(|(host, node)| {
         node.is_drained_by_us()
@@ -141,15 +142,16 @@ pub(super) fn changes(desired: &Desired, observed: &Observed) -> SlurmChanges {
             && !desired.drained.contains_key(*host)
     });
     let back: Vec<String> = back.map(|(host, _)| host.clone()).collect();
-    commands
-        .extend(back.chunks(NODES_MAX).map(|nodes| SlurmCommand::Resume { nodes: nodes.to_vec() }));
-    SlurmChanges { commands, blocked: None }
+    commands.extend(
+        back.chunks(NODES_MAX).map(|nodes| SchedulerCommand::Resume { nodes: nodes.to_vec() }),
+    );
+    SchedulerChanges { commands, blocked: None }
 }
 
 fn by_reason(
     all: BTreeMap<&str, Vec<String>>,
-    command: impl Fn(Vec<String>, String) -> SlurmCommand,
-) -> Vec<SlurmCommand> {
+    command: impl Fn(Vec<String>, String) -> SchedulerCommand,
+) -> Vec<SchedulerCommand> {
     let each = all.into_iter().flat_map(|(reason, nodes)| {
         nodes
             .chunks(NODES_MAX)

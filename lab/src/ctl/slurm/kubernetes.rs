@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::api::ApiServer;
-use super::agree::{Desired, NodeState, OURS, Observed, SlurmCommand};
+use super::agree::{Desired, NodeState, OURS, Observed, SchedulerCommand};
 use super::{Follow, Scheduler};
 use crate::ctl::CtlSession;
 use crate::export::HostNames;
@@ -202,29 +202,27 @@ impl Scheduler for Kubernetes {
         Ok(Observed { nodes, rings })
     }
 
-    fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+    fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
         match command {
-            SlurmCommand::Drain { nodes, reason } | SlurmCommand::Explain { nodes, reason } => {
+            SchedulerCommand::Drain { nodes, reason }
+            | SchedulerCommand::Explain { nodes, reason } => {
                 self.apply_all(nodes.iter().map(|node| (node, Some(reason.as_str()))), desired)
             }
-            SlurmCommand::Resume { nodes } => {
+            SchedulerCommand::Resume { nodes } => {
                 self.apply_all(nodes.iter().map(|node| (node, None)), desired)
             }
-            SlurmCommand::Load { .. } => {
+            SchedulerCommand::Load { .. } => {
                 let other = self.nodes.iter().filter(|(host, node)| {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
                 // A node is resumed only once all labels are those of the plan.
-                let kept = |node: &KubernetesNode| {
-                    (node.state.is_drained && node.state.reason.starts_with(OURS))
-                        .then(|| node.state.reason.clone())
-                };
-                let all: Vec<_> = other.map(|(host, node)| (host, kept(node))).collect();
-                let reason = |host: &String, kept: &Option<String>| {
-                    kept.as_ref().map(|kept| desired.drained.get(host).unwrap_or(kept).clone())
-                };
+                let reason =
+                    |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
+                        let is_ours = *is_drained && reason.starts_with(OURS);
+                        is_ours.then(|| desired.drained.get(host).unwrap_or(reason).clone())
+                    };
                 let all: Vec<_> =
-                    all.iter().map(|(host, kept)| (*host, reason(host, kept))).collect();
+                    other.map(|(host, node)| (host, reason(host, &node.state))).collect();
                 self.apply_all(all.iter().map(|(host, why)| (*host, why.as_deref())), desired)
             }
         }

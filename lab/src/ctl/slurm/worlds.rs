@@ -9,7 +9,7 @@ use anyhow::bail;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
-use super::agree::{Desired, NodeState, Observed, SlurmCommand, changes, objection};
+use super::agree::{Desired, NodeState, Observed, SchedulerCommand, changes, objection};
 use super::{Scheduler, Scontrol, agree};
 
 const NODES: usize = 12;
@@ -36,7 +36,7 @@ impl Scheduler for FakeSlurm {
         Ok(self.now.clone())
     }
 
-    fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+    fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
         if self.left == 0 {
             bail!("killed");
         }
@@ -48,16 +48,16 @@ impl Scheduler for FakeSlurm {
             }
         };
         match command {
-            SlurmCommand::Drain { nodes, reason } => set(nodes, &|node| {
+            SchedulerCommand::Drain { nodes, reason } => set(nodes, &|node| {
                 (node.is_drained, node.reason) = (true, reason.clone());
             }),
-            SlurmCommand::Explain { nodes, reason } => {
+            SchedulerCommand::Explain { nodes, reason } => {
                 set(nodes, &|node| node.reason.clone_from(reason))
             }
-            SlurmCommand::Resume { nodes } => set(nodes, &|node| {
+            SchedulerCommand::Resume { nodes } => set(nodes, &|node| {
                 (node.is_drained, node.reason) = (false, String::new());
             }),
-            SlurmCommand::Load { .. } => self.now.rings = desired.rings.clone(),
+            SchedulerCommand::Load { .. } => self.now.rings = desired.rings.clone(),
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ fn nodes_are_resumed_after_the_topology_and_nothing_is_loaded_with_a_node_that_s
     agree(&mut slurm, &before, |_| Ok(())).unwrap();
     assert!(slurm.now.nodes["n0"].is_drained && slurm.now.nodes["n10"].is_drained);
     let found = changes(&after, &slurm.now).commands;
-    assert_eq!(found, [SlurmCommand::Load { rings: 4 }]);
+    assert_eq!(found, [SchedulerCommand::Load { rings: 4 }]);
     let mut seen = Vec::new();
     agree(&mut slurm, &after, |command| {
         seen.push(command.clone());
@@ -172,14 +172,14 @@ fn nodes_are_resumed_after_the_topology_and_nothing_is_loaded_with_a_node_that_s
     })
     .unwrap();
     assert!(
-        matches!(&seen[..], [SlurmCommand::Load { .. }, SlurmCommand::Resume { .. }]),
+        matches!(&seen[..], [SchedulerCommand::Load { .. }, SchedulerCommand::Resume { .. }]),
         "{seen:?}"
     );
 
     slurm.now.nodes.remove("n3");
     let found = changes(&before, &slurm.now);
     assert!(found.blocked.unwrap().contains("the first n3"));
-    assert!(found.commands.iter().all(|command| matches!(command, SlurmCommand::Drain { .. })));
+    assert!(found.commands.iter().all(|command| matches!(command, SchedulerCommand::Drain { .. })));
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn a_topology_that_does_not_take_is_an_error() {
         fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed> {
             self.0.observe(desired)
         }
-        fn change(&mut self, command: &SlurmCommand, desired: &Desired) -> anyhow::Result<()> {
+        fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
             match command {
-                SlurmCommand::Load { .. } => Ok(()),
+                SchedulerCommand::Load { .. } => Ok(()),
                 _ => self.0.change(command, desired),
             }
         }

@@ -28,7 +28,8 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index:
         section.blocks.push(PageBlock::Table(steps(run)));
     }
     if !run.faults.is_empty() {
-        section.blocks.extend(timeline::of_worst("run-fault", &run.faults, ""));
+        let worst = run.faults.iter().max_by_key(|fault| fault.delay_ps);
+        section.blocks.extend(worst.and_then(|fault| timeline::of_worst("run-fault", fault, "")));
         section.blocks.push(PageBlock::Table(faults(&run.faults)));
     }
     if !run.expectations.is_empty() {

@@ -32,7 +32,7 @@ pub(in super::super) fn add(report: &mut PageDocument, swept: &Swept, index: usi
     let faults = swept.runs.iter().flat_map(|run| run.faults.iter().map(|fault| (run.seed, fault)));
     if let Some((seed, fault)) = faults.max_by_key(|(_, fault)| fault.delay_ps) {
         let of = format!(" under seed {seed}, of {} seeds the longest wait", swept.runs.len());
-        section.blocks.extend(timeline::of_worst("seeds-fault", [fault], &of));
+        section.blocks.extend(timeline::of_worst("seeds-fault", fault, &of));
     }
     report.sections.push(section);
 }

@@ -40,13 +40,8 @@ pub(super) fn picture(
     PageBlock::Figure(Figure { id, svg, caption, data: vec![] })
 }
 
-/// The fault of a run that made a group wait longest. `None` if none did.
-pub(super) fn of_worst<'f>(
-    id: &'static str,
-    faults: impl IntoIterator<Item = &'f EmulatedFault>,
-    of: &str,
-) -> Option<PageBlock> {
-    let fault = faults.into_iter().max_by_key(|fault| fault.delay_ps)?;
+/// Of the one fault that is waited for longest. `None` if it never came, or nothing followed.
+pub(super) fn of_worst(id: &'static str, fault: &EmulatedFault, of: &str) -> Option<PageBlock> {
     let began = fault.at_ps?;
     let mut parts = Vec::new();
     let mut start = 0.0;
