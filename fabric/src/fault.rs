@@ -9,6 +9,7 @@ use lightloom_units::id::{BundleId, LeafId, NodeId, OcsId, OcsPortId, UplinkId};
 use serde::{Deserialize, Serialize};
 
 use crate::fabric::Fabric;
+use crate::hbd::Hbd;
 use crate::khop::{Fibre, Port, Position, hop_for_port};
 
 /// One broken part.
@@ -259,6 +260,16 @@ impl FaultSet {
     pub fn uplinks_of(&self, leaf: LeafId) -> u32 {
         let at = |uplink| UplinkId { leaf, uplink };
         u32::try_from(self.uplinks.range(at(0)..=at(u32::MAX)).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the nodes out of service: those that failed, and those whose bundles have all failed, whoever reported
+    /// them one by one.
+    #[must_use]
+    pub fn failed_nodes(&self, hbd: &Hbd) -> BTreeSet<NodeId> {
+        let bundles: Vec<BundleId> = self.bundles.iter().copied().collect();
+        let of_nodes = bundles.chunk_by(|one, other| one.node == other.node);
+        let isolated = of_nodes.filter(|failed| failed.len() == usize::from(hbd.k()));
+        isolated.map(|failed| failed[0].node).chain(self.nodes.iter().copied()).collect()
     }
 
     /// Whether nothing is broken.

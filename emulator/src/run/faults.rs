@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What breaks and what is repaired: links go down, worsen and come back, whatever the control plane has learnt.
 
+use std::collections::BTreeSet;
+
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BitErrors, LinkChange, LinkId};
-use lightloom_fabric::fault::Part as PlannedPart;
+use lightloom_fabric::fault::FaultSet;
+use lightloom_units::id::NodeId;
 
 use super::{Context, Owner, Run, RunError};
 use crate::scenario::{Effect, When};
@@ -222,9 +225,18 @@ impl Context<'_> {
     /// GPUs of the nodes that a fault takes out of service.
     fn gpus_out_of_service(&self, fault: usize) -> u64 {
         let Some(rings) = &self.substrate.rings else { return 0 };
-        let parts = self.events[fault].planned();
-        let nodes = parts.iter().filter(|part| matches!(part, PlannedPart::Node(_))).count() as u64;
+        let before = self.failed_nodes(|other| other != fault);
+        let nodes = self.failed_nodes(|_| true).difference(&before).count() as u64;
         nodes * u64::from(rings.fabric().hbd.gpus_per_node())
+    }
+
+    /// Returns the nodes that active faults put out of service, counting only faults for which `counts` holds.
+    pub(super) fn failed_nodes(&self, counts: impl Fn(usize) -> bool) -> BTreeSet<NodeId> {
+        let Some(rings) = &self.substrate.rings else { return BTreeSet::new() };
+        let active = (0..self.faults.len()).filter(|fault| self.active[*fault] && counts(*fault));
+        let parts = active.flat_map(|fault| self.events[fault].planned());
+        let faults = FaultSet::of(rings.fabric(), parts).expect("faults of a run are its fabric's");
+        faults.failed_nodes(&rings.fabric().hbd)
     }
 
     /// Notes which hosts go out of service, which they are while all of their cables are dark, and which come back.

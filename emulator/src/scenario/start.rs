@@ -109,9 +109,9 @@ impl RunStart {
     pub(crate) fn traffic(&self, scenario: &Scenario) -> Vec<Traffic> {
         let mut traffic = scenario.traffic.clone();
         if let Some(rings) = &self.substrate.rings {
-            let works = |host: &VertexId| {
-                rings.gpu(*host).is_none_or(|gpu| !self.faults.nodes.contains(&gpu.node))
-            };
+            let failed = self.faults.failed_nodes(&rings.fabric().hbd);
+            let works =
+                |host: &VertexId| rings.gpu(*host).is_none_or(|gpu| !failed.contains(&gpu.node));
             traffic.iter_mut().for_each(|one| one.hosts.retain(works));
         }
         traffic
@@ -208,9 +208,10 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
                 .collect(),
         };
     let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, (&lit, &broken))?);
+    let failed = broken.failed_nodes(&fabric.hbd);
     let works = |part: &NetworkPart| {
         let node = part.planned.iter().find_map(|planned| planned.node());
-        node.is_none_or(|node| !broken.nodes.contains(&node))
+        node.is_none_or(|node| !failed.contains(&node))
     };
     let mut events = drawn(scenario, &substrate, &works);
     let node_part = |node: NodeId| substrate.part(&node.to_string()).into_iter().collect();

@@ -412,3 +412,16 @@ fn wrong_bits_in_large_packets_are_warned_of() {
     assert!(warned("", "1e-9").is_empty(), "one packet in two thousand");
     assert!(warned("transport: {payload: 4032B}\n", "1e-6").is_empty(), "frames");
 }
+
+#[test]
+fn node_whose_bundles_fail_one_by_one_is_out_of_service_once() {
+    let gpus_lost = |faults: &str| -> Vec<u64> {
+        short_with(faults).faults.iter().map(|fault| fault.gpus_lost).collect()
+    };
+    let by_name = gpus_lost("{part: n5, at: 20us}");
+    assert!(by_name[0] > 0);
+    let bundles = "{part: n5/b0, at: 20us}, {part: n5/b1, at: 20us}";
+    assert_eq!(gpus_lost(bundles), [0, by_name[0]]);
+    let both = gpus_lost("{part: n5, at: 20us}, {part: n5, at: 30us}");
+    assert_eq!(both, [by_name[0], 0]);
+}

@@ -24,7 +24,7 @@ pub(super) fn check(
     let metrics = &plan.metrics;
     let per_node = u64::from(fabric.hbd.gpus_per_node());
     let total = u64::from(fabric.hbd.nodes()) * per_node;
-    let faulty = faults.nodes.len() as u64 * per_node;
+    let faulty = faults.failed_nodes(&fabric.hbd).len() as u64 * per_node;
     let on_rings = |spare: bool| -> u64 {
         let groups = plan.groups.iter().filter(|group| group.job.is_none() == spare);
         groups.map(|group| group.ring.len() as u64).sum()

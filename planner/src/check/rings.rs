@@ -113,6 +113,7 @@ pub(super) fn check(
 ) {
     let graph = GpuGraph::new(fabric, lit);
     let mut group_of = vec![None; graph.neighbours.len()];
+    let failed = faults.failed_nodes(&fabric.hbd);
     let mut names = BTreeSet::new();
     let mut is_spare_before = false;
     for group in &plan.groups {
@@ -124,7 +125,7 @@ pub(super) fn check(
         }
         is_spare_before |= group.job.is_none();
         let before = found.len();
-        check_parts(fabric, faults, plan, group, found);
+        check_parts(fabric, &failed, plan, group, found);
         if found.len() == before {
             claim_gpus(&graph, group, &mut group_of, found);
             check_ring(&graph, group, found);
@@ -154,7 +155,7 @@ fn check_replicas(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
 
 fn check_parts(
     fabric: &Fabric,
-    faults: &FaultSet,
+    failed: &BTreeSet<NodeId>,
     plan: &Plan,
     group: &Group,
     found: &mut Vec<Violation>,
@@ -167,7 +168,7 @@ fn check_parts(
     let outside = gpus
         .filter(|gpu| gpu.node.0 >= fabric.hbd.nodes() || gpu.gpu >= fabric.hbd.gpus_per_node());
     found.extend(outside.map(Violation::NoSuchGpu));
-    let broken = group.nodes.iter().filter(|node| faults.nodes.contains(node));
+    let broken = group.nodes.iter().filter(|node| failed.contains(node));
     found.extend(broken.map(|node| Violation::BrokenNodeUsed { group: group.id, node: *node }));
     if let Some(job) = group.job {
         match plan.jobs.get(job as usize) {

@@ -98,8 +98,9 @@ impl Search<'_> {
 
     /// One node more left idle, as long as that gains: what one more broken node would lead to.
     fn one_by_one(&self, needed: usize, best: &mut Best) {
-        let working = |node: &NodeId| !self.faults.nodes.contains(node);
-        let nodes: Vec<NodeId> = (0..self.fabric.hbd.nodes()).map(NodeId).filter(working).collect();
+        let failed = self.faults.failed_nodes(&self.fabric.hbd);
+        let nodes = (0..self.fabric.hbd.nodes()).map(NodeId);
+        let nodes: Vec<NodeId> = nodes.filter(|node| !failed.contains(node)).collect();
         loop {
             let (from, before) = (best.idle.clone(), best.seconds);
             if from.len() + needed >= nodes.len() {
@@ -139,7 +140,8 @@ fn estimate(
 /// then all leaves but the first of the others that are enough for `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
-    for node in (0..fabric.hbd.nodes()).map(NodeId).filter(|node| !faults.nodes.contains(node)) {
+    let failed = faults.failed_nodes(&fabric.hbd);
+    for node in (0..fabric.hbd.nodes()).map(NodeId).filter(|node| !failed.contains(node)) {
         leaves.entry(fabric.dcn.tor_of(node).0).or_default().push(node);
     }
     let widest = leaves.values().map(Vec::len).max().unwrap_or(0);
@@ -155,7 +157,7 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
         sets.extend([at_most, exactly, first]);
     }
     if fabric.dcn.direct().is_some() {
-        sets.extend(along_cables(&leaves, faults, fabric, needed));
+        sets.extend(along_cables(&leaves, &failed, fabric, needed));
     }
     sets.retain(|set| !set.is_empty());
     sets
@@ -168,7 +170,7 @@ const MOST_SKIPPED: usize = 16;
 /// them twice. Left idle: the first leaves, and all of every 2, 4, 8 or 16 leaves of which a node is broken.
 fn along_cables(
     leaves: &BTreeMap<u32, Vec<NodeId>>,
-    faults: &FaultSet,
+    failed: &BTreeSet<NodeId>,
     fabric: &Fabric,
     needed: usize,
 ) -> Vec<Vec<NodeId>> {
@@ -176,7 +178,7 @@ fn along_cables(
     let first = |count: usize| leaves.values().take(count).flatten().copied().collect();
     let around_broken = |size: u32| {
         let broken: BTreeSet<u32> =
-            faults.nodes.iter().map(|node| fabric.dcn.tor_of(*node).0 / size).collect();
+            failed.iter().map(|node| fabric.dcn.tor_of(*node).0 / size).collect();
         let idle = leaves.iter().filter(|(leaf, _)| broken.contains(&(*leaf / size)));
         idle.flat_map(|(_, nodes)| nodes).copied().collect()
     };

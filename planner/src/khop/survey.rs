@@ -26,8 +26,8 @@ impl<'a> Survey<'a> {
     #[must_use]
     pub fn new(hbd: &'a Hbd, faults: &'a FaultSet) -> Self {
         let mut alive = vec![true; hbd.nodes() as usize];
-        for node in &faults.nodes {
-            alive[hbd.position_of(*node).index()] = false;
+        for node in faults.failed_nodes(hbd) {
+            alive[hbd.position_of(node).index()] = false;
         }
         let mut whole = alive.clone();
         for bundle in &faults.bundles {
@@ -127,6 +127,7 @@ impl<'a> Survey<'a> {
     /// GPUs of working nodes.
     #[must_use]
     pub fn healthy_gpus(&self) -> u64 {
-        self.hbd.gpus() - self.faults.nodes.len() as u64 * u64::from(self.hbd.gpus_per_node())
+        let nodes = self.alive.iter().filter(|alive| **alive).count() as u64;
+        nodes * u64::from(self.hbd.gpus_per_node())
     }
 }

@@ -36,6 +36,25 @@ proptest! {
         prop_assert_eq!(check(&fabric, &faults, &document).err(), None);
     }
 
+    /// A daemon reports a failed node by its bundles.
+    #[test]
+    fn node_with_all_bundles_failed_is_a_failed_node(
+        case in arbitrary_case(), hit in any::<prop::sample::Index>(),
+    ) {
+        let (fabric, mut by_name) = case.build();
+        let node = NodeId(u32::try_from(hit.index(fabric.hbd.nodes() as usize)).unwrap());
+        let mut by_bundles = by_name.clone();
+        by_name.nodes.insert(node);
+        by_bundles.nodes.remove(&node);
+        by_bundles.bundles.extend((0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle }));
+        let (_, expected) = planned(&fabric, &by_name);
+        let (_, document) = planned(&fabric, &by_bundles);
+        prop_assert_eq!(&document.groups, &expected.groups);
+        prop_assert_eq!(document.metrics.gpus_faulty, expected.metrics.gpus_faulty);
+        prop_assert_eq!(document.metrics.waste_ratio, expected.metrics.waste_ratio);
+        prop_assert_eq!(check(&fabric, &by_bundles, &document).err(), None);
+    }
+
     #[test]
     fn a_plan_reads_back_as_it_was_written(case in arbitrary_case()) {
         let (fabric, faults) = case.build();

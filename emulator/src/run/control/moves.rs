@@ -165,14 +165,10 @@ impl Replanner<'_> {
         // by their bundles, and the fault that broke them counts them.
         if let (true, Some(first)) = (is_lost, causes.first()) {
             let placed = &self.groups[group];
-            let counted = |node: &NodeId| {
-                let mut active = (0..context.faults.len()).filter(|fault| context.active[*fault]);
-                active.any(|fault| {
-                    context.events[fault].planned().contains(&PlannedPart::Node(*node))
-                })
-            };
-            let broken = |node: &&NodeId| self.known.nodes.contains(node) || counted(node);
-            let working = placed.nodes.iter().filter(|node| !broken(node)).count() as u64;
+            let failed = context.failed_nodes(|_| true);
+            let known = self.known.failed_nodes(&self.fabric.hbd);
+            let works = |node: &&NodeId| !failed.contains(node) && !known.contains(node);
+            let working = placed.nodes.iter().filter(works).count() as u64;
             let per_node = u64::from(self.fabric.hbd.gpus_per_node());
             context.faults[*first].gpus_lost += (working * per_node).min(u64::from(placed.gpus));
         }
