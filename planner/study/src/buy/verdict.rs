@@ -260,10 +260,13 @@ pub(super) fn judge(
         by_draw: elsewhere.draws.iter().map(draw).collect(),
         within_prices: rivals(rows, prices),
         by_fault_rate: elsewhere.rates.iter().map(rate).collect(),
-        by_price: price_flips(question, rows, prices),
+        by_price: price_flips(question, rows, prices, &winners(rows)),
     };
-    if let (Some(winner), [first, ..]) = (verdict.winner.clone(), rows) {
-        verdict.sentence = sentence(&verdict, &winner, first, rows);
+    if let [first, ..] = rows
+        && verdict.winner.is_some()
+    {
+        let beyond = price_flips(question, rows, prices, &tied);
+        verdict.sentence = sentence(&verdict, first, rows, &beyond);
     }
     verdict
 }
@@ -351,7 +354,8 @@ fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
-fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> String {
+/// `beyond`: prices at which a design that the sentence does not name as a choice is the cheapest.
+fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) -> String {
     let mut tied = winners(rows);
     let mut text = format!("Buy {}", tied.join(" or "));
     let draws = verdict.by_draw.len() + 1;
@@ -382,18 +386,6 @@ fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> Strin
     if first.shares.idle >= UNWANTED {
         text += &format!("; {:.0} % of its GPU-hours no job wants", 100.0 * first.shares.idle);
     }
-    let open: Vec<&Rival> = verdict
-        .within_prices
-        .iter()
-        .filter(|rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design))
-        .collect();
-    text += &match open.as_slice() {
-        [] => "; no prices within their ranges change that".to_owned(),
-        open => {
-            let names: Vec<&str> = open.iter().take(3).map(|rival| rival.design.as_str()).collect();
-            format!("; prices within their ranges can make {} cheaper", names.join(" or "))
-        }
-    };
     let same = |draw: &&DrawFlip| draw.winner.as_ref().is_some_and(|other| tied.contains(other));
     if verdict.level.is_empty() {
         text += &format!(
@@ -402,13 +394,49 @@ fn sentence(verdict: &Verdict, winner: &str, first: &Row, rows: &[Row]) -> Strin
             verdict.by_draw.len()
         );
     }
-    let flips = flips(verdict, winner, &tied);
-    match flips.is_empty() {
-        true => {
-            text + "; no fault rate from 0 to 8 × and no single price from 0.1 to 10 × changes it."
+    text + &inside(verdict, &tied) + &outside(verdict, &tied, beyond) + "."
+}
+
+/// Returns which of the designs that the sentence offers win where, if not the first everywhere.
+fn inside(verdict: &Verdict, tied: &[String]) -> String {
+    let rest = |winner: &String| winner != &tied[0] && tied.contains(winner);
+    let rates = verdict.by_fault_rate.iter().filter_map(|flip| flip.winner.as_ref());
+    let at_rates = rates.clone().filter(|winner| rest(winner)).count();
+    let nearest = verdict.by_price.iter().find(|flip| rest(&flip.winner));
+    let rates_text = format!("at {at_rates} of {} other fault rates", rates.count());
+    let text = match (at_rates, nearest) {
+        (0, None) => return String::new(),
+        (_, None) => rates_text,
+        (0, Some(flip)) => beyond_price(flip),
+        (_, Some(flip)) => format!("{rates_text} and {}", beyond_price(flip)),
+    };
+    let who = if tied.len() == 2 { &tied[1] } else { "another of them" };
+    format!("; {who} is the cheapest {text}")
+}
+
+/// Returns where a design that the sentence does not offer wins.
+fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
+    let is_other = |rival: &&Rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design);
+    let open: Vec<&str> =
+        verdict.within_prices.iter().filter(is_other).map(|rival| rival.design.as_str()).collect();
+    let mut text = match open.as_slice() {
+        [] => "; no other design is cheaper at prices within their ranges".to_owned(),
+        open => {
+            let names = open[..open.len().min(3)].join(" or ");
+            format!("; prices within their ranges can make {names} cheaper")
         }
-        false => format!("{text}; it would be {}.", flips.join(", ")),
-    }
+    };
+    let flips = flips(verdict, tied, beyond);
+    text += &match (flips.is_empty(), open.is_empty()) {
+        (true, true) => {
+            ", at a fault rate from 0 to 8 × or at a single price from 0.1 to 10 ×".to_owned()
+        }
+        (true, false) => {
+            "; no fault rate from 0 to 8 × and no single price from 0.1 to 10 × does".to_owned()
+        }
+        (false, _) => format!("; it would be {}", flips.join(", ")),
+    };
+    text
 }
 
 /// Whole dollars, with a comma between thousands.
@@ -424,62 +452,52 @@ fn whole(usd: f64) -> String {
     text
 }
 
-/// The nearest fault rates and prices at which another design wins, in words.
-fn flips(verdict: &Verdict, winner: &str, tied: &[String]) -> Vec<String> {
-    let other = |flip: &&FaultFlip| {
-        flip.winner.as_ref().is_some_and(|other| other != winner && !tied.contains(other))
-    };
+/// The nearest fault rates and prices at which a design beyond the choice wins, in words.
+fn flips(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> Vec<String> {
+    let other = |flip: &&FaultFlip| flip.winner.as_ref().is_some_and(|other| !tied.contains(other));
     let rates = &verdict.by_fault_rate;
     let below = rates.iter().filter(|flip| flip.factor < 1.0).rfind(other);
     let above = rates.iter().filter(|flip| flip.factor > 1.0).find(other);
     let faults = below.into_iter().chain(above).map(|flip| {
         format!("{} at {} × the fault rate", flip.winner.as_deref().unwrap_or("-"), flip.factor)
     });
-    let other_price = |flip: &&PriceFlip| !tied.contains(&flip.winner);
-    let prices = verdict.by_price.iter().filter(other_price).take(2).map(|flip| {
-        let side = if flip.factor > 1.0 { "above" } else { "below" };
-        format!("{} at {} {side} ${:.2} ({:.2} ×)", flip.winner, flip.part, flip.usd, flip.factor)
-    });
+    let prices =
+        beyond.iter().take(2).map(|flip| format!("{} {}", flip.winner, beyond_price(flip)));
     faults.chain(prices).collect()
 }
 
-/// For every price, changed alone, the nearest factor on either side at which a design is cheaper than all that win today.
-fn price_flips(question: &Question, rows: &[Row], prices: &PriceList) -> Vec<PriceFlip> {
-    let (tied, others) = rows.split_at(winners(rows).len());
-    if tied.is_empty() {
+fn beyond_price(flip: &PriceFlip) -> String {
+    let side = if flip.factor > 1.0 { "above" } else { "below" };
+    format!("at {} {side} ${:.2} ({:.2} ×)", flip.part, flip.usd, flip.factor)
+}
+
+/// For every price, changed alone, the nearest factor on either side at which a design is cheaper than all of `choice`,
+/// which are designs that cost the least today or that draws do not tell apart from them.
+fn price_flips(
+    question: &Question,
+    rows: &[Row],
+    prices: &PriceList,
+    choice: &[String],
+) -> Vec<PriceFlip> {
+    let works = rows.iter().filter(|row| row.useful_pflop_years > 0.0);
+    let (chosen, others): (Vec<&Row>, Vec<&Row>) =
+        works.partition(|row| choice.contains(&name(row)));
+    if chosen.is_empty() {
         return Vec::new();
     }
-    let of = |row: &Row, part: &str| {
-        let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);
-        (usd / row.useful_pflop_years, (row.cost_usd - usd) / row.useful_pflop_years)
-    };
     let mut parts: Vec<&String> =
         rows.iter().flat_map(|row| row.parts.iter().map(|(part, _)| part)).collect();
     parts.sort();
     parts.dedup();
+    let distance = |factor: f64| factor.ln().abs();
     let mut flips = Vec::new();
     for part in parts {
         let mut nearest: [Option<(f64, &Row)>; 2] = [None, None];
-        for row in others.iter().filter(|row| row.useful_pflop_years > 0.0) {
-            let (other_slope, other_rest) = of(row, part);
-            // Where slope·m + rest = other_slope·m + other_rest.
-            let crossing = |winner: &Row| {
-                let (slope, rest) = of(winner, part);
-                (other_rest - rest) / (slope - other_slope)
-            };
-            let crossings: Vec<f64> = tied.iter().map(crossing).collect();
-            for (above, side) in [false, true].into_iter().zip(&mut nearest) {
-                let range = if above { 1.0..=WIDEST } else { 1.0 / WIDEST..=1.0 };
-                if !crossings.iter().all(|factor| range.contains(factor)) {
-                    continue;
-                }
-                let distance = |factor: f64| factor.ln().abs();
-                let last = crossings.iter().copied();
-                let last = last.max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
-                let factor = last.expect("a design wins");
-                if side.is_none_or(|(known, _)| distance(factor) < distance(known)) {
-                    *side = Some((factor, row));
-                }
+        for row in &others {
+            let Some(factor) = nearest_factor(row, &chosen, part) else { continue };
+            let side = &mut nearest[usize::from(factor > 1.0)];
+            if side.is_none_or(|(known, _)| distance(factor) < distance(known)) {
+                *side = Some((factor, row));
             }
         }
         let today = match part.as_str() {
@@ -493,9 +511,35 @@ fn price_flips(question: &Question, rows: &[Row], prices: &PriceList) -> Vec<Pri
             winner: name(row),
         }));
     }
-    flips.sort_by(|a, b| a.factor.ln().abs().total_cmp(&b.factor.ln().abs()));
+    flips.sort_by(|a, b| distance(a.factor).total_cmp(&distance(b.factor)));
     flips.truncate(FLIPS);
     flips
+}
+
+/// Returns the factor nearest to 1, within [`WIDEST`], at which `row` is as cheap as the cheapest of `chosen`, and cheaper
+/// beyond. Costs are linear in a price, so `row` is the cheaper one in an interval of factors.
+fn nearest_factor(row: &Row, chosen: &[&Row], part: &str) -> Option<f64> {
+    let line = |row: &Row| {
+        let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);
+        (usd / row.useful_pflop_years, (row.cost_usd - usd) / row.useful_pflop_years)
+    };
+    let (slope, rest) = line(row);
+    let (mut low, mut high) = (1.0 / WIDEST, WIDEST);
+    for other in chosen {
+        // Where slope·m + rest < other_slope·m + other_rest.
+        let (other_slope, other_rest) = line(other);
+        let crossing = (other_rest - rest) / (slope - other_slope);
+        match (slope - other_slope).total_cmp(&0.0) {
+            Ordering::Greater => high = high.min(crossing),
+            Ordering::Less => low = low.max(crossing),
+            Ordering::Equal if rest < other_rest => {}
+            Ordering::Equal => return None,
+        }
+    }
+    if low >= high {
+        return None;
+    }
+    Some(if low >= 1.0 { low } else { high })
 }
 
 #[cfg(test)]
@@ -548,7 +592,7 @@ mod tests {
                 by_fault_rate: Vec::new(),
                 by_price: Vec::new(),
             };
-            sentence(&verdict, "a (regroup)", &here[0], &here)
+            sentence(&verdict, &here[0], &here, &[])
         };
         let level = said(&[[98.0, 100.0], [100.0, 99.0]]);
         let begin = "Buy a (regroup) or b (regroup) (-1.0 to +2.0 %), which 2 draws of faults and arrivals do not tell apart: $98 \
@@ -558,5 +602,56 @@ mod tests {
         let begin = "Buy a (regroup): $98 a useful PFLOP-year ($97 to $98 over 2 draws), 2.0 % (2.0 to 3.0) below the next, \
                      b (regroup); ";
         assert!(led.starts_with(begin), "{led}");
+    }
+
+    /// The sentence denied a flip that its own table showed: the winner there was among the designs it offers.
+    #[test]
+    fn sentence_names_the_price_at_which_another_offered_design_wins() {
+        let flip = |winner: &str| PriceFlip {
+            part: "gpu".to_owned(),
+            factor: 1.01,
+            usd: 101.0,
+            winner: winner.to_owned(),
+        };
+        let verdict = Verdict {
+            sentence: String::new(),
+            winner: Some("a (regroup)".to_owned()),
+            usd_over_draws: None,
+            level: vec![NextDesign {
+                design: "b (regroup)".to_owned(),
+                below: 0.02,
+                below_over_draws: [-0.01, 0.02],
+            }],
+            next: None,
+            by_draw: Vec::new(),
+            within_prices: Vec::new(),
+            by_fault_rate: vec![FaultFlip { factor: 2.0, winner: Some("b (regroup)".to_owned()) }],
+            by_price: vec![flip("b (regroup)")],
+        };
+        let rows = [row("a", 98.0), row("b", 100.0), row("c", 120.0)];
+        let said = sentence(&verdict, &rows[0], &rows, &[]);
+        let inside = "; b (regroup) is the cheapest at 1 of 1 other fault rates and at gpu above $101.00 (1.01 ×); no other design";
+        assert!(said.contains(inside), "{said}");
+        let said = sentence(&verdict, &rows[0], &rows, &[flip("c (regroup)")]);
+        assert!(
+            said.ends_with("; it would be c (regroup) at gpu above $101.00 (1.01 ×)."),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn price_at_which_a_design_wins_is_where_it_is_as_cheap_as_the_cheapest() {
+        let with_part = |design: &str, usd: f64, part: f64| Row {
+            parts: vec![("gpu".to_owned(), part)],
+            ..row(design, usd)
+        };
+        // Beside the part: 50, 60 and 90 dollars.
+        let (a, b, c) =
+            (with_part("a", 100.0, 50.0), with_part("b", 102.0, 42.0), with_part("c", 120.0, 30.0));
+        let factor = nearest_factor(&c, &[&a, &b], "gpu").expect("c has the least of that part");
+        let cost = |rest: f64, part: f64| rest + part * factor;
+        let cheapest = cost(50.0, 50.0).min(cost(60.0, 42.0));
+        assert!((cost(90.0, 30.0) - cheapest).abs() < 1e-9, "{factor}");
+        assert_eq!(nearest_factor(&c, &[&a, &b], "kilowatt-hour"), None);
     }
 }
