@@ -241,6 +241,10 @@ pub struct GroupResult {
     pub down: Picoseconds,
     /// Whether it was lost and never formed again.
     pub lost: bool,
+    /// Whether it ended each step and collective at the same picosecond as in the run without faults. `None` for a group
+    /// without work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unaffected: Option<bool>,
     /// Of a job that trains: when its last task of each step ended; nothing for a step that never did.
     #[serde(rename = "step_ends_ps", skip_serializing_if = "Vec::is_empty")]
     pub step_ends: Vec<Option<SimTime>>,

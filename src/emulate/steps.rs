@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::outcome::{JobStep, Outcome as Run, listed};
+use lightloom_emulator::outcome::{JobStep, Outcome as Run};
 use lightloom_units::Picoseconds;
 
 use crate::table::TextTable;
@@ -53,7 +53,6 @@ pub(super) fn describe(result: &Run) -> String {
             "{reused} exchanges round idle rings took the time of an equal one, found once packet by packet"
         );
     }
-    text.push_str(&unaffected(result));
     text
 }
 
@@ -97,22 +96,4 @@ fn time(time: Picoseconds) -> String {
         0 => "0".to_owned(),
         some => format!("{:.3}ms", some as f64 / 1e9),
     }
-}
-
-/// Which groups ended every step at the same picosecond as without faults.
-fn unaffected(result: &Run) -> String {
-    if result.faults.is_empty() {
-        return String::new();
-    }
-    let same = |group: &&lightloom_emulator::outcome::GroupResult| {
-        group.end.is_some() && group.end == group.end_without_faults
-    };
-    let groups: Vec<_> = result.groups.iter().filter(same).map(|group| group.group).collect();
-    format!(
-        "{} of {} groups ended at the same picosecond as without faults{}{}\n",
-        groups.len(),
-        result.groups.len(),
-        if groups.is_empty() { "" } else { ": " },
-        listed(&groups),
-    )
 }

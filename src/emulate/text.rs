@@ -36,8 +36,8 @@ pub(crate) fn describe(result: &Run) -> String {
     for fault in &result.faults {
         text.push_str(&describe_fault(result, fault));
     }
-    if let Some(same) = undisturbed_groups(result).filter(|_| !result.faults.is_empty()) {
-        let _ = writeln!(text, "\n{same}");
+    if let Some(unaffected) = unaffected_groups(result) {
+        let _ = writeln!(text, "\n{unaffected}");
     }
     text.push_str(&daemon::describe(result));
     let packets = &result.head.packets;
@@ -290,7 +290,8 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
         let _ = writeln!(text, "{loss}");
     }
     if let Some(free) = fault.groups_unaffected.as_ref().filter(|_| result.faults.len() > 1) {
-        let (count, all) = (free.len(), result.groups.len());
+        let all = result.groups.iter().filter(|group| group.unaffected.is_some()).count();
+        let count = free.len();
         let names = if count == 0 { String::new() } else { format!(": {}", listed(free)) };
         let _ = writeln!(
             text,
@@ -300,21 +301,22 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     text
 }
 
-/// How many groups ended everything as in the run without faults.
-fn undisturbed_groups(result: &Run) -> Option<String> {
-    if result.groups.is_empty() || !result.steps.of_jobs().is_empty() {
+/// Returns the groups with work that faults did not affect, out of all groups with work; `None` without either.
+fn unaffected_groups(result: &Run) -> Option<String> {
+    let at_work: Vec<_> = result.groups.iter().filter(|group| group.unaffected.is_some()).collect();
+    if at_work.is_empty() || result.faults.is_empty() {
         return None;
     }
-    let all: BTreeSet<_> = result.workloads.iter().filter_map(|c| c.group).collect();
-    let moved = result.workloads.iter().filter(|c| c.end != c.end_without_faults);
-    let moved: BTreeSet<_> = moved.filter_map(|c| c.group).collect();
-    let affected = result.faults.iter().flat_map(|fault| &fault.groups_affected).copied();
-    let moved: BTreeSet<_> = affected.chain(moved).collect();
-    let same = all.difference(&moved).count();
-    (!all.is_empty()).then(|| {
-        format!(
-            "{same} of {} groups ended every collective at the same picosecond as without faults",
-            all.len()
-        )
-    })
+    let unaffected = at_work.iter().filter(|group| group.unaffected == Some(true));
+    let names: Vec<_> = unaffected.map(|group| group.group).collect();
+    let names_listed = if names.is_empty() { "" } else { &format!(" ({})", listed(&names)) };
+    let without_work = match result.groups.len() - at_work.len() {
+        0 => String::new(),
+        count => format!("; {count} groups have no work in this run"),
+    };
+    Some(format!(
+        "groups unaffected by faults: {} of {}{names_listed}{without_work}",
+        names.len(),
+        at_work.len()
+    ))
 }

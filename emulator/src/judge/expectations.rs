@@ -9,7 +9,6 @@ use super::flows::Compared;
 use super::{JudgedRun, groups};
 use crate::nearest_rank::nearest_rank;
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
-use crate::run::FaultLog;
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 
 /// Whether an expectation came true, what was found, and how far inside its bound that is.
@@ -37,7 +36,7 @@ impl ExpectationJudge<'_> {
             }
             Expectation::RestoredWithin(span) => {
                 let tested = self.all_came_too_late(outcome.head.simulated);
-                tested.unwrap_or_else(|| restored(&self.restorable(), *span))
+                tested.unwrap_or_else(|| restored(&self.restorable(outcome), *span))
             }
             Expectation::CompletesWithin(span) => {
                 let open = self.traffic.and_then(|traffic| traffic.incomplete(|_| true));
@@ -57,7 +56,7 @@ impl ExpectationJudge<'_> {
         };
         let late = |span: &Picoseconds| {
             let is_late = |one: &Restorable| one.took.is_none_or(|took| took > *span);
-            self.restorable().into_iter().filter(is_late).map(|one| one.fault).collect()
+            self.restorable(outcome).into_iter().filter(is_late).map(|one| one.fault).collect()
         };
         let breached_by = match expectation {
             Expectation::RestoredWithin(span) => late(span),
@@ -172,18 +171,20 @@ impl ExpectationJudge<'_> {
         events.all(is_late).then_some((false, why, None))
     }
 
-    /// Faults that there is something to restore of: not those of the control plane itself, nor those that
-    /// have had no effect yet.
-    fn restorable(&self) -> Vec<Restorable> {
-        let is_one = |(_, (event, log)): &(usize, (&FaultEvent, &FaultLog))| {
-            log.mattered.is_some() && !event.is_of_control() && !event.from_start
-        };
-        let one = |(fault, (event, log)): (usize, (&FaultEvent, &FaultLog))| Restorable {
-            fault,
-            what: event.what(),
-            took: log.took().map(|took| Picoseconds(took.0.saturating_mul(self.ran.scale))),
-        };
-        self.ran.faults().enumerate().filter(is_one).map(one).collect()
+    /// Returns the faults that left something to restore: not those of the control plane itself, nor those without an
+    /// effect on groups, hosts or phases.
+    fn restorable(&self, outcome: &Outcome) -> Vec<Restorable> {
+        let begun = self.ran.faults().enumerate().filter(|(_, (event, _))| !event.from_start);
+        let mut restorable = Vec::new();
+        for ((fault, (event, log)), result) in begun.zip(&outcome.faults) {
+            let is_of_network = log.mattered.is_some() && !event.is_of_control();
+            if is_of_network && (log.restored.is_some() || result.had_effect()) {
+                let took = log.took();
+                let took = took.map(|took| Picoseconds(took.0.saturating_mul(self.ran.scale)));
+                restorable.push(Restorable { fault, what: event.what(), took });
+            }
+        }
+        restorable
     }
 }
 
@@ -210,7 +211,7 @@ fn restored(faults: &[Restorable], span: Picoseconds) -> Found {
         return (false, format!("{} was never restored", never.what), None);
     }
     match faults.iter().filter_map(|one| one.took).max() {
-        None => (true, "nothing broke in this run".to_owned(), None),
+        None => (true, "no fault had an effect".to_owned(), None),
         Some(longest) => {
             let margin = time_margin(longest, span);
             (longest <= span, format!("the slowest took {longest}"), Some(margin))

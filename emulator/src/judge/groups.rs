@@ -15,6 +15,7 @@ use crate::scenario::Scenario;
 
 /// One result for each group.
 pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
+    let moved = moved(log, baseline);
     let result = |(index, group): (usize, &GroupLog)| {
         let end = end(log, group);
         let there = baseline.groups.get(index);
@@ -29,6 +30,7 @@ pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
                 .map(|(end, calm)| Picoseconds(end.0.saturating_sub(calm.0))),
             down: group.down,
             lost: group.lost,
+            unaffected: (!is_idle(log, group)).then(|| moved[index].is_none() && !group.lost),
             step_ends: match log.trained.is_empty() {
                 true => Vec::new(),
                 false => group.steps.iter().map(|step| step.end).collect(),
@@ -120,7 +122,7 @@ pub(super) struct GroupImpact {
     pub(super) gpus: u64,
     /// How much later the slowest of them ended. `None` if one has work left.
     pub(super) delay: Option<Picoseconds>,
-    /// Groups that end everything at the same picosecond without it. `None` if that was not run.
+    /// Groups with work that end everything at the same picosecond without it. `None` if that was not run.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
@@ -143,7 +145,8 @@ pub(super) fn impacts(ran: &JudgedRun<'_>, results: &[GroupResult]) -> Vec<Group
         unaffected: ran.without.get(fault).and_then(|without| without.log(ran.baseline)).map(
             |_| {
                 let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
-                others.map(GroupId::from_index).collect()
+                let at_work = others.filter(|group| !is_idle(log, &log.groups[*group]));
+                at_work.map(GroupId::from_index).collect()
             },
         ),
         groups: groups.into_iter().map(GroupId::from_index).collect(),

@@ -178,6 +178,14 @@ pub fn listed(groups: &[GroupId]) -> String {
     stretches.map(name).collect::<Vec<String>>().join(" ")
 }
 
+impl FaultResult {
+    /// Returns whether a group, a host or a phase felt it.
+    pub(crate) fn had_effect(&self) -> bool {
+        let ended_later = self.delay != Some(Picoseconds::ZERO);
+        ended_later || !self.groups_affected.is_empty() || self.gpus_affected + self.gpus_lost > 0
+    }
+}
+
 /// One line: when it was known, planned around and restored, and what it affected.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,6 +211,7 @@ impl fmt::Display for FaultResult {
                 count(self.bundles_switched as u64, "bundle switched", "bundles switched"),
             )?,
             (false, Some(restored)) => write!(f, "restored +{}", restored.since(at))?,
+            (false, None) if !self.had_effect() => f.write_str("nothing to restore")?,
             (false, None) => f.write_str("not restored")?,
         }
         if let Some([least, most]) = self.dark {

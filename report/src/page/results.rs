@@ -252,6 +252,8 @@ pub struct EmulatedPackets {
 pub struct EmulatedGroup {
     /// Its name.
     pub group: String,
+    /// Whether faults left it alone; nothing for a group without work.
+    pub unaffected: Option<bool>,
 }
 
 /// A step of a job that trains. Steps of phases have no job.

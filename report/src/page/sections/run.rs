@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A run of the emulator: collectives beside their bound, and what each fault did.
 
-use std::collections::BTreeSet;
-
 use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
@@ -50,13 +48,8 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index:
 }
 
 fn conclusion(run: &EmulatedRun) -> String {
-    let mut groups: BTreeSet<&str> =
-        run.workloads.iter().filter_map(|c| c.group.as_deref()).collect();
-    if steps_of_jobs(run).next().is_some() {
-        groups.extend(run.groups.iter().map(|group| group.group.as_str()));
-    }
-    let affected: BTreeSet<&str> =
-        run.faults.iter().flat_map(|fault| &fault.groups_affected).map(String::as_str).collect();
+    let at_work = || run.groups.iter().filter_map(|group| group.unaffected);
+    let (groups, unaffected) = (at_work().count(), at_work().filter(|same| *same).count());
     let failed = run.expectations.iter().filter(|expectation| !expectation.passed).count();
     let verdict = match (run.expectations.len(), failed) {
         (0, _) => String::new(),
@@ -64,17 +57,16 @@ fn conclusion(run: &EmulatedRun) -> String {
         (all, failed) => format!(" {failed} of {all} expectations did not come true."),
     };
     if run.faults.is_empty() {
-        return format!("{} rings ran without a fault.{verdict}", fixed(groups.len() as f64, 0));
+        return format!("{} groups ran without a fault.{verdict}", fixed(groups as f64, 0));
     }
     let faults = match run.faults.len() {
-        1 => "fault".to_owned(),
+        1 => "the fault".to_owned(),
         count => format!("{count} faults"),
     };
     format!(
-        "{} of {} rings {} affected by the {faults} of the run; the others ended as if nothing had broken.{verdict}",
-        fixed(affected.len() as f64, 0),
-        fixed(groups.len() as f64, 0),
-        if affected.len() == 1 { "was" } else { "were" }
+        "Groups unaffected by {faults}: {} of {}.{verdict}",
+        fixed(unaffected as f64, 0),
+        fixed(groups as f64, 0),
     )
 }
 
@@ -300,12 +292,13 @@ mod tests {
         let step = serde_json::json!({"job": "rl", "index": 0, "start_ps": 0, "end_ps": 9, "closed_form_ps": 8, "mfu": 0.1,
             "why": {"compute_ps": 3, "exposed_ps": {"tp": 1, "weights": 2}, "restart_ps": 3}});
         of_steps.steps = vec![serde_json::from_value(step).unwrap()];
+        let group = |name: &str, unaffected| EmulatedGroup { group: name.into(), unaffected };
         of_steps.groups =
-            vec![EmulatedGroup { group: "g0".into() }, EmulatedGroup { group: "g1".into() }];
+            vec![group("g0", Some(true)), group("g1", Some(false)), group("g2", None)];
         let fault = serde_json::json!({"parts": ["n1"], "groups_affected": ["g1"], "gpus_affected": 8, "gpus_lost": 4});
         of_steps.faults = vec![serde_json::from_value(fault).unwrap()];
         let said = conclusion(&of_steps);
-        assert!(said.starts_with("1 of 2 rings was affected"), "{said}");
+        assert!(said.starts_with("Groups unaffected by the fault: 1 of 2."), "{said}");
         let phases: EmulatedStep =
             serde_json::from_value(serde_json::json!({"step": 1, "times": {}})).unwrap();
         of_steps.steps = vec![phases];
