@@ -12,7 +12,7 @@ use lightloom_fabric::plan::{self as plan_document, Plan, ReadError};
 use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::Options;
 use lightloom_planner::joint::{self, Replanned};
-use lightloom_planner::khop::{self, Change, GroupChange};
+use lightloom_planner::khop::{self, Change, GroupChange, MovedForOthers};
 use lightloom_units::id::NodeId;
 use serde_json::json;
 
@@ -115,6 +115,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         }
         ResultFormat::Text => {
             output::print(&describe(&before, &change, fabric.hbd.k()))?;
+            if change.moved != MovedForOthers::default() {
+                output::print(&format!("{}\n\n", change.moved))?;
+            }
             if next.phases.iter().any(|phase| !phase.circuits.is_empty()) {
                 let moved =
                     format!("{circuits_made} cross-connects are made, {circuits_removed} go\n");
@@ -257,7 +260,10 @@ fn document(before: &Plan, change: &Change) -> serde_json::Value {
         let (what, group, out, into) = summary(before, change);
         json!({"what": what, "group": group, "out": out, "in": into})
     });
-    json!({"bundles": bundles.collect::<Vec<_>>(), "groups": groups.collect::<Vec<_>>()})
+    let MovedForOthers { rings, circuits, at_least } = change.moved;
+    let healthy = json!({"rings": rings, "circuits": circuits, "rings_at_least": at_least});
+    let (bundles, groups) = (bundles.collect::<Vec<_>>(), groups.collect::<Vec<_>>());
+    json!({"bundles": bundles, "groups": groups, "healthy_moved": healthy})
 }
 
 fn describe(before: &Plan, change: &Change, k: u8) -> String {

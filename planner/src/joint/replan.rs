@@ -78,6 +78,8 @@ pub struct Bounds {
     pub out_of_reach: BTreeSet<NodeId>,
     /// Light between working ends is cut only if it ends on one of these nodes. `None` if it may be cut anywhere.
     pub cuts_at: Option<BTreeSet<NodeId>>,
+    /// Rings that lost nothing move only if they are of these jobs. `None` if all may.
+    pub moves: Option<BTreeSet<u32>>,
 }
 
 /// As [`replan`], within these bounds. A group that cannot be mended within them is lost.
@@ -97,6 +99,9 @@ pub fn replan_within(
     let mut survey = Survey::new(&fabric.hbd, faults).out_of_reach(&bounds.out_of_reach);
     if let Some(nodes) = &bounds.cuts_at {
         survey = survey.cut_only_at(nodes.clone());
+    }
+    if let Some(jobs) = &bounds.moves {
+        survey = survey.move_only(jobs.clone());
     }
     let change = match is_repair {
         false => khop::replan(fabric, &survey, &mut layout),

@@ -17,8 +17,8 @@
 //! 5. the same of idle nodes and of spare rings of other sizes, which are taken apart for it;
 //! 6. none: the job runs on with one group fewer.
 //!
-//! Where a plan from nothing places a group that would be lost, its placement is taken, with as few nodes moved as it
-//! allows (`cold`): groups that no fault touches move for it, and the change names every bundle that switches.
+//! Where a group would be lost so, groups that no fault touches make room for it: the fewest that have to (`least`). Where that
+//! search runs out of steps, the placement of a plan from nothing is taken (`cold`). The change names every bundle that switches.
 //!
 //! Circuits between idle nodes stay lit until somebody needs an end; a bundle whose far end has
 //! gone falls back to loopback.
@@ -27,13 +27,15 @@
 //! is lost by what broke and was repaired. No ring of a job moves for it.
 
 mod cold;
+mod least;
 mod neighbourhood;
+mod region;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
-use lightloom_fabric::khop::Path;
+use lightloom_fabric::khop::{Path, Port};
 use lightloom_units::id::{BundleId, GroupId, NodeId, TorId};
 
 use super::document::selected_port;
@@ -87,6 +89,38 @@ pub struct Change {
     pub bundles: Vec<(BundleId, Path, Path)>,
     /// Groups that changed.
     pub groups: Vec<GroupChange>,
+    /// What moves although it lost nothing.
+    pub moved: MovedForOthers,
+}
+
+/// Rings that lost nothing and move, so that no group is lost that can be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MovedForOthers {
+    /// Rings whose ranks are on other nodes.
+    pub rings: u32,
+    /// Their circuits that go dark.
+    pub circuits: u32,
+    /// With fewer rings moved fewer GPUs are kept in use. Less than `rings` where the search ran out of steps.
+    pub at_least: u32,
+}
+
+impl std::fmt::Display for MovedForOthers {
+    /// A line, or nothing if nothing moved.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rings, circuits, at_least } = self;
+        match (rings, circuits) {
+            (0, 0) => Ok(()),
+            _ if at_least < rings => write!(
+                f,
+                "healthy rings moved: {rings}, circuits of theirs cut: {circuits}; at least {at_least} had to move, \
+                 more is not known"
+            ),
+            _ => write!(
+                f,
+                "healthy rings moved: {rings}, circuits of theirs cut: {circuits}; with fewer, GPUs would be given up"
+            ),
+        }
+    }
 }
 
 /// Makes `layout` right for the faults that `survey` was taken with, changing as little as possible.
@@ -95,15 +129,58 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     let mut work = Work::new(fabric, survey, layout);
     work.mend_all();
     let change = work.finish();
-    match cold::with_more_groups(fabric, survey, &before, layout) {
-        None => change,
-        Some(placed) => {
-            *layout = before;
-            let mut work = Work::new(fabric, survey, layout);
-            work.place(placed);
-            work.finish()
-        }
+    let jobs = (0_u32..).zip(&fabric.jobs).filter(|(_, job)| least::is_sized(job));
+    let count = |layout: &Layout, job: u32| layout.groups_of(job).count();
+    let has_lost = jobs.into_iter().any(|(job, _)| count(layout, job) < count(&before, job));
+    if !has_lost || !survey.may_cut_anywhere() {
+        return change;
     }
+    let mended = std::mem::replace(layout, before.clone());
+    let mut work = Work::new(fabric, survey, layout);
+    let is_hit: Vec<bool> = before.groups.iter().map(|group| work.is_broken_group(group)).collect();
+    let healthy = || before.groups.iter().zip(&is_hit).filter(|(_, is_hit)| !**is_hit);
+    let (groups, given, at_least) =
+        match least::rearranged(fabric, survey, &before, &mended, is_hit.clone()) {
+            Ok(least::Rearranged { groups, given, at_least }) => (groups, given, at_least),
+            Err(least::Nothing::InSight { at_least })
+                if let Some(cold) = cold::with_more_groups(fabric, survey, &mended) =>
+            {
+                let given = cold::matched(&before.groups, &cold.groups);
+                (cold.groups, given, at_least)
+            }
+            Err(_) => {
+                *layout = mended;
+                return change;
+            }
+        };
+    work.place(&groups, given);
+    work.fill_jobs();
+    let change = work.finish();
+    let moved = moved_for_others(fabric, healthy().map(|(group, _)| group), layout);
+    Change { moved: MovedForOthers { at_least, ..moved }, ..change }
+}
+
+/// What becomes of rings of jobs that lost nothing.
+fn moved_for_others<'a>(
+    fabric: &Fabric,
+    healthy: impl Iterator<Item = &'a RingGroup>,
+    layout: &Layout,
+) -> MovedForOthers {
+    let mut moved = MovedForOthers::default();
+    for was in healthy.filter(|group| group.job.is_some()) {
+        let nodes = |group: &RingGroup| group.ranks.iter().copied().collect::<BTreeSet<NodeId>>();
+        let now = layout.groups.iter().find(|group| group.id == was.id);
+        moved.rings += u32::from(now.is_none_or(|now| nodes(now) != nodes(was)));
+        let is_cut = |(node, hop): &(&NodeId, &i8)| {
+            let port = fabric.hbd.port(**node, **hop);
+            let far = fabric.hbd.peer(port);
+            let is_lit = |port: Port| layout.path(port.bundle) == port.selects();
+            !is_lit(port) || !far.is_some_and(is_lit)
+        };
+        let cut = was.nodes.iter().zip(&was.hops).filter(is_cut).count();
+        moved.circuits += u32::try_from(cut).expect("fewer than nodes");
+    }
+    moved
 }
 
 /// As [`replan`], and idle nodes make spare rings: for when something was repaired, and time is no matter.
@@ -141,11 +218,7 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn new(fabric: &'a Fabric, survey: &'a Survey<'a>, layout: &'a mut Layout) -> Self {
-        let reach = survey.alive().iter().zip(survey.in_reach());
-        let mut idle: Vec<bool> = reach.map(|(alive, reach)| *alive && *reach).collect();
-        for node in layout.groups.iter().flat_map(|group| &group.nodes) {
-            idle[fabric.hbd.position_of(*node).index()] = false;
-        }
+        let idle = idle(fabric, survey, layout);
         let places =
             layout.groups.iter().zip(0..).map(|(group, place)| (group.id, place)).collect();
         let (before, groups) = (BTreeMap::new(), Vec::new());
@@ -543,8 +616,18 @@ impl<'a> Work<'a> {
         let works = |bundle: &BundleId| self.survey.bundle_works(*bundle);
         let bundles = self.before.iter().map(|(bundle, path)| now((*bundle, *path)));
         let bundles = bundles.filter(|(bundle, from, to)| from != to && works(bundle)).collect();
-        Change { bundles, groups: self.groups }
+        Change { bundles, groups: self.groups, moved: MovedForOthers::default() }
     }
+}
+
+/// By position: works, and is in no group.
+fn idle(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> Vec<bool> {
+    let reach = survey.alive().iter().zip(survey.in_reach());
+    let mut idle: Vec<bool> = reach.map(|(alive, reach)| *alive && *reach).collect();
+    for node in layout.groups.iter().flat_map(|group| &group.nodes) {
+        idle[fabric.hbd.position_of(*node).index()] = false;
+    }
+    idle
 }
 
 /// Who left `old` and who came in `new`, both in rank order.

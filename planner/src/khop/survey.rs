@@ -19,6 +19,8 @@ pub struct Survey<'a> {
     in_reach: Vec<bool>,
     /// Light is cut only where it ends on one of these nodes. `None` if it may be cut anywhere.
     cuts_at: Option<BTreeSet<NodeId>>,
+    /// Rings that lost nothing move only if they are of these jobs. `None` if all may.
+    moves: Option<BTreeSet<u32>>,
 }
 
 impl<'a> Survey<'a> {
@@ -34,7 +36,7 @@ impl<'a> Survey<'a> {
             whole[hbd.position_of(bundle.node).index()] = false;
         }
         let in_reach = vec![true; hbd.nodes() as usize];
-        Self { hbd, faults, alive, whole, in_reach, cuts_at: None }
+        Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None }
     }
 
     /// The same where the transceivers of these nodes cannot be set: their light stays as it is, and none of them takes
@@ -54,6 +56,25 @@ impl<'a> Survey<'a> {
         self
     }
 
+    /// The same where rings that lost nothing move only if they are of these jobs.
+    #[must_use]
+    pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
+        self.moves = Some(jobs);
+        self
+    }
+
+    /// Whether a ring of `job` that lost nothing may move.
+    #[must_use]
+    pub fn may_move(&self, job: u32) -> bool {
+        self.moves.as_ref().is_none_or(|jobs| jobs.contains(&job))
+    }
+
+    /// Whether light between working ends may be cut anywhere.
+    #[must_use]
+    pub fn may_cut_anywhere(&self) -> bool {
+        self.cuts_at.is_none()
+    }
+
     /// Whether light between these nodes may be cut.
     #[must_use]
     pub fn may_cut(&self, one: NodeId, other: NodeId) -> bool {
@@ -61,10 +82,10 @@ impl<'a> Survey<'a> {
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
-    /// Whether some transceivers cannot be set, or light may not be cut everywhere.
+    /// Whether some transceivers cannot be set, some rings may not move, or light may not be cut everywhere.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
-        self.cuts_at.is_some() || self.in_reach.contains(&false)
+        self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
     }
 
     /// By position: its transceivers can be set.

@@ -22,6 +22,7 @@ mod joint;
 mod joint_fabric;
 mod joint_replan;
 mod khop;
+mod least_moves;
 mod placement;
 mod reinforcement;
 mod replan_as_cold;

@@ -1,59 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The placement of a plan from nothing, reached with few moves: for what the least change cannot keep.
+//! The placement of a plan from nothing, reached with few moves: for what the search for the least change (`least`) does not
+//! cover, or not in its steps.
 //!
-//! A search that changes little can leave working nodes in pieces that no ring fits, where rings placed anew would all fit.
-//! Then every group of the new placement is given to the group of before that has most of its nodes, which keeps its name,
-//! and every node that stays keeps its rank. Groups whose nodes are the same do not move at all.
+//! Every group of the new placement is given to the group of before that has most of its nodes, which keeps its name, and
+//! every node that stays keeps its rank. Groups whose nodes are the same do not move at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::fabric::{Fabric, Job, JobSize};
-use lightloom_fabric::file::StepFile;
+use lightloom_fabric::fabric::Fabric;
 use lightloom_units::id::NodeId;
 
 use super::super::{Layout, Method, RingGroup, Survey, plan};
-use super::{GroupChange, Work};
+use super::least::{is_sized, unit};
+use super::{GroupChange, Work, idle, replaced};
 
-/// A plan from nothing, if `least`, which changes little of `before`, lost a group of a job of a stated size, and it has
-/// more for such jobs. `None` where a bound on what may move forbids to take it.
+/// A plan from nothing, if it has more groups in use of jobs of a stated size than `least`. `None` where a bound on what may
+/// move forbids to take it.
 pub(super) fn with_more_groups(
     fabric: &Fabric,
     survey: &Survey<'_>,
-    before: &Layout,
     least: &Layout,
 ) -> Option<Layout> {
-    // A job that takes all there is goes on with what is left: for one ring more its others do not move.
-    let is_sized = |job: &Job| job.is_placed() && job.size != JobSize::All;
-    let jobs = || (0_u32..).zip(&fabric.jobs).filter(|(_, job)| is_sized(job)).map(|(job, _)| job);
-    let groups = |layout: &Layout, job: u32| layout.groups_of(job).count();
-    let has_lost = jobs().any(|job| groups(least, job) < groups(before, job));
-    if !has_lost || survey.is_bounded() {
+    if survey.is_bounded() {
         return None;
     }
+    let jobs = || (0_u32..).zip(&fabric.jobs).filter(|(_, job)| is_sized(job));
     let cold = plan(fabric, survey.faults(), Method::Scan).ok()?;
-    let works = |layout: &Layout, job: u32| in_use(fabric, job, groups(layout, job));
-    let is_worse = jobs().any(|job| works(&cold, job) < works(least, job));
-    let is_better = jobs().any(|job| works(&cold, job) > works(least, job));
+    let works = |layout: &Layout, index, job| layout.groups_of(index).count() / unit(job);
+    let is_worse = jobs().any(|(index, job)| works(&cold, index, job) < works(least, index, job));
+    let is_better = jobs().any(|(index, job)| works(&cold, index, job) > works(least, index, job));
     (is_better && !is_worse).then_some(cold)
 }
 
-/// Of so many groups of a job, those that make whole replicas.
-fn in_use(fabric: &Fabric, job: u32, groups: usize) -> usize {
-    match &fabric.jobs[job as usize].step {
-        Some(StepFile::Training(raw)) => {
-            let replica = (raw.pp * raw.cp).max(1) as usize;
-            groups / replica * replica
-        }
-        _ => groups,
-    }
-}
-
 impl Work<'_> {
-    /// Takes the groups of `placed`, each under the name and ranks of the group of before that it moves least.
-    pub(super) fn place(&mut self, placed: Layout) {
+    /// Takes the groups `new`: by place before, `given` says which of them has the name and the ranks of that group.
+    pub(super) fn place(&mut self, new: &[RingGroup], given: BTreeMap<usize, usize>) {
         let old = std::mem::take(&mut self.layout.groups);
-        let new = placed.groups;
-        let given = matched(&old, &new);
         let (mut groups, mut lost) = (Vec::new(), Vec::new());
         for (place, was) in old.iter().enumerate() {
             match given.get(&place).map(|at| &new[*at]) {
@@ -80,6 +62,7 @@ impl Work<'_> {
         }
         self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
         self.light_all();
+        self.idle = idle(self.fabric, self.survey, self.layout);
     }
 
     /// What `was` becomes where its place is that of `now`.
@@ -89,11 +72,20 @@ impl Work<'_> {
             return was.clone();
         }
         let ranks = kept_ranks(&was.ranks, &now.ranks);
+        let new = RingGroup { id: was.id, ranks, ..now.clone() };
         if was.job.is_some() {
-            let (from, to) = (was.nodes.clone(), ranks.clone());
-            self.groups.push(GroupChange::Moved { group: place, from, to });
+            self.groups.push(match new.ranks.iter().any(|node| was.ranks.contains(node)) {
+                true => {
+                    let (out, into) = replaced(was, &new);
+                    GroupChange::Bypassed { group: place, out, into }
+                }
+                false => {
+                    let (from, to) = (was.nodes.clone(), new.ranks.clone());
+                    GroupChange::Moved { group: place, from, to }
+                }
+            });
         }
-        RingGroup { id: was.id, ranks, ..now.clone() }
+        new
     }
 
     /// Lights every group, and darkens what then faces nothing.
@@ -128,7 +120,7 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
 
 /// By place in `old`: the group of `new`, of the same job and size, that takes it. Those with most nodes in common first;
 /// a spare is taken by one with the same nodes alone.
-fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
+pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
     let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (place, group) in old.iter().enumerate() {
         for node in &group.nodes {

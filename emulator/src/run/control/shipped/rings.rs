@@ -125,7 +125,7 @@ impl<'a> ShippedRings<'a> {
         let groups = self.changes(&old, &members);
         let nodes = (0..self.inner.fabric.hbd.nodes()).map(NodeId);
         let bundles = nodes.map(|node| (BundleId { node, bundle: 0 }, goes_on));
-        let change = Change { bundles: Vec::new(), groups };
+        let change = Change { groups, ..Change::default() };
         self.inner.move_groups(context, fault, &before, &change, &bundles.collect());
         if let Some(fault) = fault {
             let log = &mut context.faults[fault];

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Groups that a small change would lose, kept by moving as few rings as possible that lost nothing.
+//!
+//! Where every group that was hit finds no place between the others, others have to make room. Here it is decided how many
+//! groups can be kept and which rings may move; `region` finds the least change. Up to [`MOST_PLACES`] nodes the whole line is
+//! searched, and what is found is the least there is. On a longer line one lost group after the other is placed, wherever on
+//! the line that moves fewest, and what moves for one of them lies within that many places.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fabric::{Fabric, Job, JobSize};
+use lightloom_fabric::file::StepFile;
+use lightloom_fabric::hbd::Grouping;
+use lightloom_fabric::khop::{Position, Shape};
+use lightloom_units::id::{GroupId, NodeId};
+
+use super::super::{Layout, RingGroup, Survey};
+use super::region::{Class, Cost, Limit, MOST_PLACES, Outcome, Pick, Region};
+
+/// The most steps of one search: 0.2 s, and six times as many as any search on 40 nodes took in tests.
+const MOST_STEPS: u32 = 200_000;
+
+/// The most jobs whose rings are searched together.
+const MOST_JOBS: usize = 8;
+
+/// Groups afterwards.
+pub(super) struct Rearranged {
+    pub(super) groups: Vec<RingGroup>,
+    /// By place before: the place in `groups`.
+    pub(super) given: BTreeMap<usize, usize>,
+    /// So many rings that lost nothing have to move.
+    pub(super) at_least: u32,
+}
+
+/// Why nothing is found.
+pub(super) enum Nothing {
+    /// No more groups can be kept.
+    CanBeKept,
+    /// The search does not cover this, or ran out of steps: so many rings have to move at least.
+    InSight { at_least: u32 },
+}
+
+/// A job that takes all there is goes on with what is left: for one ring more its others do not move.
+pub(super) fn is_sized(job: &Job) -> bool {
+    job.is_placed() && job.size != JobSize::All
+}
+
+/// How many groups make a unit that a job can use.
+pub(super) fn unit(job: &Job) -> usize {
+    match &job.step {
+        Some(StepFile::Training(raw)) => (raw.pp * raw.cp * raw.ep).max(1) as usize,
+        _ => 1,
+    }
+}
+
+/// More groups of `before` than are in `mended`. `is_hit` by place before: the group lost something.
+pub(super) fn rearranged(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    before: &Layout,
+    mended: &Layout,
+    is_hit: Vec<bool>,
+) -> Result<Rearranged, Nothing> {
+    let of_jobs = || before.groups.iter().filter(|group| group.job.is_some());
+    let jobs: BTreeSet<u32> = of_jobs().filter_map(|group| group.job).collect();
+    let is_on_line = fabric.hbd.grouping() == Grouping::Line && jobs.len() <= MOST_JOBS;
+    if !is_on_line || of_jobs().any(|group| group.segment.is_some()) {
+        return Err(Nothing::InSight { at_least: 0 });
+    }
+    let known: BTreeSet<GroupId> = of_jobs().map(|group| group.id).collect();
+    let kept = mended.groups.iter().filter(|group| known.contains(&group.id));
+    let now: BTreeMap<GroupId, RingGroup> = kept.map(|group| (group.id, group.clone())).collect();
+    let places = before.groups.iter().enumerate();
+    let is_lost = |group: &RingGroup| group.job.is_some() && !now.contains_key(&group.id);
+    let lost: Vec<usize> = places.filter(|(_, group)| is_lost(group)).map(|(at, _)| at).collect();
+    let jobs = jobs.into_iter().collect();
+    let mut task = Task { fabric, survey, before, is_hit, jobs, now, at_least: 0 };
+    match fabric.hbd.nodes() as usize <= MOST_PLACES {
+        true => task.place_together(&lost)?,
+        false => task.place_in_turn(&lost)?,
+    }
+    Ok(task.finish())
+}
+
+struct Task<'a> {
+    fabric: &'a Fabric,
+    survey: &'a Survey<'a>,
+    before: &'a Layout,
+    is_hit: Vec<bool>,
+    jobs: Vec<u32>,
+    /// Groups of jobs that have a place.
+    now: BTreeMap<GroupId, RingGroup>,
+    /// So many rings that lost nothing have to move.
+    at_least: u32,
+}
+
+impl<'a> Task<'a> {
+    /// All that are lost, or as many as can be kept, on the whole line.
+    fn place_together(&mut self, lost: &[usize]) -> Result<(), Nothing> {
+        let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
+        let regions = [self.region(all, lost)];
+        for required in self.levels(&regions[0], lost) {
+            match self.place(&regions, |_| required.clone()) {
+                Err(Nothing::CanBeKept) => {}
+                placed => return placed,
+            }
+        }
+        Err(Nothing::CanBeKept)
+    }
+
+    /// One lost group after the other, wherever on the line that moves fewest rings.
+    fn place_in_turn(&mut self, lost: &[usize]) -> Result<(), Nothing> {
+        let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
+        let is_sized = |place: &&usize| {
+            let job = self.before.groups[**place].job;
+            job.is_some_and(|job| is_sized(&self.fabric.jobs[job as usize]))
+        };
+        for place in lost.iter().filter(is_sized).collect::<Vec<_>>() {
+            let regions = self.regions(*place);
+            let all = |region: &Region<'_>| region.classes.iter().map(|own| own.rings).collect();
+            if let Err(why) = self.place(&regions, all) {
+                nothing = why;
+            }
+        }
+        if self.gpus_in_use() > before { Ok(()) } else { Err(nothing) }
+    }
+
+    fn count(&self, job: u32) -> usize {
+        self.now.values().filter(|group| group.job == Some(job)).count()
+    }
+
+    fn gpus_in_use(&self) -> usize {
+        let of = |job: &u32| {
+            let own = &self.fabric.jobs[*job as usize];
+            self.count(*job) / unit(own) * unit(own) * own.tp as usize
+        };
+        self.jobs.iter().map(of).sum()
+    }
+
+    /// Parts of the line that hold every place for a lost group with all that moves for it, the nearest first.
+    fn regions(&self, lost: usize) -> Vec<Region<'a>> {
+        let (nodes, width) = (self.fabric.hbd.nodes() as usize, MOST_PLACES);
+        let at = self.fabric.hbd.position_of(self.before.groups[lost].nodes[0]).index();
+        let is_closed = self.fabric.hbd.shape() == Shape::Ring;
+        let from = |first: usize| {
+            let places = (first..first + width).filter(|place| is_closed || *place < nodes);
+            places.map(|place| Position((place % nodes) as u32)).collect()
+        };
+        let nearest = if is_closed { at + nodes } else { at.max(width / 2) } - width / 2;
+        let mut firsts: Vec<usize> = (0..nodes).step_by(width / 2).collect();
+        firsts.sort_by_key(|first| first.abs_diff(nearest % nodes));
+        let firsts = std::iter::once(nearest % nodes).chain(firsts);
+        firsts.map(|first| self.region(from(first), &[lost])).collect()
+    }
+
+    /// The nodes at these places that no fixed ring has, with the rings that may move there, and those to be placed.
+    fn region(&self, places: Vec<Position>, lost: &[usize]) -> Region<'a> {
+        let hbd = &self.fabric.hbd;
+        let can_be_set = |position: Position| {
+            self.survey.is_whole(position) && self.survey.in_reach()[position.index()]
+        };
+        let nodes = (0..).zip(&places).filter(|(_, at)| can_be_set(**at));
+        let mut nodes: Vec<(u64, NodeId)> = nodes.map(|(at, on)| (at, hbd.node_at(*on))).collect();
+        let here: BTreeSet<NodeId> = nodes.iter().map(|(_, node)| *node).collect();
+        let may_move = |(place, group): &(usize, &RingGroup)| {
+            let is_here = |node: &NodeId| {
+                here.contains(node) || self.is_hit[*place] && !can_be_set(hbd.position_of(*node))
+            };
+            let may_move = |job| self.is_hit[*place] || self.survey.may_move(job);
+            let is_lost = lost.contains(place);
+            let has_place = self.now.contains_key(&group.id);
+            is_lost
+                || has_place && group.job.is_some_and(may_move) && group.nodes.iter().all(is_here)
+        };
+        let old = |(place, group): (usize, &RingGroup)| {
+            let class = self.jobs.iter().position(|job| Some(*job) == group.job);
+            (place, class.expect("a job with rings"), self.is_hit[place])
+        };
+        let groups = self.before.groups.iter().enumerate();
+        let olds: Vec<_> = groups.filter(may_move).map(old).collect();
+        let moves = |id: &GroupId| olds.iter().any(|(at, ..)| self.before.groups[*at].id == *id);
+        let fixed = self.now.iter().filter(|(id, _)| !moves(id));
+        let fixed: BTreeSet<NodeId> = fixed.flat_map(|(_, group)| &group.nodes).copied().collect();
+        let class = |(index, job): (usize, &u32)| {
+            let rings = olds.iter().filter(|(_, class, _)| *class == index).count();
+            let length = self.before.groups_of(*job).next().map_or(1, |group| group.ranks.len());
+            Class { length, rings: u32::try_from(rings).expect("at most 128") }
+        };
+        let classes = self.jobs.iter().enumerate().map(class).collect();
+        nodes.retain(|(_, node)| !fixed.contains(node));
+        Region::new(self.survey, self.before, places.len(), nodes, &olds, classes)
+    }
+
+    /// How many rings of each job to ask for, most GPUs in use first: all that is more than is kept now.
+    fn levels(&self, region: &Region<'_>, lost: &[usize]) -> Vec<Vec<u32>> {
+        let mut levels = vec![(0, Vec::new())];
+        for (job, class) in self.jobs.iter().zip(&region.classes) {
+            let (own, kept) = (&self.fabric.jobs[*job as usize], self.count(*job));
+            let is_own = |place: &&usize| self.before.groups[**place].job == Some(*job);
+            let lost = lost.iter().filter(is_own).count();
+            let most = if is_sized(own) { kept + lost } else { kept };
+            let elsewhere = kept + lost - class.rings as usize;
+            let steps = kept / unit(own)..=most / unit(own);
+            let with = |(gpus, level): &(usize, Vec<u32>)| {
+                let (gpus, level) = (*gpus, level.clone());
+                steps.clone().map(move |units| {
+                    let rings = units * unit(own);
+                    let here = u32::try_from(rings.saturating_sub(elsewhere)).expect("at most 128");
+                    (gpus + rings * own.tp as usize, [level.as_slice(), &[here]].concat())
+                })
+            };
+            levels = levels.iter().flat_map(with).collect();
+        }
+        let kept = self.gpus_in_use();
+        levels.retain(|(gpus, _)| *gpus > kept);
+        levels.sort_by_key(|(gpus, _)| std::cmp::Reverse(*gpus));
+        levels.into_iter().map(|(_, level)| level).collect()
+    }
+
+    /// Places what is `required` in one of the regions, so that the fewest rings move that lost nothing.
+    fn place(
+        &mut self,
+        regions: &[Region<'a>],
+        required: impl Fn(&Region<'a>) -> Vec<u32>,
+    ) -> Result<(), Nothing> {
+        let mut below = Cost { rings: u32::MAX, ..Cost::default() };
+        let (mut best, mut proven, mut steps) = (None, None, MOST_STEPS);
+        // The nearest alone first: what it has limits the search elsewhere.
+        for regions in [&regions[..1], &regions[1..]] {
+            let mut limit = Limit { rings: 0, below };
+            while proven.is_none() && limit.rings <= below.rings {
+                let mut is_cut = false;
+                for region in regions {
+                    limit.below = below;
+                    match region.pack(&required(region), limit, &mut steps) {
+                        Outcome::Found(cost, picks) => {
+                            below = cost;
+                            best = Some((region, picks));
+                        }
+                        Outcome::Nothing { is_cut: cut } => is_cut |= cut,
+                        Outcome::OutOfSteps => proven = Some(limit.rings),
+                    }
+                }
+                if !is_cut || best.is_some() && limit.rings == below.rings {
+                    break;
+                }
+                limit.rings += 1;
+            }
+        }
+        match (best, proven) {
+            (Some((region, picks)), _) => {
+                self.at_least += proven.unwrap_or(below.rings);
+                self.take(region, picks);
+                Ok(())
+            }
+            (None, None) => Err(Nothing::CanBeKept),
+            (None, Some(at_least)) => Err(Nothing::InSight { at_least }),
+        }
+    }
+
+    fn take(&mut self, region: &Region<'a>, picks: Vec<Pick>) {
+        let mut olds: Vec<Option<usize>> = region.olds.iter().map(|old| Some(old.place)).collect();
+        for old in &region.olds {
+            self.now.remove(&self.before.groups[old.place].id);
+        }
+        // Chains of nodes that no ring of the job had are left for the rings that have none.
+        let mut picks = picks;
+        picks.sort_by_key(|pick| matches!(pick, Pick::Chain { old: None, .. }));
+        for pick in picks {
+            let group = match pick {
+                Pick::Stays { old } => {
+                    olds[old] = None;
+                    let place = region.olds[old].place;
+                    self.before.groups[place].clone()
+                }
+                Pick::Chain { nodes, hops, class, old } => {
+                    let is_free =
+                        |old: &usize| region.olds[*old].class == class && olds[*old].is_some();
+                    let old = old.or_else(|| (0..olds.len()).find(is_free));
+                    let place =
+                        old.and_then(|old| olds[old].take()).expect("no more rings than before");
+                    self.is_hit[place] = true;
+                    let was = &self.before.groups[place];
+                    let ranks = nodes.clone();
+                    RingGroup { nodes, hops, ranks, passing: None, ..was.clone() }
+                }
+            };
+            self.now.insert(group.id, group);
+        }
+    }
+
+    /// All groups of jobs, and the spare rings that they leave.
+    fn finish(self) -> Rearranged {
+        let used: BTreeSet<NodeId> =
+            self.now.values().flat_map(|group| group.nodes.iter().copied()).collect();
+        let is_left = |place: usize, spare: &RingGroup| {
+            spare.job.is_none()
+                && !self.is_hit[place]
+                && !spare.nodes.iter().any(|node| used.contains(node))
+        };
+        let (mut groups, mut given) = (Vec::new(), BTreeMap::new());
+        for (place, was) in self.before.groups.iter().enumerate() {
+            let now = self.now.get(&was.id).or(Some(was).filter(|was| is_left(place, was)));
+            if let Some(now) = now {
+                given.insert(place, groups.len());
+                groups.push(now.clone());
+            }
+        }
+        Rearranged { groups, given, at_least: self.at_least }
+    }
+}

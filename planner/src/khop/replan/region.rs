@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The rings of one part of the line, packed again with the least change: an exact search.
+//!
+//! Candidates are all chains of the nodes that no fixed ring has. Node by node, the lowest first, the search decides who has
+//! it: its own ring, which stays, a new chain, or none. States with the same nodes left are one state with its cheapest
+//! history, so that the work grows with the states that a cut through the line can have. Costs add up, and every cost is
+//! known when the later of two neighbours is decided: the result has the least cost within the limit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Add;
+use std::rc::Rc;
+
+use lightloom_fabric::khop::{Hop, Shape, hops_are_compatible};
+use lightloom_units::id::{BundleId, NodeId};
+use rustc_hash::FxHashMap;
+
+use super::super::document::selected_port;
+use super::super::layout::bundle_path;
+use super::super::{Layout, RingGroup, Survey};
+
+/// The most places that one search holds.
+pub(super) const MOST_PLACES: usize = 128;
+
+/// What moves, in the order of what it is worth to avoid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    /// Rings that lost nothing and whose ranks are on other nodes afterwards.
+    pub(super) rings: u32,
+    /// Circuits of rings that lost nothing which go dark.
+    pub(super) circuits: u32,
+    /// Nodes that take ranks of another node.
+    pub(super) nodes: u32,
+    /// Bundles that switch.
+    pub(super) bundles: u32,
+}
+
+impl Add for Cost {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            rings: self.rings + other.rings,
+            circuits: self.circuits + other.circuits,
+            nodes: self.nodes + other.nodes,
+            bundles: self.bundles + other.bundles,
+        }
+    }
+}
+
+/// A ring of a job before, whose nodes may be used.
+pub(super) struct Old {
+    /// Its place in the layout before.
+    pub(super) place: usize,
+    pub(super) class: usize,
+    /// Whether it lost something.
+    pub(super) is_hit: bool,
+    /// Its nodes here, and those with ranks.
+    nodes: u128,
+    ranks: u128,
+}
+
+/// The rings of one job.
+pub(super) struct Class {
+    /// Nodes of a ring.
+    pub(super) length: usize,
+    /// Rings here before.
+    pub(super) rings: u32,
+}
+
+/// Who has some nodes afterwards.
+pub(super) enum Pick {
+    Stays { old: usize },
+    Chain { nodes: Vec<NodeId>, hops: Vec<Hop>, class: usize, old: Option<usize> },
+}
+
+/// How far a search goes.
+#[derive(Clone, Copy)]
+pub(super) struct Limit {
+    /// At most so many rings that lost nothing move.
+    pub(super) rings: u32,
+    /// All in all it costs less than this.
+    pub(super) below: Cost,
+}
+
+/// How a search ended.
+pub(super) enum Outcome {
+    Found(Cost, Vec<Pick>),
+    /// There is nothing within the limit. `is_cut`: there may be something beyond.
+    Nothing {
+        is_cut: bool,
+    },
+    OutOfSteps,
+}
+
+pub(super) struct Region<'a> {
+    survey: &'a Survey<'a>,
+    before: &'a Layout,
+    /// Each with its place, counted from the start of this part.
+    nodes: Vec<(u64, NodeId)>,
+    /// How many places the line has, where this is all of a closed one.
+    closed: Option<u64>,
+    pub(super) olds: Vec<Old>,
+    pub(super) classes: Vec<Class>,
+    /// By node: the ring that lost nothing and has ranks there.
+    owner: Vec<Option<usize>>,
+    /// By node: which nodes working fibres lead to, and by which hop.
+    near: Vec<Vec<(usize, Hop)>>,
+    /// By node: the far ends of its lit bundles, and whether a ring that lost nothing uses the circuit.
+    lit: Vec<Vec<(usize, bool)>>,
+    /// By node: the same far ends as a set.
+    lit_to: Vec<u128>,
+    /// By node: lit bundles whose far end is never decided here.
+    outside: Vec<u32>,
+    /// By node: lit bundles whose far end is broken.
+    widowed: Vec<u32>,
+}
+
+/// A candidate: of all chains over the same nodes the cheapest.
+struct Chain {
+    nodes: u128,
+    order: Vec<usize>,
+    hops: Vec<Hop>,
+    /// Circuits of rings that lost nothing, between two of its nodes, that it does not use; bundles that it switches.
+    within: (u32, u32),
+    /// Far ends of lit circuits that leave it, and whether a ring that lost nothing uses the circuit.
+    leaving: Vec<(usize, bool)>,
+    /// Rings that lost nothing, and rings of any kind, that have ranks on its nodes.
+    touched: Vec<usize>,
+    overlapped: Vec<usize>,
+}
+
+/// What is decided: `left` is first, so that the order of states is that of decisions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    /// Nodes to be decided.
+    left: u128,
+    /// Nodes of new chains with a lit circuit to a node that is left.
+    taken: u128,
+    /// Rings that a new chain goes on for, and that have nodes left.
+    used: u128,
+    /// Rings of each class so far, a byte each.
+    placed: u64,
+}
+
+/// A decision: a ring stays, or a chain (of those with this lowest node and length, the one at `index`) goes on for it.
+#[derive(Clone, Copy)]
+enum Step {
+    Stays { old: usize },
+    Chain { of: (usize, usize), index: usize, class: usize, old: Option<usize> },
+}
+
+const NO_TRAIL: usize = usize::MAX;
+
+fn bits(mut set: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(at)
+    })
+}
+
+impl<'a> Region<'a> {
+    /// A part of the line, of so many `places`, at most [`MOST_PLACES`]: the `nodes` there, with their places, that no other
+    /// ring has, and the rings `olds` (place before, class, whether it is hit).
+    pub(super) fn new(
+        survey: &'a Survey<'a>,
+        before: &'a Layout,
+        places: usize,
+        nodes: Vec<(u64, NodeId)>,
+        olds: &[(usize, usize, bool)],
+        classes: Vec<Class>,
+    ) -> Self {
+        let hbd = survey.hbd();
+        let index: FxHashMap<NodeId, usize> =
+            nodes.iter().enumerate().map(|(at, (_, node))| (*node, at)).collect();
+        let mask = |of: &[NodeId]| {
+            of.iter().filter_map(|node| index.get(node)).fold(0, |all, at| all | 1_u128 << at)
+        };
+        let old = |&(place, class, is_hit): &(usize, usize, bool)| {
+            let group: &RingGroup = &before.groups[place];
+            Old { place, class, is_hit, nodes: mask(&group.nodes), ranks: mask(&group.ranks) }
+        };
+        let olds: Vec<Old> = olds.iter().map(old).collect();
+        let healthy = |at: usize, of: fn(&Old) -> u128| {
+            olds.iter().position(|old| !old.is_hit && of(old) >> at & 1 == 1)
+        };
+        let owner = (0..nodes.len()).map(|at| healthy(at, |old| old.ranks)).collect();
+        let reach = Hop::try_from(hbd.k()).expect("K is at most 64");
+        let near = nodes.iter().map(|(_, node)| {
+            let position = hbd.position_of(*node);
+            let joined = |hop: Hop| {
+                let to = *index.get(&hbd.node_at(hbd.neighbour(position, hop)?))?;
+                survey.has_fibre(position, hop).then_some((to, hop))
+            };
+            (-reach..=reach).filter(|hop| *hop != 0).filter_map(joined).collect()
+        });
+        let near = near.collect();
+        let none = vec![0; nodes.len()];
+        let mut lit = vec![Vec::new(); nodes.len()];
+        let (mut outside, mut widowed) = (none.clone(), none);
+        for (at, (_, node)) in nodes.iter().enumerate() {
+            for bundle in (0..hbd.k()).map(|bundle| BundleId { node: *node, bundle }) {
+                let Some(port) = selected_port(bundle, before.path(bundle)) else { continue };
+                let Some(far) = survey.working_peer(port) else {
+                    widowed[at] += 1;
+                    continue;
+                };
+                match index.get(&far.bundle.node) {
+                    _ if before.path(far.bundle) != far.selects() => {}
+                    None => outside[at] += 1,
+                    Some(to) => {
+                        let own = healthy(at, |old| old.nodes);
+                        lit[at].push((*to, own.is_some() && own == healthy(*to, |old| old.nodes)));
+                    }
+                }
+            }
+        }
+        let is_all = survey.hbd().shape() == Shape::Ring && places == survey.hbd().nodes() as usize;
+        let closed = is_all.then_some(places as u64);
+        let lit_to =
+            |far: &Vec<(usize, bool)>| far.iter().fold(0, |all, (far, _)| all | 1_u128 << far);
+        let lit_to = lit.iter().map(lit_to).collect();
+        Self {
+            lit_to,
+            survey,
+            before,
+            nodes,
+            closed,
+            olds,
+            classes,
+            owner,
+            near,
+            lit,
+            outside,
+            widowed,
+        }
+    }
+
+    /// At least `required` rings of each class, for less than `limit`.
+    pub(super) fn pack(&self, required: &[u32], limit: Limit, steps: &mut u32) -> Outcome {
+        let all = u128::MAX
+            .checked_shr(u32::try_from(MOST_PLACES - self.nodes.len()).expect("at most 128"));
+        let start = State { left: all.unwrap_or(0), taken: 0, used: 0, placed: 0 };
+        let (trails, states) = (Vec::new(), BTreeMap::from([(start, (Cost::default(), NO_TRAIL))]));
+        let chains = FxHashMap::default();
+        let mut search = Search { region: self, limit, is_cut: false, chains, trails, states };
+        let mut best: Option<(Cost, usize)> = None;
+        while let Some((state, (cost, trail))) = search.states.pop_last() {
+            if !self.has_room(&state, required, cost.rings == limit.rings) {
+                search.is_cut |= cost.rings == limit.rings;
+                continue;
+            }
+            if state.left == 0 {
+                if best.is_none_or(|(least, _)| cost < least) {
+                    best = Some((cost, trail));
+                }
+            } else if search.decide(state, cost, trail, steps).is_none() {
+                return Outcome::OutOfSteps;
+            }
+        }
+        match best {
+            Some((cost, trail)) => Outcome::Found(cost, search.walk_back(trail)),
+            None => Outcome::Nothing { is_cut: search.is_cut },
+        }
+    }
+
+    /// Whether what is left can hold the rings that are missing, by counting. `is_spent`: no other ring may be broken.
+    fn has_room(&self, state: &State, required: &[u32], is_spent: bool) -> bool {
+        let (mut placed, mut open) = (state.placed, state.left);
+        let is_kept = |old: &&Old| is_spent && !old.is_hit && old.ranks & !state.left == 0;
+        for old in self.olds.iter().filter(is_kept) {
+            placed += 1 << (8 * old.class);
+            open &= !old.ranks;
+        }
+        let placed = State { placed, ..*state };
+        let missing =
+            self.classes.iter().zip(required).enumerate().map(|(class, (of, required))| {
+                required.saturating_sub(placed.of(class)) as usize * of.length
+            });
+        let missing: usize = missing.sum();
+        let lengths = || self.classes.iter().map(|class| class.length);
+        let (shortest, common) = (lengths().min().unwrap_or(1), lengths().fold(0, divisor).max(1));
+        let room = |size: usize| if size < shortest { 0 } else { size / common * common };
+        let reach = u64::from(self.survey.hbd().k());
+        // Pieces that no fibre joins. On a closed line the first may be joined with the last.
+        let (mut first, mut size, mut sum, mut last) = (None, 0, 0, None);
+        for place in bits(open).map(|at| self.nodes[at].0) {
+            if last.is_some_and(|last| place - last > reach) {
+                match first {
+                    None => first = Some(size),
+                    Some(_) => sum += room(size),
+                }
+                size = 0;
+            }
+            size += 1;
+            last = Some(place);
+        }
+        let lowest = self.nodes.get(open.trailing_zeros() as usize).map(|(place, _)| *place);
+        let ends = lowest.zip(last).zip(self.closed);
+        let is_joined = ends.is_some_and(|((low, high), places)| low + places - high <= reach);
+        sum += match first {
+            Some(first) if is_joined => room(first + size),
+            first => room(first.unwrap_or(0)) + room(size),
+        };
+        sum >= missing
+    }
+
+    /// The ring that lost nothing and has ranks on this node, as a set.
+    fn touched(&self, at: usize) -> u128 {
+        self.owner[at].map_or(0, |old| 1 << old)
+    }
+
+    /// Whether a ring that lost nothing is not touched yet.
+    fn is_whole(&self, old: usize, left: u128) -> bool {
+        self.olds[old].ranks & !left == 0
+    }
+}
+
+fn divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+impl State {
+    /// A ring of `class` has `nodes`.
+    fn with(self, nodes: u128, class: usize) -> Self {
+        Self { left: self.left & !nodes, placed: self.placed + (1 << (8 * class)), ..self }
+    }
+
+    fn of(&self, class: usize) -> u32 {
+        (self.placed >> (8 * class)) as u32 & 0xff
+    }
+}
+
+struct Search<'a> {
+    region: &'a Region<'a>,
+    limit: Limit,
+    is_cut: bool,
+    /// Candidates by their lowest node and length.
+    chains: FxHashMap<(usize, usize), Rc<Vec<Chain>>>,
+    trails: Vec<(Step, usize)>,
+    states: BTreeMap<State, (Cost, usize)>,
+}
+
+impl Search<'_> {
+    /// Every decision on the lowest node that is left. `None` if there are no more steps.
+    fn decide(&mut self, state: State, cost: Cost, trail: usize, steps: &mut u32) -> Option<()> {
+        let region = self.region;
+        let at = state.left.trailing_zeros() as usize;
+        let stays = |old: &usize| {
+            let old = &region.olds[*old];
+            !old.is_hit && old.nodes >> at & 1 == 1 && old.nodes & !state.left == 0
+        };
+        let is_full = |class: usize| state.of(class) == region.classes[class].rings;
+        if let Some(old) = (0..region.olds.len()).find(stays)
+            && !is_full(region.olds[old].class)
+        {
+            let next = state.with(region.olds[old].nodes, region.olds[old].class);
+            self.keep(next, cost, trail, Some(Step::Stays { old }));
+        }
+        let left = state.left & !(1 << at);
+        self.keep(State { left, ..state }, cost + self.left_out(at, &state), trail, None);
+        for class in 0..region.classes.len() {
+            if is_full(class) {
+                continue;
+            }
+            let of = (at, region.classes[class].length);
+            let chains = self.candidates(of, steps)?;
+            for (index, chain) in chains.iter().enumerate() {
+                if chain.nodes & !state.left == 0 {
+                    *steps = steps.checked_sub(1)?;
+                    let step = Step::Chain { of, index, class, old: None };
+                    self.take(chain, step, &state, cost, trail);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// What it costs that no ring has the node `at`.
+    fn left_out(&self, at: usize, state: &State) -> Cost {
+        let region = self.region;
+        let breaks = region.owner[at].is_some_and(|old| region.is_whole(old, state.left));
+        let dark = region.lit[at].iter().filter(|(far, _)| state.taken >> far & 1 == 1).count();
+        let bundles = region.widowed[at] + u32::try_from(dark).expect("at most K");
+        Cost { rings: breaks.into(), bundles, ..Cost::default() }
+    }
+
+    /// A new chain, for every ring that it can go on for.
+    fn take(&mut self, chain: &Chain, step: Step, state: &State, cost: Cost, trail: usize) {
+        let Step::Chain { of, index, class, .. } = step else { return };
+        let region = self.region;
+        let (mut circuits, mut bundles) = chain.within;
+        for (far, is_healthy) in &chain.leaving {
+            let is_taken = state.taken >> far & 1 == 1;
+            circuits += u32::from(*is_healthy && !is_taken);
+            bundles += u32::from(!is_taken && state.left >> far & 1 == 0);
+        }
+        let broken = chain.touched.iter().filter(|old| region.is_whole(**old, state.left)).count();
+        let broken = u32::try_from(broken).expect("at most 128");
+        let fits = |old: &&usize| region.olds[**old].class == class && state.used >> **old & 1 == 0;
+        for old in chain.overlapped.iter().filter(fits).map(|old| Some(*old)).chain([None]) {
+            let ranks = old.map_or(0, |old| region.olds[old].ranks);
+            let stays = old.is_some_and(|old| !region.olds[old].is_hit) && ranks == chain.nodes;
+            let rings = broken - u32::from(stays);
+            let nodes = (chain.nodes & !ranks).count_ones();
+            let next = state.with(chain.nodes, class);
+            let used = state.used | old.map_or(0, |old| 1 << old);
+            let next = State { taken: state.taken | chain.nodes, used, ..next };
+            let cost = cost + Cost { rings, circuits, nodes, bundles };
+            self.keep(next, cost, trail, Some(Step::Chain { of, index, class, old }));
+        }
+    }
+
+    fn is_within(&mut self, cost: Cost) -> bool {
+        let is_within = cost.rings <= self.limit.rings && cost < self.limit.below;
+        self.is_cut |= !is_within;
+        is_within
+    }
+
+    /// Keeps the cheapest history of a state, less what later decisions do not depend on.
+    fn keep(&mut self, state: State, cost: Cost, trail: usize, step: Option<Step>) {
+        let region = self.region;
+        if !self.is_within(cost) {
+            return;
+        }
+        let faces = |at: &usize| region.lit_to[*at] & state.left != 0;
+        let taken = bits(state.taken).filter(faces).fold(0, |all, at| all | 1 << at);
+        let is_open = |old: &usize| region.olds[*old].ranks & state.left != 0;
+        let used = bits(state.used).filter(is_open).fold(0, |all, old| all | 1 << old);
+        let entry = self
+            .states
+            .entry(State { taken, used, ..state })
+            .or_insert((self.limit.below, NO_TRAIL));
+        if cost < entry.0 {
+            let trail = match step {
+                None => trail,
+                Some(step) => {
+                    self.trails.push((step, trail));
+                    self.trails.len() - 1
+                }
+            };
+            *entry = (cost, trail);
+        }
+    }
+
+    fn walk_back(self, mut trail: usize) -> Vec<Pick> {
+        let mut picks = Vec::new();
+        while trail != NO_TRAIL {
+            let (step, before) = self.trails[trail];
+            trail = before;
+            picks.push(match step {
+                Step::Stays { old } => Pick::Stays { old },
+                Step::Chain { of, index, class, old } => {
+                    let chain = &self.chains[&of][index];
+                    let nodes = chain.order.iter().map(|at| self.region.nodes[*at].1).collect();
+                    Pick::Chain { nodes, hops: chain.hops.clone(), class, old }
+                }
+            });
+        }
+        picks
+    }
+
+    /// The chains with this lowest node and length that break no more rings than the limit allows.
+    fn candidates(&mut self, of: (usize, usize), steps: &mut u32) -> Option<Rc<Vec<Chain>>> {
+        if let Some(chains) = self.chains.get(&of) {
+            return Some(chains.clone());
+        }
+        let (first, length) = of;
+        // A ring can stay where it is over other fibres.
+        let most = self.limit.rings.max(1);
+        let (order, hops) = (VecDeque::from([first]), VecDeque::new());
+        let (region, found) = (self.region, FxHashMap::default());
+        let mut walk = Walk { region, first, length, most, order, hops, found, is_cut: false };
+        walk.grow(true, region.touched(first), steps)?;
+        self.is_cut |= walk.is_cut;
+        let mut chains: Vec<Chain> = walk.found.into_values().collect();
+        chains.sort_unstable_by_key(|chain| chain.nodes);
+        let chains = Rc::new(chains);
+        self.chains.insert(of, chains.clone());
+        Some(chains)
+    }
+}
+
+/// A chain that grows from its lowest node, at its end and then at its start.
+struct Walk<'a> {
+    region: &'a Region<'a>,
+    first: usize,
+    length: usize,
+    /// Rings that it breaks at most.
+    most: u32,
+    order: VecDeque<usize>,
+    hops: VecDeque<Hop>,
+    found: FxHashMap<u128, Chain>,
+    is_cut: bool,
+}
+
+impl Walk<'_> {
+    /// `touched`: the rings that lost nothing and have ranks on the chain.
+    fn grow(&mut self, at_end: bool, touched: u128, steps: &mut u32) -> Option<()> {
+        *steps = steps.checked_sub(1)?;
+        if self.order.len() == self.length {
+            self.keep(touched);
+            return Some(());
+        }
+        let region = self.region;
+        let k = region.survey.hbd().k();
+        for end in [true, false].into_iter().filter(|end| at_end || !end) {
+            let (from, beside) = match end {
+                true => (self.order.back(), self.hops.back().map(|hop| -hop)),
+                false => (self.order.front(), self.hops.front().copied()),
+            };
+            for (to, hop) in &region.near[*from.expect("it has a first node")] {
+                let fits = beside.is_none_or(|other| hops_are_compatible(k, other, *hop));
+                if *to <= self.first || !fits || self.order.contains(to) {
+                    continue;
+                }
+                match end {
+                    true => (self.order.push_back(*to), self.hops.push_back(*hop)),
+                    false => (self.order.push_front(*to), self.hops.push_front(-hop)),
+                };
+                let touched = touched | region.touched(*to);
+                if touched.count_ones() <= self.most {
+                    self.grow(end, touched, steps)?;
+                } else {
+                    self.is_cut = true;
+                }
+                match end {
+                    true => (self.order.pop_back(), self.hops.pop_back()),
+                    false => (self.order.pop_front(), self.hops.pop_front()),
+                };
+            }
+        }
+        Some(())
+    }
+
+    fn keep(&mut self, touched: u128) {
+        let (region, order) = (self.region, &self.order);
+        let hbd = region.survey.hbd();
+        let nodes = order.iter().fold(0, |all, at| all | 1_u128 << at);
+        let (mut unused, mut switched, mut leaving) = (0, 0, Vec::new());
+        for (place, at) in order.iter().enumerate() {
+            let back = place.checked_sub(1).map(|before| (order[before], -self.hops[before]));
+            let forward = self.hops.get(place).map(|hop| (order[place + 1], *hop));
+            let hops = [back.map(|(_, hop)| hop), forward.map(|(_, hop)| hop)];
+            let differs = |bundle: &u8| {
+                let id = BundleId { node: region.nodes[*at].1, bundle: *bundle };
+                region.before.path(id) != bundle_path(hbd, id.node, *bundle, hops)
+            };
+            switched += region.outside[*at];
+            switched += u32::try_from((0..hbd.k()).filter(differs).count()).expect("at most K");
+            for (far, is_healthy) in &region.lit[*at] {
+                let is_used = [back, forward].iter().flatten().any(|(next, _)| next == far);
+                if nodes >> far & 1 == 0 {
+                    leaving.push((*far, *is_healthy));
+                } else if *is_healthy && !is_used && at < far {
+                    unused += 1;
+                }
+            }
+        }
+        let within = (unused, switched);
+        if self.found.get(&nodes).is_some_and(|known| known.within <= within) {
+            return;
+        }
+        let (mut order, mut hops): (Vec<usize>, Vec<Hop>) =
+            (order.iter().copied().collect(), self.hops.iter().copied().collect());
+        if hops.iter().all(|hop| *hop < 0) {
+            // Up the line, as the scan has them.
+            order.reverse();
+            hops.reverse();
+            hops.iter_mut().for_each(|hop| *hop = -*hop);
+        }
+        let overlaps = |old: &usize| region.olds[*old].ranks & nodes != 0;
+        let overlapped = (0..region.olds.len()).filter(overlaps).collect();
+        let touched = bits(touched).collect();
+        self.found
+            .insert(nodes, Chain { nodes, order, hops, within, leaving, touched, overlapped });
+    }
+}
