@@ -230,7 +230,7 @@ async fn transaction(
             past.map(|past| view::transaction(runtime, past))
         };
         shared.changes.mark_unchanged();
-        if let Some(past) = shared.look(find).await? {
+        if let Some(past) = shared.look_stored(find).await? {
             return Ok(Json(past));
         }
         if tokio::time::timeout_at(until, shared.changes.changed()).await.is_err() {
@@ -250,7 +250,7 @@ async fn journal(
         let history = runtime.control.controller().ledger().history.iter().rev();
         history.map(|past| view::transaction(runtime, past)).collect()
     };
-    shared.look(all).await.map(Json)
+    shared.look_stored(all).await.map(Json)
 }
 
 /// The journal's file, record by record, as far as it can be read, and where damage begins.
@@ -265,8 +265,10 @@ async fn log(
     let place = shared.look(|runtime: &Runtime| runtime.place.clone()).await?;
     // A long journal takes a while to prove: away from the task that moves light.
     let read = move || {
-        let bytes = place.read().map_err(|error| Problem::NotFound(format!("{place}: {error}")))?;
-        Ok(view::log(&bytes, &place, last.last.unwrap_or(LOG_RECORDS_SHOWN)))
+        let read = place.read().map_err(|error| Problem::NotFound(format!("{place}: {error}")));
+        let (records, damage) = read?;
+        let last = last.last.unwrap_or(LOG_RECORDS_SHOWN);
+        Ok(view::log(&records, damage.as_ref(), &place, last))
     };
     tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Gone)?.map(Json)
 }

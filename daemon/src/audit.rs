@@ -106,7 +106,7 @@ impl Audit {
     /// # Errors
     /// When that cannot be promised.
     pub fn write(&self, entry: &Entry) -> Result<(), JournalError> {
-        self.lines().journal.append([&entry.short()])
+        self.lines().journal.append([&entry.short()]).map(|_| ())
     }
 
     /// Adds an entry of a request that changed nothing, or counts it where there were many of them or the file

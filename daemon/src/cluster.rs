@@ -18,10 +18,11 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use lightloom_control::record::Record;
 use tokio::sync::watch;
 
 use crate::config::{Config, EtcdFile};
-use crate::journal::{Damage, Storage};
+use crate::journal::{Damage, Storage, read_all};
 
 pub use fence::Fence;
 pub use seat::{ClusterIdentity, LeaderSeat, StandbyNews, check_identity, take_seat};
@@ -59,30 +60,42 @@ impl JournalPlace {
         etcd.unwrap_or_else(|| Self::File(config.journal_file()))
     }
 
-    /// What it holds now, for those who only read it.
+    /// Reads the records and the position of any damage, without a lock or lease.
     ///
     /// # Errors
     /// etcd's, or the file's.
-    pub fn read(&self) -> io::Result<Vec<u8>> {
-        match self {
-            Self::File(file) => std::fs::read(file),
+    pub fn read(&self) -> io::Result<(Vec<Record>, Option<Damage>)> {
+        let (bytes, missing) = match self {
+            Self::File(file) => (std::fs::read(file)?, None),
             Self::Etcd(file) => {
                 let etcd = etcd::Etcd::new(file).map_err(io::Error::other)?;
                 let (fence, tail) = (Fence::closed(), JournalTail::default());
-                EtcdStorage::open(etcd, &file.prefix, 0, fence, tail)?.load()
+                let mut storage = EtcdStorage::open(etcd, &file.prefix, 0, fence, tail)?;
+                (storage.load()?, storage.missing())
             }
-        }
+        };
+        let (records, byte, damage) = read_all(&bytes);
+        let line = records.len() + 1;
+        let missing = missing.map(|reason| Damage { line, byte, reason, is_newer: false });
+        Ok((records, damage.or(missing)))
     }
 
     /// What an operator can do where it is damaged.
     #[must_use]
-    pub fn after_damage(&self) -> &'static str {
+    pub fn after_damage(&self, damage: &Damage) -> String {
+        if damage.is_newer {
+            return "start lightloomd of that version, or a later one, in its place".into();
+        }
         match self {
-            Self::File(_) => Damage::WHAT_TO_DO,
-            Self::Etcd(_) => {
-                "stop the daemons, restore etcd from a copy, or keep one (`etcdctl snapshot save`), delete the keys under \
-                 `journal/` and `head`, start again and `adopt` what is lit"
-            }
+            Self::File(file) => format!(
+                "stop the daemon, `mv {0} {0}.damaged` and keep it, start again and `lightloom ctl adopt all`, or restore it from a \
+                 copy",
+                file.display()
+            ),
+            Self::Etcd(EtcdFile { prefix, .. }) => format!(
+                "stop the daemons, restore etcd from a copy, or keep one (`etcdctl snapshot save FILE`) and start a new journal: `etcdctl del \
+                 --prefix {prefix}/journal/`, `etcdctl del {prefix}/head`, start again and `lightloom ctl adopt all`"
+            ),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::clock::Clock;
 use crate::cluster::{JournalPlace, Leadership};
 use crate::config::Config;
 use crate::hooks::Hooks;
-use crate::journal::{Damage, Journal, Storage};
+use crate::journal::{Damage, Journal, Proof, Storage, Stored};
 use crate::metrics::Metrics;
 use crate::tend::{FromDevice, NoPreview, ToDevice};
 use crate::traces::Traces;
@@ -41,6 +41,16 @@ use lightloom_control::policy::{Control, NoJournal};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
 use lightloom_daemon_api::status::LostState;
+
+/// Receives an answer that follows from stored records, or the reason why none can be given.
+pub type AnswerSender = oneshot::Sender<Result<Stored<Answer>, NotStored>>;
+
+/// The reason why the journal may or may not hold a request.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the journal may or may not hold this request ({0}): send it again with the same request id once the journal can be written; it acts once"
+)]
+pub struct NotStored(pub String);
 
 /// A look at everything, by somebody who changes nothing.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
@@ -56,7 +66,7 @@ pub enum Call {
         /// The plan it comes from, kept for bypasses.
         plan: Option<Box<Plan>>,
         /// Where the answer goes.
-        answer: oneshot::Sender<Answer>,
+        answer: AnswerSender,
     },
     /// Parts broke, or work again.
     Fault {
@@ -67,7 +77,7 @@ pub enum Call {
         /// What works again.
         repaired: Vec<Part>,
         /// Where the answer goes.
-        answer: oneshot::Sender<Answer>,
+        answer: AnswerSender,
     },
     /// A job asks for a phase of the plan on the devices.
     Phase {
@@ -76,7 +86,7 @@ pub enum Call {
         /// For what.
         wish: Wish,
         /// Where the answer goes.
-        answer: oneshot::Sender<Answer>,
+        answer: AnswerSender,
     },
     /// A job gives up its lease.
     Release {
@@ -85,7 +95,7 @@ pub enum Call {
         /// The job.
         job: String,
         /// Where the answer goes.
-        answer: oneshot::Sender<Answer>,
+        answer: AnswerSender,
     },
     /// A look.
     Look(Look),
@@ -108,8 +118,8 @@ pub struct Contact {
 pub struct Runtime {
     /// The controller and every policy.
     pub control: Control,
-    /// The journal failed and cannot be read back either, so that nobody knows what was promised.
-    pub blind: bool,
+    /// Proof that the controller's records are stored, or the reason for its absence.
+    proof: Result<Proof, String>,
     /// Who asked for what.
     pub audit: Audit,
     /// When the next try is to write again what could not be written.
@@ -139,7 +149,7 @@ pub struct Runtime {
     journal: Journal<Record, Box<dyn Storage + Send>>,
     metrics: Metrics,
     devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
-    answers: BTreeMap<u64, oneshot::Sender<Answer>>,
+    answers: BTreeMap<u64, AnswerSender>,
     last_reply_to: u64,
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
@@ -175,6 +185,8 @@ pub struct Parts {
     pub audit: Audit,
     /// Where the journal is damaged: then changes are refused from the start.
     pub damage: Option<Damage>,
+    /// Proof for the records before the damage.
+    pub proof: Option<Proof>,
     /// What an earlier version kept and cannot be read.
     pub lost: Vec<LostState>,
     /// There was no journal, though the audit log says that changes were made.
@@ -204,7 +216,7 @@ impl Runtime {
             records: parts.journal.length(),
             contacts: names.collect(),
             control: parts.control,
-            blind: false,
+            proof: parts.proof.ok_or_else(|| "the first record is not stored yet".to_owned()),
             audit: parts.audit,
             mend_at: Micros::default(),
             count_at: Micros::default(),
@@ -230,7 +242,8 @@ impl Runtime {
             traces: parts.traces,
         };
         if let Some(damage) = &runtime.damage {
-            let why = NoJournal::Damaged(damage.to_string());
+            let why = format!("{damage}; {}", runtime.place.after_damage(damage));
+            let why = NoJournal::Damaged(why);
             let ledger = runtime.control.controller().ledger().clone();
             runtime.control.only_read(ledger, why);
         }
@@ -282,9 +295,18 @@ impl Runtime {
         *self.changes.borrow()
     }
 
+    /// Evaluates `of`, whose result becomes an acknowledgement.
+    ///
+    /// # Errors
+    /// The controller's records may not be stored.
+    pub fn stored<T>(&self, of: impl FnOnce(&Self) -> T) -> Result<Stored<T>, NotStored> {
+        let proof = self.proof.as_ref().map_err(|why| NotStored(why.clone()))?;
+        Ok(Stored::by(proof, of(self)))
+    }
+
     fn wait(&self) -> Duration {
         let now = self.clock.now();
-        let deadline = self.control.deadline(&now).filter(|_| self.damage.is_none());
+        let deadline = self.control.deadline(&now);
         let wait = deadline.map_or(Micros::from_secs(1), |deadline| deadline - now.mono);
         // Rounded up to the timer's millisecond, and never longer than a heartbeat check.
         Duration::from_micros(wait.0).min(Duration::from_secs(1))
@@ -293,11 +315,7 @@ impl Runtime {
     /// Does what it is time for; whether the controller had any of it.
     fn tick(&mut self) -> bool {
         let now = self.clock.now();
-        let actions = match self.damage {
-            // On a damaged journal not even reads mean anything.
-            Some(_) => Vec::new(),
-            None => self.control.tick(&now),
-        };
+        let actions = self.control.tick(&now);
         let acted = !actions.is_empty();
         let bypasses = |action: &Action| {
             matches!(action, Action::Note(Note::Bypassing(..) | Note::TooMany(_)))
@@ -347,7 +365,8 @@ impl Runtime {
             }
             Call::Phase { asked, wish, answer } => {
                 if let Some(why) = self.short_of_space() {
-                    let _ = answer.send(Refusal::NoJournal(full_disk(&why)).answer());
+                    let refusal = Refusal::NoJournal(full_disk(&why)).answer();
+                    let _ = answer.send(self.stored(|_| refusal));
                     return;
                 }
                 let reply_to = self.answer_to(answer);
@@ -376,10 +395,11 @@ impl Runtime {
         asked: Asked,
         request: Request,
         plan: Option<Box<Plan>>,
-        answer: oneshot::Sender<Answer>,
+        answer: AnswerSender,
     ) {
         if let Some(why) = self.short_of_space().filter(|_| request.can_wait_for_room()) {
-            let _ = answer.send(Answer::Refused { reasons: vec![full_disk(&why)] });
+            let refusal = Answer::Refused { reasons: vec![full_disk(&why)] };
+            let _ = answer.send(self.stored(|_| refusal));
             return;
         }
         let reply_to = self.answer_to(answer);
@@ -387,17 +407,13 @@ impl Runtime {
         self.perform(actions);
     }
 
-    fn answer_to(&mut self, answer: oneshot::Sender<Answer>) -> ReplyTo {
+    fn answer_to(&mut self, answer: AnswerSender) -> ReplyTo {
         self.last_reply_to += 1;
         self.answers.insert(self.last_reply_to, answer);
         ReplyTo(self.last_reply_to)
     }
 
     fn handle(&mut self, event: Event) {
-        // On a damaged journal not even reads mean anything.
-        if self.damage.is_some() {
-            return;
-        }
         if let Event::Reply { device, ticket, outcome } = &event {
             self.traces.answered(device, *ticket, outcome);
         }
@@ -422,11 +438,14 @@ impl Runtime {
                 Action::Abandon(device, ticket) => self.tell(&device, ToDevice::Abandon(ticket)),
                 Action::Answer(ReplyTo(reply_to), answer) => {
                     if let Some(sender) = self.answers.remove(&reply_to) {
-                        let _ = sender.send(answer);
+                        let _ = sender.send(self.stored(|_| answer));
                     }
                 }
                 Action::Note(note) => self.note(note),
             }
+        }
+        if let Ok(proof) = &self.proof {
+            self.control.stored(proof);
         }
     }
 
@@ -442,10 +461,10 @@ impl Runtime {
         let (goes_on, leave) = (records.iter().any(Record::goes_on), self.bytes_to_end());
         let journal = &mut self.journal;
         let result = match (sync, goes_on) {
-            (false, _) => journal.write(records),
-            (true, true) => journal.append(records),
+            (false, _) => journal.write(records).map(|()| None),
+            (true, true) => journal.append(records).map(Some),
             // What begins is begun only if it can be written to its end.
-            (true, false) => journal.begin(records, leave),
+            (true, false) => journal.begin(records, leave).map(Some),
         };
         if sync {
             self.metrics.journal_seconds.observe(started.elapsed().as_secs_f64());
@@ -453,10 +472,15 @@ impl Runtime {
         self.traces.written(records, began, result.is_ok());
         self.records = self.journal.length();
         self.metrics.journal_records.set(i64::try_from(self.records).unwrap_or(i64::MAX));
-        if let Err(error) = &result {
-            self.journal_failed(error);
+        match result {
+            Ok(Some(proof)) => self.proof = Ok(proof),
+            Ok(None) => {}
+            Err(error) => {
+                self.journal_failed(&error);
+                return false;
+            }
         }
-        result.is_ok()
+        true
     }
 
     /// What the change that is on its way writes still, at most.

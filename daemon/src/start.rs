@@ -22,7 +22,7 @@ use crate::driver::chaos::Chaos;
 use crate::earlier_state::{Earlier, lost_plans};
 use crate::file_storage::FileStorage;
 use crate::hooks::Hooks;
-use crate::journal::{Journal, Storage, read_all};
+use crate::journal::{Journal, Storage};
 use crate::metrics::Metrics;
 use crate::protocol::Place;
 use crate::runtime::{Parts, Runtime};
@@ -103,15 +103,14 @@ fn mistake(mistake: &document::Diagnostic) -> String {
 /// where and what to do.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     let place = JournalPlace::of(config);
-    let bytes = match place.read() {
-        Ok(bytes) => bytes,
+    let read = match place.read() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok((0, Ledger::default()));
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot read {place}")),
+        read => read.with_context(|| format!("cannot read {place}"))?,
     };
-    match read_all::<Record>(&bytes) {
-        (records, _, None) => {
+    match read {
+        (records, None) => {
             let mut ledger = Ledger::fold(&records);
             let earlier = Earlier::find(&config.file.state_dir, &ledger);
             earlier.records.iter().for_each(|record| ledger.apply(record));
@@ -120,10 +119,7 @@ pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
                 None => Ok((records.len(), ledger)),
             }
         }
-        (.., Some(damage)) => {
-            let (line, reason, next) = (damage.line, &damage.reason, place.after_damage());
-            bail!("{place}: journal line {line}: {reason}. What is before it is good; {next}")
-        }
+        (_, Some(damage)) => bail!("{place}: {damage}; {}", place.after_damage(&damage)),
     }
 }
 
@@ -258,6 +254,7 @@ fn begin(
         journal,
         audit,
         damage,
+        proof: opened.proof,
         lost,
         journal_gone,
         config,
@@ -316,7 +313,9 @@ fn open_audit(
     let lines = journal.length();
     let without_key = lines > 0 && journal.keyed_from().is_none() && opened.damage.is_none();
     if let Some(damage) = opened.damage {
-        tracing::error!(%damage, "the audit log is damaged: changes are refused");
+        let why = format!("{damage}; {}", audit::key::WHAT_TO_DO);
+        tracing::error!(why, "the audit log is damaged: changes are refused");
+        journal.distrust(why);
     } else if without_key && is_new {
         // So that what is added without the key is known from now on.
         journal.append([&Entry {

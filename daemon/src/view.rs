@@ -103,7 +103,7 @@ pub fn status(runtime: &Runtime) -> Status {
             per_hour: OWN_CHANGES_MAX,
         },
         unseen: unseen(runtime),
-        // On a damaged journal no device is asked.
+        // A damaged journal hides all other alarms.
         management_lost: silence::management_lost(runtime).filter(|_| runtime.damage.is_none()),
         unwitnessed: silence::unwitnessed(runtime),
         journal_damage: journal_damage(runtime),
@@ -112,7 +112,7 @@ pub fn status(runtime: &Runtime) -> Status {
             .history
             .iter()
             .rev()
-            .take(TRANSACTIONS_SHOWN)
+            .take(if runtime.stored(|_| ()).is_ok() { TRANSACTIONS_SHOWN } else { 0 })
             .map(|past| transaction(runtime, past))
             .collect(),
     }
@@ -257,7 +257,7 @@ pub fn damage_of(damage: &Damage, place: &JournalPlace) -> JournalDamage {
         line: damage.line as u64,
         byte: damage.byte as u64,
         reason: damage.reason.clone(),
-        what_to_do: place.after_damage().into(),
+        what_to_do: place.after_damage(damage),
     }
 }
 
@@ -342,7 +342,7 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
     DriftReport {
         slots: devices().flat_map(|name| drift_of(runtime, name)).collect(),
         crossed: devices().flat_map(|name| crossed(runtime, name)).collect(),
-        complete: unseen.is_empty() && journal_damage.is_none() && !runtime.blind,
+        complete: unseen.is_empty() && journal_damage.is_none() && runtime.stored(|_| ()).is_ok(),
         unseen,
         journal_damage,
     }

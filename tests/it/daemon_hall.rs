@@ -4,19 +4,20 @@
 
 #[path = "../../daemon/tests/it/over_sockets/etcd.rs"]
 mod etcd;
+#[path = "../../daemon/tests/it/over_sockets/relay.rs"]
+mod relay;
 
 use crate::daemon_rig::Modules;
 use crate::phases_rig::redis_server::Redis;
 use crate::programs;
+use relay::{Passes, Relay};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,46 +40,7 @@ pub(crate) struct Hall {
     raw: [String; 2],
     redis: Option<Redis>,
     pub(crate) daemons: BTreeMap<&'static str, Child>,
-    ways: BTreeMap<&'static str, Way>,
-}
-
-/// The way of one daemon to etcd, which can be cut: what is sent waits then, and arrives late.
-struct Way {
-    at: String,
-    is_open: Arc<AtomicBool>,
-}
-
-impl Way {
-    fn to(etcd: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap().to_string();
-        let (is_open, etcd) = (Arc::new(AtomicBool::new(true)), etcd.to_owned());
-        let way = Arc::clone(&is_open);
-        std::thread::spawn(move || {
-            for near in listener.incoming().map_while(Result::ok) {
-                let Ok(far) = TcpStream::connect(&etcd) else { continue };
-                let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
-                for (from, to) in [(near, far), back] {
-                    let way = Arc::clone(&way);
-                    std::thread::spawn(move || hand_on(from, to, &way));
-                }
-            }
-        });
-        Self { at, is_open }
-    }
-}
-
-fn hand_on(mut from: TcpStream, mut to: TcpStream, is_open: &AtomicBool) {
-    let mut piece = [0; 65_536];
-    while let Ok(length @ 1..) = from.read(&mut piece) {
-        while !is_open.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if to.write_all(&piece[..length]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
+    ways: BTreeMap<&'static str, Relay>,
 }
 
 impl Drop for Hall {
@@ -122,7 +84,7 @@ impl Hall {
         });
         let mut ways = BTreeMap::new();
         for name in ["a", "b", "c"] {
-            let way = Way::to(url.trim_start_matches("http://"));
+            let way = Relay::to(url.trim_start_matches("http://"));
             let file = format!(
                 "state_dir: {0}/{name}\npolicies: {{poll_every: 100ms}}\netcd: {{endpoints: [\"http://{5}\"], prefix: /lightloom/t, \
                  name: {name}, lease: 2s}}\nmodules:\n- {{nodes: [0, 0], bundles: 1, serial: \"{1}/n{{node}}-b{{bundle}}\"}}\ndevices:\n- \
@@ -262,7 +224,7 @@ impl Hall {
 
     /// Cuts the way of a daemon to etcd, or opens it.
     pub(crate) fn cut(&self, name: &str, is_cut: bool) {
-        self.ways[name].is_open.store(!is_cut, Ordering::SeqCst);
+        self.ways[name].set(if is_cut { Passes::Late } else { Passes::AtOnce });
     }
 
     pub(crate) fn kill(&mut self, name: &str) {

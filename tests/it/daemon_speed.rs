@@ -51,7 +51,7 @@ fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
                 let broken = broken.into_iter().map(|part| (part, "reported".into())).collect();
                 let call = Call::Fault { asked, broken, repaired, answer };
                 rig.shared.calls.send(call).await.ok().unwrap();
-                let answer = receiver.await.unwrap();
+                let answer = crate::daemon_rig::said(receiver.await.unwrap());
                 if matches!(answer, Answer::Done | Answer::NothingToDo { .. }) {
                     continue;
                 }

@@ -21,7 +21,7 @@ use lightloom_units::id::NodeId;
 
 /// What fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(crate) enum Fault {
     Write(ErrorKind),
     Sync,
     /// Another program took all space but what was set aside.
@@ -29,12 +29,16 @@ enum Fault {
 }
 
 /// After so many more writes, or flushes, none succeeds.
-type Plan = Arc<Mutex<Option<(Fault, u32)>>>;
+pub(crate) type Plan = Arc<Mutex<Option<(Fault, u32)>>>;
 
 /// A file on a disk that fails as planned.
-struct Failing(FileStorage, Plan);
+pub(crate) struct Failing(FileStorage, Plan);
 
 impl Failing {
+    pub(crate) fn open(file: &Path, plan: Plan) -> io::Result<Box<dyn Storage + Send>> {
+        Ok(Box::new(Self(FileStorage::open(file)?, plan)))
+    }
+
     fn fails(&self, concerns: impl Fn(Fault) -> Option<ErrorKind>) -> io::Result<()> {
         let mut plan = self.1.lock().unwrap();
         let Some((fault, left)) = plan.as_mut() else { return Ok(()) };
@@ -92,9 +96,7 @@ async fn rig(switch: &str, folder: &Path, plan: &Plan) -> Rig {
         "policies: {{poll_every: 100ms}}\ndevices:\n- {{name: ocs0, driver: {{scpi: {{tcp: \"{switch}\"}}}}}}\n"
     );
     let plan = Arc::clone(plan);
-    let open = |path: &Path| -> io::Result<Box<dyn Storage + Send>> {
-        Ok(Box::new(Failing(FileStorage::open(path)?, plan)))
-    };
+    let open = |path: &Path| Failing::open(path, plan);
     Rig::on_disk(&file, folder, None, open).await
 }
 
@@ -277,9 +279,7 @@ async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
         folder.join("links").display()
     );
     let plan = Arc::clone(plan);
-    let open = |path: &Path| -> io::Result<Box<dyn Storage + Send>> {
-        Ok(Box::new(Failing(FileStorage::open(path)?, plan)))
-    };
+    let open = |path: &Path| Failing::open(path, plan);
     let mut rig = Rig::on_disk(&file, folder, Some(installed(NODES)), open).await;
     rig.adopt_all().await;
     rig.apply_plan(&first_plan(&installed(NODES))).await;

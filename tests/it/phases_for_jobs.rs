@@ -2,7 +2,10 @@
 //! Circuits that follow a job: a program asks over plain HTTP, an operator with `lightloom ctl phase`, and clients
 //! of a few lines read what has light on emulated switches.
 
+use crate::failing_disk::{Failing, Fault, Plan};
 use crate::phases_rig as rig;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rig::{Rig, Third};
@@ -246,4 +249,67 @@ fn another_plan_ends_the_lease_and_drops_what_waits() {
     assert_eq!(became(&rig, "w")["reason"], "another plan is on the devices since");
     assert_eq!(rig.http("GET", "/v1/phases", &Value::Null).1["lease"], Value::Null);
     assert_eq!(refused(&rig, &asked("y", "weights", 0, 60_000, "other")), (422, "no-plan".into()));
+}
+
+/// The disk fails at each write of a phase: the job hears that it has light only where the journal says `committed`, then and
+/// afterwards.
+#[test]
+fn a_phase_is_acknowledged_only_when_its_end_is_stored() {
+    let rig = Rig::start(Third::Tl1).unwrap();
+    let state = |id: &str, wait_ms: u32| {
+        let (code, status) =
+            rig.http("GET", &format!("/v1/phase/{id}?wait_ms={wait_ms}"), &Value::Null);
+        if code == 200 { status } else { Value::Null }
+    };
+    let failure = || rig.http("GET", "/v1/status", &Value::Null).1["journal_failure"].clone();
+    rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
+    let (mut failed, mut acknowledged) = (0, 0);
+    for (number, fault) in [Fault::Sync, Fault::Write(ErrorKind::Other)].into_iter().enumerate() {
+        for after in 0..5 {
+            let id = format!("{number}-{after}");
+            let disk = Plan::default();
+            let fails = disk.clone();
+            rig.restart_on(Box::new(move |file: &Path| Failing::open(file, fails)));
+            let lit = rig.http("GET", "/v1/phases", &Value::Null).1["lit"].clone();
+            let phase = if lit == "weights" { "experts" } else { "weights" };
+            *disk.lock().unwrap() = Some((fault, after));
+            let mut body = asked(&id, phase, 0, 60_000, "train");
+            body["lease_ms"] = json!(60_000);
+            let _booked_or_not_known = rig.http("POST", "/v1/phase", &body);
+            // Until it is over, or a record could not be stored.
+            let until = Instant::now() + Duration::from_secs(20);
+            let is_over =
+                |status: &Value| ["lit", "missed"].iter().any(|state| status["state"] == *state);
+            while !is_over(&state(&id, 50)) && failure().is_null() {
+                assert!(Instant::now() < until, "{}", state(&id, 0));
+            }
+            let said = state(&id, 0);
+            failed += u32::from(!failure().is_null());
+            *disk.lock().unwrap() = None;
+            let until = Instant::now() + Duration::from_secs(20);
+            let at_rest = || {
+                let status = rig.http("GET", "/v1/status", &Value::Null).1;
+                status["journal_failure"].is_null() && status["transaction"].is_null()
+            };
+            while !at_rest() {
+                assert!(Instant::now() < until, "not at rest");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            for said in [said, state(&id, 0)].iter().filter(|said| said["state"] == "lit") {
+                let Some(txn) = said["txn"].as_u64() else { continue };
+                let (code, over) =
+                    rig.http("GET", &format!("/v1/transactions/{txn}"), &Value::Null);
+                assert!(
+                    code == 200 && over["result"] == "committed",
+                    "{fault:?} {after}: {said}, and then {over}"
+                );
+                acknowledged += 1;
+            }
+            rig.ctl(&["phase", "--release", "--job", "train"]);
+        }
+    }
+    println!(
+        "a disk that failed at {failed} points of phases: {acknowledged} acknowledgements, none taken back"
+    );
+    assert!(failed > 3 && acknowledged > 0, "{failed} {acknowledged}");
 }

@@ -48,7 +48,7 @@ fn a_leader_that_slept_sends_nothing_when_it_wakes() {
     assert!(hall.apply(9), "{}", hall.logs());
     let (old, _) = hall.leader(None);
     hall.signal(old, Signal::STOP);
-    let body = "{\"request_id\":\"late\",\"target\":{\"ocs0\":{\"1\":12}},\"cut_light\":true}";
+    let body = "{\"request_id\":\"late\",\"target\":{\"ocs0\":{\"1\":12}},\"mode\":\"update\"}";
     let mut late = UnixStream::connect(hall.socket(old)).unwrap();
     late.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
@@ -179,7 +179,21 @@ fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
     assert!(etcdctl(&["del", "/lightloom/t/head"]));
     hall.kill(last);
     hall.start(last);
-    hall.until("refused", |hall| hall.logs().contains("is missing in etcd beside a journal"));
+    let damage = |hall: &Hall, name: &str| {
+        hall.status(name)?["journal_damage"]["reason"].as_str().map(str::to_owned)
+    };
+    hall.until("said", |hall| {
+        let said = hall.daemons.keys().find_map(|name| damage(hall, name));
+        said.is_some_and(|why| why.contains("`/lightloom/t/head` in etcd is missing"))
+    });
+    assert!(!hall.apply(11));
+    assert_eq!(hall.light(), 12);
+}
+
+/// Whether a daemon that does not lead gives this as the reason.
+fn says(hall: &Hall, name: &str, why: &str) -> bool {
+    let said = hall.ask(name, STATUS);
+    said.is_some_and(|(code, body)| code == 421 && body.to_string().contains(why))
 }
 
 #[test]
@@ -193,14 +207,8 @@ fn daemons_of_another_fabric_are_refused_by_name() {
     std::fs::write(file, text.split("devices:").next().unwrap()).unwrap();
     hall.kill("c");
     hall.start("c");
-    let status = hall.daemons.get_mut("c").unwrap().wait().unwrap();
-    assert_eq!(status.code(), Some(1));
-    assert!(
-        hall.logs()
-            .contains("`/lightloom/t` in etcd is of fabric ``, and this daemon's is `ring-32`"),
-        "{}",
-        hall.logs()
-    );
+    let other = "`/lightloom/t` in etcd is of fabric ``, and this daemon's is `ring-32`";
+    hall.until("refused", |hall| says(hall, "c", other));
 }
 
 /// The leader dies, or loses etcd, at any instant of a change: what was acknowledged is there, light is where the one that leads
@@ -294,10 +302,7 @@ fn who_leads_and_who_stands_by_is_said_and_a_name_is_taken_once() {
     edit(&hall, other_devices, "name: ocs1,", "name: ocs7,");
     hall.start(same_name);
     hall.start(other_devices);
-    let status = hall.daemons.get_mut(other_devices).unwrap().wait().unwrap();
-    assert_eq!(status.code(), Some(1));
-    let logs = hall.logs();
-    assert!(logs.contains("give all daemons the same devices"), "{logs}");
+    hall.until("refused", |hall| says(hall, other_devices, "give all daemons the same devices"));
     hall.until("refused", |hall| {
         let said = hall.ask(same_name, STATUS).map(|(_, body)| body.to_string());
         said.is_some_and(|said| said.contains(&format!("another daemon is called `{leads}`")))

@@ -210,8 +210,10 @@ impl TwinDaemon {
                 Action::Append(records) => {
                     let waited = records.iter().any(Record::is_waited_for);
                     if let Some(journal) = &mut self.journal {
-                        let written =
-                            if waited { journal.append(&records) } else { journal.write(&records) };
+                        let written = match waited {
+                            true => journal.append(&records).map(|_| ()),
+                            false => journal.write(&records),
+                        };
                         if let Err(error) = written {
                             self.judge.note(format!("the journal failed: {error}"));
                         }

@@ -85,6 +85,10 @@ pub trait Storage {
     fn trouble(&self) -> Option<String> {
         None
     }
+    /// Why records behind the [loaded](Storage::load) bytes are missing. `None` if all are present.
+    fn missing(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<S: Storage + ?Sized> Storage for Box<S> {
@@ -118,6 +122,29 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
     fn trouble(&self) -> Option<String> {
         (**self).trouble()
     }
+    fn missing(&self) -> Option<String> {
+        (**self).missing()
+    }
+}
+
+/// Proof that a journal stored all its records. Only a journal creates one.
+#[derive(Debug)]
+pub struct Proof(());
+
+/// An answer that follows from stored records.
+#[derive(Debug)]
+pub struct Stored<T>(T);
+
+impl<T> Stored<T> {
+    /// Wraps an answer that follows from the records of this proof.
+    pub fn by(_: &Proof, answer: T) -> Self {
+        Self(answer)
+    }
+
+    /// Returns the answer for sending.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
 }
 
 /// Why the journal cannot be used.
@@ -142,7 +169,7 @@ pub enum JournalError {
 
 /// Where a journal is damaged. What is before it is good.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("journal line {line}: {reason}. What is before it is good; {}", Self::WHAT_TO_DO)]
+#[error("journal line {line}: {reason}. What is before it is good")]
 pub struct Damage {
     /// The line, from 1: those before it can be read.
     pub line: usize,
@@ -150,12 +177,8 @@ pub struct Damage {
     pub byte: usize,
     /// What is wrong with it.
     pub reason: String,
-}
-
-impl Damage {
-    /// What a person can do about it.
-    pub const WHAT_TO_DO: &str = "stop the daemon, move the file away and keep it, start again and `adopt` what is lit, or \
-         restore it from a copy";
+    /// The line is intact, but this version does not know its kind of record.
+    pub is_newer: bool,
 }
 
 /// What reading the journal at start found.
@@ -167,6 +190,8 @@ pub struct Opened<R> {
     pub torn_bytes: usize,
     /// Damage that is not a torn tail: the records are those before it, and nothing may be added.
     pub damage: Option<Damage>,
+    /// Proof for the records before the damage. `None` for a journal without damage, whose first write gives one.
+    pub proof: Option<Proof>,
 }
 
 /// An open journal of records `R`.
@@ -179,6 +204,8 @@ pub struct Journal<R, S> {
     good: usize,
     /// All of them are durable.
     synced: bool,
+    /// All records read at start are durable: a killed daemon may leave unsynced ones.
+    proven: bool,
     damaged: bool,
     poisoned: Option<String>,
     kind: PhantomData<fn(R)>,
@@ -196,8 +223,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     /// One whose records are not looked at, and that takes none.
     pub fn open_unread(storage: S) -> Self {
         let (chain, poisoned) = (Chain::new(None), Some("it was not read".into()));
-        let (good, synced, damaged, kind) = (0, false, true, PhantomData);
-        Self { storage, chain, good, synced, damaged, poisoned, kind }
+        let (good, synced, proven, damaged, kind) = (0, false, false, true, PhantomData);
+        Self { storage, chain, good, synced, proven, damaged, poisoned, kind }
     }
 
     /// The same with a key: what is added is keyed. Lines without the key are taken only before the first keyed
@@ -208,7 +235,14 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     pub fn open_keyed(mut storage: S, key: Option<Key>) -> Result<(Self, Opened<R>), JournalError> {
         let bytes = storage.load()?;
         let mut chain = Chain::new(key);
-        let (records, good, damage) = read(&bytes, &mut chain);
+        let (records, good, mut damage) = read(&bytes, &mut chain);
+        let missing = storage.missing().map(|reason| (records.len() + 1, reason));
+        damage = damage.or(missing.map(|(line, reason)| Damage {
+            line,
+            byte: good,
+            reason,
+            is_newer: false,
+        }));
         // Where space was set aside it reads as zeros: nothing was ever written there.
         let written = good + without_zeros(&bytes[good..]).len();
         let torn_bytes = if damage.is_none() { written - good } else { 0 };
@@ -217,10 +251,10 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         }
         let poisoned = damage.as_ref().map(ToString::to_string);
         let damaged = damage.is_some();
-        // A daemon that was killed may have left more than is durable.
-        let (synced, kind) = (false, PhantomData);
-        let journal = Self { storage, chain, good, synced, damaged, poisoned, kind };
-        Ok((journal, Opened { records, torn_bytes, damage }))
+        let (synced, proven, kind) = (false, false, PhantomData);
+        let journal = Self { storage, chain, good, synced, proven, damaged, poisoned, kind };
+        let proof = damaged.then_some(Proof(()));
+        Ok((journal, Opened { records, torn_bytes, damage, proof }))
     }
 
     /// How many records it holds.
@@ -263,7 +297,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         let mut chain = Chain::new(self.chain.key.clone());
         let lines = encode(&mut chain, first, false)?;
         self.storage.replace(lines.as_bytes())?;
-        (self.chain, self.good, self.synced) = (chain, lines.len(), true);
+        (self.chain, self.good, self.synced, self.proven) = (chain, lines.len(), true, true);
         Ok(())
     }
 
@@ -276,9 +310,13 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     /// The records that were written without an error, read back and proven. Writes nothing.
     ///
     /// # Errors
-    /// A storage that cannot be read, or has lost some of them.
-    pub fn read_back(&mut self) -> Result<Vec<R>, JournalError> {
-        self.proven().map(|(records, _)| records)
+    /// A storage that cannot be read, has lost some of them, or never synced the records found at start.
+    pub fn read_back(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
+        if !self.proven {
+            let why = "records found at start may not be durable";
+            return Err(JournalError::Storage(io::Error::other(why)));
+        }
+        self.proven().map(|(records, _)| (records, Proof(())))
     }
 
     /// Goes on after a failure: what was written without an error is read back, proven and written anew, and
@@ -286,16 +324,16 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     ///
     /// # Errors
     /// When that cannot be done yet, and never where the journal was found damaged.
-    pub fn reopen(&mut self) -> Result<Vec<R>, JournalError> {
+    pub fn reopen(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
             return Err(JournalError::Poisoned(why.clone()));
         }
         let (records, bytes) = self.proven()?;
         if self.poisoned.is_some() {
             self.storage.rewrite(&bytes)?;
-            (self.poisoned, self.synced) = (None, true);
+            (self.poisoned, self.synced, self.proven) = (None, true, true);
         }
-        Ok(records)
+        Ok((records, Proof(())))
     }
 
     fn proven(&mut self) -> Result<(Vec<R>, Vec<u8>), JournalError> {
@@ -324,10 +362,13 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(self.storage.set_aside()?)
     }
 
-    /// Why its storage takes nothing now, where that is known before it is tried.
-    #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        self.storage.trouble()
+    /// Checks whether the storage accepts records. On an error the journal needs a [reopen](Self::reopen).
+    ///
+    /// # Errors
+    /// The storage's trouble.
+    pub fn untroubled(&mut self) -> Result<(), JournalError> {
+        let trouble = self.storage.trouble().map_or(Ok(()), |why| Err(io::Error::other(why)));
+        self.poison_on_error(trouble)
     }
 
     /// Why it takes no more records, if so.
@@ -343,7 +384,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     pub fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
-    ) -> Result<(), JournalError>
+    ) -> Result<Proof, JournalError>
     where
         R: 'a,
     {
@@ -359,7 +400,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
         leave: u64,
-    ) -> Result<(), JournalError>
+    ) -> Result<Proof, JournalError>
     where
         R: 'a,
     {
@@ -370,7 +411,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
         leave: Option<u64>,
-    ) -> Result<(), JournalError>
+    ) -> Result<Proof, JournalError>
     where
         R: 'a,
     {
@@ -378,10 +419,11 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.write_leaving(records, leave)?;
         let synced = self.storage.sync();
         self.synced = synced.is_ok();
+        self.proven |= self.synced;
         if synced.is_err() {
             (self.chain, self.good) = before;
         }
-        self.poison_on_error(synced)
+        self.poison_on_error(synced).map(|()| Proof(()))
     }
 
     /// Appends records that become durable with the next [`Journal::append`]: a crash of the
@@ -483,7 +525,7 @@ fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize,
         let before = chain.clone();
         let ended = line.strip_suffix(b"\n");
         let parsed = chain.check(ended.unwrap_or(line)).and_then(|body| {
-            serde_json::from_slice(body).map_err(|error| format!("is not a record: {error}"))
+            serde_json::from_slice(body).map_err(|error| error.to_string()).map_err(not_a_record)
         });
         match parsed {
             Ok(record) if ended.is_some() => {
@@ -496,14 +538,24 @@ fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize,
             Err(reason) => {
                 *chain = before.clone();
                 if !torn(&bytes[good..], before) {
-                    let line = records.len() + 1;
-                    return (records, good, Some(Damage { line, byte: good, reason }));
+                    let (line, is_newer) = (records.len() + 1, reason.starts_with(NEWER));
+                    return (records, good, Some(Damage { line, byte: good, reason, is_newer }));
                 }
             }
         }
         break;
     }
     (records, good, None)
+}
+
+/// Start of the reason for a record of an unknown kind.
+const NEWER: &str = "needs a newer version of lightloomd: ";
+
+fn not_a_record(error: String) -> String {
+    match error.split_once(", expected") {
+        Some((unknown, _)) if error.starts_with("unknown ") => format!("{NEWER}{unknown}"),
+        _ => format!("is not a record: {error}"),
+    }
 }
 
 /// `bytes` up to the last that is not zero: no line ends in one, so that what follows was never written.

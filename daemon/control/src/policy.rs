@@ -26,6 +26,7 @@ mod faults;
 pub mod phases;
 mod rollback;
 mod suspects;
+mod unstored;
 mod why_not;
 mod witnesses;
 
@@ -42,6 +43,7 @@ use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo,
 use crate::desired::circuits::{self, Switches};
 use crate::desired::{self, Modules, Wanted};
 use crate::inventory::Inventory;
+use crate::journal::Proof;
 use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
 use crate::record::{Asked, Cause, Record, TxnResult};
@@ -49,6 +51,7 @@ use crate::state::{DeviceName, Fabric, Micros, Now};
 pub use blindness::ManagementLost;
 pub use diagnoses::Diagnosis;
 use phases::Phases;
+use unstored::Unstored;
 
 /// The wait until what is broken is judged again, while the modules beside it are read.
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
@@ -114,7 +117,7 @@ pub struct Control {
     /// Why the last one was not even begun.
     refused: Option<String>,
     /// Which phases jobs asked for.
-    phases: Phases,
+    phases: Unstored<Phases>,
     /// The parts at fault when the last bypass began.
     diagnosed: Vec<Diagnosis>,
 }
@@ -141,7 +144,7 @@ impl Control {
             asked_all: None,
             backoff: Backoff::default(),
             refused: None,
-            phases: Phases::default(),
+            phases: Unstored::default(),
             diagnosed: Vec::new(),
         };
         control.plans_of_the_ledger();
@@ -155,7 +158,13 @@ impl Control {
     pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
         self.failed = Some(why);
         self.controller.only_read(ledger);
+        self.phases.go_back();
         self.plans_of_the_ledger();
+    }
+
+    /// Confirms that all records are stored, so that answers may use the current state.
+    pub fn stored(&mut self, proof: &Proof) {
+        self.phases.is_stored(proof);
     }
 
     /// Goes on over what the journal remembers, once it can be written again.
@@ -307,11 +316,6 @@ impl Control {
     /// These actions were not performed, because a record before them could not be written.
     pub fn not_sent(&mut self, actions: &[Action]) {
         self.controller.not_sent(actions);
-        for action in actions {
-            if let Action::Answer(_, Answer::Booked { request_id, .. }) = action {
-                self.phases.forget(request_id);
-            }
-        }
     }
 
     /// A client asks. `plan` is the one that an apply comes from.

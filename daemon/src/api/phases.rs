@@ -26,7 +26,7 @@ pub(super) async fn phases(
     Extension(client): Extension<Client>,
 ) -> Reply<Phases> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
-    shared.look(view::phases::phases).await.map(Json)
+    shared.look_stored(view::phases::phases).await.map(Json)
 }
 
 /// How a phase stands that was asked for; waits until it is acknowledged, kept or missed.
@@ -50,7 +50,7 @@ pub(super) async fn phase_status(
             (view::phases::of_request(runtime, &request), booked)
         };
         shared.changes.mark_unchanged();
-        match shared.look(find).await? {
+        match shared.look_stored(find).await? {
             (Some(status), true) => return Ok(Json(status)),
             (Some(status), false) => {
                 if tokio::time::timeout_at(until, shared.changes.changed()).await.is_err() {

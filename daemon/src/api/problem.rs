@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::config::Role;
+use crate::runtime::NotStored;
 use crate::view;
 use lightloom_control::controller::Answer;
 use lightloom_control::state::Txn;
@@ -32,6 +33,8 @@ pub(super) enum Problem {
         retry_after: u64,
     },
     Gone,
+    /// The journal may or may not hold it.
+    NotStored(NotStored),
     /// The audit log cannot be written, so nothing was begun.
     Audit(String),
     /// It could not be written any more when the change was made.
@@ -57,6 +60,7 @@ impl IntoResponse for Problem {
             }
             Self::NotFound(what) => (StatusCode::NOT_FOUND, vec![what]),
             Self::Gone => (StatusCode::SERVICE_UNAVAILABLE, vec!["the daemon is stopping".into()]),
+            Self::NotStored(why) => (StatusCode::SERVICE_UNAVAILABLE, vec![why.to_string()]),
             Self::Audit(why) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 vec![format!("the audit log cannot be written, so nothing is changed: {why}")],

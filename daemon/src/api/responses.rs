@@ -111,7 +111,7 @@ fn meaning(code: &str) -> &'static str {
         "413" => "The body is too long",
         "422" => "It cannot be done as asked, with every reason; no device was touched",
         "429" => "There is no room now; `Retry-After` says when to ask again",
-        _ => "The daemon stops, or its audit log cannot be written: the body says what was done",
+        _ => "The daemon stops, or something cannot be written: the body gives the reason",
     }
 }
 

@@ -14,8 +14,9 @@ use crate::audit::{Audit, Entry};
 use crate::clock::Clock;
 use crate::config::Role;
 use crate::hooks::Hooks;
+use crate::journal::Stored;
 use crate::metrics::Metrics;
-use crate::runtime::{Call, Runtime};
+use crate::runtime::{AnswerSender, Call, Runtime};
 use crate::serve::Client;
 use crate::tend::ToDevice;
 use crate::traces::{Parents, TraceParent};
@@ -66,6 +67,15 @@ impl Shared {
         receiver.await.map_err(|_| Problem::Gone)
     }
 
+    /// A query whose result acknowledges something, so it uses stored records only.
+    pub(super) async fn look_stored<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Runtime) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let stored = self.look(|runtime| runtime.stored(look)).await?;
+        stored.map(Stored::into_inner).map_err(Problem::NotStored)
+    }
+
     /// Asks the controller for a change, on the record.
     pub(super) async fn change(
         &self,
@@ -73,7 +83,7 @@ impl Shared {
         verb: &str,
         asked: Asked,
         role: Role,
-        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
+        call: impl FnOnce(Asked, AnswerSender) -> Result<Call, Problem>,
     ) -> Result<Answered, Problem> {
         let result = match self.audit.failure().filter(|_| client.must_have(role).is_ok()) {
             Some(why) => Err(Problem::Audit(why)),
@@ -164,7 +174,7 @@ impl Shared {
         client: &Client,
         asked: Asked,
         role: Role,
-        call: impl FnOnce(Asked, oneshot::Sender<Answer>) -> Result<Call, Problem>,
+        call: impl FnOnce(Asked, AnswerSender) -> Result<Call, Problem>,
     ) -> Result<Answer, Problem> {
         client.must_have(role).map_err(Problem::Forbidden)?;
         let id = &asked.request;
@@ -177,7 +187,8 @@ impl Shared {
         }
         let (sender, receiver) = oneshot::channel();
         self.calls.send(call(asked, sender)?).await.map_err(|_| Problem::Gone)?;
-        receiver.await.map_err(|_| Problem::Gone)
+        let answer = receiver.await.map_err(|_| Problem::Gone)?;
+        answer.map(Stored::into_inner).map_err(Problem::NotStored)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::Engine;
@@ -29,6 +30,9 @@ pub enum EtcdError {
     /// It said no.
     #[error("etcd refuses: {0}")]
     Refused(String),
+    /// A member of another cluster answered.
+    #[error("{0}: name the members of one cluster in `etcd.endpoints`")]
+    OtherCluster(String),
     /// It said something else than its interface has.
     #[error("etcd's answer is not understood: {0}")]
     NotUnderstood(String),
@@ -43,6 +47,8 @@ pub struct KeyValue {
     pub value: Vec<u8>,
     /// The revision of the store in which the key was made.
     pub create_revision: u64,
+    /// The revision of its last put.
+    pub mod_revision: u64,
     /// The lease that it goes with; 0 where there is none.
     pub lease: u64,
 }
@@ -56,6 +62,8 @@ pub struct TxnAnswer {
     pub revision: u64,
     /// What was read: under `otherwise`, or by what was done first where that reads.
     pub found: Vec<KeyValue>,
+    /// How many keys there are in the range that was read.
+    pub count: u64,
 }
 
 /// The way to etcd's members.
@@ -64,7 +72,9 @@ pub struct Etcd {
     agent: Agent,
     endpoints: Vec<String>,
     /// The member that answered last.
-    good: std::sync::Arc<AtomicUsize>,
+    good: Arc<AtomicUsize>,
+    /// The cluster of the first answer.
+    cluster: Arc<OnceLock<Value>>,
 }
 
 /// Bytes as the gateway has them.
@@ -89,6 +99,11 @@ pub(super) fn made_in(key: &str, revision: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string()})
 }
 
+/// A condition: the key has this modification revision; 0 for a missing key.
+pub(super) fn put_in(key: &str, revision: u64) -> Value {
+    json!({"key": coded(key.as_bytes()), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()})
+}
+
 /// A condition: the key goes with this lease.
 pub(super) fn on_lease(key: &str, lease: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "LEASE", "result": "EQUAL", "lease": lease.to_string()})
@@ -110,6 +125,17 @@ pub(super) fn all_under(prefix: &str) -> Value {
     json!({"request_range": {"key": coded(prefix), "range_end": coded(&end_of(prefix))}})
 }
 
+/// Reads the most recently modified key with this prefix, and counts all of them.
+pub(super) fn newest_under(prefix: &str) -> Value {
+    let mut range = all_under(prefix);
+    let order =
+        json!({"limit": "1", "sort_order": "DESCEND", "sort_target": "MOD", "keys_only": true});
+    if let (Some(range), Value::Object(order)) = (range["request_range"].as_object_mut(), order) {
+        range.extend(order);
+    }
+    range
+}
+
 impl Etcd {
     /// # Errors
     /// Certificates that cannot be read.
@@ -117,14 +143,15 @@ impl Etcd {
         Ok(Self {
             agent: http::agent(file.tls.as_ref(), ANSWER_WITHIN)?,
             endpoints: file.endpoints.iter().map(|one| one.trim_end_matches('/').into()).collect(),
-            good: std::sync::Arc::default(),
+            good: Arc::default(),
+            cluster: Arc::default(),
         })
     }
 
     /// Asks the member that answered last, and the others where it does not.
     fn ask(&self, path: &str, body: &Value) -> Result<Value, EtcdError> {
         let (first, mut why) = (self.good.load(Ordering::Relaxed), String::new());
-        let body = body.to_string();
+        let (body, mut other) = (body.to_string(), None);
         let one = |member: &str| -> Result<(u16, Vec<u8>), ureq::Error> {
             let mut answer = self.agent.post(format!("{member}{path}")).send(body.as_bytes())?;
             let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
@@ -144,16 +171,26 @@ impl Etcd {
                     continue;
                 }
             };
-            self.good.store(at, Ordering::Relaxed);
             let value: Value = serde_json::from_slice(&bytes)
                 .map_err(|error| EtcdError::NotUnderstood(error.to_string()))?;
+            let header = value.get("header").or_else(|| value["result"].get("header"));
+            if let Some(cluster) = header.map(|header| &header["cluster_id"]) {
+                let first = self.cluster.get_or_init(|| cluster.clone());
+                if first != cluster {
+                    other = Some(format!(
+                        "{member} belongs to the cluster {cluster}, and earlier answers came from {first}"
+                    ));
+                    continue;
+                }
+            }
+            self.good.store(at, Ordering::Relaxed);
             return match value["error"].as_str().or_else(|| value["message"].as_str()) {
                 Some(error) => Err(EtcdError::Refused(error.to_owned())),
                 None if status >= 400 => Err(EtcdError::Refused(value.to_string())),
                 None => Ok(value),
             };
         }
-        Err(EtcdError::Silent(why))
+        Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
     }
 
     /// A new lease, and how long it lasts: at least so many seconds, and what etcd's election timeout asks for.
@@ -199,11 +236,12 @@ impl Etcd {
             .collect();
         let body = json!({"compare": conditions, "success": then, "failure": failure});
         let answer = self.ask("/v3/kv/txn", &body)?;
-        let found = &answer["responses"][0]["response_range"]["kvs"];
+        let range = &answer["responses"][0]["response_range"];
         Ok(TxnAnswer {
             succeeded: answer["succeeded"].as_bool().unwrap_or(false),
             revision: number(&answer["header"]["revision"])?,
-            found: key_values(found)?,
+            found: key_values(&range["kvs"])?,
+            count: if range["count"].is_null() { 0 } else { number(&range["count"])? },
         })
     }
 
@@ -276,6 +314,7 @@ fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
             key: bytes(&entry["key"])?,
             value: bytes(&entry["value"])?,
             create_revision: number(&entry["create_revision"])?,
+            mod_revision: number(&entry["mod_revision"])?,
             lease: if entry["lease"].is_null() { 0 } else { number(&entry["lease"])? },
         })
     };
@@ -284,12 +323,42 @@ fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
 
 #[cfg(test)]
 mod tests {
-    use super::end_of;
+    use std::io::{Read, Write};
+
+    use super::*;
 
     #[test]
     fn a_range_ends_behind_all_that_begins_like_its_prefix() {
         assert_eq!(end_of(b"/a/"), b"/a0");
         assert_eq!(end_of(b"a\xff"), b"b");
         assert_eq!(end_of(b"\xff"), [0]);
+    }
+
+    /// Two answers to the same question, the second one from another cluster.
+    #[test]
+    fn a_member_of_another_cluster_is_refused_by_name() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let serving = std::thread::spawn(move || {
+            for cluster in ["11", "12"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _request = stream.read(&mut [0; 4096]).unwrap();
+                let body = format!("{{\"header\":{{\"cluster_id\":\"{cluster}\"}}}}");
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all((head + &body).as_bytes()).unwrap();
+            }
+        });
+        let file = format!("{{\"endpoints\": [\"http://{at}\"], \"prefix\": \"/x\"}}");
+        let etcd = Etcd::new(&serde_json::from_str(&file).unwrap()).unwrap();
+        assert!(etcd.get("/x/head").unwrap().is_none());
+        let why = etcd.get("/x/head").unwrap_err().to_string();
+        assert!(
+            why.contains("belongs to the cluster \"12\", and earlier answers came from \"11\""),
+            "{why}"
+        );
+        serving.join().unwrap();
     }
 }

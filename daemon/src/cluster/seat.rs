@@ -146,13 +146,13 @@ impl Lease {
 /// Waits until no other daemon leads, and leads.
 ///
 /// # Errors
-/// A prefix that belongs to another fabric, to other devices or to daemons of another version.
+/// Certificates that cannot be read.
 pub fn take_seat(
     file: &EtcdFile,
     identity: &ClusterIdentity,
     known: &StandbyNews,
 ) -> anyhow::Result<LeaderSeat> {
-    let etcd = Etcd::new(file)?;
+    let mut etcd = Etcd::new(file)?;
     let (name, mut lease) = (file.own_name(), None);
     loop {
         match turn(&etcd, file, identity, &name, &mut lease) {
@@ -188,13 +188,15 @@ pub fn take_seat(
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
             }
-            Err(error) => match error.downcast::<EtcdError>() {
-                Ok(error) => {
-                    known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
-                    std::thread::sleep(AGAIN_AFTER);
+            // etcd is unreachable, or the prefix belongs to another fabric: retried until an operator fixes it.
+            Err(error) => {
+                known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
+                std::thread::sleep(AGAIN_AFTER);
+                if matches!(error.downcast_ref(), Some(EtcdError::OtherCluster(_))) {
+                    // A restored copy is a new cluster.
+                    (etcd, lease) = (Etcd::new(file)?, None);
                 }
-                Err(error) => return Err(error),
-            },
+            }
         }
     }
 }
@@ -263,6 +265,10 @@ fn turn(
     let found = answer.found.first();
     let leader: String =
         found.map(|leader| String::from_utf8_lossy(&leader.value).into()).unwrap_or_default();
+    // A slow member executed the request before it was repeated at another one.
+    if let Some(own) = found.filter(|leader| leader.lease == lease.id) {
+        return Ok(ElectionTurn::Leads { epoch: own.create_revision, lease });
+    }
     if found.is_some_and(|leader| leader.lease == 0) {
         return Ok(ElectionTurn::Stuck { key, leader });
     }
@@ -365,7 +371,7 @@ impl LeaderSeat {
                 }
                 match renew() {
                     Ok(Some(lease)) => fence.renewed(lease.asked, lease.lasts),
-                    Ok(None) => {
+                    Ok(None) | Err(EtcdError::OtherCluster(_)) => {
                         fence.close();
                         let _ = lost.send(true);
                         return;

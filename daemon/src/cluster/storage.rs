@@ -4,20 +4,21 @@
 //! ```text
 //!   PREFIX/head               the generation in force, in decimal
 //!   PREFIX/journal/G/N        chunk N of generation G, both sixteen hex digits
+//!   PREFIX/journal/end        generation, chunks, bytes, and `EPOCH.WRITE` of its last write
 //! ```
 //!
-//! All that is appended is durable at once. A chunk is put on three conditions: the leader's key is of this epoch, the head names
-//! this generation, and the chunk before it is the one that was put: on a store that came back with older data nothing is added
-//! over a gap. What was put is kept here as well, so that a leader whose put was not answered, or whose store lost some, can write
-//! all of it as another generation: its chunks first, and the head last.
+//! Each append is durable when it returns. Each write updates `end`. It requires that the leader's key belongs to this epoch and that
+//! `end` has the revision of the previous write, so a request that arrives after a later one has no effect. A chunk also requires that
+//! the head names this generation and that the previous chunk exists, so the journal has no gaps. The leader keeps all bytes in memory
+//! and can rewrite them as the next generation after an unanswered request or a loss: chunks first, the head last.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::etcd::{Etcd, EtcdError, coded, end_of, is, made_in, put};
+use super::etcd::{Etcd, EtcdError, coded, end_of, is, made_in, newest_under, put, put_in};
 use super::fence::Fence;
 use crate::journal::Storage;
 
@@ -26,36 +27,68 @@ const CHUNK_BYTES: usize = 512 << 10;
 /// Chunks that are read at a time.
 const PAGE: u32 = 32;
 
-/// What was put last, so that whoever renews the lease finds out that etcd has it no more: a store that came back with older
-/// data says nothing by itself.
+/// The expected state of the journal, checked at each renewal of the lease: detects records deleted or changed by another client, and
+/// a store that was restored from an older copy.
 #[derive(Clone, Debug, Default)]
 pub struct JournalTail {
-    /// The last chunk's key, and the revision in which it was put.
-    put: Arc<Mutex<Option<(String, u64)>>>,
+    /// `None` during a write.
+    put: Arc<Mutex<Option<Put>>>,
     is_gone: Arc<AtomicBool>,
 }
 
+/// The state after the last write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Put {
+    folder: String,
+    chunks: u64,
+    /// The revision of the last chunk.
+    last: u64,
+    /// Key and value of the head.
+    head: (String, String),
+    /// Key and revision of the end.
+    end: (String, u64),
+}
+
 impl JournalTail {
-    fn set(&self, put: Option<(String, u64)>) {
-        *self.put.lock().unwrap_or_else(PoisonError::into_inner) = put;
+    fn known(&self) -> MutexGuard<'_, Option<Put>> {
+        self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks whether etcd has it.
+    /// Compares it with etcd, in one request for a journal of any length.
     ///
     /// # Errors
     /// etcd's.
     pub(super) fn look(&self, etcd: &Etcd) -> Result<(), EtcdError> {
-        let put = self.put.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some((key, revision)) = put else { return Ok(()) };
-        if !etcd.txn(&[made_in(&key, revision)], &[], None)?.succeeded {
-            // Unless it was written anew meanwhile; and not again before it is.
-            let mut now = self.put.lock().unwrap_or_else(PoisonError::into_inner);
-            if *now == Some((key, revision)) {
+        let Some(put) = self.known().clone() else { return Ok(()) };
+        let as_put = [is(&put.head.0, put.head.1.as_bytes()), put_in(&put.end.0, put.end.1)];
+        let answer = etcd.txn(&as_put, &[newest_under(&put.folder)], None)?;
+        let newest = answer.found.first().map(|chunk| chunk.mod_revision);
+        if !answer.succeeded || answer.count != put.chunks || newest != Some(put.last) {
+            // A concurrent write explains the difference. Reported once.
+            let mut now = self.known();
+            if now.as_ref() == Some(&put) {
                 *now = None;
                 self.is_gone.store(true, Ordering::SeqCst);
             }
         }
         Ok(())
+    }
+}
+
+/// The value of `end`.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    generation: u64,
+    chunks: u64,
+    bytes: u64,
+}
+
+impl End {
+    fn read(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut numbers = text.split(' ').map_while(|word| word.parse().ok());
+        let mut next = || numbers.next();
+        Some(Self { generation: next()?, chunks: next()?, bytes: next()? })
     }
 }
 
@@ -74,11 +107,20 @@ pub struct EtcdStorage {
     /// What is in etcd, once it was read.
     held: Option<Vec<u8>>,
     tail: JournalTail,
+    /// The end found at start.
+    end: Option<End>,
+    /// The revision of `end`. `None` after an unanswered write.
+    end_put: Option<u64>,
+    /// Number of writes by this leader.
+    writes: u64,
+    /// The last generation this leader started to write. An abandoned one is never reused: its requests may still arrive.
+    begun: u64,
+    missing: Option<String>,
 }
 
 impl EtcdStorage {
     /// # Errors
-    /// etcd's, and a journal without its head.
+    /// etcd's.
     pub fn open(
         etcd: Etcd,
         prefix: &str,
@@ -86,30 +128,72 @@ impl EtcdStorage {
         fence: Fence,
         tail: JournalTail,
     ) -> io::Result<Self> {
-        let prefix = prefix.to_owned();
-        let (generation, chunks, last, held) = (0, 0, 0, None);
-        let mut storage = Self { etcd, prefix, epoch, fence, generation, chunks, last, held, tail };
-        storage.find_generation()?;
+        let mut storage = Self {
+            etcd,
+            prefix: prefix.to_owned(),
+            epoch,
+            fence,
+            generation: 0,
+            chunks: 0,
+            last: 0,
+            held: None,
+            tail,
+            end: None,
+            end_put: None,
+            writes: 0,
+            begun: 0,
+            missing: None,
+        };
+        storage.find_generation().map_err(io::Error::other)?;
         Ok(storage)
     }
 
-    /// # Errors
-    /// A head that is missing beside a journal, or is no number.
-    fn find_generation(&mut self) -> io::Result<()> {
-        let (key, all) = (self.head(), self.all());
-        let head = self.etcd.get(&key).map_err(io::Error::other)?;
-        let Some(head) = head else {
-            let (some, _) = self.etcd.page(&all, &all, 1).map_err(io::Error::other)?;
-            let why = format!(
-                "`{key}` is missing in etcd beside a journal: which generation is in force is not known; put its number there, or \
-                 begin anew (docs: Several daemons, etcd is lost)"
-            );
-            return if some.is_empty() { Ok(()) } else { Err(damaged(why)) };
-        };
-        let text = String::from_utf8_lossy(&head.value).into_owned();
-        let why = || damaged(format!("`{key}` in etcd says `{text}`, which is no generation"));
-        self.generation = text.parse().map_err(|_| why())?;
+    /// Finds the generation named by the head. Falls back to the last one, and reports damage.
+    fn find_generation(&mut self) -> Result<(), EtcdError> {
+        // Read the end first: a concurrent reader then finds at least that many chunks.
+        let end = self.etcd.get(&self.end_key())?;
+        self.end_put = Some(end.as_ref().map_or(0, |end| end.mod_revision));
+        self.end = end.and_then(|end| End::read(&end.value));
+        let (end, key, all) = (self.end, self.head(), self.all());
+        let head = self.etcd.get(&key)?;
+        let head = head.map(|head| String::from_utf8_lossy(&head.value).into_owned());
+        let (mut last, mut from) = (None, all.clone());
+        // One request for each generation.
+        while let Some(next) = self.etcd.page(&from, &all, 1)?.0.pop() {
+            let name = String::from_utf8_lossy(&next.key[all.len()..]).into_owned();
+            let number = name.get(..16).and_then(|name| u64::from_str_radix(name, 16).ok());
+            let Some(number) = number else { break };
+            let is_named = head.as_ref().is_some_and(|head| *head == number.to_string());
+            let ends_later = end.is_some_and(|end| end.generation > number);
+            if is_named && !ends_later {
+                (self.generation, self.begun) = (number, number);
+                return Ok(());
+            }
+            last = Some(number);
+            from = end_of(self.folder(number).as_bytes());
+        }
+        let named = head.as_ref().and_then(|head| head.parse().ok());
+        self.generation = end.map(|end| end.generation).or(last).or(named).unwrap_or_default();
+        self.begun = self.generation;
+        if last.is_none() {
+            return Ok(());
+        }
+        let says = head.map_or("is missing".into(), |head| format!("says `{head}`"));
+        self.missing = Some(format!(
+            "`{key}` in etcd {says}, and there is a journal of generation {}: whether that was in force is not known",
+            self.generation
+        ));
         Ok(())
+    }
+
+    fn end_key(&self) -> String {
+        format!("{}/journal/end", self.prefix)
+    }
+
+    /// The end of the current generation.
+    fn in_force(&self) -> End {
+        let bytes = self.held.as_ref().map_or(0, Vec::len) as u64;
+        End { generation: self.generation, chunks: self.chunks, bytes }
     }
 
     fn head(&self) -> String {
@@ -128,68 +212,87 @@ impl EtcdStorage {
         format!("{}{at:016x}", self.folder(generation))
     }
 
-    /// Does it if this daemon leads in its epoch still and `more` holds; the revision in which it was done.
-    fn as_leader(&self, more: Vec<Value>, then: &[Value]) -> io::Result<u64> {
-        if let Some(trouble) = self.trouble() {
-            return Err(io::Error::other(trouble));
+    /// Executes `then` if this daemon still leads, `end` is unchanged since its last write, and `more` holds. Returns the revision.
+    fn as_leader(&mut self, more: Vec<Value>, then: &[Value], end: End) -> io::Result<u64> {
+        if !self.fence.is_open() {
+            return Err(io::Error::other(NOT_RENEWED));
         }
-        let leader = super::seat::leader_key(&self.prefix);
-        let conditions: Vec<Value> =
-            std::iter::once(made_in(&leader, self.epoch)).chain(more).collect();
-        match self.etcd.txn(&conditions, then, Some(&leader)) {
-            Ok(answer) if answer.succeeded => Ok(answer.revision),
-            Ok(answer)
-                if answer.found.first().is_some_and(|key| key.create_revision == self.epoch) =>
-            {
-                Err(io::Error::other(LOST_SOME))
-            }
-            Ok(_) => Err(io::Error::other("another daemon leads")),
-            Err(error @ EtcdError::Silent(_)) => {
-                Err(io::Error::new(io::ErrorKind::TimedOut, error))
-            }
-            Err(error) => Err(io::Error::other(error)),
+        *self.tail.known() = None;
+        let (leader, key) = (super::seat::leader_key(&self.prefix), self.end_key());
+        let before = match self.end_put.take() {
+            Some(revision) => revision,
+            None => self.etcd.get(&key).map_err(failed)?.map_or(0, |end| end.mod_revision),
+        };
+        self.writes += 1;
+        let End { generation, chunks, bytes } = end;
+        let value = format!("{generation} {chunks} {bytes} {}.{}", self.epoch, self.writes);
+        let mut conditions = vec![made_in(&leader, self.epoch), put_in(&key, before)];
+        conditions.extend(more);
+        let then = [then, &[put(&key, value.as_bytes())]].concat();
+        let answer = self.etcd.txn(&conditions, &then, Some(&key)).map_err(failed)?;
+        let found = answer.found.first();
+        if answer.succeeded {
+            self.end_put = Some(answer.revision);
+            return Ok(answer.revision);
         }
+        // A slow member executed the request before it was repeated at another one.
+        self.end_put = Some(found.map_or(0, |end| end.mod_revision));
+        if let Some(end) = found.filter(|end| end.value == value.as_bytes()) {
+            return Ok(end.mod_revision);
+        }
+        let leader = self.etcd.get(&leader).map_err(failed)?;
+        let leads = leader.is_some_and(|leader| leader.create_revision == self.epoch);
+        Err(io::Error::other(if leads { LOST_SOME } else { "another daemon leads" }))
     }
 
-    /// Says what was put last.
+    /// Publishes the current state for the next check.
     fn mark(&self) {
-        let last =
-            self.chunks.checked_sub(1).map(|at| (self.chunk(self.generation, at), self.last));
-        self.tail.set(last);
+        let end = (self.end_key(), self.end_put.unwrap_or_default());
+        let (folder, head) = (self.folder(self.generation), self.head());
+        let (chunks, last, head) = (self.chunks, self.last, (head, self.generation.to_string()));
+        let put = Put { folder, chunks, last, head, end };
+        *self.tail.known() = (chunks > 0).then_some(put);
     }
 
-    /// Puts chunks behind those that are there: how many there are then, and the revision of the last.
-    fn put_chunks(
-        &self,
-        generation: u64,
-        (mut at, mut last): (u64, u64),
-        bytes: &[u8],
-        is_in_force: bool,
-    ) -> io::Result<(u64, u64)> {
+    /// Appends `bytes` to the current generation, or to the empty generation `next`. Returns the number of chunks and the revision of
+    /// the last one.
+    fn put_chunks(&mut self, next: Option<u64>, bytes: &[u8]) -> io::Result<(u64, u64)> {
+        let mut end = self.in_force();
+        let generation = next.unwrap_or(end.generation);
+        let (mut at, mut last) = if next.is_some() { (0, 0) } else { (self.chunks, self.last) };
         for chunk in bytes.chunks(CHUNK_BYTES) {
             let mut more = Vec::new();
-            if is_in_force && (generation > 0 || at > 0) {
+            if next.is_none() && (generation > 0 || at > 0) {
                 more.push(is(&self.head(), generation.to_string().as_bytes()));
             }
             if at > 0 {
                 more.push(made_in(&self.chunk(generation, at - 1), last));
             }
             let mut then = vec![put(&self.chunk(generation, at), chunk)];
-            if is_in_force && generation == 0 && at == 0 {
+            if next.is_none() && generation == 0 && at == 0 {
                 then.push(put(&self.head(), b"0"));
             }
-            last = self.as_leader(more, &then)?;
             at += 1;
+            if next.is_none() {
+                end = End { generation, chunks: at, bytes: end.bytes + chunk.len() as u64 };
+            }
+            last = self.as_leader(more, &then, end)?;
         }
         Ok((at, last))
     }
 }
 
-/// What is said of a store that came back with older data.
-const LOST_SOME: &str = "etcd has not the journal that was written: it lost some";
+/// The trouble of a journal that differs from the last write.
+const LOST_SOME: &str =
+    "another client deleted or changed records in etcd, or an older copy was restored";
+/// The trouble of a leader whose lease may have expired.
+const NOT_RENEWED: &str = "etcd does not renew the lease of this daemon";
 
-fn damaged(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
+fn failed(error: EtcdError) -> io::Error {
+    match error {
+        EtcdError::Silent(_) => io::Error::new(io::ErrorKind::TimedOut, error),
+        _ => io::Error::other(error),
+    }
 }
 
 impl Storage for EtcdStorage {
@@ -200,16 +303,15 @@ impl Storage for EtcdStorage {
         let folder = self.folder(self.generation).into_bytes();
         let (mut bytes, mut from) = (Vec::new(), folder.clone());
         (self.chunks, self.last) = (0, 0);
-        loop {
+        'pages: loop {
             let (page, more) = self.etcd.page(&from, &folder, PAGE).map_err(io::Error::other)?;
             for chunk in &page {
                 let name = String::from_utf8_lossy(&chunk.key[folder.len()..]).into_owned();
                 if u64::from_str_radix(&name, 16).ok() != Some(self.chunks) {
                     let missing = self.chunk(self.generation, self.chunks);
-                    return Err(damaged(format!(
-                        "`{missing}` is missing in etcd, and there are later ones: restore etcd from a copy, or begin anew (docs: \
-                         Several daemons)"
-                    )));
+                    let why = format!("`{missing}` is missing in etcd, and there are later ones");
+                    self.missing.get_or_insert(why);
+                    break 'pages;
                 }
                 (self.chunks, self.last) = (self.chunks + 1, chunk.create_revision);
                 bytes.extend_from_slice(&chunk.value);
@@ -218,14 +320,29 @@ impl Storage for EtcdStorage {
             from = last.key.clone();
             from.push(0);
         }
+        // Earlier versions append without updating the end.
+        let end = self.end.filter(|end| end.generation == self.generation);
+        if let Some(end) = end
+            && (self.chunks, bytes.len() as u64) < (end.chunks, end.bytes)
+        {
+            self.missing.get_or_insert(format!(
+                "{} chunks with {} bytes are in etcd, and {} with {} were put: the last ones are missing",
+                self.chunks,
+                bytes.len(),
+                end.chunks,
+                end.bytes
+            ));
+        }
         self.held = Some(bytes.clone());
         self.mark();
         Ok(bytes)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        (self.chunks, self.last) =
-            self.put_chunks(self.generation, (self.chunks, self.last), bytes, true)?;
+        if self.chunks > 0 && self.tail.known().is_none() {
+            return Err(io::Error::other(LOST_SOME));
+        }
+        (self.chunks, self.last) = self.put_chunks(None, bytes)?;
         self.held.get_or_insert_default().extend_from_slice(bytes);
         self.mark();
         Ok(())
@@ -237,16 +354,17 @@ impl Storage for EtcdStorage {
 
     /// The generation before is kept until the next one.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.tail.set(None);
-        let next = self.generation + 1;
-        // What an earlier try left there.
+        self.begun += 1;
+        let next = self.begun;
+        // Leftovers of a previous leader.
         let folder = self.folder(next).into_bytes();
         let forget = |from: &[u8], end: &[u8]| json!({"request_delete_range": {"key": coded(from), "range_end": coded(end)}});
-        self.as_leader(Vec::new(), &[forget(&folder, &end_of(&folder))])?;
-        let (chunks, last) = self.put_chunks(next, (0, 0), bytes, false)?;
+        self.as_leader(Vec::new(), &[forget(&folder, &end_of(&folder))], self.in_force())?;
+        let (chunks, last) = self.put_chunks(Some(next), bytes)?;
         let before = self.folder(self.generation).into_bytes();
         let turn = [put(&self.head(), next.to_string().as_bytes()), forget(&self.all(), &before)];
-        self.as_leader(Vec::new(), &turn)?;
+        let end = End { generation: next, chunks, bytes: bytes.len() as u64 };
+        self.as_leader(Vec::new(), &turn, end)?;
         (self.generation, self.chunks, self.last) = (next, chunks, last);
         self.held = Some(bytes.to_vec());
         self.mark();
@@ -255,10 +373,14 @@ impl Storage for EtcdStorage {
 
     fn trouble(&self) -> Option<String> {
         if !self.fence.is_open() {
-            return Some("etcd does not renew the lease of this daemon".to_owned());
+            return Some(NOT_RENEWED.to_owned());
         }
         // Said once: then all of it is written anew.
         self.tail.is_gone.swap(false, Ordering::SeqCst).then(|| LOST_SOME.to_owned())
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.missing.clone()
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {

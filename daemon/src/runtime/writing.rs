@@ -2,7 +2,7 @@
 //! When the journal or the audit log cannot be written: what is on its way is left as a crash would leave it,
 //! devices are read on, and writing is tried again until it succeeds.
 
-use super::{Runtime, full_disk};
+use super::{NotStored, Runtime, full_disk};
 use crate::journal::JournalError;
 use lightloom_control::controller::Answer;
 use lightloom_control::ledger::Ledger;
@@ -21,16 +21,21 @@ impl Runtime {
         tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
         self.metrics.journal_failed.set(1);
         self.mend_at = self.clock.now().mono + MEND_EVERY;
-        let reasons = match error {
-            JournalError::Full(why) => vec![full_disk(&why.to_string())],
-            error => vec![format!("the journal has failed: {error}")],
+        let read = self.journal.read_back();
+        let (ledger, proof) = match read {
+            Ok((records, proof)) => (Ledger::fold(&records), Ok(proof)),
+            Err(why) => (self.control.controller().ledger().clone(), Err(why.to_string())),
         };
+        self.proof = proof;
         for (_, answer) in std::mem::take(&mut self.answers) {
-            let _ = answer.send(Answer::Refused { reasons: reasons.clone() });
+            let _ = answer.send(match error {
+                JournalError::Full(why) => {
+                    let reasons = vec![full_disk(&why.to_string())];
+                    self.stored(|_| Answer::Refused { reasons })
+                }
+                error => Err(NotStored(error.to_string())),
+            });
         }
-        let ledger = self.journal.read_back().map(|records| Ledger::fold(&records));
-        self.blind = ledger.is_err();
-        let ledger = ledger.unwrap_or_else(|_| self.control.controller().ledger().clone());
         self.only_read(ledger, &error.to_string());
     }
 
@@ -49,11 +54,9 @@ impl Runtime {
         if self.damage.is_some() {
             return;
         }
-        match (self.control.failed().is_some(), self.journal.trouble()) {
-            (true, None) => self.try_again(),
-            (false, Some(trouble)) => {
-                self.journal_failed(&JournalError::Storage(std::io::Error::other(trouble)));
-            }
+        match (self.control.failed().is_some(), self.journal.untroubled()) {
+            (true, Ok(())) => self.try_again(),
+            (false, Err(trouble)) => self.journal_failed(&trouble),
             _ => {}
         }
         let short = self.control.failed().is_none() && self.journal.short_of_space().is_some();
@@ -69,8 +72,8 @@ impl Runtime {
     }
 
     fn try_again(&mut self) {
-        let records = match self.journal.reopen() {
-            Ok(records) => records,
+        let (records, proof) = match self.journal.reopen() {
+            Ok(read) => read,
             Err(error) => {
                 let ledger = self.control.controller().ledger().clone();
                 self.only_read(ledger, &error.to_string());
@@ -81,7 +84,7 @@ impl Runtime {
             "the journal can be written again: what was left open is brought to its end"
         );
         self.metrics.journal_failed.set(0);
-        self.blind = false;
+        self.proof = Ok(proof);
         self.records = self.journal.length();
         self.began = None;
         let first = self.control.go_on(Ledger::fold(&records), &self.clock.now());

@@ -5,17 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{damage_of, words};
 use crate::cluster::JournalPlace;
-use crate::journal::read_all;
+use crate::journal::Damage;
 use lightloom_control::drive::{PartEnd, Verdict};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Broken, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
-/// The journal in `bytes`, its last records in words.
+/// The last of the journal's `records` in words, and where it is damaged.
 #[must_use]
-pub fn log(bytes: &[u8], place: &JournalPlace, last: usize) -> Log {
-    let (records, _, damage) = read_all::<Record>(bytes);
+pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, last: usize) -> Log {
     let first = records.len().saturating_sub(last);
     let mut ledger = Ledger::default();
     let mut shown = Vec::new();
@@ -33,7 +32,7 @@ pub fn log(bytes: &[u8], place: &JournalPlace, last: usize) -> Log {
     Log {
         readable: records.len() as u64,
         records: shown,
-        damage: damage.map(|damage| damage_of(&damage, place)),
+        damage: damage.map(|damage| damage_of(damage, place)),
     }
 }
 

@@ -141,7 +141,7 @@ fn live(disk: &Disk, said: &mut Said) -> Result<(), Box<dyn std::error::Error>> 
         match number % 2 {
             0 => journal.append(&batch)?,
             _ => journal.begin(&batch, 1 << 16)?,
-        }
+        };
         batch.iter().for_each(|record| said.ledger.apply(record));
         said.next.clear();
     }
@@ -288,7 +288,7 @@ fn a_journal_is_written_anew_in_its_place_after_a_failure() {
         assert!(journal.append([&started("b")]).is_err());
         disk.fail_syncs(false);
         disk.fill(true);
-        assert_eq!(journal.reopen().unwrap(), [started("a")], "on a full disk, too");
+        assert_eq!(journal.reopen().unwrap().0, [started("a")], "on a full disk, too");
         journal.append([&started("c")]).unwrap();
         if lost {
             disk.lose_all();

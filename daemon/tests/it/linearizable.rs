@@ -3,7 +3,7 @@
 //! answer of its API is explained by one order of the requests (linearizability).
 
 mod checker;
-mod leaders;
+pub(crate) mod leaders;
 
 use crate::over_sockets;
 use std::cell::Cell;
@@ -105,8 +105,7 @@ impl<'a> Client<'a> {
             }
             Some((200, _)) => Got::Done,
             Some((409, _)) => Got::Refused,
-            // It does not lead any more; whether it was done is not known.
-            Some((422 | 503, body)) if is_of_journal(body) => Got::Nothing,
+            Some((503, body)) if is_not_known(body) => Got::Nothing,
             // It is starting, its switch is not read yet, or it has too much to do: that is no word on requests.
             Some((422 | 429 | 503, _)) => return Got::Refused,
             Some((code, body)) => panic!("{code}: {}", String::from_utf8_lossy(body)),
@@ -182,8 +181,8 @@ impl<'a> Client<'a> {
     }
 }
 
-fn is_of_journal(body: &[u8]) -> bool {
-    String::from_utf8_lossy(body).contains("the journal has failed")
+fn is_not_known(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains("may or may not hold this request")
 }
 
 fn committed(over: &Value) -> bool {
@@ -224,7 +223,10 @@ fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
 fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
     let mut ends = BTreeMap::<u32, Line>::new();
     lines.retain(|line| {
-        let Did::End { txn, .. } = line.did else { return true };
+        let Did::End { txn, committed: acknowledged } = line.did else { return true };
+        let over = reader.get(&format!("/v1/transactions/{txn}"));
+        let over = over.map(|over| committed(&over));
+        assert_eq!(over, Some(acknowledged), "transaction {txn} is not as it was acknowledged");
         let end = ends.entry(txn).or_insert_with(|| line.clone());
         // It ended before the first answer that says so, and at any time after it began: which of two requests
         // with one id began it is not known.

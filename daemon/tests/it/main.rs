@@ -11,6 +11,7 @@
 mod bad_plans;
 mod contention;
 mod corpus;
+mod damaged_journal;
 mod durable;
 mod end_to_end;
 mod full_disk;

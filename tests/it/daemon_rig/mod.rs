@@ -16,8 +16,8 @@ use lightloom_control::record::{Asked, TxnResult};
 use lightloom_control::state::{DeviceName, Micros, Txn};
 use lightloom_control::{bypass, desired};
 use lightloom_daemon::file_storage::FileStorage;
-use lightloom_daemon::journal::Storage;
-use lightloom_daemon::runtime::{Call, Runtime};
+use lightloom_daemon::journal::{Storage, Stored};
+use lightloom_daemon::runtime::{Call, NotStored, Runtime};
 use lightloom_daemon::{api::Shared, config, start};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, ServedAddress, Server};
@@ -104,6 +104,11 @@ impl Drop for Modules {
         self.stopper.stop();
         let _ = self.thread.take().map(std::thread::JoinHandle::join);
     }
+}
+
+/// The answer; that it is not known whether it is stored is a refusal here.
+pub(crate) fn said(answer: Result<Stored<Answer>, NotStored>) -> Answer {
+    answer.map_or_else(|why| Answer::Refused { reasons: vec![why.to_string()] }, Stored::into_inner)
 }
 
 /// A ring with a job on three quarters of it.
@@ -238,7 +243,7 @@ impl Rig {
         let (answer, receiver) = oneshot::channel();
         let (asked, plan) = (self.asked(), plan.map(Box::new));
         self.shared.calls.send(Call::Ask { asked, request, plan, answer }).await.ok().unwrap();
-        receiver.await.unwrap()
+        said(receiver.await.unwrap())
     }
 
     /// Says that parts broke or work again.
@@ -248,7 +253,7 @@ impl Rig {
         let (asked, repaired) = (self.asked(), repaired.to_vec());
         let call = Call::Fault { asked, broken, repaired, answer };
         self.shared.calls.send(call).await.ok().unwrap();
-        receiver.await.unwrap()
+        said(receiver.await.unwrap())
     }
 
     /// Waits for the transaction and demands that it is committed.

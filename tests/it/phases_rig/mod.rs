@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lightloom_daemon::file_storage::FileStorage;
+use lightloom_daemon::journal::Storage;
 use lightloom_daemon::{api, serve, start};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, Server, Stopper};
@@ -274,6 +276,14 @@ impl Rig {
         *daemon = Some(Daemon::start(self.folder.path()));
     }
 
+    /// The same, with the journal in what `open` makes of its file.
+    pub(crate) fn restart_on(&self, open: Open) {
+        self.stop();
+        let _ = std::fs::remove_file(self.socket());
+        *self.daemon.lock().unwrap() = Some(Daemon::start_on(self.folder.path(), open));
+        self.ctl(&["wait", "--for", "60s"]);
+    }
+
     /// A file in the folder of the rig.
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
@@ -482,6 +492,13 @@ impl Drop for Switches {
     }
 }
 
+/// Opens the journal's file.
+pub(crate) type Open = Box<dyn FnOnce(&Path) -> std::io::Result<Box<dyn Storage + Send>> + Send>;
+
+fn usual(file: &Path) -> std::io::Result<Box<dyn Storage + Send>> {
+    Ok(Box::new(FileStorage::open(file)?))
+}
+
 /// The daemon with its API on a thread of its own, until dropped.
 pub(crate) struct Daemon {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -490,6 +507,11 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(folder: &Path) -> Self {
+        Self::start_on(folder, Box::new(usual))
+    }
+
+    /// With the journal in what `open` makes of its file.
+    fn start_on(folder: &Path, open: Open) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, wait) = std::sync::mpsc::channel();
         let file: PathBuf = folder.join("daemon.yaml");
@@ -498,7 +520,7 @@ impl Daemon {
             runtime.unwrap().block_on(async {
                 let (config, installed) = start::read_files(&file).unwrap();
                 let socket = start::socket_path(&config);
-                let daemon = start::start(config, installed).unwrap();
+                let daemon = start::start_on(config, installed, open).unwrap();
                 let socket = tokio::net::UnixListener::bind(socket).unwrap();
                 tokio::spawn(serve::unix(socket, api::router(daemon.shared)));
                 ready.send(()).unwrap();

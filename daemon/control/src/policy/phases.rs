@@ -77,12 +77,6 @@ impl Phases {
         self.took.get(&(from.to_owned(), to.to_owned()))?.iter().max().copied()
     }
 
-    /// Forgets what was asked for under this id, for it could not be written down.
-    pub(super) fn forget(&mut self, request: &str) {
-        self.waiting.retain(|booking| booking.asked.request != request);
-        self.past.retain(|booking| booking.asked.request != request);
-    }
-
     fn end(&mut self, mut booking: Booking, standing: Standing, now: Micros) {
         booking.ended.get_or_insert(now);
         booking.standing = standing;

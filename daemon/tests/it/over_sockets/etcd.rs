@@ -21,15 +21,8 @@ pub(crate) fn etcd(folder: &Path) -> Option<(Child, String)> {
     // Another program may take a free port before etcd does.
     for _ in 0..5 {
         let [client, peer] = [(); 2].map(|()| format!("http://127.0.0.1:{}", free_port()));
-        let mut child = Command::new("etcd")
-            .args(["--data-dir", &folder.join("etcd").display().to_string()])
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        std::fs::write(folder.join("peer"), &peer).unwrap();
+        let mut child = start(folder, &client, &peer);
         let until = Instant::now() + STARTS_WITHIN;
         while Instant::now() < until && child.try_wait().unwrap().is_none() {
             let url = client.trim_start_matches("http://");
@@ -42,4 +35,22 @@ pub(crate) fn etcd(folder: &Path) -> Option<(Child, String)> {
         let _ = child.wait();
     }
     panic!("etcd does not start");
+}
+
+/// The same one again, after its end.
+#[allow(dead_code, reason = "not every program that has this file ends one")]
+pub(crate) fn again(folder: &Path, client: &str) -> Child {
+    start(folder, client, &std::fs::read_to_string(folder.join("peer")).unwrap())
+}
+
+fn start(folder: &Path, client: &str, peer: &str) -> Child {
+    Command::new("etcd")
+        .args(["--data-dir", &folder.join("etcd").display().to_string()])
+        .args(["--listen-client-urls", client, "--advertise-client-urls", client])
+        .args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer])
+        .args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
 }

@@ -3,6 +3,7 @@
 //! SCPI written for these tests alone.
 
 pub(crate) mod etcd;
+pub(crate) mod relay;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

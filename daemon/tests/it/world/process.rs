@@ -161,7 +161,8 @@ impl World {
         let Some(journal) = &mut self.journal else { return false };
         let synced = records.iter().any(Record::is_waited_for);
         self.disk.lie(inside);
-        let result = if synced { journal.append(&records) } else { journal.write(&records) };
+        let result =
+            if synced { journal.append(&records).map(|_| ()) } else { journal.write(&records) };
         self.disk.lie(false);
         if let Err(error) = result {
             self.crash(&format!("journal: {error}"));

@@ -69,9 +69,7 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
         );
     }
     page += &status.unwitnessed.as_ref().map(management::without_witness).unwrap_or_default();
-    if !is_deaf(status) {
-        let _ = writeln!(page, "{}", devices(&status.devices));
-    }
+    let _ = writeln!(page, "{}", devices(&status.devices));
     page + &history::transactions(&status.transactions, TRANSACTIONS_SHOWN)
 }
 
@@ -86,7 +84,7 @@ fn alarms(status: &Status) -> String {
         alarm(&what, about, next);
     }
     if let Some((about, next)) = status.journal_damage.as_ref().map(history::damage) {
-        alarm("JOURNAL DAMAGED, changes are refused and no device is read", about, next);
+        alarm("JOURNAL DAMAGED, changes are refused", about, next);
     } else if let Some(why) = &status.journal_failure {
         let next = status.journal_next.clone().unwrap_or_else(|| FREE_SPACE.into());
         alarm("JOURNAL CANNOT BE WRITTEN, changes are refused", why.clone(), next);
@@ -220,7 +218,7 @@ fn undoing(status: &Status) -> Option<StatusAlarm> {
 /// What to say of one kind of trouble: what it is, about what, what to type.
 pub(super) type StatusAlarm = (String, String, String);
 
-/// Whether no device is read, because the journal cannot be trusted.
+/// Whether the journal is damaged: readings are shown, and no command is suggested.
 pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
     status.journal_damage.is_some()
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//! State outside the ledger that answers depend on. A failed write restores the last stored value.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::journal::Proof;
+
+/// The value with all pending records, and the value with stored records only.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unstored<T> {
+    now: Arc<T>,
+    stored: Arc<T>,
+}
+
+impl<T> Unstored<T> {
+    /// Keeps the current value: its records are stored.
+    pub(super) fn is_stored(&mut self, _: &Proof) {
+        self.stored = Arc::clone(&self.now);
+    }
+
+    /// Restores the last stored value.
+    pub(super) fn go_back(&mut self) {
+        self.now = Arc::clone(&self.stored);
+    }
+}
+
+impl<T> Deref for Unstored<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.now
+    }
+}
+
+impl<T: Clone> DerefMut for Unstored<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.now)
+    }
+}
