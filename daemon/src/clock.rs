@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The clocks, read at the edge.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -11,6 +12,8 @@ use lightloom_control::state::{Micros, Now};
 #[derive(Clone, Debug)]
 pub struct Clock {
     boot: String,
+    /// Read in place of the machine's.
+    simulated: Option<Arc<Mutex<Now>>>,
 }
 
 impl Clock {
@@ -18,12 +21,21 @@ impl Clock {
     #[must_use]
     pub fn new() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Self { boot: boot.trim().to_owned() }
+        Self { boot: boot.trim().to_owned(), simulated: None }
+    }
+
+    /// Clocks that whoever simulates the machine sets.
+    #[must_use]
+    pub fn simulated(now: Arc<Mutex<Now>>) -> Self {
+        Self { boot: String::new(), simulated: Some(now) }
     }
 
     /// What time it is.
     #[must_use]
     pub fn now(&self) -> Now {
+        if let Some(now) = &self.simulated {
+            return now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        }
         // Time since boot goes on while the machine is suspended.
         let since_boot = clock_gettime(ClockId::Boottime);
         let seconds = u64::try_from(since_boot.tv_sec).unwrap_or(0);

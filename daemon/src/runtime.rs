@@ -313,7 +313,7 @@ impl Runtime {
     }
 
     /// Does what it is time for; whether the controller had any of it.
-    fn tick(&mut self) -> bool {
+    pub fn tick(&mut self) -> bool {
         let now = self.clock.now();
         let actions = self.control.tick(&now);
         let acted = !actions.is_empty();
@@ -335,24 +335,27 @@ impl Runtime {
     fn take_events(&mut self, first: FromDevice, more: &mut UnboundedReceiver<FromDevice>) {
         let mut next = Some(first);
         while let Some(event) = next {
-            match event {
-                FromDevice::Event(event) => self.one_name_each(*event),
-                FromDevice::Identity(device, identity) => {
-                    self.contacts.entry(device).or_default().identity = identity;
-                }
-                FromDevice::Noise(device, noise) => {
-                    #[expect(clippy::cast_precision_loss, reason = "a metric")]
-                    self.metrics
-                        .device_noise
-                        .with_label_values(&[device.as_str()])
-                        .set(noise as f64);
-                }
-            }
+            self.take_event(event);
             next = more.try_recv().ok();
         }
     }
 
-    fn take_call(&mut self, call: Call) {
+    /// Takes in what a device reports.
+    pub fn take_event(&mut self, event: FromDevice) {
+        match event {
+            FromDevice::Event(event) => self.one_name_each(*event),
+            FromDevice::Identity(device, identity) => {
+                self.contacts.entry(device).or_default().identity = identity;
+            }
+            FromDevice::Noise(device, noise) => {
+                #[expect(clippy::cast_precision_loss, reason = "a metric")]
+                self.metrics.device_noise.with_label_values(&[device.as_str()]).set(noise as f64);
+            }
+        }
+    }
+
+    /// Takes in what a client asks.
+    pub fn take_call(&mut self, call: Call) {
         match call {
             Call::Look(look) => look(self),
             Call::Ask { asked, request, plan, answer } => self.ask(asked, request, plan, answer),

@@ -455,11 +455,14 @@ fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken
     found
 }
 
+/// A slot of ours that drifted goes back to where it was ours; what others lit goes back to where it was lit.
 fn stood_before(intent: &Intent) -> Fabric {
     let mut stood = intent.owned_before.clone();
     for (device, positions) in &intent.before {
-        let lit = positions.iter().filter(|(_, position)| !position.is_dark());
-        stood.entry(device.clone()).or_default().extend(lit.map(|(&s, &p)| (s, p)));
+        let stood = stood.entry(device.clone()).or_default();
+        for (slot, position) in positions.iter().filter(|(_, position)| !position.is_dark()) {
+            stood.entry(*slot).or_insert(*position);
+        }
     }
     stood
 }

@@ -9,3 +9,20 @@
 mod conform;
 mod conform_stranger;
 mod conform_tls;
+/// The page of `ctl status`, as the program prints it.
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "the other pages of `ctl` are in these files, too"
+)]
+#[path = "../../src/ctl"]
+mod ctl {
+    mod show;
+    mod time;
+
+    pub(crate) fn status_page(status: &lightloom_daemon_api::status::Status) -> String {
+        show::status(status)
+    }
+}
+mod weeks;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Weeks in virtual time: 65 to 80 drawn operator actions, faults and deaths of daemons against the shipping runtime,
+//! controller, policies, journal and status page, over an emulated plant. The oracle judges light by the plant and words by
+//! the answers and pages ([`oracle`]). A failing week is shrunk to its fewest events and printed as
+//! a test.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends where its set-up fails and prints figures"
+)]
+
+mod disk;
+mod events;
+mod oracle;
+mod plant;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lightloom_control::state::{FibreEnd, Micros};
+use lightloom_testkit::cases;
+use oracle::{Finding, Property, Rest};
+use world::World;
+
+const NODES: u32 = 16;
+
+/// Between two events that had time, nothing happens for two hours.
+const SLEEPS: Micros = Micros::from_secs(7_200);
+
+fn ring() -> World {
+    let fabric = format!(
+        "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {NODES}, gpus_per_node: 4, k: 2}}}}\n\
+         jobs:\n  - {{name: pretrain, gpus: 48, tp: 16}}\n"
+    );
+    World::new(&fabric, NODES)
+}
+
+/// Plays these events after a first plan, until an oracle finds something.
+fn play(events: &[String]) -> (World, Option<Finding>) {
+    let mut world = ring();
+    world.run_for(Micros::from_secs(5));
+    let (mut before, mut window) = (Rest::default(), Vec::new());
+    let first = ["plan".to_owned(), "quiet".to_owned()];
+    for line in first.iter().chain(events) {
+        if line != "quiet" {
+            world.perform(line);
+            window.push(line.clone());
+            continue;
+        }
+        if let Some(found) = world.rest(&mut before, &window) {
+            return (world, Some(found));
+        }
+        window.clear();
+        world.sleep(SLEEPS);
+    }
+    let found = world.rest(&mut before, &window).or_else(|| world.follow_hints());
+    (world, found)
+}
+
+/// Returns the fewest events that reproduce a finding: leaves out halves, quarters, then single events.
+fn shrink(events: &[String], kind: &(Property, String)) -> Vec<String> {
+    let fails = |events: &[String]| play(events).1.is_some_and(|found| found.kind() == *kind);
+    let mut events = events.to_vec();
+    let mut size = events.len() / 2;
+    while size > 0 {
+        let mut at = 0;
+        while at < events.len() {
+            let mut fewer = events.clone();
+            fewer.drain(at..(at + size).min(events.len()));
+            match fails(&fewer) {
+                true => events = fewer,
+                false => at += size,
+            }
+        }
+        size /= 2;
+    }
+    events
+}
+
+fn as_a_test(seed: u64, events: &[String], found: &Finding) -> String {
+    let lines: Vec<String> = events.iter().map(|line| format!("        {line:?},\n")).collect();
+    format!(
+        "#[test]\nfn week_{seed}() {{\n    // {}\n    stays_well(&[\n{}    ]);\n}}\n",
+        found.what,
+        lines.concat()
+    )
+}
+
+/// Plays a week that failed before and panics on any finding.
+fn stays_well(events: &[&str]) {
+    let events: Vec<String> = events.iter().map(|line| (*line).to_owned()).collect();
+    let (world, found) = play(&events);
+    if let Some(found) = found {
+        println!("{}\n{}", world.log.join("\n"), world.page().unwrap_or_default());
+        panic!("{found:?}");
+    }
+}
+
+/// The seeds of weeks that failed by what failed, and in how many weeks something failed that is not judged yet.
+#[derive(Default)]
+struct Results {
+    failed: BTreeMap<(Property, String), Vec<u64>>,
+    left_out: BTreeMap<&'static str, u64>,
+    acts: u64,
+}
+
+/// Plays the week of a seed. A failure is printed, and shrunk to a test if `shrinks`.
+fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Property, String)>) {
+    let week = events::draw(seed, NODES, fibres);
+    let (world, found) = play(&week);
+    let Some(found) = found else { return (world, None) };
+    println!("seed {seed}: {:?}: {}", found.property, found.what);
+    if shrinks {
+        let fewest = shrink(&week, &found.kind());
+        let (world, again) = play(&fewest);
+        println!("{}\n{}", world.log.join("\n"), world.page().unwrap_or_default());
+        println!("{}", as_a_test(seed, &fewest, &again.unwrap_or_else(|| found.clone())));
+    }
+    (world, Some(found.kind()))
+}
+
+/// 20 weeks in each test run, 1,000 in a night; `LIGHTLOOM_SEED` plays one and shrinks it, `LIGHTLOOM_WEEKS` says how many.
+#[test]
+fn weeks_of_operators_faults_and_deaths() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (seeds, shrinks) = match number("LIGHTLOOM_SEED") {
+        Some(seed) => (seed..seed + 1, true),
+        None => (0..number("LIGHTLOOM_WEEKS").unwrap_or(cases(20, 1_000)), false),
+    };
+    let fibres: Vec<_> = ring().plant.fibres.keys().cloned().collect();
+    let (next, results) = (AtomicU64::new(seeds.start), Mutex::new(Results::default()));
+    let plays = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let (world, failed) = week(seed, &fibres, shrinks);
+            let mut results = results.lock().unwrap();
+            results.acts += world.asked.len() as u64;
+            failed.into_iter().for_each(|kind| results.failed.entry(kind).or_default().push(seed));
+            for why in world.left_out {
+                *results.left_out.entry(why).or_default() += 1;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(plays);
+        plays();
+    });
+    let Results { failed, left_out, acts } = results.into_inner().unwrap();
+    println!("{} weeks, {acts} requests", seeds.end - seeds.start);
+    for (why, weeks) in &left_out {
+        println!("not judged yet, in {weeks} weeks: {why}");
+    }
+    for (kind, seeds) in &failed {
+        println!("{kind:?}: {} weeks: {:?}", seeds.len(), &seeds[..seeds.len().min(20)]);
+    }
+    assert!(failed.is_empty(), "each with LIGHTLOOM_SEED: its fewest events as a test");
+}
+
+/// A hand moved n13/b1, a repair moved it back, and a rollback of the repair lit it where the hand had left it.
+#[test]
+fn rollback_leads_to_where_the_journal_had_a_module() {
+    stays_well(&[
+        "plan n0",
+        "hand n13/b1 2",
+        "quiet",
+        "type fault --repaired all",
+        "quiet",
+        "type rollback -0",
+    ]);
+}
