@@ -34,12 +34,12 @@ use crate::serve::Client;
 use crate::tend::{NoPreview, ToDevice};
 use crate::view;
 use lightloom_control::change::Mode;
-use lightloom_control::controller::{Apply, Preview, Request, Rollback};
+use lightloom_control::controller::{Adopt, Apply, Preview, Request, Rollback};
 use lightloom_control::desired::{self, Wanted};
 use lightloom_control::state::{
     DeviceName, Fabric, Micros, Neighbours, Op, Outcome, Position, Slot, Txn,
 };
-use lightloom_daemon_api::body::{DevicesBody, FaultBody, RollbackBody, TxnBody};
+use lightloom_daemon_api::body::{AdoptBody, DevicesBody, FaultBody, RollbackBody, TxnBody};
 use lightloom_daemon_api::diff::{DeviceBytes, Diff};
 use lightloom_daemon_api::drift::DriftReport;
 use lightloom_daemon_api::log::Log;
@@ -107,6 +107,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
         ApplyBody,
         TxnBody,
         RollbackBody,
+        AdoptBody,
         DevicesBody,
         lightloom_daemon_api::body::ResumeBody,
         FaultBody
@@ -227,7 +228,7 @@ async fn transaction(
         let find = move |runtime: &Runtime| {
             let history = &runtime.control.controller().ledger().history;
             let past = history.iter().find(|past| past.txn == Txn(txn));
-            past.map(|past| view::transaction(runtime, past))
+            past.map(|past| view::transaction(&runtime.into(), past))
         };
         shared.changes.mark_unchanged();
         if let Some(past) = shared.look_stored(find).await? {
@@ -248,7 +249,7 @@ async fn journal(
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let all = |runtime: &Runtime| {
         let history = runtime.control.controller().ledger().history.iter().rev();
-        history.map(|past| view::transaction(runtime, past)).collect()
+        history.map(|past| view::transaction(&runtime.into(), past)).collect()
     };
     shared.look_stored(all).await.map(Json)
 }
@@ -462,7 +463,8 @@ async fn previewed(
         let (apply, plan) = find(runtime)?;
         let next = Txn(runtime.control.controller().ledger().last_txn.0 + 1);
         let preview = runtime.control.controller().preview(&apply)?;
-        let diff = view::diff(runtime, &preview, &apply, plan.as_deref(), confirmation(&apply));
+        let diff =
+            view::diff(&runtime.into(), &preview, &apply, plan.as_deref(), confirmation(&apply));
         Ok((preview, next, diff))
     };
     let (preview, txn, mut diff) = match shared.look(look).await? {
@@ -606,12 +608,12 @@ async fn rollback(
 }
 
 /// Takes what is lit on these devices as ours. Moves nothing.
-#[utoipa::path(post, path = "/v1/adopt", request_body = DevicesBody,
+#[utoipa::path(post, path = "/v1/adopt", request_body = AdoptBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn adopt(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
-    Body(body): Body<DevicesBody>,
+    Body(body): Body<AdoptBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let every = |runtime: &Runtime| {
@@ -630,7 +632,8 @@ async fn adopt(
             shared.look(devices).await?
         }
     };
-    let request = Request::Adopt(devices);
+    let (against_plan, leave_out_silent) = (body.against_plan, body.devices == ["all"]);
+    let request = Request::Adopt(Adopt { devices, leave_out_silent, against_plan });
     let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
     shared.change(&client, "adopt", asked, Role::Apply, call).await
 }

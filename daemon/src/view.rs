@@ -16,16 +16,22 @@ mod twins;
 mod watched;
 mod words;
 
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Local};
+
 use crate::cluster::{JournalPlace, Leadership};
 use crate::earlier_state::lost_plans;
 use crate::journal::Damage;
-use crate::runtime::Runtime;
+use crate::runtime::{Contact, Runtime};
 use lightloom_control::bypass::is_inside;
 use lightloom_control::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::{Open, Past};
+use lightloom_control::policy::Control;
 use lightloom_control::record::{Broken, Cause, TxnResult};
-use lightloom_control::state::{DeviceName, FibreEnd, Txn};
+use lightloom_control::state::{DeviceName, FibreEnd, Now, Txn};
+use lightloom_daemon_api::alarm::alarms;
 use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, DriftedSlot};
 use lightloom_daemon_api::drift::DriftReport;
 use lightloom_daemon_api::log::JournalDamage;
@@ -46,76 +52,133 @@ pub use watched::watched;
 /// How many past transactions a status lists.
 const TRANSACTIONS_SHOWN: usize = 20;
 
+/// Everything that a status is a function of: the plan and the readings, which control has, and what else is known.
+pub struct Knowledge<'a> {
+    /// The plan in force, the readings of devices and the journal's promises.
+    pub control: &'a Control,
+    /// The clocks.
+    pub now: Now,
+    /// Contact with each device.
+    pub contacts: &'a BTreeMap<DeviceName, Contact>,
+    /// The fabric file.
+    pub fabric: Option<String>,
+    /// The journal cannot be trusted.
+    pub is_damaged: bool,
+}
+
+impl<'a> From<&'a Runtime> for Knowledge<'a> {
+    fn from(runtime: &'a Runtime) -> Self {
+        let fabric = runtime.config.file.fabric.as_ref();
+        Self {
+            control: &runtime.control,
+            now: runtime.clock.now(),
+            contacts: &runtime.contacts,
+            fabric: fabric.map(|file| file.display().to_string()),
+            is_damaged: runtime.damage.is_some(),
+        }
+    }
+}
+
 /// The whole status.
 #[must_use]
 pub fn status(runtime: &Runtime) -> Status {
-    let ledger = runtime.control.controller().ledger();
-    let broken_parts = broken_parts(runtime);
-    let circuits = circuits::all(runtime);
     let failed =
         runtime.control.failed().map(|why| (why.to_owned(), runtime.place.after_failure()));
     let (journal_failure, journal_next) = failed.or_else(|| full_disk(runtime)).unzip();
-    let devices: Vec<DeviceStatus> =
-        runtime.control.controller().devices().keys().map(|name| device(runtime, name)).collect();
-    Status {
-        daemon: env!("CARGO_PKG_VERSION").into(),
+    let mut status = Status {
         leadership: runtime.leadership.as_ref().map(leadership),
-        version: ledger.version,
         changes: runtime.changes(),
-        plan_sha256: ledger.plan_sha256.clone(),
-        applied: runtime.control.applied().map(|plan| AppliedPlan {
-            plan_sha256: ledger.applied_sha256.clone(),
-            circuits: plan.circuits.len(),
-            explained: runtime.control.is_explained(plan),
-        }),
-        transaction: ledger.open.as_ref().map(|open| open_transaction(runtime, open)),
-        pending: pending(runtime),
-        attention: attention::reasons(runtime),
-        attention_next: attention::nexts(runtime),
-        drifted_next: attention::drifted_next(runtime, &drifted(&devices)),
-        restarted: restarted(runtime),
-        owed: attention::owed(runtime),
-        held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         journal_records: runtime.records,
         journal_next: journal_next.map(str::to_owned),
         journal_failure,
         audit_failure: runtime.audit.failure(),
-        dark_circuits: circuits::dark(runtime, &circuits),
-        no_plan: circuits::no_plan(runtime, &circuits),
-        other_fabric: circuits::other_fabric(runtime),
         lost: lost(runtime),
+        journal_damage: journal_damage(runtime),
+        ..of_fabric(&runtime.into())
+    };
+    if runtime.stored(|_| ()).is_err() {
+        status.transactions.clear();
+    }
+    status.alarms = alarms(&status, moment);
+    status
+}
+
+/// The same without the daemon's own files and its other daemons, and without alarms.
+#[must_use]
+pub fn of_fabric(known: &Knowledge<'_>) -> Status {
+    let controller = known.control.controller();
+    let ledger = controller.ledger();
+    let broken_parts = broken_parts(known);
+    let (circuits, loopbacks) = (circuits::all(known), circuits::loopbacks(known));
+    let devices: Vec<DeviceStatus> =
+        controller.devices().keys().map(|name| device(known, name)).collect();
+    Status {
+        daemon: env!("CARGO_PKG_VERSION").into(),
+        fabric: known.fabric.clone(),
+        version: ledger.version,
+        plan_sha256: ledger.plan_sha256.clone(),
+        applied: known.control.applied().map(|plan| AppliedPlan {
+            plan_sha256: ledger.applied_sha256.clone(),
+            circuits: plan.circuits.len(),
+            explained: known.control.is_explained(plan),
+            next: attention::again(known).map(|again| format!("get the rest: {again}")),
+        }),
+        transaction: ledger.open.as_ref().map(|open| open_transaction(known, open)),
+        pending: pending(known),
+        attention: attention::reasons(known),
+        attention_next: attention::nexts(known),
+        drifted_next: attention::drifted_next(known, &drifted(&devices)),
+        restarted: restarted(known),
+        owed: attention::owed(known),
+        held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
+        held_off: held_off(known),
+        dark_circuits: circuits::dark(known, &circuits, &loopbacks),
+        no_plan: circuits::no_plan(known, &circuits),
+        other_fabric: circuits::other_fabric(known),
         circuits,
+        loopbacks,
         broken: broken_parts.iter().map(|broken| broken.part.clone()).collect(),
+        broken_next: attention::broken_next(known, &broken_parts),
         broken_parts,
-        dark_fibres: dark_fibres(runtime),
-        named_parts: diagnosis::all(runtime),
-        shut: shut::all(runtime),
-        crossed: runtime
-            .control
-            .controller()
-            .devices()
-            .keys()
-            .flat_map(|d| crossed(runtime, d))
-            .collect(),
-        contended: contention::all(runtime),
+        dark_fibres: dark_fibres(known),
+        named_parts: diagnosis::all(known),
+        shut: shut::all(known),
+        crossed: controller.devices().keys().flat_map(|d| crossed(known, d)).collect(),
+        contended: contention::all(known),
         bypass_budget: BypassBudget {
-            used: runtime.control.controller().own_changes_spent(&runtime.clock.now()),
+            used: controller.own_changes_spent(&known.now),
             per_hour: OWN_CHANGES_MAX,
         },
-        unseen: unseen(runtime),
+        unseen: unseen(known),
         // A damaged journal hides all other alarms.
-        management_lost: silence::management_lost(runtime).filter(|_| runtime.damage.is_none()),
-        unwitnessed: silence::unwitnessed(runtime),
-        journal_damage: journal_damage(runtime),
+        management_lost: silence::management_lost(known).filter(|_| !known.is_damaged),
+        unwitnessed: silence::unwitnessed(known),
         devices,
         transactions: ledger
             .history
             .iter()
             .rev()
-            .take(if runtime.stored(|_| ()).is_ok() { TRANSACTIONS_SHOWN } else { 0 })
-            .map(|past| transaction(runtime, past))
+            .take(TRANSACTIONS_SHOWN)
+            .map(|past| transaction(known, past))
             .collect(),
+        ..Status::default()
     }
+}
+
+/// A time on the daemon's clock, for the page.
+fn moment(unix_ms: u64) -> String {
+    let utc = i64::try_from(unix_ms).ok().and_then(DateTime::from_timestamp_millis);
+    let local = utc.map(|utc| utc.with_timezone(&Local));
+    local.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// The devices whose traffic is held off.
+fn held_off(known: &Knowledge<'_>) -> Vec<String> {
+    let controller = known.control.controller();
+    let held = &controller.ledger().held;
+    let devices = controller.inventory().devices.iter();
+    let off = devices.filter(|(_, device)| device.levers.values().any(|one| held.contains(one)));
+    off.map(|(name, _)| name.to_string()).collect()
 }
 
 fn leadership(of: &Leadership) -> LeadershipView {
@@ -123,8 +186,8 @@ fn leadership(of: &Leadership) -> LeadershipView {
     LeadershipView { leader, epoch, standbys: of.standbys.borrow().clone() }
 }
 
-fn restarted(runtime: &Runtime) -> Vec<String> {
-    let controller = runtime.control.controller();
+fn restarted(known: &Knowledge<'_>) -> Vec<String> {
+    let controller = known.control.controller();
     let restarted = controller.devices().keys().filter(|device| controller.has_restarted(device));
     restarted.map(ToString::to_string).collect()
 }
@@ -137,18 +200,19 @@ fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {
 /// Circuits of the plan that do not stand, where nothing else explains it.
 #[must_use]
 pub fn circuits_dark(runtime: &Runtime) -> usize {
-    let dark = circuits::dark(runtime, &circuits::all(runtime));
+    let known = &runtime.into();
+    let dark = circuits::dark(known, &circuits::all(known), &circuits::loopbacks(known));
     dark.map_or(0, |dark| dark.circuits - dark.standing)
 }
 
-fn open_transaction(runtime: &Runtime, open: &Open) -> OpenTransaction {
-    let waits_for = runtime.control.controller().waits_for(&runtime.clock.now()).into_iter();
+fn open_transaction(known: &Knowledge<'_>, open: &Open) -> OpenTransaction {
+    let waits_for = known.control.controller().waits_for(&known.now).into_iter();
     OpenTransaction {
         txn: open.intent.txn.0,
         actor: open.intent.asked.actor.to_string(),
         cause: past::cause_text(&open.intent.cause),
         kind: twins::kind(&open.intent.cause),
-        summary: words::of_intent(&open.intent, &runtime.control.controller().ledger().broken),
+        summary: words::of_intent(&open.intent, &known.control.controller().ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
         going_back: open.turned.is_some(),
         devices: open.intent.after.len(),
@@ -167,13 +231,13 @@ fn undone_by(open: &Open) -> Option<Txn> {
 }
 
 /// The confirm that is waited for; none any more once its undo is on its way, for then it would be refused.
-fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
-    let ledger = runtime.control.controller().ledger();
+fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
+    let ledger = known.control.controller().ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
         let undone = ledger.open.as_ref().and_then(undone_by);
         undone.is_none_or(|first| first > pending.txn)
     })?;
-    let now = runtime.clock.now();
+    let now = &known.now;
     let left = pending.deadline(&now) - now.mono;
     Some(PendingConfirm {
         txn: pending.txn.0,
@@ -183,29 +247,29 @@ fn pending(runtime: &Runtime) -> Option<PendingConfirm> {
     })
 }
 
-fn broken_parts(runtime: &Runtime) -> Vec<BrokenPart> {
-    let mut broken = runtime.control.broken();
-    broken.extend(runtime.control.not_bypassed(&runtime.clock.now()));
-    broken.into_iter().map(|broken| part(runtime, broken)).collect()
+fn broken_parts(known: &Knowledge<'_>) -> Vec<BrokenPart> {
+    let mut broken = known.control.broken();
+    broken.extend(known.control.not_bypassed(&known.now));
+    broken.into_iter().map(|broken| part(known, broken)).collect()
 }
 
-fn part(runtime: &Runtime, (part, broken): (String, Broken)) -> BrokenPart {
+fn part(known: &Knowledge<'_>, (part, broken): (String, Broken)) -> BrokenPart {
     BrokenPart {
-        bypassed: part.parse().is_ok_and(|part| runtime.control.goes_around(part)),
+        bypassed: part.parse().is_ok_and(|part| known.control.goes_around(part)),
         part,
         since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
         why: broken.why,
     }
 }
 
-fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
-    let broken = runtime.control.broken();
-    let known = |end: &FibreEnd| {
+fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
+    let broken = known.control.broken();
+    let is_known = |end: &FibreEnd| {
         let inside = |part: &String| is_inside(&end_name(end), part);
         broken.keys().any(inside)
     };
-    let dark = runtime.control.controller().dark_fibres().into_iter();
-    let dark = dark.filter(|dark| !known(&dark.near) && !known(&dark.far));
+    let dark = known.control.controller().dark_fibres().into_iter();
+    let dark = dark.filter(|dark| !is_known(&dark.near) && !is_known(&dark.far));
     let of = |dark: DarkFibre| DarkFibreView {
         near: end_name(&dark.near),
         far: end_name(&dark.far),
@@ -216,19 +280,19 @@ fn dark_fibres(runtime: &Runtime) -> Vec<DarkFibreView> {
     dark.map(of).collect()
 }
 
-fn crossed(runtime: &Runtime, device: &DeviceName) -> Vec<CrossedEnd> {
+fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
     let of = |crossed: Crossed| CrossedEnd {
         end: end_name(&crossed.end),
         lit_by: crossed.lit_by,
         should_be: end_name(&crossed.should_be),
     };
-    runtime.control.controller().crossed(device).into_iter().map(of).collect()
+    known.control.controller().crossed(device).into_iter().map(of).collect()
 }
 
 /// Devices of which it is not known where they stand.
 #[must_use]
-pub fn unseen(runtime: &Runtime) -> Vec<String> {
-    let devices = runtime.control.controller().devices().iter();
+pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
+    let devices = known.control.controller().devices().iter();
     let unseen = devices.filter(|(_, seen)| !seen.up || seen.observed.is_none());
     unseen.map(|(name, _)| name.to_string()).collect()
 }
@@ -240,7 +304,7 @@ pub fn is_settled(runtime: &Runtime) -> bool {
         let contact = runtime.contacts.get(&DeviceName::from(name.as_str()));
         runtime.leadership.is_none() && contact.is_some_and(|contact| contact.trouble.is_some())
     };
-    runtime.damage.is_some() || unseen(runtime).iter().all(is_silent)
+    runtime.damage.is_some() || unseen(&runtime.into()).iter().all(is_silent)
 }
 
 fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
@@ -261,19 +325,19 @@ pub fn damage_of(damage: &Damage, place: &JournalPlace) -> JournalDamage {
     }
 }
 
-fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
-    let seen = &runtime.control.controller().devices()[name];
-    let contact = runtime.contacts.get(name).cloned().unwrap_or_default();
+fn device(known: &Knowledge<'_>, name: &DeviceName) -> DeviceStatus {
+    let seen = &known.control.controller().devices()[name];
+    let contact = known.contacts.get(name).cloned().unwrap_or_default();
     let observed = seen.observed.clone().unwrap_or_default();
-    let ledger = runtime.control.controller().ledger();
+    let ledger = known.control.controller().ledger();
     let moving = ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(name));
     let state = match () {
         () if !seen.up || seen.observed.is_none() => DeviceState::Unseen,
         () if moving => DeviceState::Moving,
         () if !observed.tuning.is_empty() => DeviceState::Tuning,
-        () if ledger.attention.contains_key(name) => DeviceState::Attention,
+        () if attention::is_left(known, name) => DeviceState::Attention,
         () if !seen.drift.is_empty() => DeviceState::Drifted,
-        () if !runtime.control.controller().crossed(name).is_empty() => DeviceState::Crossed,
+        () if !known.control.controller().crossed(name).is_empty() => DeviceState::Crossed,
         () => DeviceState::AsWanted,
     };
     DeviceStatus {
@@ -293,19 +357,20 @@ fn device(runtime: &Runtime, name: &DeviceName) -> DeviceStatus {
             .iter()
             .map(|(slot, seen)| (slot.to_string(), seen.clone()))
             .collect(),
-        drift: drift_of(runtime, name),
+        drift: drift_of(known, name),
         probed: ledger.probed.get(name).into_iter().flatten().map(|slot| slot.0).collect(),
     }
 }
 
-fn drift_of(runtime: &Runtime, name: &DeviceName) -> Vec<DriftedSlot> {
+fn drift_of(known: &Knowledge<'_>, name: &DeviceName) -> Vec<DriftedSlot> {
     let of = |drift: &lightloom_control::controller::Drift| DriftedSlot {
         device: name.to_string(),
         slot: drift.slot.0,
         ledger: drift.wanted.0,
         device_says: drift.observed.0,
     };
-    runtime.control.controller().devices()[name].drift.iter().map(of).collect()
+    let seen = &known.control.controller().devices()[name];
+    seen.drift.iter().filter(|_| seen.up).map(of).collect()
 }
 
 fn lost(runtime: &Runtime) -> Vec<LostState> {
@@ -337,11 +402,12 @@ fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
 /// Every slot that stands elsewhere, and what cannot be spoken of.
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
-    let devices = || runtime.control.controller().devices().keys();
-    let (unseen, journal_damage) = (unseen(runtime), journal_damage(runtime));
+    let known = &Knowledge::from(runtime);
+    let devices = || known.control.controller().devices().keys();
+    let (unseen, journal_damage) = (unseen(known), journal_damage(runtime));
     DriftReport {
-        slots: devices().flat_map(|name| drift_of(runtime, name)).collect(),
-        crossed: devices().flat_map(|name| crossed(runtime, name)).collect(),
+        slots: devices().flat_map(|name| drift_of(known, name)).collect(),
+        crossed: devices().flat_map(|name| crossed(known, name)).collect(),
         complete: unseen.is_empty() && journal_damage.is_none() && runtime.stored(|_| ()).is_ok(),
         unseen,
         journal_damage,
@@ -350,17 +416,17 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
 
 /// A transaction that is over, and whether it stays.
 #[must_use]
-pub fn transaction(runtime: &Runtime, past: &Past) -> Transaction {
+pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     let mut shown = past::past(past);
-    if runtime.control.controller().ledger().last_txn == past.txn {
-        shown.crossed = past.parts.keys().flat_map(|name| crossed(runtime, name)).collect();
+    if known.control.controller().ledger().last_txn == past.txn {
+        shown.crossed = past.parts.keys().flat_map(|name| crossed(known, name)).collect();
         if past.result == TxnResult::Aborted {
             let unknown = past.parts.iter().filter(|(_, part)| part.verdict == Verdict::Unknown);
             let silent = unknown.map(|(device, _)| device.clone()).collect();
-            shown.when_known = silence::when(runtime, &silent);
+            shown.when_known = silence::when(known, &silent);
         }
     }
-    if let Some(pending) = pending(runtime).filter(|pending| pending.txn == past.txn.0) {
+    if let Some(pending) = pending(known).filter(|pending| pending.txn == past.txn.0) {
         shown.state = TransactionState::ConfirmPending;
         shown.confirm_until_unix_ms = Some(pending.until_unix_ms);
     }

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use lightloom_daemon_api::answer::Answer;
-use lightloom_daemon_api::body::{DevicesBody, ResumeBody, TxnBody};
+use lightloom_daemon_api::body::{AdoptBody, DevicesBody, ResumeBody, TxnBody};
 use lightloom_daemon_api::diff::Diff;
 use lightloom_daemon_api::drift::DriftReport;
 use serde::Serialize;
@@ -109,8 +109,16 @@ enum Verb {
     #[command(after_help = "Example:\n  lightloom ctl drift")]
     Drift,
     /// Takes what is lit on devices as ours. Moves nothing.
-    #[command(after_help = "Example:\n  lightloom ctl adopt n17/b0 ocs0")]
-    Adopt(Devices),
+    #[command(
+        after_help = "Examples:\n  lightloom ctl adopt n17/b0 ocs0\n  lightloom ctl adopt all"
+    )]
+    Adopt {
+        #[command(flatten)]
+        devices: Devices,
+        /// Adopt also where that takes positions away from the plan.
+        #[arg(long)]
+        against_plan: bool,
+    },
     /// Reports parts as broken or repaired: the daemon replans and applies the bypass.
     #[command(after_help = "Examples:\n  lightloom ctl fault n17 --dry-run\n  \
                       lightloom ctl fault n9,n10\n  lightloom ctl fault --repaired n17")]
@@ -171,7 +179,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Devices {
-    /// Devices, or nodes such as `n17`, with spaces or commas between them; for adopt `all`.
+    /// Devices, or nodes such as `n17`, with spaces or commas between them; for adopt `all` that answer.
     #[arg(required = true)]
     devices: Vec<String>,
 }
@@ -282,8 +290,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             let body = ResumeBody { request_id: fresh_id("resume") };
             session.change("resume", &body, &DoneAtOnce::Resumed)
         }
-        Verb::Adopt(devices) => {
-            session.change("adopt", &devices.body("adopt"), &DoneAtOnce::Adopted)
+        Verb::Adopt { devices, against_plan } => {
+            let DevicesBody { request_id, devices } = devices.body("adopt");
+            let body = AdoptBody { request_id, devices, against_plan: *against_plan };
+            session.change("adopt", &body, &DoneAtOnce::Adopted)
         }
         Verb::Fault(fault) if fault.dry_run => {
             session.diff("faults/diff", &fault.body(String::new())?, fault.preview())

@@ -394,37 +394,37 @@ fn the_live_page_shows_what_is_going_on() {
 
     let page = looked(folder.path(), "waiting");
     assert!(page.contains("65 of 65 devices as wanted, version 2"), "{page}");
-    assert!(page.contains(">Transaction 1 waits for its confirm: "), "{page}");
+    assert!(page.contains(">transaction 1 WAITS FOR ITS CONFIRM: "), "{page}");
     assert_eq!(count(&page, "class=\"cell as-wanted\""), 65, "a cell for each device");
     assert_eq!(count(&page, "<circle "), 32, "a dot for each node");
     assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "class=\"circuit open\"") == 0);
     assert!(
-        page.contains(": 24 of 24 circuits stand at both ends")
+        page.contains(": 40 of 40 circuits stand at both ends, 16 loopbacks")
             && page.contains("<td>committed, to confirm before ")
     );
 
     let page = looked(folder.path(), "quiet");
     assert!(
-        page.contains(">All is well<") && page.contains("<td>committed, confirmed</td>"),
+        page.contains(">ALL IS WELL<") && page.contains("<td>committed, confirmed</td>"),
         "{page}"
     );
 
     let page = looked(folder.path(), "bypassed");
     assert!(page.contains("; around n17"), "{page}");
-    assert!(page.contains(">Broken: the plan goes around 1 part<"), "{page}");
+    assert!(page.contains(">BROKEN, the plan goes around 1 part: n17"), "{page}");
     assert!(page.contains("<code>lightloom ctl fault --repaired n17</code>"), "{page}");
     assert!(
-        page.contains(">Unseen: 1 device; ") && page.contains("<td>bypass of n17</td>"),
+        page.contains(">UNSEEN, 1 device: ") && page.contains("<td>bypass of n17</td>"),
         "{page}"
     );
-    assert!(!page.contains(">Transaction 1 waits for its confirm"));
+    assert!(!page.contains(">transaction 1 WAITS FOR ITS CONFIRM"));
     assert_eq!(count(&page, "class=\"cell unseen\""), 1, "the switch is silent");
     assert!(page.contains("<td>ocs0</td>"));
     assert!(page.contains("64 of 65 devices as wanted"), "{page}");
 
     let page = looked(folder.path(), "damaged");
-    assert!(page.contains(">The journal is damaged: changes are refused"), "{page}");
-    assert!(page.contains("journal.log line 3 (byte ") && !page.contains(">Unseen: "), "{page}");
+    assert!(page.contains(">JOURNAL DAMAGED, changes are refused"), "{page}");
+    assert!(page.contains("journal.log line 3 (byte ") && !page.contains(">UNSEEN"), "{page}");
 }
 
 /// A hundred modules, each read every second: what the daemon holds then.

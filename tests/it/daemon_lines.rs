@@ -231,7 +231,7 @@ impl<E: EmulatedDevice> Bench<E> {
             |bench: &Self| bench.controller.devices()[&DeviceName::from(NAME)].observed.is_some();
         self.run_until(within(&self, 30_000), is_read);
         assert!(is_read(&self), "never read, {:?}", self.wire);
-        self.ask(Request::Adopt(vec![NAME.into()]));
+        self.ask(Request::Adopt(vec![NAME.into()].into()));
         let target = Fabric::from([(NAME.into(), goal.clone())]);
         let began = self.now;
         self.ask(Request::Apply(Apply { target, ..Apply::default() }));
@@ -285,7 +285,7 @@ fn late_command<D: Dialect + Clone + 'static>(
     let is_read =
         |bench: &Bench<OpticalSwitch>| bench.controller.devices()[&name].observed.is_some();
     bench.run_until(within(&bench, 30_000), is_read);
-    bench.ask(Request::Adopt(vec![name.clone()]));
+    bench.ask(Request::Adopt(vec![name.clone()].into()));
     let deferred = DeviceFault::Defer(Picoseconds::from_millis(3_000));
     bench.device.apply(bench.now, deferred, &mut Vec::new());
     let target = Fabric::from([(name.clone(), positions(&[(1, 10), (2, 9)]))]);

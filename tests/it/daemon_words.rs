@@ -146,13 +146,17 @@ fn what_is_offered_beside_a_dead_device_would_be_accepted() {
 
         house.modules.fault(&format!("{drifts} reboot"));
         let shown = house.shows("status", "RESTARTED, 1 device").await;
-        let put_back = "  put it back where the journal says: lightloom ctl apply --restore\n";
+        let put_back =
+            "  put it back where the plan and the journal say: lightloom ctl apply --restore\n";
         has(&shown, &[&format!("circuits stand; nothing has moved since: {drifts}\n{put_back}")]);
         assert!(!shown.contains("PROBABLY AT FAULT"), "{shown}");
         let (code, shown) = house.ctl(&apply).await;
         has(
             &shown,
-            &[&format!("with `lightloom ctl adopt {drifts}`, or apply with `--mode update`")],
+            &[
+                &format!("{drifts} group 0: "),
+                "with `lightloom ctl apply --restore`, or apply with `--mode update`",
+            ],
         );
         assert_eq!(code, 1);
 
@@ -292,7 +296,15 @@ fn a_broken_part_is_named_with_its_evidence() {
         let shown = house.shows("status", &named("fibre between")).await;
         let [there, back] = [(&one, &other), (&other, &one)]
             .map(|(at, from)| format!("no light of {from} arrives at {at}"));
-        has(&shown, &[&there, &back, "measure the fibre, then exchange it; if not, "]);
+        has(
+            &shown,
+            &[
+                &there,
+                &back,
+                "lightloom ctl commission ",
+                "measure the fibre, then exchange it; if not, ",
+            ],
+        );
         house.modules.fault(&format!("{one} clear"));
         house.shows("status", "ALL IS WELL").await;
 

@@ -16,12 +16,15 @@ pub enum Answer {
     Done,
     /// What had light is ours from now on.
     Adopted {
-        /// How many devices were named.
+        /// How many devices.
         #[serde(default)]
         devices: usize,
         /// How many of their slots have light.
         #[serde(default)]
         slots: usize,
+        /// How many were left out, because they do not answer.
+        #[serde(default, skip_serializing_if = "is_none")]
+        silent: usize,
     },
     /// There is nothing to do, for a reason that the client may not expect.
     NothingToDo {
@@ -69,4 +72,9 @@ pub enum Answer {
     #[default]
     #[serde(other)]
     Other,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }

@@ -133,8 +133,22 @@ pub struct RollbackBody {
 pub struct DevicesBody {
     /// Chosen by the client.
     pub request_id: String,
-    /// Devices; for adopt `all`, for drain and undrain a node `n17` names all of its.
+    /// Devices; a node `n17` names all of its.
     pub devices: Vec<String>,
+}
+
+/// Devices whose light is taken as ours.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AdoptBody {
+    /// Chosen by the client.
+    pub request_id: String,
+    /// Devices or nodes, or `all` that answer.
+    pub devices: Vec<String>,
+    /// Also where that takes positions away from the plan.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub against_plan: bool,
 }
 
 /// A request about nothing in particular.

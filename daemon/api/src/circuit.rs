@@ -16,17 +16,30 @@ pub struct CircuitView {
     pub stands: bool,
 }
 
-/// Circuits of the plan that do not stand, where nothing else in the status explains it.
+/// A loopback that closes a ring of the plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct LoopbackView {
+    /// The bundle, such as `n17/b0`.
+    pub bundle: String,
+    /// It is at loopback.
+    pub stands: bool,
+}
+
+/// Positions of the plan that were read elsewhere, where nothing else in the status explains it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DarkCircuits {
-    /// How many circuits of the plan stand at both ends.
+    /// How many circuits of the plan are up, loopbacks that close a ring included.
     pub standing: usize,
     /// How many it has.
     pub circuits: usize,
-    /// The ends that stand elsewhere, such as `n17/b0.2`.
+    /// Their ends that are elsewhere, such as `n17/b0.2`, or `n17/b0 (loopback)`.
     pub ends: Vec<String>,
+    /// Other positions that differ: `n18/b0 at external-1, planned loopback`.
+    pub elsewhere: Vec<String>,
     /// What to do: only what would be accepted now.
     pub next: String,
 }

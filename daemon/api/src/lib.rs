@@ -5,6 +5,7 @@
 //! is not known is skipped, and a word that is not known is kept as it came. A body with an unknown field is
 //! refused, because nothing is accepted without effect.
 
+pub mod alarm;
 pub mod answer;
 pub mod body;
 pub mod circuit;
@@ -16,5 +17,6 @@ pub mod log;
 pub mod module;
 pub mod phase;
 pub mod status;
+pub mod text;
 pub mod transaction;
 mod words;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::circuit::{CircuitView, DarkCircuits, NoPlan};
+use crate::alarm::Alarm;
+use crate::circuit::{CircuitView, DarkCircuits, LoopbackView, NoPlan};
 use crate::device::{CrossedEnd, DeviceStatus};
 use crate::diagnosis::NamedPart;
 use crate::log::JournalDamage;
@@ -18,6 +19,10 @@ use crate::transaction::{OpenTransaction, PendingConfirm, Transaction};
 pub struct Status {
     /// The daemon's version.
     pub daemon: String,
+    /// Everything that a person has to know or do, worst first. Empty if all is well.
+    pub alarms: Vec<Alarm>,
+    /// The fabric file of the daemon.
+    pub fabric: Option<String>,
     /// Of several daemons for one fabric, who leads and who stands by; nothing where there is one.
     pub leadership: Option<LeadershipView>,
     /// Counts the changes of what is owned; name it when applying.
@@ -44,6 +49,8 @@ pub struct Status {
     pub owed: BTreeMap<String, OwedView>,
     /// Drain controls that an operator holds drained.
     pub held: Vec<String>,
+    /// The devices whose traffic they hold off.
+    pub held_off: Vec<String>,
     /// Records in the journal.
     pub journal_records: u64,
     /// Why changes are refused, if they are: the journal cannot be written, or the disk is full.
@@ -55,7 +62,9 @@ pub struct Status {
     /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
     /// known, those that what we set and adopted makes.
     pub circuits: Vec<CircuitView>,
-    /// Circuits of the plan that do not stand, where nothing else in the status explains it.
+    /// The loopbacks that close a ring of the plan, and whether they are established.
+    pub loopbacks: Vec<LoopbackView>,
+    /// Positions of the plan that were read elsewhere, where nothing else in the status explains it.
     pub dark_circuits: Option<DarkCircuits>,
     /// That no plan is applied and nothing is lit.
     pub no_plan: Option<NoPlan>,
@@ -68,6 +77,8 @@ pub struct Status {
     pub broken: Vec<String>,
     /// The same, with since when and why.
     pub broken_parts: Vec<BrokenPart>,
+    /// What to do about those that no plan goes around: only what would be accepted now.
+    pub broken_next: Option<String>,
     /// Fibres that are known to carry no light though both ends look into them, by the end that
     /// misses it; also where the policy is not to bypass them.
     pub dark_fibres: Vec<DarkFibreView>,
@@ -93,6 +104,16 @@ pub struct Status {
     pub devices: Vec<DeviceStatus>,
     /// The last transactions, newest first.
     pub transactions: Vec<Transaction>,
+}
+
+impl Status {
+    /// How many circuits of the plan are up, and how many there are; a loopback that closes a ring counts as one.
+    #[must_use]
+    pub fn circuits_up(&self) -> (usize, usize) {
+        let circuits = self.circuits.iter().map(|circuit| circuit.stands);
+        let all = circuits.chain(self.loopbacks.iter().map(|loopback| loopback.stands));
+        all.fold((0, 0), |(up, of), stands| (up + usize::from(stands), of + 1))
+    }
 }
 
 /// Which of several daemons leads.
@@ -132,12 +153,14 @@ pub struct AppliedPlan {
     pub circuits: usize,
     /// Something is known to be broken that it does not go around.
     pub explained: bool,
+    /// How to get it back: only what would be accepted now.
+    pub next: Option<String>,
 }
 
 /// A daemon that does not say so raises no alarm.
 impl Default for AppliedPlan {
     fn default() -> Self {
-        Self { plan_sha256: String::new(), circuits: 0, explained: true }
+        Self { plan_sha256: String::new(), circuits: 0, explained: true, next: None }
     }
 }
 

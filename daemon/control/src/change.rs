@@ -17,6 +17,9 @@ use crate::state::{DeviceName, Fabric, Move, Observation, Position, Positions, S
 pub use phase::{Phase, PhaseChange, PhaseOrder, stages_back};
 pub use waves::{Domains, Wave, Way, at_once, dark_links, waves, waves_in_stages};
 
+/// How many devices a refusal names.
+const DEVICES_NAMED: usize = 6;
+
 /// Moves by device.
 pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
 
@@ -62,9 +65,9 @@ pub enum Objection {
     #[error("{device}: not read yet, so nothing is known to change from")]
     Unread { device: DeviceName },
     #[error(
-        "{device} {}: stands at {}, but the journal says {}: take what is lit as ours with `lightloom ctl \
-         adopt {device}`{}",
-        .device.slot(*.slot), .device.place(*.observed), .device.place(*.owned), or_update(*.update_helps)
+        "{device} {}: stands at {}, but the journal says {}: {}{}",
+        .device.slot(*.slot), .device.place(*.observed), .device.place(*.owned),
+        remedy(*.owned, .device.as_str()), or_update(*.update_helps)
     )]
     Drifted {
         device: DeviceName,
@@ -100,6 +103,58 @@ pub enum Objection {
 
 fn or_update(helps: bool) -> &'static str {
     if helps { ", or apply with `--mode update`" } else { "" }
+}
+
+/// What brings the journal and a drifted device together again: light of ours is put back, other light is adopted.
+fn remedy(owned: Position, adopt: &str) -> String {
+    match owned.is_dark() {
+        true => format!("take what is lit as ours with `lightloom ctl adopt {adopt}`"),
+        false => "put it back with `lightloom ctl apply --restore`".into(),
+    }
+}
+
+/// Objections in words, in the order they came: devices that are elsewhere in the same way are one line.
+#[must_use]
+pub fn in_words(objections: &[Objection]) -> Vec<String> {
+    let key = |objection: &Objection| match objection {
+        Objection::Drifted { device, slot, observed, owned, update_helps } => {
+            let drifted = [device.slot(*slot), device.place(*observed), device.place(*owned)];
+            Some((drifted, *owned, *update_helps))
+        }
+        _ => None,
+    };
+    let mut folded: Vec<(&Objection, Vec<&str>)> = Vec::new();
+    for objection in objections {
+        let known = key(objection);
+        let name = match objection {
+            Objection::Drifted { device, .. } => device.as_str(),
+            _ => "",
+        };
+        let same = folded.iter_mut().find(|(first, _)| known.is_some() && key(first) == known);
+        match same {
+            Some((_, names)) => names.push(name),
+            None => folded.push((objection, vec![name])),
+        }
+    }
+    let line = |(first, names): (&Objection, Vec<&str>)| {
+        let Some(([slot, observed, journal], owned, helps)) =
+            key(first).filter(|_| names.len() > 1)
+        else {
+            return first.to_string();
+        };
+        let more = names.len().saturating_sub(DEVICES_NAMED);
+        let shown = names[..names.len() - more].join(", ");
+        let (more, adopt) = match more {
+            0 => (String::new(), names.join(" ")),
+            more => (format!(" and {more} more"), "all".to_owned()),
+        };
+        format!(
+            "{shown}{more}: {slot} stands at {observed}, but the journal says {journal}: {}{}",
+            remedy(owned, &adopt),
+            or_update(helps)
+        )
+    };
+    folded.into_iter().map(line).collect()
 }
 
 impl Objection {
@@ -347,8 +402,8 @@ mod tests {
             let objections = difference(&target, Mode::Safe, known).unwrap_err();
             objections.iter().map(ToString::to_string).collect()
         };
-        let drifted = "n1/b0 group 0: stands at loopback, but the journal says external-1: take what is lit as \
-                       ours with `lightloom ctl adopt n1/b0`";
+        let drifted = "n1/b0 group 0: stands at loopback, but the journal says external-1: put it back with \
+                       `lightloom ctl apply --restore`";
         let alone = said(None, "n1/b0");
         assert_eq!(alone, [format!("{drifted}, or apply with `--mode update`")]);
         let dead =
@@ -356,6 +411,25 @@ mod tests {
         assert_eq!(said(Some("no answer in time"), "n2/b0"), [drifted, dead]);
         let unread = "n2/b0: not read yet, so nothing is known to change from";
         assert_eq!(said(None, "n2/b0"), [drifted, unread]);
+    }
+
+    #[test]
+    fn devices_that_are_elsewhere_in_the_same_way_are_one_line() {
+        let drifted = |device: String| Objection::Drifted {
+            device: device.as_str().into(),
+            slot: Slot(0),
+            observed: Position::LOOPBACK,
+            owned: Position::DARK,
+            update_helps: true,
+        };
+        let mut all: Vec<Objection> = (0..48).map(|node| drifted(format!("n{node}/b0"))).collect();
+        all.push(Objection::Unread { device: "ocs0".into() });
+        let expected = [
+            "n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 42 more: group 0 stands at loopback, but the journal says dark: \
+             take what is lit as ours with `lightloom ctl adopt all`, or apply with `--mode update`",
+            "ocs0: not read yet, so nothing is known to change from",
+        ];
+        assert_eq!(in_words(&all), expected);
     }
 
     /// A probe moves what is dark, looped back or lit by a probe, and nothing that is or should be a circuit.

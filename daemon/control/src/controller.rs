@@ -51,7 +51,7 @@ pub use contention::{Contended, Foreign, QUIET, RESTORES_MAX};
 use darkness::Dark;
 pub use darkness::DarkFibre;
 pub(crate) use drift::own;
-pub use drift::{Crossed, end_name};
+pub use drift::{Crossed, Planned, end_name};
 pub use owed::Remedy;
 pub use shut::ShutEnd;
 pub use signals::Signal;
@@ -79,8 +79,8 @@ pub enum Request {
     Confirm(Txn),
     /// Undo a transaction and everything after it.
     Rollback(Rollback),
-    /// Take what is lit on these devices as ours; move nothing.
-    Adopt(Vec<DeviceName>),
+    /// Take what is lit on devices as ours; move nothing.
+    Adopt(Adopt),
     /// Hold these slots' levers drained, or let them go.
     Hold {
         /// Slots of devices that have levers, or levers themselves.
@@ -90,6 +90,23 @@ pub enum Request {
     },
     /// Change things without being asked again, though that was done often within the hour.
     Resume,
+}
+
+/// Devices whose light is taken as ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopt {
+    /// Their names.
+    pub devices: Vec<DeviceName>,
+    /// Leave out those that do not answer.
+    pub leave_out_silent: bool,
+    /// Also where that takes positions away from the plan.
+    pub against_plan: bool,
+}
+
+impl From<Vec<DeviceName>> for Adopt {
+    fn from(devices: Vec<DeviceName>) -> Self {
+        Self { devices, ..Self::default() }
+    }
 }
 
 /// A wanted state of the fabric.
@@ -145,10 +162,13 @@ pub enum Answer {
     Done,
     /// What was lit is ours from now on.
     Adopted {
-        /// How many devices were named.
+        /// How many devices.
         devices: usize,
         /// How many of their slots are lit.
         slots: usize,
+        /// How many were left out, because they do not answer.
+        #[serde(default, skip_serializing_if = "is_none")]
+        silent: usize,
     },
     /// There is nothing to do, for a reason that whoever asked may not expect.
     NothingToDo {
@@ -183,6 +203,11 @@ pub enum Answer {
         /// Every reason.
         reasons: Vec<String>,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// What happens to the controller.
@@ -372,6 +397,8 @@ struct Flight {
 pub struct Controller {
     inventory: Inventory,
     ledger: Ledger,
+    /// What the plan in force states.
+    planned: Planned,
     devices: Devices,
     drive: Option<Drive>,
     crowd: signals::Crowd,
@@ -399,6 +426,7 @@ impl Controller {
         let mut controller = Self {
             inventory,
             ledger,
+            planned: Planned::default(),
             devices,
             drive: None,
             crowd: signals::Crowd::default(),
@@ -530,9 +558,7 @@ impl Controller {
         let changes = match apply.cause.as_ref().is_some_and(Cause::undoes) {
             true => self.changes_back(&mut apply.clone())?,
             false => change::difference(&apply.target, apply.mode, |device| self.known(device))
-                .map_err(|objections| {
-                    objections.iter().map(ToString::to_string).collect::<Vec<_>>()
-                })?,
+                .map_err(|objections| change::in_words(&objections))?,
         };
         let levers = apply.target.keys().filter(|d| self.is_lever(d));
         let levers: Vec<String> =

@@ -154,6 +154,14 @@ pub fn paths(plan: &Plan, modules: &Modules) -> Result<Fabric, Vec<String>> {
     paths_where(plan, modules, |_, _| true)
 }
 
+/// Where a plan wants the bundles that have a device.
+#[must_use]
+pub fn stated(plan: &Plan, modules: &Modules) -> Fabric {
+    let known = plan.transceivers.iter();
+    let known = known.filter_map(|t| Some((modules.get(&t.bundle)?, position(t.path))));
+    known.map(|(device, at)| (device.clone(), [(Slot(0), at)].into())).collect()
+}
+
 /// The same of those for which this holds.
 pub(crate) fn paths_where(
     plan: &Plan,

@@ -39,7 +39,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bypass::Backoff;
 use crate::change::Mode;
-use crate::controller::{Action, Answer, Apply, Controller, Event, Note, ReplyTo, Request};
+use crate::controller::{
+    Action, Answer, Apply, Controller, Event, Note, Planned, ReplyTo, Request,
+};
 use crate::desired::circuits::{self, Switches};
 use crate::desired::{self, Modules, Wanted};
 use crate::inventory::Inventory;
@@ -440,6 +442,30 @@ impl Control {
             (self.plan, self.spelled) = (next, spelled);
         }
         self.applied = self.load_applied();
+        self.controller.plans(self.planned());
+    }
+
+    /// The positions that the plan on the devices states, its circuits as of the phase that it was brought to.
+    fn planned(&self) -> Planned {
+        let Some(plan) = &self.plan else { return Planned::default() };
+        let mut positions = desired::stated(plan, &self.setup.modules);
+        let brought_to = self.phase_in_force();
+        let phase = plan.phases.iter().find(|phase| Some(&*phase.name) == brought_to);
+        let lit = phase.or_else(|| self.phase()).map_or(&[][..], |phase| &phase.circuits);
+        positions.extend(circuits::positions(self.switches(), lit));
+        Planned { plan_sha256: self.controller.ledger().plan_sha256.clone(), positions }
+    }
+
+    /// The phase that the plan on the devices was last brought to; `None` if none is known.
+    #[must_use]
+    pub fn phase_in_force(&self) -> Option<&str> {
+        let ledger = self.controller.ledger();
+        let kept = ledger.history.iter().rev().filter(|past| {
+            past.result == TxnResult::Committed
+                && past.undone_by.is_none()
+                && past.plan_sha256 == ledger.plan_sha256
+        });
+        kept.filter_map(|past| past.phase.as_ref()).map(|phase| &*phase.name).next()
     }
 }
 

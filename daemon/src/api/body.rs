@@ -3,7 +3,9 @@
 
 use serde::Deserialize;
 
-use lightloom_daemon_api::body::{self, DevicesBody, FaultBody, ResumeBody, RollbackBody, TxnBody};
+use lightloom_daemon_api::body::{
+    self, AdoptBody, DevicesBody, FaultBody, ResumeBody, RollbackBody, TxnBody,
+};
 use lightloom_daemon_api::phase::{PhaseBody, ReleaseBody};
 
 use super::document::PlanDocument;
@@ -74,6 +76,15 @@ impl Described for DevicesBody {
     const FIELDS: &'static [Field] =
         &[REQUEST_ID, Field::must("devices", Wanted::Texts(r#"["n17/b0", "ocs0"]"#))];
     const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "devices": ["n17/b0"]}"#;
+}
+
+impl Described for AdoptBody {
+    const FIELDS: &'static [Field] = &[
+        REQUEST_ID,
+        Field::must("devices", Wanted::Texts(r#"["n17/b0", "ocs0"]"#)),
+        Field::may("against_plan", Wanted::Flag),
+    ];
+    const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "devices": ["all"]}"#;
 }
 
 impl Described for ResumeBody {

@@ -164,7 +164,8 @@ impl Shared {
     /// Why something is refused, and when to ask again where that is for a device which does not answer.
     pub(super) async fn with_times(&self, mut reasons: Vec<String>) -> Vec<String> {
         let known = reasons.clone();
-        let when = self.look(move |runtime: &Runtime| view::when_known(runtime, &known)).await;
+        let when =
+            self.look(move |runtime: &Runtime| view::when_known(&runtime.into(), &known)).await;
         reasons.extend(when.unwrap_or_default());
         reasons
     }

@@ -3,51 +3,88 @@
 
 use std::collections::BTreeMap;
 
-use super::unseen;
-use crate::runtime::Runtime;
+use super::{Knowledge, unseen};
+use lightloom_control::bypass::is_inside;
 use lightloom_control::change::Mode;
-use lightloom_control::controller::{Apply, Remedy};
-use lightloom_control::record::Cause;
-use lightloom_control::state::{DeviceName, Txn};
-use lightloom_daemon_api::status::OwedView;
+use lightloom_control::controller::{Apply, Remedy, Rollback};
+use lightloom_control::ledger::Past;
+use lightloom_control::record::{Cause, TxnResult};
+use lightloom_control::state::{DeviceName, Position, Txn, at};
+use lightloom_daemon_api::status::{BrokenPart, OwedView};
+use lightloom_daemon_api::text::named;
+use lightloom_fabric::fault::Part;
 
 /// With more drifted devices than so many, all are adopted.
 const DRIFTED_NAMED_MAX: usize = 6;
 
 /// Devices in attention for whom the daemon does not go on by itself, and why.
-pub(super) fn reasons(runtime: &Runtime) -> BTreeMap<String, String> {
-    let all = runtime.control.controller().ledger().attention.iter();
-    let left = all.filter(|(device, _)| !is_owed(runtime, device));
+pub(super) fn reasons(known: &Knowledge<'_>) -> BTreeMap<String, String> {
+    let all = known.control.controller().ledger().attention.iter();
+    let left = all.filter(|(device, _)| needs_action(known, device));
     left.map(|(device, why)| (device.to_string(), why.clone())).collect()
 }
 
 /// What to do about each of them.
-pub(super) fn nexts(runtime: &Runtime) -> BTreeMap<String, String> {
-    let all = runtime.control.controller().ledger().attention.keys();
-    let left = all.filter(|device| !is_owed(runtime, device));
-    left.map(|device| (device.to_string(), next(runtime, device))).collect()
+pub(super) fn nexts(known: &Knowledge<'_>) -> BTreeMap<String, String> {
+    let all = known.control.controller().ledger().attention.keys();
+    let left = all.filter(|device| needs_action(known, device));
+    left.map(|device| (device.to_string(), next(known, device))).collect()
 }
 
 /// Devices in attention that are given what they are owed without a person.
-pub(super) fn owed(runtime: &Runtime) -> BTreeMap<String, OwedView> {
-    let ledger = runtime.control.controller().ledger();
-    let all = ledger.attention.iter().filter(|(device, _)| is_owed(runtime, device));
+pub(super) fn owed(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
+    let ledger = known.control.controller().ledger();
+    let all = ledger.attention.iter().filter(|(device, _)| is_owed(known, device));
     all.map(|(device, why)| {
         let txn = ledger.owed.get(device).map(|owed| owed.txn).unwrap_or_default();
         let view =
-            OwedView { what: missed(runtime, txn), why: why.clone(), next: next(runtime, device) };
+            OwedView { what: missed(known, txn), why: why.clone(), next: next(known, device) };
         (device.to_string(), view)
     })
     .collect()
 }
 
-fn is_owed(runtime: &Runtime, device: &DeviceName) -> bool {
-    runtime.control.failed().is_none() && runtime.control.controller().is_brought_back(device)
+/// Whether a person has to see to a device that a change left.
+pub(super) fn needs_action(known: &Knowledge<'_>, device: &DeviceName) -> bool {
+    is_left(known, device) && !is_owed(known, device)
+}
+
+/// Whether a change left a device elsewhere: not where all its light is as before that change.
+pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
+    let ledger = known.control.controller().ledger();
+    ledger.attention.contains_key(device)
+        && (ledger.owed.contains_key(device)
+            || left_by(known, device).is_none_or(|past| !is_as_before(known, past)))
+}
+
+/// The change that left a device elsewhere.
+fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
+    let mut history = known.control.controller().ledger().history.iter().rev();
+    history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
+}
+
+/// Whether every device of a change was read where it was before. One that undoes goes somewhere else.
+fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
+    let devices = known.control.controller().devices();
+    let mut before = past.stood_before.iter();
+    !past.cause.undoes()
+        && before.all(|(device, before)| {
+            let seen = devices.get(device).filter(|seen| seen.up);
+            let read = seen.and_then(|seen| seen.observed.as_ref());
+            read.is_some_and(|read| {
+                let mut slots = before.keys().chain(read.positions.keys());
+                slots.all(|slot| at(before, *slot) == at(&read.positions, *slot))
+            })
+        })
+}
+
+fn is_owed(known: &Knowledge<'_>, device: &DeviceName) -> bool {
+    known.control.failed().is_none() && known.control.controller().is_brought_back(device)
 }
 
 /// What a device missed in this transaction.
-fn missed(runtime: &Runtime, txn: Txn) -> String {
-    let mut history = runtime.control.controller().ledger().history.iter();
+fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
+    let mut history = known.control.controller().ledger().history.iter();
     match history.find(|past| past.txn == txn).map(|past| &past.cause) {
         Some(Cause::Rollback(undone) | Cause::ConfirmTimeout(undone)) => {
             format!("the undoing of {undone}")
@@ -56,124 +93,195 @@ fn missed(runtime: &Runtime, txn: Txn) -> String {
     }
 }
 
+/// The command for this change, where it would be accepted now; it says so where it cuts light.
+fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
+    let preview = known.control.controller().preview(apply).ok()?;
+    let diff = super::diff(known, &preview, apply, None, String::new());
+    let cut = if diff.moves.iter().any(|one| one.cuts_light) { " --cut-light" } else { "" };
+    Some(format!("lightloom ctl {words}{cut}"))
+}
+
 /// The command that applies the plan once more, where it would be accepted now and forgets nothing that is
 /// known to be broken.
-pub(super) fn again(runtime: &Runtime) -> Option<&'static str> {
-    let (sha256, plan) = runtime.control.applied_last().ok()?;
-    if !runtime.control.forgotten_by(&plan).is_empty() {
+pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
+    let (sha256, plan) = known.control.applied_last().ok()?;
+    if is_busy(known) || !known.control.forgotten_by(&plan).is_empty() {
         return None;
     }
-    let owned = &runtime.control.controller().ledger().owned;
-    let target = runtime.control.both_halves(&plan, &plan, owned).ok()?;
+    let owned = &known.control.controller().ledger().owned;
+    let target = known.control.both_halves(&plan, &plan, owned).ok()?;
     let mut apply = Apply { target, plan_sha256: sha256, ..Apply::default() };
-    let mut accepted = |mode| {
-        apply.mode = mode;
-        runtime.control.controller().preview(&apply).is_ok()
+    let safe = typed(known, "apply --again", &apply);
+    apply.mode = Mode::Update;
+    safe.or_else(|| typed(known, "apply --again --mode update", &apply))
+}
+
+/// The command that puts back what is missing of the plan and of other circuits that are ours; `None` if nothing is.
+pub(super) fn restore(known: &Knowledge<'_>) -> Option<String> {
+    let home = known.control.controller().way_home().ok()?;
+    let is_needed = !home.target.is_empty() && !is_busy(known);
+    typed(known, "apply --restore", &home).filter(|_| is_needed)
+}
+
+/// The command that adopts these devices.
+pub(super) fn adopt(known: &Knowledge<'_>, devices: &[DeviceName]) -> String {
+    let controller = known.control.controller();
+    let names = match devices.len() > DRIFTED_NAMED_MAX {
+        true => "all".to_owned(),
+        false => devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
-    match () {
-        () if accepted(Mode::Safe) => Some("lightloom ctl apply --again"),
-        () if accepted(Mode::Update) => Some("lightloom ctl apply --again --mode update"),
-        () => None,
-    }
+    let taken = match devices.len() > DRIFTED_NAMED_MAX {
+        true => {
+            controller.taken_by_adopting(&controller.devices().keys().cloned().collect::<Vec<_>>())
+        }
+        false => controller.taken_by_adopting(devices),
+    };
+    let against = if taken.is_empty() { "" } else { " --against-plan" };
+    format!("lightloom ctl adopt {names}{against}")
+}
+
+/// A change is on its way, or waits for its confirm: what is decided first.
+pub(super) fn decide_first(known: &Knowledge<'_>) -> Option<String> {
+    let ledger = known.control.controller().ledger();
+    let open = ledger.open.as_ref().map(|open| open.intent.txn);
+    let pending = ledger.pending.as_ref().map(|pending| pending.txn);
+    let open = open.map(|txn| format!("transaction {txn} comes first: lightloom ctl watch"));
+    open.or_else(|| {
+        pending.map(|txn| {
+            format!("decide first about transaction {txn}: lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}")
+        })
+    })
+}
+
+fn is_busy(known: &Knowledge<'_>) -> bool {
+    decide_first(known).is_some()
 }
 
 /// What to do, in words and commands.
-fn next(runtime: &Runtime, device: &DeviceName) -> String {
-    if runtime.control.failed().is_some() {
+fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
+    if known.control.failed().is_some() {
         return "nothing can be done before the journal is mended".into();
     }
-    match runtime.control.controller().remedy(device) {
-        Remedy::Over(txn) => format!("transaction {txn} comes first: lightloom ctl watch"),
+    match known.control.controller().remedy(device) {
         Remedy::Answer { owed } => {
             let then = match owed {
                 true => "it is read and brought back by itself when it answers",
                 false => "it can be adopted or moved when it answers",
             };
-            format!("check its management line and power: {then}{}", around(runtime, device))
-        }
-        Remedy::Adopt { .. } if is_owed(runtime, device) => {
+            let around = around(known, device);
             format!(
-                "it answers again and is brought back by itself; or take it as it stands: lightloom ctl adopt \
-                 {device}"
+                "check its management line and power: {then}: lightloom ctl wait {device}{around}"
             )
         }
-        Remedy::Decide(txn) => format!(
-            "decide first about transaction {txn}: lightloom ctl confirm {txn}, or lightloom ctl \
-             rollback {txn}"
-        ),
+        Remedy::Over(_) | Remedy::Decide(_) => decide_first(known).unwrap_or_default(),
+        Remedy::Adopt { .. } if is_owed(known, device) => {
+            let adopt = adopt(known, std::slice::from_ref(device));
+            format!(
+                "it answers again and is brought back by itself; or take it as it stands: {adopt}"
+            )
+        }
         Remedy::Adopt { apply } => {
-            let apply = again(runtime).filter(|_| apply);
-            let apply = apply.map(|apply| format!("; or {apply}")).unwrap_or_default();
-            format!("look at it, then take it as it stands: lightloom ctl adopt {device}{apply}")
+            let one = std::slice::from_ref(device);
+            let lost = lost_by_adopting(known, device);
+            let adopt = adopt(known, one);
+            let back = restore(known)
+                .filter(|_| lost > 0)
+                .or_else(|| undo(known, device))
+                .or_else(|| again(known).filter(|_| apply));
+            match (back, lost) {
+                (Some(back), 0) => {
+                    format!("bring it back: {back}; or take it as it stands: {adopt}")
+                }
+                (Some(back), lost) => {
+                    let s = if lost == 1 { "" } else { "s" };
+                    format!(
+                        "bring it back: {back}; or take it as it stands and give up {lost} lit position{s} of before: {adopt}"
+                    )
+                }
+                (None, _) => format!("look at it, then take it as it stands: {adopt}"),
+            }
         }
     }
 }
 
-/// What to do about devices that stand elsewhere than the journal says.
-pub(super) fn drifted_next(runtime: &Runtime, drifted: &[DeviceName]) -> Option<String> {
-    drifted.first()?;
-    let ledger = runtime.control.controller().ledger();
-    if let Some(open) = &ledger.open {
-        return Some(format!("transaction {} comes first: lightloom ctl watch", open.intent.txn));
-    }
-    if let Some(pending) = &ledger.pending {
-        let txn = pending.txn;
-        return Some(format!(
-            "decide first about transaction {txn}: lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}"
-        ));
-    }
-    let silent = unseen(runtime);
-    let adopt = match silent.is_empty() && drifted.len() > DRIFTED_NAMED_MAX {
-        true => "all".into(),
-        false => drifted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+/// How many lit positions of ours a device has lost.
+fn lost_by_adopting(known: &Knowledge<'_>, device: &DeviceName) -> usize {
+    let controller = known.control.controller();
+    let read = controller.devices().get(device).and_then(|seen| seen.observed.as_ref());
+    let lost = |(slot, wanted): &(_, Position)| {
+        !wanted.is_dark() && read.is_some_and(|read| at(&read.positions, *slot) != *wanted)
     };
-    let back = put_back(runtime, &silent);
-    // Who lost their power stand where they start, and were not brought there: that is not to become what is wanted.
-    let controller = runtime.control.controller();
-    let restarted = drifted.iter().all(|device| controller.has_restarted(device));
-    Some(match back.strip_prefix("or ").filter(|_| restarted) {
-        Some(back) => back.to_owned(),
-        None => format!("take what is lit as ours: lightloom ctl adopt {adopt}; {back}"),
+    controller.wanted(device).into_iter().filter(lost).count()
+}
+
+/// The command that undoes the change which left a device elsewhere.
+fn undo(known: &Knowledge<'_>, device: &DeviceName) -> Option<String> {
+    let txn = left_by(known, device).filter(|past| past.undone_by.is_none())?.txn;
+    let rollback = Rollback { txn, ..Rollback::default() };
+    let (back, _) = known.control.way_back(&rollback).ok()?;
+    let moves = known.control.controller().preview(&back).is_ok_and(|p| !p.changes.is_empty());
+    moves.then(|| format!("lightloom ctl rollback {txn} --cut-light"))
+}
+
+/// What to do about devices that stand elsewhere than the journal says: first what brings light of ours back.
+pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Option<String> {
+    drifted.first()?;
+    if let Some(first) = decide_first(known) {
+        return Some(first);
+    }
+    let restore = restore(known);
+    // Devices that lost their power are where they start, and were not brought there: that is not to be adopted.
+    let controller = known.control.controller();
+    let is_restart = drifted.iter().all(|device| controller.has_restarted(device));
+    let adopt = adopt(known, drifted);
+    Some(match restore {
+        Some(restore) if is_restart => {
+            format!("put it back where the plan and the journal say: {restore}")
+        }
+        Some(restore) => format!(
+            "put it back where the plan and the journal say: {restore}; or take what is lit as ours: {adopt}"
+        ),
+        None => {
+            let silent = unseen(known);
+            let silent = match silent.is_empty() {
+                true => String::new(),
+                false => format!(" (it is not known of {})", named(silent, DRIFTED_NAMED_MAX)),
+            };
+            format!(
+                "take what is lit as ours: {adopt}; or take it away there: it is not ours{silent}"
+            )
+        }
     })
 }
 
-/// How to put drifted devices back.
-fn put_back(runtime: &Runtime, silent: &[String]) -> String {
-    let controller = runtime.control.controller();
-    let home = controller.way_home();
-    if let Ok(home) = &home
-        && let Ok(preview) = controller.preview(home)
-    {
-        let diff = super::diff(runtime, &preview, home, None, String::new());
-        let cut = if diff.moves.iter().any(|one| one.cuts_light) { " --cut-light" } else { "" };
-        return format!(
-            "or put it back where the journal says: lightloom ctl apply --restore{cut}"
-        );
-    }
-    match (again(runtime), silent.is_empty()) {
-        _ if home.is_err() => "or take it away there: it is not ours".into(),
-        (Some(command), _) => format!("or put it back: {command}"),
-        (None, true) => "or put it back: lightloom ctl apply PLAN --mode update".into(),
-        (None, false) => format!("it can be put back when {} answers again", named(silent)),
-    }
-}
-
-fn named(names: &[String]) -> String {
-    let shown = names.iter().take(DRIFTED_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(DRIFTED_NAMED_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+/// What to do about faults that no plan goes around; `None` if there are none, or no plan.
+pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option<String> {
+    let left = parts.iter().filter(|part| !part.bypassed).map(|broken| broken.part.as_str());
+    let left: Vec<&str> = left.collect();
+    known.control.plan().filter(|_| !left.is_empty())?;
+    let whole = |part: &&str| !left.iter().any(|other| other != part && is_inside(part, other));
+    let names = left.iter().copied().filter(whole).collect::<Vec<_>>().join(" ");
+    let named = left.iter().filter_map(|part| Some((part.parse::<Part>().ok()?, String::new())));
+    let around = known.control.way_around(&known.now, &named.collect::<Vec<_>>(), &[]);
+    let refused =
+        around.and_then(|(apply, _)| known.control.controller().preview(&apply).map(|_| ()));
+    Some(match refused {
+        Ok(()) => format!("bypass it: lightloom ctl fault {names}"),
+        Err(reasons) => format!(
+            "it cannot be bypassed now ({}): repair or replace it, then: lightloom ctl fault --repaired {names}",
+            reasons.first().map_or("no reason is known", String::as_str)
+        ),
+    })
 }
 
 /// How to lead rings around a silent module meanwhile, where the plan does not do so.
-fn around(runtime: &Runtime, device: &DeviceName) -> String {
+fn around(known: &Knowledge<'_>, device: &DeviceName) -> String {
     let part = device.as_str();
-    let known = runtime.control.broken();
-    let in_plan = runtime.control.plan().is_some_and(|plan| {
+    let broken = known.control.broken();
+    let in_plan = known.control.plan().is_some_and(|plan| {
         plan.transceivers.iter().any(|transceiver| transceiver.bundle.to_string() == part)
     });
-    match in_plan && !known.contains_key(part) {
+    match in_plan && !broken.contains_key(part) {
         true => format!("; lead rings around it meanwhile: lightloom ctl fault {part}"),
         false => String::new(),
     }

@@ -4,48 +4,48 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::khop::Port;
-use lightloom_units::id::BundleId;
+use lightloom_fabric::khop::{Path, Port};
+use lightloom_fabric::plan::Plan;
+use lightloom_units::id::{BundleId, NodeId};
 
-use super::attention::again;
-use crate::runtime::Runtime;
+use super::{Knowledge, attention};
 use lightloom_control::bypass::is_inside;
 use lightloom_control::controller::Seen;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
-use lightloom_daemon_api::circuit::{CircuitCounts, CircuitView, DarkCircuits, NoPlan};
+use lightloom_daemon_api::circuit::{
+    CircuitCounts, CircuitView, DarkCircuits, LoopbackView, NoPlan,
+};
 
 /// The circuits of the plan; without one, those that what we set and adopted makes.
-pub(super) fn all(runtime: &Runtime) -> Vec<CircuitView> {
+pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     let of = |(a, b): (Port, Port)| CircuitView {
         a: a.to_string(),
         b: b.to_string(),
-        stands: [a, b].into_iter().all(|port| stands(runtime, port) == Some(true)),
+        stands: [a, b].into_iter().all(|port| stands(known, port) == Some(true)),
     };
-    match runtime.control.plan() {
+    match known.control.plan() {
         Some(plan) => plan.circuits.iter().map(|c| of((c.a, c.b))).collect(),
-        None => unplanned(runtime).into_iter().map(of).collect(),
+        None => unplanned(known).into_iter().map(of).collect(),
     }
 }
 
-/// Whether the device of this end looks into its fibre; nothing where that is not known.
-fn stands(runtime: &Runtime, port: Port) -> Option<bool> {
-    let device = runtime.config.bundles.get(&port.bundle)?;
-    let seen = runtime.control.controller().devices().get(device)?;
-    let observed = seen.observed.as_ref().filter(|_| seen.up)?;
-    Some(at(&observed.positions, Slot(0)) == Position(u32::from(port.path)))
+/// Whether the device of this end looks into its fibre; `None` if that is not known.
+fn stands(known: &Knowledge<'_>, port: Port) -> Option<bool> {
+    let device = known.control.setup().modules.get(&port.bundle)?;
+    Some(read_at(known, device, Slot(0))? == Position(u32::from(port.path)))
 }
 
 /// What these moves make of the circuits that stand; nothing where the cabling is not known.
 pub(super) fn counted(
-    runtime: &Runtime,
+    known: &Knowledge<'_>,
     changes: &BTreeMap<DeviceName, Vec<Move>>,
 ) -> Option<CircuitCounts> {
-    let installed = runtime.control.installed().filter(|fabric| fabric.hbd.ring().is_some())?;
-    let stood = |port: &Port| stands(runtime, *port) == Some(true);
+    let installed = known.control.installed().filter(|fabric| fabric.hbd.ring().is_some())?;
+    let stood = |port: &Port| stands(known, *port) == Some(true);
     let will_stand = |port: &Port| {
-        let moves = runtime.config.bundles.get(&port.bundle).and_then(|d| changes.get(d));
+        let moves = known.control.setup().modules.get(&port.bundle).and_then(|d| changes.get(d));
         let goes = moves.into_iter().flatten().find(|m| m.slot == Slot(0));
-        let read = stands(runtime, *port);
+        let read = stands(known, *port);
         goes.map_or(read, |m| read.map(|_| m.to == Position(u32::from(port.path)))) == Some(true)
     };
     let count = |looks: &dyn Fn(&Port) -> bool| {
@@ -56,11 +56,11 @@ pub(super) fn counted(
 }
 
 /// Fibres that both ends should look into, each once.
-fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
-    let Some(installed) = runtime.control.installed() else { return Vec::new() };
-    let owned = &runtime.control.controller().ledger().owned;
+fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
+    let Some(installed) = known.control.installed() else { return Vec::new() };
+    let owned = &known.control.controller().ledger().owned;
     let looks = |port: &Port| {
-        let device = runtime.config.bundles.get(&port.bundle);
+        let device = known.control.setup().modules.get(&port.bundle);
         let owned = device.and_then(|device| owned.get(device));
         owned.is_some_and(|owned| at(owned, Slot(0)) == Position(u32::from(port.path)))
     };
@@ -68,96 +68,135 @@ fn unplanned(runtime: &Runtime) -> Vec<(Port, Port)> {
     ports.filter(|(a, b)| looks(a) && looks(b)).collect()
 }
 
-/// Ends of the plan's circuits that stand elsewhere though their devices are as the ledger has them: they
-/// were adopted so, or moved one by one.
-pub(super) fn dark(runtime: &Runtime, circuits: &[CircuitView]) -> Option<DarkCircuits> {
-    let (plan, ledger) = (runtime.control.plan()?, runtime.control.controller().ledger());
-    let standing = circuits.iter().filter(|circuit| circuit.stands).count();
-    if standing == circuits.len() || runtime.damage.is_some() || ledger.open.is_some() {
+/// The loopbacks that close rings of the plan: an edge of a ring inside one of its nodes.
+pub(super) fn loopbacks(known: &Knowledge<'_>) -> Vec<LoopbackView> {
+    let Some(plan) = known.control.plan() else { return Vec::new() };
+    let of = |(device, bundle): (&DeviceName, BundleId)| LoopbackView {
+        bundle: bundle.to_string(),
+        stands: read_at(known, device, Slot(0)) == Some(Position::LOOPBACK),
+    };
+    let modules = &known.control.setup().modules;
+    let closing = closing(plan).into_iter();
+    closing.filter_map(|bundle| Some(of((modules.get(&bundle)?, bundle)))).collect()
+}
+
+fn closing(plan: &Plan) -> BTreeSet<BundleId> {
+    let nodes: BTreeSet<NodeId> =
+        plan.groups.iter().flat_map(|group| &group.nodes).copied().collect();
+    let closing = plan.transceivers.iter().filter(|t| t.path == Path::Loopback);
+    closing.map(|t| t.bundle).filter(|bundle| nodes.contains(&bundle.node)).collect()
+}
+
+/// Where a slot was read; `None` if that is not known.
+fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Position> {
+    let seen = known.control.controller().devices().get(device)?;
+    let observed = seen.observed.as_ref().filter(|_| seen.up)?;
+    Some(at(&observed.positions, slot))
+}
+
+/// Positions of the plan that were read elsewhere, though that is neither drift nor a known fault nor left by a
+/// change: they were adopted so, or moved one by one.
+pub(super) fn dark(
+    known: &Knowledge<'_>,
+    circuits: &[CircuitView],
+    loopbacks: &[LoopbackView],
+) -> Option<DarkCircuits> {
+    let (plan, controller) = (known.control.plan()?, known.control.controller());
+    let ledger = controller.ledger();
+    if known.is_damaged || ledger.open.is_some() {
         return None;
     }
-    let broken = runtime.control.broken();
-    let explained = |port: &Port| {
-        let drifts = |device: &DeviceName| {
-            let seen = runtime.control.controller().devices().get(device);
-            seen.is_none_or(|seen| !seen.drift.is_empty()) || ledger.attention.contains_key(device)
-        };
-        let device = runtime.config.bundles.get(&port.bundle);
-        device.is_none_or(drifts) || broken.keys().any(|part| is_inside(&port.to_string(), part))
-    };
+    let broken = known.control.broken();
     let ends = plan.circuits.iter().flat_map(|circuit| [circuit.a, circuit.b]);
-    let ends = ends.filter(|port| stands(runtime, *port) == Some(false) && !explained(port));
-    let ends: BTreeSet<Port> = ends.collect();
-    (!ends.is_empty()).then(|| DarkCircuits {
-        standing,
-        circuits: circuits.len(),
-        next: light_again(runtime, &ends),
-        ends: ends.iter().map(ToString::to_string).collect(),
+    let ends: BTreeMap<BundleId, Port> = ends.map(|port| (port.bundle, port)).collect();
+    let closing = closing(plan);
+    let (mut dark, mut elsewhere) = (BTreeMap::new(), Vec::new());
+    for (device, seen) in controller.devices() {
+        let explained = |slot| seen.drift.iter().any(|drift| drift.slot == slot);
+        let part = |end: &str| broken.keys().any(|part| is_inside(end, part));
+        for (&slot, &wanted) in controller.planned(device) {
+            let Some(read) = read_at(known, device, slot).filter(|read| *read != wanted) else {
+                continue;
+            };
+            if explained(slot) || part(device.as_str()) || attention::needs_action(known, device) {
+                continue;
+            }
+            let bundle = device.as_str().parse::<BundleId>().ok();
+            let end = bundle.and_then(|bundle| ends.get(&bundle)).map(ToString::to_string);
+            let closes = bundle.filter(|bundle| closing.contains(bundle));
+            match end.or_else(|| closes.map(|bundle| format!("{bundle} (loopback)"))) {
+                Some(end) if part(&end) => {}
+                Some(end) => drop(dark.insert(device.clone(), end)),
+                None => {
+                    let [at, planned] = [read, wanted].map(|position| device.place(position));
+                    let slot = if bundle.is_some() {
+                        String::new()
+                    } else {
+                        format!(" {}", device.slot(slot))
+                    };
+                    elsewhere.push(format!("{device}{slot} at {at}, planned {planned}"));
+                }
+            }
+        }
+    }
+    let stands = circuits.iter().map(|circuit| circuit.stands);
+    let stands: Vec<bool> = stands.chain(loopbacks.iter().map(|one| one.stands)).collect();
+    (!dark.is_empty() || !elsewhere.is_empty()).then(|| DarkCircuits {
+        standing: stands.iter().filter(|stands| **stands).count(),
+        circuits: stands.len(),
+        next: light_again(known, dark.keys()),
+        ends: dark.into_values().collect(),
+        elsewhere,
     })
 }
 
-/// What lights them again: the plan once more, or where that is refused now what comes first.
-fn light_again(runtime: &Runtime, ends: &BTreeSet<Port>) -> String {
-    if let Some(pending) = &runtime.control.controller().ledger().pending {
-        let txn = pending.txn;
-        return format!(
-            "decide first: lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}"
-        );
+/// What lights them again: what is missing, or the plan once more, or where that is refused now what comes first.
+fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceName>) -> String {
+    if let Some(first) = attention::decide_first(known) {
+        return first;
     }
-    if let Some(command) = again(runtime) {
+    if let Some(command) = attention::restore(known).or_else(|| attention::again(known)) {
         return format!("light them again: {command}");
     }
-    let bundles: BTreeSet<BundleId> = ends.iter().map(|port| port.bundle).collect();
-    let parts: Vec<(Part, String)> =
-        bundles.iter().map(|bundle| (Part::Bundle(*bundle), String::new())).collect();
-    let around = runtime.control.way_around(&runtime.clock.now(), &parts, &[]).ok();
-    match around.is_some_and(|(apply, _)| runtime.control.controller().preview(&apply).is_ok()) {
-        true => {
-            let names: Vec<String> = bundles.iter().map(ToString::to_string).collect();
-            format!("go around them: lightloom ctl fault {}", names.join(" "))
-        }
+    let names: Vec<String> = dark.map(ToString::to_string).collect();
+    let parts = names.iter().filter_map(|name| Some((name.parse::<Part>().ok()?, String::new())));
+    let around = known.control.way_around(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
+    match around.is_some_and(|(apply, _)| known.control.controller().preview(&apply).is_ok()) {
+        true => format!("go around them: lightloom ctl fault {}", names.join(" ")),
         false => {
             "see why the plan would be refused now: lightloom ctl apply --again --dry-run".into()
         }
     }
 }
 
-/// That no plan is applied, as far as every device was read: nothing that breaks is bypassed then.
-pub(super) fn no_plan(runtime: &Runtime, circuits: &[CircuitView]) -> Option<NoPlan> {
-    let ledger = runtime.control.controller().ledger();
-    let idle = ledger.open.is_none() && runtime.damage.is_none();
-    // Where no module is driven, or no fabric is known, nothing could be bypassed with a plan either.
-    let is_bypassed = runtime.control.installed().is_some() && !runtime.config.bundles.is_empty();
-    if !idle || !ledger.plan_sha256.is_empty() || !(circuits.is_empty() || is_bypassed) {
+/// That no plan is applied: nothing that breaks is bypassed then. A daemon without modules or without a fabric needs
+/// none as long as any light is known.
+pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option<NoPlan> {
+    let ledger = known.control.controller().ledger();
+    let idle = ledger.open.is_none() && !known.is_damaged;
+    let bypasses = known.control.installed().is_some() && !known.control.setup().modules.is_empty();
+    let devices = known.control.controller().devices().iter();
+    let mut devices = devices.filter(|(name, _)| !is_lever(known, name)).peekable();
+    devices.peek()?;
+    if !idle || !ledger.plan_sha256.is_empty() {
         return None;
     }
-    let devices = runtime.control.controller().devices().iter();
-    let mut devices = devices.filter(|(name, _)| !is_lever(runtime, name)).peekable();
-    devices.peek()?;
     let adopt = match ledger.version {
         0 => "take what stands as ours: lightloom ctl adopt all; then ",
         _ => "",
     };
-    let is_said = !circuits.is_empty() || devices.all(|(name, seen)| is_dark(name, seen));
     // What was reported broken is taken to work again by a plan that uses it only where that is said.
-    let mode = if runtime.control.broken().is_empty() { "" } else { " --mode update" };
-    is_said.then(|| NoPlan {
-        lit: circuits.len(),
-        next: match &ledger.pending {
-            Some(pending) => format!(
-                "decide first: lightloom ctl confirm {0}, or lightloom ctl rollback {0}",
-                pending.txn
-            ),
-            None => format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"),
-        },
-    })
+    let mode = if known.control.broken().is_empty() { "" } else { " --mode update" };
+    let next = attention::decide_first(known)
+        .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
+    let no_light = |(name, seen): (&DeviceName, &Seen)| is_dark(name, seen);
+    (bypasses || devices.all(no_light)).then(|| NoPlan { lit: circuits.len(), next })
 }
 
 /// What to do about a plan that was made from another fabric file than the one which the daemon has read.
-pub(super) fn other_fabric(runtime: &Runtime) -> Option<String> {
-    let (plan, installed) = (runtime.control.plan()?, runtime.control.installed()?);
-    let file = runtime.config.file.fabric.as_ref();
-    let file = file.map_or_else(|| "FABRIC".into(), |file| file.display().to_string());
+pub(super) fn other_fabric(known: &Knowledge<'_>) -> Option<String> {
+    let (plan, installed) = (known.control.plan()?, known.control.installed()?);
+    let file = known.fabric.as_deref().unwrap_or("FABRIC");
     (plan.fabric_sha256 != installed.sha256).then(|| {
         format!(
             "plan it again: lightloom plan {file} -o plan.json, then lightloom ctl apply plan.json; or put the \
@@ -166,15 +205,13 @@ pub(super) fn other_fabric(runtime: &Runtime) -> Option<String> {
     })
 }
 
-fn is_lever(runtime: &Runtime, device: &DeviceName) -> bool {
-    let inventory = runtime.control.controller().inventory();
+fn is_lever(known: &Knowledge<'_>, device: &DeviceName) -> bool {
+    let inventory = known.control.controller().inventory();
     inventory.devices.get(device).is_some_and(|device| device.is_lever)
 }
 
-/// Whether a device was read and sends no light to another.
+/// Whether a device is not known to send light to another.
 fn is_dark(device: &DeviceName, seen: &Seen) -> bool {
-    let module = device.as_str().parse::<BundleId>().is_ok();
-    seen.observed.as_ref().filter(|_| seen.up).is_some_and(|read| {
-        read.positions.values().all(|p| p.is_dark() || (module && *p == Position::LOOPBACK))
-    })
+    let read = seen.observed.as_ref().filter(|_| seen.up);
+    read.is_none_or(|read| read.positions.values().all(|position| !device.leads_out(*position)))
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices that another controller changes as well: what, when, how often, and what to do.
 
-use super::attention;
-use crate::runtime::{Runtime, contention};
+use super::{Knowledge, attention};
+use crate::runtime::contention;
 use lightloom_control::controller::{Contended, QUIET};
 use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::status::ContendedDevice;
 
 /// All of them.
-pub(super) fn all(runtime: &Runtime) -> Vec<ContendedDevice> {
-    let now = runtime.clock.now();
-    let contended = runtime.control.controller().devices().keys().filter_map(|device| {
-        let contended = runtime.control.controller().contended(device, &now)?;
+pub(super) fn all(known: &Knowledge<'_>) -> Vec<ContendedDevice> {
+    let now = &known.now;
+    let contended = known.control.controller().devices().keys().filter_map(|device| {
+        let contended = known.control.controller().contended(device, &now)?;
         Some(ContendedDevice {
             device: device.to_string(),
             evidence: contention::evidence(device, &contended),
@@ -19,21 +19,23 @@ pub(super) fn all(runtime: &Runtime) -> Vec<ContendedDevice> {
             first_unix_ms: contended.first_ms,
             last_unix_ms: contended.last_ms,
             stopped: contended.stopped_for.is_some() || contended.claimed_by.is_some(),
-            next: next(runtime, device, &contended),
+            next: next(known, device, &contended),
         })
     });
     contended.collect()
 }
 
-fn next(runtime: &Runtime, device: &DeviceName, contended: &Contended) -> String {
-    let keep = format!("keep what it sets: lightloom ctl adopt {device}");
+fn next(known: &Knowledge<'_>, device: &DeviceName, contended: &Contended) -> String {
+    let keep = attention::adopt(known, std::slice::from_ref(device));
+    let keep = format!("keep what it sets: {keep}");
     if contended.claimed_by.is_some() {
         return format!(
             "stop one of the two controllers: a claim in a database ends 60 s after its holder, a role over gNMI is taken \
              by a larger election id; {keep}"
         );
     }
-    let again = attention::again(runtime).unwrap_or("lightloom ctl apply PLAN --mode update");
+    let again = attention::restore(known).or_else(|| attention::again(known));
+    let again = again.unwrap_or_else(|| "lightloom ctl apply PLAN --mode update".into());
     let then = match contended.stopped_for {
         Some(left) => {
             let minutes = left.0.div_ceil(60_000_000);

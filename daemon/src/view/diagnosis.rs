@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parts that are named as being at fault, with their evidence.
 
-use crate::runtime::Runtime;
+use super::Knowledge;
 use lightloom_control::diagnosis::Culprit;
 use lightloom_control::policy::Diagnosis;
 use lightloom_daemon_api::diagnosis::{NamedPart, PartKind};
@@ -17,8 +17,8 @@ fn kind(culprit: &Culprit) -> PartKind {
     }
 }
 
-pub(super) fn all(runtime: &Runtime) -> Vec<NamedPart> {
-    let diagnoses = runtime.control.diagnoses(&runtime.clock.now()).into_iter();
+pub(super) fn all(known: &Knowledge<'_>) -> Vec<NamedPart> {
+    let diagnoses = known.control.diagnoses(&known.now).into_iter();
     let of = |Diagnosis { named, wall_ms }: Diagnosis| NamedPart {
         kind: kind(&named.culprit),
         part: named.culprit.to_string(),

@@ -7,8 +7,7 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::BundleId;
 
-use super::{circuits, part, words};
-use crate::runtime::Runtime;
+use super::{Knowledge, circuits, part, words};
 use lightloom_control::change::{self, Domains, Wave};
 use lightloom_control::controller::{Apply, Preview};
 use lightloom_control::drive::Site;
@@ -24,48 +23,48 @@ const PS_A_MICROSECOND: u64 = 1_000_000;
 /// A preview without its bytes; `next` is the plan that would be applied.
 #[must_use]
 pub fn diff(
-    runtime: &Runtime,
+    known: &Knowledge<'_>,
     preview: &Preview,
     apply: &Apply,
     next: Option<&Plan>,
     confirmation: String,
 ) -> Diff {
-    let known = runtime.control.broken();
-    let after = apply.broken.clone().unwrap_or_else(|| known.clone());
-    let forgotten = known.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
-    let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(runtime, b));
+    let broken = known.control.broken();
+    let after = apply.broken.clone().unwrap_or_else(|| broken.clone());
+    let forgotten = broken.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
+    let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(known, b));
     let moves = preview.changes.iter();
-    let ledger = runtime.control.controller().ledger();
+    let ledger = known.control.controller().ledger();
     let plan_after = plan_after(ledger, apply);
     let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
-        let view = |m| move_view(runtime, preview, next, device, m);
+        let view = |m| move_view(known, preview, next, device, m);
         moves.iter().map(view).collect::<Vec<_>>()
     };
     Diff {
         version: preview.version,
         confirmation,
-        undoes: others(runtime, |first, past| past.txn >= first && past.undone_by.is_none(), apply),
+        undoes: others(known, |first, past| past.txn >= first && past.undone_by.is_none(), apply),
         restores: others(
-            runtime,
+            known,
             |first, past| past.txn < first && past.undone_by.is_some_and(|by| by >= first),
             apply,
         ),
         no_plan_after: plan_after.is_empty() && !ledger.plan_sha256.is_empty(),
         plan_sha256: plan_after.to_owned(),
-        circuits: circuits::counted(runtime, &preview.changes),
-        crossed: moved_and_crossed(runtime, preview, apply),
+        circuits: circuits::counted(known, &preview.changes),
+        crossed: moved_and_crossed(known, preview, apply),
         moves: moves.flat_map(of).collect(),
         waves: preview.waves.len(),
         phase: preview.phase.as_ref().map(ToString::to_string).unwrap_or_default(),
-        dark_links_max: dark_links_max(runtime, preview),
+        dark_links_max: dark_links_max(known, preview),
         broken: parts(after).collect(),
         forgets: parts(forgotten).collect(),
         bytes: Vec::new(),
     }
 }
 
-fn dark_links_max(runtime: &Runtime, preview: &Preview) -> usize {
-    let inventory = runtime.control.controller().inventory();
+fn dark_links_max(known: &Knowledge<'_>, preview: &Preview) -> usize {
+    let inventory = known.control.controller().inventory();
     preview.waves.iter().map(|wave| change::dark_links(wave, inventory)).max().unwrap_or(0)
 }
 
@@ -81,12 +80,12 @@ fn plan_after<'a>(ledger: &'a Ledger, apply: &'a Apply) -> &'a str {
 
 /// Past transactions that changed something and that this rollback speaks of, newest first.
 fn others(
-    runtime: &Runtime,
+    known: &Knowledge<'_>,
     spoken_of: impl Fn(Txn, &Past) -> bool,
     apply: &Apply,
 ) -> Vec<OtherChange> {
     let Some(Cause::Rollback(first)) = apply.cause else { return Vec::new() };
-    let history = runtime.control.controller().ledger().history.iter().rev();
+    let history = known.control.controller().ledger().history.iter().rev();
     let changed = |past: &&Past| matches!(past.result, TxnResult::Committed | TxnResult::Partial);
     let spoken_of = history.filter(changed).filter(|past| spoken_of(first, past));
     let of = |past: &Past| OtherChange {
@@ -98,27 +97,27 @@ fn others(
 }
 
 /// Crossed ends of the devices that the target names, and of those that should light them.
-fn moved_and_crossed(runtime: &Runtime, preview: &Preview, apply: &Apply) -> Vec<CrossedEnd> {
+fn moved_and_crossed(known: &Knowledge<'_>, preview: &Preview, apply: &Apply) -> Vec<CrossedEnd> {
     let named = |device: &str| {
         let device = DeviceName::from(device);
         apply.target.contains_key(&device) || preview.changes.contains_key(&device)
     };
     let inside = |end: &str| end.split_once('.').is_some_and(|(device, _)| named(device));
-    let devices = runtime.control.controller().devices().keys();
-    let ends = devices.flat_map(|device| super::crossed(runtime, device));
+    let devices = known.control.controller().devices().keys();
+    let ends = devices.flat_map(|device| super::crossed(known, device));
     ends.filter(|end| inside(&end.end) || inside(&end.should_be)).collect()
 }
 
 fn move_view(
-    runtime: &Runtime,
+    known: &Knowledge<'_>,
     preview: &Preview,
     next: Option<&Plan>,
     device: &DeviceName,
     m: &Move,
 ) -> MoveView {
-    let inventory = runtime.control.controller().inventory();
-    let goes_dark = circuit(runtime.control.plan(), device, m.slot, m.from);
-    let seen = runtime.control.controller().devices().get(device);
+    let inventory = known.control.controller().inventory();
+    let goes_dark = circuit(known.control.plan(), device, m.slot, m.from);
+    let seen = known.control.controller().devices().get(device);
     let power = seen
         .and_then(|seen| seen.observed.as_ref())
         .and_then(|read| read.power_mdbm.get(&m.slot).copied());

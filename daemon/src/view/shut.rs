@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports that were shut down: what, where and since when.
 
-use crate::runtime::Runtime;
+use super::Knowledge;
 use lightloom_control::controller::end_name;
 use lightloom_daemon_api::status::ShutPort;
 
-pub(super) fn all(runtime: &Runtime) -> Vec<ShutPort> {
-    let now = runtime.clock.now();
-    let ends = runtime.control.controller().shut_ends().into_iter().map(|shut| ShutPort {
+pub(super) fn all(known: &Knowledge<'_>) -> Vec<ShutPort> {
+    let now = &known.now;
+    let ends = known.control.controller().shut_ends().into_iter().map(|shut| ShutPort {
         end: end_name(&shut.end),
         far: end_name(&shut.far),
         why: shut.why.to_string(),

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::runtime::Runtime;
+use super::Knowledge;
 use lightloom_control::drive::Site;
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros};
@@ -32,12 +32,12 @@ enum Kind {
 }
 
 /// Devices that fell silent together and whose light nobody misses.
-pub(super) fn management_lost(runtime: &Runtime) -> Option<ManagementLostView> {
-    let now = runtime.clock.now();
-    let lost = runtime.control.management_lost(&now)?;
+pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostView> {
+    let now = &known.now;
+    let lost = known.control.management_lost(&now)?;
     Some(ManagementLostView {
         devices: lost.devices.iter().map(ToString::to_string).collect(),
-        of: runtime.control.controller().devices().len(),
+        of: known.control.controller().devices().len(),
         lit: lost.lit,
         unasked: lost.unasked,
         behind: lost.behind.iter().map(ToString::to_string).collect(),
@@ -46,41 +46,41 @@ pub(super) fn management_lost(runtime: &Runtime) -> Option<ManagementLostView> {
 }
 
 /// Nodes of jobs that no far end looks at.
-pub(super) fn unwitnessed(runtime: &Runtime) -> Option<UnwitnessedView> {
-    let all = runtime.control.unwitnessed(&runtime.clock.now());
+pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
+    let all = known.control.unwitnessed(&known.now);
     let silent = all.iter().filter(|(_, is_silent)| **is_silent);
     let view = UnwitnessedView {
         nodes: all.keys().map(ToString::to_string).collect(),
         silent: silent.map(|(node, _)| node.to_string()).collect(),
-        heartbeat_ps: runtime.control.setup().heartbeat.0.saturating_mul(1_000_000),
+        heartbeat_ps: known.control.setup().heartbeat.0.saturating_mul(1_000_000),
     };
     (!view.nodes.is_empty()).then_some(view)
 }
 
 /// When to ask again, where these reasons of a refusal are about devices that do not answer.
 #[must_use]
-pub fn when_known(runtime: &Runtime, reasons: &[String]) -> Vec<String> {
+pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     let named = |device: &DeviceName| {
         let begins = format!("{device}: ");
         reasons.iter().any(|reason| reason.starts_with(&begins))
     };
-    let silent = runtime
+    let silent = known
         .control
         .controller()
         .devices()
         .iter()
         .filter(|(device, seen)| named(device) && (!seen.up || seen.observed.is_none()));
-    when(runtime, &silent.map(|(device, _)| device.clone()).collect())
+    when(known, &silent.map(|(device, _)| device.clone()).collect())
 }
 
 /// The same of these devices, which have missed an answer.
-pub(super) fn when(runtime: &Runtime, silent: &BTreeSet<DeviceName>) -> Vec<String> {
-    let not_bypassed = runtime.control.not_bypassed(&runtime.clock.now());
+pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<String> {
+    let not_bypassed = known.control.not_bypassed(&known.now);
     let (mut said, mut lines) = (Said::new(), Vec::new());
     for device in silent {
         match not_bypassed.get(device.as_str()) {
             Some(broken) => {
-                let next = match runtime.config.file.policies.on_fault {
+                let next = match known.control.setup().on_fault {
                     OnFault::Bypass => String::new(),
                     OnFault::Report => {
                         format!(" (`on_fault: report`); go around it: lightloom ctl fault {device}")
@@ -89,20 +89,20 @@ pub(super) fn when(runtime: &Runtime, silent: &BTreeSet<DeviceName>) -> Vec<Stri
                 lines.push(format!("{device}: {}{next}", broken.why));
             }
             None => {
-                let (kind, silent_for) = kind(runtime, device);
+                let (kind, silent_for) = kind(known, device);
                 said.entry(kind).or_default().push((device.clone(), silent_for));
             }
         }
     }
     lines.truncate(NAMES_MAX);
-    lines.extend(said.iter().map(|(kind, devices)| line(runtime, *kind, devices)));
+    lines.extend(said.iter().map(|(kind, devices)| line(known, *kind, devices)));
     lines
 }
 
-fn kind(runtime: &Runtime, device: &DeviceName) -> (Kind, Micros) {
-    let now = runtime.clock.now().mono;
-    let since = runtime.contacts.get(device).and_then(|contact| contact.down_since);
-    let seen = runtime.control.controller().devices().get(device);
+fn kind(known: &Knowledge<'_>, device: &DeviceName) -> (Kind, Micros) {
+    let now = known.now.mono;
+    let since = known.contacts.get(device).and_then(|contact| contact.down_since);
+    let seen = known.control.controller().devices().get(device);
     let since = match seen {
         _ if since.is_some() => since.unwrap_or(now),
         Some(seen) if seen.up && seen.observed.is_none() => return (Kind::Reading, Micros(0)),
@@ -110,10 +110,10 @@ fn kind(runtime: &Runtime, device: &DeviceName) -> (Kind, Micros) {
         Some(seen) if seen.up => now,
         _ => return (Kind::Unread, Micros(0)),
     };
-    let in_plan = runtime.control.plan().is_some_and(|plan| {
+    let in_plan = known.control.plan().is_some_and(|plan| {
         plan.transceivers.iter().any(|t| t.bundle.to_string() == device.as_str())
     });
-    let kind = match runtime.config.file.policies.on_fault {
+    let kind = match known.control.setup().on_fault {
         _ if !in_plan => Kind::Tried,
         OnFault::Bypass => Kind::NotMissed,
         OnFault::Report => Kind::Reported,
@@ -121,17 +121,17 @@ fn kind(runtime: &Runtime, device: &DeviceName) -> (Kind, Micros) {
     (kind, now - since)
 }
 
-fn line(runtime: &Runtime, kind: Kind, devices: &[(DeviceName, Micros)]) -> String {
+fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> String {
     let names: Vec<String> = devices.iter().map(|(device, _)| device.to_string()).collect();
     let shown = shown(&names);
     let silent = devices.iter().map(|(_, silent)| *silent).min().unwrap_or_default();
     let seconds = |time: Micros| time.0.div_ceil(1_000_000);
     let replies = devices.iter();
     let replies = replies
-        .map(|(device, _)| runtime.control.controller().inventory().limits(device).reply_within);
+        .map(|(device, _)| known.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
     // What is silent together is not gone around: that would give up the plan.
-    let is_lost = runtime.control.management_lost(&runtime.clock.now()).is_some();
+    let is_lost = known.control.management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(
             "{shown}: silent for {} s, as much else is: management is lost; ask again when they answer",

@@ -82,7 +82,9 @@ pub fn answer(answer: controller::Answer) -> Answer {
     match answer {
         controller::Answer::Accepted { txn } => Answer::Accepted { txn: txn.0 },
         controller::Answer::Done => Answer::Done,
-        controller::Answer::Adopted { devices, slots } => Answer::Adopted { devices, slots },
+        controller::Answer::Adopted { devices, slots, silent } => {
+            Answer::Adopted { devices, slots, silent }
+        }
         controller::Answer::NothingToDo { reasons } => Answer::NothingToDo { reasons },
         controller::Answer::Booked { request_id, paced } => Answer::Booked { request_id, paced },
         controller::Answer::PhaseRefused { conflict, code, reason, fix } => {

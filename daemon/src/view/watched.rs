@@ -5,7 +5,6 @@ use super::{broken_parts, circuits_dark};
 use crate::metrics::Watched;
 use crate::runtime::Runtime;
 use lightloom_control::controller::OWN_CHANGES_MAX;
-use lightloom_control::record::TxnResult;
 
 /// All of it now.
 #[must_use]
@@ -21,7 +20,7 @@ pub fn watched(runtime: &Runtime) -> Watched {
         })
     });
     let (bypassed, not_bypassed): (Vec<_>, Vec<_>) =
-        broken_parts(runtime).into_iter().partition(|part| part.bypassed);
+        broken_parts(&runtime.into()).into_iter().partition(|part| part.bypassed);
     Watched {
         dark_circuits: circuits_dark(runtime),
         own_changes_left: OWN_CHANGES_MAX.saturating_sub(controller.own_changes_spent(&now)),
@@ -29,17 +28,6 @@ pub fn watched(runtime: &Runtime) -> Watched {
         attention: ledger.attention.keys().map(ToString::to_string).collect(),
         bypassed: bypassed.len(),
         not_bypassed: not_bypassed.len(),
-        phase: phase_in_force(runtime),
+        phase: runtime.control.phase_in_force().map(str::to_owned),
     }
-}
-
-/// The phase that the plan on the devices was last brought to.
-fn phase_in_force(runtime: &Runtime) -> Option<String> {
-    let ledger = runtime.control.controller().ledger();
-    let kept = ledger.history.iter().rev().filter(|past| {
-        past.result == TxnResult::Committed
-            && past.undone_by.is_none()
-            && past.plan_sha256 == ledger.plan_sha256
-    });
-    kept.filter_map(|past| past.phase.as_ref()).map(|phase| phase.name.clone()).next()
 }

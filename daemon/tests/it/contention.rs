@@ -98,7 +98,7 @@ fn after_a_quiet_hour_one_restore_is_tried_and_after_a_decision_all_are() {
     apply(&mut world, "again");
     assert_eq!(contended(&world), None, "an operator has decided");
     assert_eq!(fight(&mut world, Micros::from_secs(600)), RESTORES_MAX);
-    world.ask(Micros(1), "alice", "adopt", Request::Adopt(vec![ocs()]));
+    world.ask(Micros(1), "alice", "adopt", Request::Adopt(vec![ocs()].into()));
     world.run_for(Micros::from_secs(1));
     assert_eq!(contended(&world), None);
 }

@@ -32,6 +32,7 @@ mod roles;
 mod simulation;
 mod sonic_agent;
 mod sonic_redis;
+mod status_oracle;
 mod storm_with_replans;
 mod systemd;
 mod traces;

@@ -49,7 +49,7 @@ fn every_response_has_a_meaning_and_a_body() {
     let answers = [
         Answer::Accepted { txn: Txn(1) },
         Answer::Done,
-        Answer::Adopted { devices: 1, slots: 2 },
+        Answer::Adopted { devices: 1, slots: 2, silent: 0 },
         Answer::NothingToDo { reasons: vec![] },
         Answer::Conflict { reason: String::new() },
         Answer::Refused { reasons: vec![] },

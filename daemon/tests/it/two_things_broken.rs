@@ -81,7 +81,7 @@ fn a_dead_device_that_comes_back_elsewhere_is_left_to_a_person() {
     assert_eq!(stand(&world), [1, 1, 2, 1]);
     assert_eq!(world.counts.switches, switches, "nobody knows who moved it");
     assert!(ledger(&world).attention.contains_key(&module(2)));
-    let adopt = Request::Adopt(vec![module(2)]);
+    let adopt = Request::Adopt(vec![module(2)].into());
     world.ask(Micros::default(), "bob", "adopt", adopt);
     world.run_for(seconds(30));
     assert!(ledger(&world).attention.is_empty() && ledger(&world).owed.is_empty());
@@ -206,7 +206,7 @@ fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
 #[test]
 fn only_what_would_be_accepted_is_suggested() {
     let adopts = |world: &mut World, id: &str| {
-        let adopt = Request::Adopt(vec![module(2)]);
+        let adopt = Request::Adopt(vec![module(2)].into());
         let mut asked = world.controller().unwrap().clone();
         let (actor, request, digest) = ("bob".into(), id.to_owned(), id.to_owned());
         let request = Event::Request {

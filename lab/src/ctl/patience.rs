@@ -6,7 +6,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use lightloom_daemon_api::alarm::silent_names;
 use lightloom_daemon_api::status::Status;
+use lightloom_daemon_api::text;
 use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
 
 use super::client::Response;
@@ -225,11 +227,11 @@ fn status_of(response: &Response) -> anyhow::Result<Status> {
 }
 
 fn not_read(named: &[&str], status: &Status) -> String {
-    show::devices_named(&show::waited_for(named, status))
+    silent_names(&show::waited_for(named, status))
 }
 
 fn span(time: Duration) -> String {
-    time::span(time.as_secs_f64())
+    text::span(time.as_secs_f64())
 }
 
 /// Whether a new page takes the place of the old one.

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemon's answers as people read them: what is wrong first, then what to type.
 
-mod contention;
-mod crossed;
-mod diagnosis;
 mod drift;
 mod history;
-mod management;
 mod module;
 mod moves;
 mod status;
@@ -16,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use lightloom_daemon_api::answer::Answer;
+use lightloom_daemon_api::text::{NAMES_MAX, count, named};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,11 +20,8 @@ pub(super) use drift::drift;
 pub(super) use history::{confirm_by, records, transaction, transactions};
 pub(super) use module::module;
 pub(super) use moves::PreviewStyle;
-pub(super) use status::{all_is_well, devices_named, is_deaf, status};
+pub(super) use status::{all_is_well, is_deaf, status};
 pub(super) use waited::{all_read, not_a_device, on_its_way, waited_for};
-
-/// How many names a line holds.
-const NAMES_MAX: usize = 6;
 
 /// What people look for, by the number of its terminal colour: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
@@ -72,6 +66,8 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "SILENT, and nothing can testify",
             "NO LIGHT",
             "DARK CIRCUITS",
+            "NOT AS PLANNED",
+            "NOT ADOPTED",
         ],
     ),
 ];
@@ -92,38 +88,8 @@ fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// `1 device`, `64 devices`.
 /// How many circuits a refusal names.
 const CUTS_SHOWN_MAX: usize = 6;
-
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}
-
-/// Names in the order people count, the first of them and how many more.
-fn named(mut names: Vec<String>, shown_max: usize) -> String {
-    names.sort_by_cached_key(|name| natural(name));
-    let more = names.len().saturating_sub(shown_max);
-    names.truncate(shown_max);
-    let shown = names.join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
-}
-
-/// Names as people count: n2 before n10.
-fn natural(name: &str) -> Vec<(u64, String)> {
-    let mut parts = vec![(0_u64, String::new())];
-    for letter in name.chars() {
-        let last = parts.len() - 1;
-        match letter.to_digit(10) {
-            Some(digit) if parts[last].1.is_empty() => {
-                parts[last].0 = parts[last].0.saturating_mul(10).saturating_add(digit.into());
-            }
-            Some(digit) => parts.push((digit.into(), String::new())),
-            None => parts[last].1.push(letter),
-        }
-    }
-    parts
-}
 
 /// Whether a device of this name is a transceiver: it is called as its bundle is.
 fn is_module(device: &str) -> bool {
@@ -230,15 +196,19 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
         DoneAtOnce::Moved => "nothing had to move\n".into(),
         DoneAtOnce::Confirmed(txn) => format!("transaction {txn} is confirmed: it stays\n"),
         DoneAtOnce::Adopted => {
-            let (devices, slots) = match answer {
-                Answer::Adopted { devices, slots } => (*devices, *slots),
-                _ => (0, 0),
+            let (devices, slots, silent) = match answer {
+                Answer::Adopted { devices, slots, silent } => (*devices, *slots, *silent),
+                _ => (0, 0, 0),
+            };
+            let left_out = match silent {
+                0 => String::new(),
+                silent => format!("; left out, because no answer: {}", count(silent, "device")),
             };
             let slots = match slots {
                 1 => "1 path or cross-connect".to_owned(),
                 slots => format!("{slots} paths and cross-connects"),
             };
-            format!("adopted: {slots} on {}; nothing moved\n", count(devices, "device"))
+            format!("adopted: {slots} on {}; nothing moved{left_out}\n", count(devices, "device"))
         }
         DoneAtOnce::Drained(devices) => {
             format!("drained: {}; back with `lightloom ctl undrain`\n", names(devices))
@@ -253,7 +223,7 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{named, natural, painted, place, refusal, slot};
+    use super::{painted, place, refusal, slot};
     use serde_json::json;
 
     #[test]
@@ -264,14 +234,6 @@ mod tests {
         assert!(shown.contains("\u{1b}[31munseen\u{1b}[0m"), "{shown:?}");
         let plain = ["\u{1b}[32m", "\u{1b}[31m", "\u{1b}[0m"];
         assert_eq!(plain.iter().fold(shown, |text, code| text.replace(code, "")), page);
-    }
-
-    #[test]
-    fn names_are_in_the_order_people_count() {
-        let mut names = ["n10/b1", "ocs0", "n2/b0", "n10/b0", "n1/b0", "n2/b10", "n2/b9"];
-        names.sort_by_key(|name| natural(name));
-        assert_eq!(names, ["n1/b0", "n2/b0", "n2/b9", "n2/b10", "n10/b0", "n10/b1", "ocs0"]);
-        assert_eq!(named(names.map(str::to_owned).to_vec(), 2), "n1/b0, n2/b0 and 5 more");
     }
 
     #[test]

@@ -42,19 +42,6 @@ pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// `4 min 59 s`, `2 h 5 min`, in whole seconds.
-pub(super) fn span(seconds: f64) -> String {
-    let time = Duration::try_from_secs_f64(seconds.round()).unwrap_or_default().as_secs();
-    let (hours, minutes, seconds) = (time / 3600, time / 60 % 60, time % 60);
-    match (hours, minutes, seconds) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, 0) => format!("{minutes} min"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, 0, _) => format!("{hours} h"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
-    }
-}
-
 /// Seconds from now until a Unix time in milliseconds.
 pub(super) fn until(unix_ms: u64) -> Option<f64> {
     let then = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms))?;
@@ -96,11 +83,5 @@ mod tests {
         assert_eq!(why("1.5m"), "write a whole number and a unit, as in `5m`");
         assert!(some_time("0s").is_err() && duration("0s").is_ok());
         assert!(some_time("168h").is_ok() && some_time("169h").unwrap_err().contains("168h"));
-    }
-
-    #[test]
-    fn spans_are_read_aloud() {
-        let spans = [0.4, 59.6, 299.0, 300.0, 3600.0, 7500.0, -1.0].map(span);
-        assert_eq!(spans, ["0 s", "1 min", "4 min 59 s", "5 min", "1 h", "2 h 5 min", "0 s"]);
     }
 }

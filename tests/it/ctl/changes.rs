@@ -47,7 +47,7 @@ fn a_transaction_that_did_not_commit_says_what_to_do() {
     let expected = "transaction 9: aborted, 2 devices\n\
         device  verdict  why\nn3/b0   refused  switch element stuck\n\
         untouched: n4/b0\n\
-        nothing moved: mend what is named, then apply again\n";
+        nothing moved: mend what is named, then apply again: lightloom ctl apply PLAN\n";
     assert_eq!((code, shown.as_str()), (1, expected));
 }
 
@@ -147,7 +147,7 @@ fn a_rollback_is_shown_before_it_is_made() {
         NO PLAN remains after it: what breaks is not bypassed until one is applied\n\
         circuits that stand at both ends: 24 now, 0 after it\n\
         CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1\n  \
-        look where the cables lead; or go around: lightloom ctl fault n1/b0.1\n\
+        look where the cables lead; name swapped plugs: lightloom ctl commission FABRIC; or go around: lightloom ctl fault n1/b0.1\n\
         around what is known to be broken: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
         TAKEN TO WORK AGAIN: n5\n";
     assert_eq!(shown, expected);

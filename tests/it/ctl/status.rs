@@ -49,7 +49,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
     assert_eq!(code, 0, "{shown}");
     let lines = [
         "NO BYPASS LEFT, what breaks now is only reported: the daemon changed something automatically 10 times within an hour",
-        "  find out why, then: lightloom ctl resume; or",
+        "  find out why: lightloom ctl journal; then: lightloom ctl resume; or",
         "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
          then it is undone",
         "  keep it: lightloom ctl confirm 7; undo it: lightloom ctl rollback 7",
@@ -77,7 +77,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
     let (_, shown, _) = run(&daemon, &["status"]);
     let first = "JOURNAL CANNOT BE WRITTEN, changes are refused: disk full\n";
     let next = "  the light stays as it is and devices are read on: free space or repair the disk, and lightloomd \
-                goes on automatically\n";
+                goes on automatically; see when: lightloom ctl watch\n";
     assert!(shown.starts_with(&format!("{first}{next}")), "{shown}");
     assert!(shown.contains("as wanted"), "devices are read on: {shown}");
 }
@@ -145,7 +145,7 @@ fn crossed_cables_are_never_well() {
     let crossed =
         json!([end("n1/b0.1", "n6/b1.1", "n5/b1.1"), end("n2/b0.1", "n5/b1.1", "n6/b1.1"),]);
     let expected = "CROSSED CABLES? 2 ends: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is lit by \
-        n5/b1.1 and should be by n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; or go around: \
+        n5/b1.1 and should be by n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission FABRIC; or go around: \
         lightloom ctl fault n1/b0.1 n2/b0.1\n";
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     assert_eq!(run(&daemon, &["status", "--check"]).0, 0);
@@ -181,7 +181,7 @@ fn fewer_circuits_than_were_applied_are_shown_with_the_command_for_the_rest() {
     let expected = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
         get the rest: lightloom ctl apply --again --cut-light\n";
     assert!(shown.starts_with(expected), "{shown}");
-    let line = "circuits that stand at both ends: 1 of 1; the applied plan has 2\n";
+    let line = "circuits that stand at both ends: 1 of 1; the applied plan has 1 more\n";
     assert!(shown.contains(line), "{shown}");
     daemon.says("/v1/status", 200, fewer(true));
     let (_, shown, _) = run(&daemon, &["status"]);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use daemon_rig::ring::{NODES, daemon, daemon_that, faults, node_in_use, plan_around, ring};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::change::Mode;
-use lightloom_control::controller::{Answer, Apply, Request, Rollback};
+use lightloom_control::controller::{Adopt, Answer, Apply, Request, Rollback};
 use lightloom_control::record::TxnResult;
 use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 use lightloom_control::{bypass, desired};

@@ -63,15 +63,21 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
         rig.find("it to stand elsewhere", lost).await;
         let status = rig.look(view::status).await;
         assert_eq!(status.dark_circuits, None, "the drift explains it");
-        let answer = rig.ask(Request::Adopt(vec![device]), None).await;
+        let adopt = Adopt::from(vec![device]);
+        let answer = rig.ask(Request::Adopt(adopt.clone()), None).await;
+        let asks = |answer: &Answer| format!("{answer:?}").contains("--against-plan");
+        assert!(matches!(answer, Answer::Refused { .. }) && asks(&answer), "{answer:?}");
+        let adopt = Adopt { against_plan: true, ..adopt };
+        let answer = rig.ask(Request::Adopt(adopt), None).await;
         assert!(matches!(answer, Answer::Adopted { .. }), "{answer:?}");
         let status = rig.look(view::status).await;
-        let all = plan.circuits.len();
+        let all = plan.circuits.len() + status.loopbacks.len();
         let dark = DarkCircuits {
             standing: all - 1,
             circuits: all,
             ends: vec![end.to_string()],
-            next: "light them again: lightloom ctl apply --again".into(),
+            elsewhere: Vec::new(),
+            next: "light them again: lightloom ctl apply --restore".into(),
         };
         assert_eq!(status.dark_circuits, Some(dark));
         assert_eq!(rig.look(view::circuits_dark).await, 1);

@@ -296,7 +296,7 @@ impl Rig {
         let devices: Vec<DeviceName> = self.config.drivers.keys().cloned().collect();
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            match self.ask(Request::Adopt(devices.clone()), None).await {
+            match self.ask(Request::Adopt(devices.clone().into()), None).await {
                 Answer::Adopted { .. } => return,
                 // A busy machine lets modules answer too late: they are out of reach for a moment.
                 answer => assert!(Instant::now() < until, "{answer:?}"),

@@ -27,7 +27,7 @@ impl World {
         };
         self.wait(until, &is_read).map_err(|()| "not every transceiver answers".to_owned())?;
         let names: Vec<DeviceName> = self.by_name.keys().cloned().collect();
-        match self.ask(Request::Adopt(names), None) {
+        match self.ask(Request::Adopt(names.into()), None) {
             Some(Answer::Adopted { .. }) => {}
             other => return Err(format!("the transceivers are not adopted: {other:?}")),
         }

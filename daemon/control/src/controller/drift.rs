@@ -9,7 +9,7 @@ use crate::actor::Policy;
 use crate::change::Mode;
 use crate::drive::Site;
 use crate::inventory::OnDrift;
-use crate::record::{Asked, Cause};
+use crate::record::{Asked, Cause, Record};
 use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positions, Slot, at};
 
 /// An end of a fibre that is lit by another than the fabric says: cables plugged in the wrong way round.
@@ -23,7 +23,77 @@ pub struct Crossed {
     pub should_be: FibreEnd,
 }
 
+/// The positions that a plan states.
+#[derive(Clone, Debug, Default)]
+pub struct Planned {
+    /// The name of the plan.
+    pub plan_sha256: String,
+    /// Where it wants slots.
+    pub positions: Fabric,
+}
+
 impl Controller {
+    /// What the plan on the devices states, from now on.
+    pub fn plans(&mut self, planned: Planned) {
+        self.planned = planned;
+    }
+
+    /// What the plan in force states of a device.
+    #[must_use]
+    pub fn planned(&self, device: &DeviceName) -> &Positions {
+        static NOTHING: Positions = Positions::new();
+        let known = self.planned.plan_sha256 == self.ledger.plan_sha256;
+        self.planned.positions.get(device).filter(|_| known).unwrap_or(&NOTHING)
+    }
+
+    /// Where a device is wanted: as the plan states, and what else is ours.
+    #[must_use]
+    pub fn wanted(&self, device: &DeviceName) -> Positions {
+        let mut wanted = self.ledger.owned.get(device).cloned().unwrap_or_default();
+        wanted.extend(self.planned(device));
+        wanted
+    }
+
+    /// The slots of these devices that adopting would take away from the plan.
+    #[must_use]
+    pub fn taken_by_adopting(&self, devices: &[DeviceName]) -> Vec<(DeviceName, Drift)> {
+        let of = |device: &DeviceName| {
+            let known = self.known(device)?;
+            let read = &known.observed?.positions;
+            let planned = self.planned(device).iter();
+            let taken = planned.filter(|(slot, wanted)| at(known.owned, **slot) == **wanted);
+            let taken =
+                taken.map(|(&slot, &wanted)| Drift { slot, wanted, observed: at(read, slot) });
+            Some(taken.filter(|drift| drift.wanted != drift.observed).collect::<Vec<_>>())
+        };
+        let all = devices.iter().filter_map(|device| Some((device, of(device)?)));
+        all.flat_map(|(device, taken)| taken.into_iter().map(|drift| (device.clone(), drift)))
+            .collect()
+    }
+
+    /// A device that is where the plan wants it is ours there, though something else was adopted before.
+    fn take_planned(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {
+        let ledger = &self.ledger;
+        let left = ledger.attention.contains_key(device) || ledger.owed.contains_key(device);
+        if self.only_reads || left || ledger.open.is_some() {
+            return;
+        }
+        let Some(known) = self.known(device) else { return };
+        let Some(read) = known.observed else { return };
+        let planned = self.planned(device).iter().filter(|(slot, wanted)| {
+            at(&read.positions, **slot) == **wanted && at(known.owned, **slot) != **wanted
+        });
+        let planned: Positions = planned.map(|(slot, wanted)| (*slot, *wanted)).collect();
+        if planned.is_empty() {
+            return;
+        }
+        let mut owned = known.owned.clone();
+        owned.extend(planned);
+        let asked = own(Policy::Drift, format!("planned-{}-{device}", ledger.version));
+        let positions = [(device.clone(), owned)].into();
+        self.append(Record::Adopted { asked, positions, wall_ms: 0 }, actions);
+    }
+
     /// The ends of a device that are lit by others than the fabric says, where they stand; none while it
     /// moves or cannot be talked to. Names that were right may be as old as
     /// [`crate::state::NEIGHBOURS_EVERY`] reads; those that were not are asked for in each read.
@@ -69,9 +139,16 @@ impl Controller {
         if self.is_lever(device) || self.is_moving(device) {
             return;
         }
+        self.take_planned(device, actions);
         let Some(known) = self.known(device) else { return };
         let Some(observed) = known.observed else { return };
-        let drift = drift(known.owned, &observed.positions);
+        let mut drift = drift(known.owned, &observed.positions);
+        let planned = self.planned(device);
+        // A module that nobody set rests at loopback, where its light reaches no other.
+        let rests = |drift: &Drift| {
+            self.ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
+        };
+        drift.retain(|drift| planned.get(&drift.slot) != Some(&drift.observed) && !rests(drift));
         let Some(seen) = self.devices.get_mut(device) else { return };
         if drift != seen.drift {
             seen.drift.clone_from(&drift);
@@ -109,24 +186,28 @@ impl Controller {
         Apply { target, mode, cause, plan_sha256, ..Default::default() }
     }
 
-    /// What puts every device that answers back to where the journal says.
+    /// What puts every device that answers back to where the plan and the journal say; empty if none has to move.
     ///
     /// # Errors
-    /// That none misses any.
+    /// Only light that is not ours is elsewhere.
     pub fn way_home(&self) -> Result<Apply, Vec<String>> {
-        let drifted = self.devices.iter().filter(|(_, seen)| is_ours(seen));
-        let target: Fabric = drifted
-            .filter_map(|(device, _)| {
-                Some((device.clone(), self.ledger.owned.get(device)?.clone()))
-            })
-            .collect();
-        match target.is_empty() {
-            true => Err(vec![
-                "no light of ours is missing on a device that answers; what others lit is theirs"
-                    .into(),
-            ]),
-            false => Ok(self.put_back(target)),
+        let answers =
+            self.devices.iter().filter(|(device, seen)| seen.up && !self.is_lever(device));
+        let mut is_foreign = false;
+        let target = answers.filter_map(|(device, seen)| {
+            let (wanted, read) = (self.wanted(device), seen.observed.as_ref()?);
+            let elsewhere = drift(&wanted, &read.positions);
+            is_foreign |= !elsewhere.is_empty();
+            let is_ours = elsewhere.iter().any(|drift| !drift.wanted.is_dark());
+            is_ours.then(|| (device.clone(), wanted))
+        });
+        let target: Fabric = target.collect();
+        if target.is_empty() && is_foreign {
+            let why =
+                "no light of ours is missing on a device that answers; what others lit is theirs";
+            return Err(vec![why.into()]);
         }
+        Ok(self.put_back(target))
     }
 
     /// Whether a device stands elsewhere because it lost its power or was started again: it has moved no light since.

@@ -127,7 +127,7 @@ impl Controller {
             Some(Known { observed, ..known })
         };
         let changes = change::difference(&back.target, back.mode, known)
-            .map_err(|objections| objections.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+            .map_err(|objections| change::in_words(&objections))?;
         back.target.retain(|device, _| self.answers(device) || changes.contains_key(device));
         Ok(changes)
     }

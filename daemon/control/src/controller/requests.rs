@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, Answer, Apply, Controller, Request, Rollback};
+use super::{Action, Adopt, Answer, Apply, Controller, Drift, Request, Rollback};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
 use crate::kept_plan::FollowingPlan;
@@ -29,7 +29,7 @@ impl Controller {
             Request::Apply(apply) => self.apply(now, asked, apply, actions),
             Request::Confirm(txn) => self.confirm(now, asked, txn, actions),
             Request::Rollback(rollback) => self.rollback(now, asked, rollback, actions),
-            Request::Adopt(devices) => self.adopt(now, asked, &devices, actions),
+            Request::Adopt(adopt) => self.adopt(now, asked, &adopt, actions),
             Request::Hold { slots, drained } => self.hold(now, asked, &slots, drained, actions),
             Request::Resume => {
                 self.own_changes.clear();
@@ -65,6 +65,10 @@ impl Controller {
             let reason =
                 format!("planned against version {version}, now is {}", self.ledger.version);
             return Answer::Conflict { reason };
+        }
+        if apply.cause == Some(Cause::Drift) && apply.target.is_empty() {
+            let reason = "every device that answers is where the plan and the journal say";
+            return Answer::NothingToDo { reasons: vec![reason.into()] };
         }
         match self.preview(&apply) {
             Err(reasons) => Answer::Refused { reasons },
@@ -260,7 +264,7 @@ impl Controller {
         &mut self,
         now: &Now,
         asked: Asked,
-        devices: &[DeviceName],
+        adopt: &Adopt,
         actions: &mut Vec<Action>,
     ) -> Answer {
         if let Some(conflict) = self.busy(now) {
@@ -268,7 +272,7 @@ impl Controller {
         }
         let mut positions = Fabric::new();
         let mut reasons = Vec::new();
-        for device in devices {
+        for device in &adopt.devices {
             match self.devices.get(device).and_then(|d| d.observed.as_ref().filter(|_| d.up)) {
                 Some(seen) => {
                     positions.insert(device.clone(), seen.positions.clone());
@@ -282,16 +286,22 @@ impl Controller {
                 )),
             }
         }
-        if !reasons.is_empty() {
+        let silent = reasons.len();
+        if silent > 0 && (positions.is_empty() || !adopt.leave_out_silent) {
             return Answer::Refused { reasons };
+        }
+        let devices: Vec<DeviceName> = positions.keys().cloned().collect();
+        let taken = self.taken_by_adopting(&devices);
+        if !taken.is_empty() && !adopt.against_plan {
+            return Answer::Refused { reasons: against_plan(&taken) };
         }
         let slots = positions.values().map(Positions::len).sum();
         self.append(Record::Adopted { asked, positions, wall_ms: now.wall_ms }, actions);
-        self.forget_contention(now, devices, actions);
-        for device in devices {
+        self.forget_contention(now, &devices, actions);
+        for device in &devices {
             self.note_drift(device, actions);
         }
-        Answer::Adopted { devices: devices.len(), slots }
+        Answer::Adopted { devices: devices.len(), slots, silent }
     }
 
     /// Levers held drained are switched at once, outside any transaction: they move traffic, not
@@ -330,4 +340,17 @@ impl Controller {
         }
         Answer::Done
     }
+}
+
+/// Why an adoption is refused that takes these positions away from the plan, and the two ways on.
+fn against_plan(taken: &[(DeviceName, Drift)]) -> Vec<String> {
+    let one = |(device, drift): &(DeviceName, Drift)| {
+        let [observed, wanted] = [drift.observed, drift.wanted].map(|at| device.place(at));
+        let slot = device.slot(drift.slot);
+        format!(
+            "{device}: this takes {wanted} of {slot} away from the plan; it is at {observed} now"
+        )
+    };
+    let ways = "put it back where the plan wants it with `lightloom ctl apply --restore`, or say `--against-plan` to keep it so";
+    taken.iter().map(one).chain([ways.to_owned()]).collect()
 }

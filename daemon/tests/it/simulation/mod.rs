@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{
-    Answer, Apply, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Request, Rollback,
+    Adopt, Answer, Apply, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW, Request, Rollback,
 };
 use lightloom_control::inventory::{Device, Inventory, OnDrift, Recovery};
 use lightloom_control::ledger::Ledger;

@@ -57,7 +57,8 @@ fn storm_of_faults(world: &mut World, rng: &mut Stream, fibres: &[FibreEnd], id:
         0 => world.operator_moves(Micros::default()),
         1 => {
             let devices = world.devices.keys().filter(|d| d.as_str() != "switch0");
-            let request = Request::Adopt(devices.cloned().collect());
+            let devices = devices.cloned().collect();
+            let request = Request::Adopt(Adopt { devices, against_plan: true, ..Adopt::default() });
             world.ask(Micros::default(), "carol", &format!("a{id}"), request);
         }
         2 if last > Txn(2) => {

@@ -3,10 +3,12 @@
 
 use std::fmt::Write;
 
+use lightloom_daemon_api::alarm;
 use lightloom_daemon_api::device::DriftedSlot;
 use lightloom_daemon_api::drift::DriftReport;
+use lightloom_daemon_api::text::{NAMES_MAX, count, named, natural};
 
-use super::{NAMES_MAX, count, crossed, history, named, natural, place, slot};
+use super::{place, slot};
 use lightloom::table::TextTable;
 
 /// What stands elsewhere than the journal says, and what cannot be said.
@@ -23,14 +25,14 @@ pub(in crate::ctl) fn drift(report: &DriftReport) -> String {
         (true, false) => "no drift where it can be seen, but that is not everywhere:\n".into(),
         (false, _) => table.to_string(),
     };
-    if let Some((about, next)) = report.journal_damage.as_ref().map(history::damage) {
+    if let Some((about, next)) = report.journal_damage.as_ref().map(alarm::damage) {
         let _ = writeln!(
             page,
             "JOURNAL DAMAGED, what should stand where is not known: {about}\n  {next}"
         );
     }
-    if let Some((what, about, next)) = crossed::alarm(&report.crossed) {
-        let _ = writeln!(page, "{what}: {about}\n  {next}");
+    if let Some(crossed) = alarm::crossed(&report.crossed, None) {
+        let _ = writeln!(page, "{crossed}");
     }
     if !report.unseen.is_empty() {
         let (count, names) =

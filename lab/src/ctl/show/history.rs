@@ -3,13 +3,14 @@
 
 use std::fmt::Write;
 
-use lightloom_daemon_api::log::{JournalDamage, Log};
+use lightloom_daemon_api::alarm::{self, after_change, damage, troubles};
+use lightloom_daemon_api::log::Log;
+use lightloom_daemon_api::text::{count, named, span};
 use lightloom_daemon_api::transaction::{
     DeviceResult, DeviceVerdict, Kind, Transaction, TransactionResult, TransactionState,
 };
 
-use super::status::StatusAlarm;
-use super::{count, crossed, named, or_dash};
+use super::or_dash;
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
@@ -34,15 +35,6 @@ pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
         ]);
     }
     if all.is_empty() { "no transactions yet\n".into() } else { table.to_string() }
-}
-
-/// Devices with something to say. Light that is missing at one is mostly the doing of another, so what
-/// speaks of nothing else comes last.
-fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
-    let said = past.devices.iter().filter(|device| !device.detail.is_empty());
-    let mut devices: Vec<&DeviceResult> = said.collect();
-    devices.sort_by_key(|device| device.unlit);
-    devices
 }
 
 /// How it ended, and what became of it since.
@@ -84,20 +76,11 @@ pub(in crate::ctl) fn records(log: &Log) -> String {
     table.to_string() + &damage.unwrap_or_default()
 }
 
-/// Where a journal is damaged and what a person can do.
-pub(super) fn damage(damage: &JournalDamage) -> (String, String) {
-    let JournalDamage { file, readable, line, byte, reason, what_to_do } = damage;
-    let readable = count(usize::try_from(*readable).unwrap_or(usize::MAX), "record");
-    let about =
-        format!("{file} line {line} (byte {byte}): {reason}; {readable} before it can be read");
-    (about, what_to_do.clone())
-}
-
 /// By when to confirm, where that is waited for, and what else happens.
 pub(in crate::ctl) fn confirm_by(past: &Transaction) -> Option<String> {
     let until = past.confirm_until_unix_ms?;
     let left = time::until(until)?;
-    let (txn, clock, span) = (past.txn, time::clock_at(until), time::span(left));
+    let (txn, clock, span) = (past.txn, time::clock_at(until), span(left));
     Some(format!(
         "confirm {txn} before {clock} (in {span}) with `lightloom ctl confirm {txn}`, or it is undone"
     ))
@@ -107,9 +90,9 @@ pub(in crate::ctl) fn confirm_by(past: &Transaction) -> Option<String> {
 pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     let Transaction { txn, result, devices, .. } = past;
     let mut page = format!("transaction {txn}: {result}, {}", count(devices.len(), "device"));
-    match crossed::alarm(&past.crossed) {
-        Some((what, about, next)) => {
-            let _ = writeln!(page, ", but {what}: {about}\n  {next}");
+    match alarm::crossed(&past.crossed, None) {
+        Some(crossed) => {
+            let _ = writeln!(page, ", but {crossed}");
         }
         None => page.push('\n'),
     }
@@ -137,7 +120,7 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     if let Some(confirm) = confirm_by(past) {
         let _ = writeln!(page, "{confirm}");
     }
-    if let Some(next) = next(past) {
+    if let Some(next) = after_change(past) {
         let _ = writeln!(page, "{next}");
     }
     page
@@ -158,46 +141,6 @@ fn forgotten(past: &Transaction) -> Option<String> {
     Some(format!(
         "{names} taken to work again, as this plan has it; if not: lightloom ctl fault {again}"
     ))
-}
-
-/// That a change, the last one, did not take, and why. A partial one is shown by the devices that
-/// need action, until an operator has seen to them.
-pub(super) fn did_not_take(past: &Transaction) -> Option<StatusAlarm> {
-    if past.result == TransactionResult::Partial {
-        return None;
-    }
-    let next = next(past)?;
-    let why = troubles(past).first().map(|d| format!("{}: {}", d.device, d.detail));
-    let Transaction { txn, result, summary, actor, .. } = past;
-    let what = (!summary.is_empty()).then(|| format!("{summary}, by {actor}: "));
-    let why = why.unwrap_or_else(|| "no device says why".into());
-    let about = format!("{}{result}; {why}", what.unwrap_or_default());
-    Some((format!("transaction {txn} DID NOT TAKE"), about, next))
-}
-
-/// What to do after a change that did not take.
-fn next(past: &Transaction) -> Option<String> {
-    let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
-    let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
-    let next = match past.result {
-        TransactionResult::Aborted if is_a(past, Kind::Bypass) && !silent.is_empty() => {
-            return Some(format!(
-                "nothing moved; the report is kept; to bypass what does not answer, too: \
-                 lightloom ctl fault {}",
-                silent.join(",")
-            ));
-        }
-        TransactionResult::Aborted => Some("nothing moved: mend what is named, then apply again"),
-        TransactionResult::RolledBack => {
-            Some("every device is back where it stood: mend what is named, then apply again")
-        }
-        TransactionResult::Partial => Some(
-            "not every device is at either end: `lightloom ctl status` names those that need a \
-             person and what to type",
-        ),
-        _ => None,
-    };
-    next.map(str::to_owned)
 }
 
 #[cfg(test)]

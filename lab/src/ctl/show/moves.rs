@@ -4,16 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use lightloom_daemon_api::alarm::{self, since};
 use lightloom_daemon_api::circuit::CircuitCounts;
 use lightloom_daemon_api::diff::{DeviceBytes, Diff, MoveView, OtherChange};
+use lightloom_daemon_api::text::{NAMES_MAX, count, named, natural, span};
 
-use super::status::since;
-use super::{count, crossed, is_module, is_switch, named, natural, or_dash, place, slot};
+use super::{is_module, is_switch, or_dash, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
-
-/// How many names a line holds.
-const NAMES_MAX: usize = 6;
 
 /// How to show a preview.
 pub(in crate::ctl) struct PreviewStyle {
@@ -109,8 +107,8 @@ fn what_becomes(diff: &Diff) -> String {
     if let Some(CircuitCounts { before, after }) = diff.circuits {
         let _ = writeln!(page, "circuits that stand at both ends: {before} now, {after} after it");
     }
-    if let Some((what, about, next)) = crossed::alarm(&diff.crossed) {
-        let _ = writeln!(page, "{what}: {about}\n  {next}");
+    if let Some(crossed) = alarm::crossed(&diff.crossed, None) {
+        let _ = writeln!(page, "{crossed}");
     }
     page
 }
@@ -151,6 +149,7 @@ fn by_device(moves: &[MoveView]) -> TextTable {
 /// Which parts are known to be broken once it is done, and which are taken to work again.
 fn parts(diff: &Diff) -> String {
     let mut page = String::new();
+    let since = |part| since(part, time::moment);
     if !diff.broken.is_empty() {
         let parts = named(diff.broken.iter().map(since).collect(), NAMES_MAX);
         let _ = writeln!(page, "around what is known to be broken: {parts}");
@@ -204,7 +203,7 @@ fn table(moves: &[MoveView]) -> TextTable {
 fn darkness(moves: &[MoveView]) -> String {
     let dark = moves.iter().filter(|m| m.goes_dark.is_some()).count();
     let due_ps = moves.iter().map(|m| m.answer_within_ps).max().unwrap_or(0);
-    let due = time::span(due_ps as f64 / 1e12);
+    let due = span(due_ps as f64 / 1e12);
     match dark {
         0 => "no circuit goes dark".into(),
         _ => format!(

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whom a wait is for, and what is said when it is over.
 
+use lightloom_daemon_api::alarm::{silent_names, way};
 use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
 use lightloom_daemon_api::status::Status;
-
-use super::status::{NAMES_MAX, devices_named, way};
-use super::{count, named};
+use lightloom_daemon_api::text::{NAMES_MAX, count, named};
 
 /// The devices of which it is not known where they are.
 fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
@@ -60,7 +59,7 @@ pub(in crate::ctl) fn on_its_way(txn: u32, status: &Status, elapsed: &str) -> St
     let silent = if unseen.is_empty() {
         String::new()
     } else {
-        format!("; cannot be read: {}", devices_named(&unseen))
+        format!("; cannot be read: {}", silent_names(&unseen))
     };
     let (way, devices) = (way(&open), count(open.devices, "device"));
     format!("transaction {txn}: {way} for {elapsed} now, {devices}{silent}")

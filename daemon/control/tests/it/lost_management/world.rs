@@ -202,7 +202,7 @@ impl World {
         world.start();
         world.run_for(Micros::from_millis(100));
         let all: Vec<DeviceName> = world.stands.keys().cloned().collect();
-        world.ask("adopt", Request::Adopt(all), None);
+        world.ask("adopt", Request::Adopt(all.into()), None);
         let plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).unwrap();
         let target = desired::paths(&plan, &world.setup.modules).unwrap();
         let plan_sha256 = sha256_of(&plan);

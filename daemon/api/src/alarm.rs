@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Alarms: everything in a status that a person has to know or do, worst first, each with the commands for it.
+//!
+//! The order and the wording are decided here; `lightloom ctl` and the page print them. [`alarms`] is a function of
+//! the [`Status`]: a status without alarms is `ALL IS WELL`, and nothing else is.
+
+mod change;
+mod devices;
+mod faults;
+mod plan;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::DeviceStatus;
+use crate::status::{BypassBudget, Status};
+use crate::text::{NAMES_MAX, named, span};
+
+pub use change::{damage, next as after_change, troubles, way};
+pub use devices::{crossed, silent_names};
+pub use faults::since;
+
+/// What to do where a file of the daemon cannot be written.
+const FREE_SPACE: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
+                          lightloomd goes on automatically";
+
+/// Something that a person has to know or do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct Alarm {
+    /// The state, in capitals, and of how many parts.
+    pub what: String,
+    /// Which parts, and why.
+    pub about: String,
+    /// The remedy, with at least one command.
+    pub next: String,
+}
+
+impl Alarm {
+    fn new(what: impl Into<String>, about: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { what: what.into(), about: about.into(), next: next.into() }
+    }
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}\n  {}", self.what, self.about, self.next)
+    }
+}
+
+/// Writes a Unix time in milliseconds as `2026-11-21 18:32:28` on somebody's clock.
+pub type Moment = fn(u64) -> String;
+
+/// The same without the day: `18:32:28`.
+fn clock_at(moment: Moment, unix_ms: u64) -> String {
+    let text = moment(unix_ms);
+    text.split_once(' ').map_or(text.clone(), |(_, clock)| clock.to_owned())
+}
+
+/// Every alarm of a status, worst first. Empty if all is well.
+#[must_use]
+pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
+    let mut alarms = of_the_daemon(status, moment);
+    let open = change::undoing(status);
+    alarms.extend(open.clone());
+    alarms.extend(change::pending(status, moment));
+    alarms.extend(no_standby(status));
+    alarms.extend(devices::of_changes(status));
+    // Without a journal nothing else is accepted: readings are shown, and nothing is offered.
+    if status.journal_damage.is_some() {
+        return alarms;
+    }
+    // Devices of lost management, and those that are brought back, have alarms already.
+    let lost = status.management_lost.iter().flat_map(|lost| &lost.devices);
+    let known: BTreeSet<&String> = lost.chain(status.owed.keys()).collect();
+    let rest = status.devices.iter().filter(|device| !known.contains(&device.name));
+    let rest: Vec<&DeviceStatus> = rest.collect();
+    if status.journal_failure.is_some() {
+        alarms.extend(devices::troubles(&rest, status));
+        return alarms;
+    }
+    alarms.extend(devices::contended(&status.contended, moment));
+    alarms.extend(devices::troubles(&rest, status));
+    alarms.extend(status.unwitnessed.as_ref().and_then(devices::unwitnessed));
+    alarms.extend(crossed(&status.crossed, status.fabric.as_deref()));
+    alarms.extend(change::did_not_take(status));
+    alarms.extend(plan::dark_circuits(status));
+    alarms.extend(faults::without_light(status));
+    alarms.extend(faults::shut_down(&status.shut, moment));
+    alarms.extend(faults::around_faults(status, moment));
+    alarms.extend(faults::probably(status, moment));
+    alarms.extend(plan::other_fabric(status));
+    alarms.extend(plan::fewer_than_applied(status));
+    alarms.extend(plan::no_plan(status));
+    alarms.extend(change::on_the_way(status).filter(|_| open.is_none()));
+    alarms.extend(held(status));
+    alarms
+}
+
+/// Alarms of the daemon itself and its files.
+fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
+    let mut alarms = Vec::new();
+    alarms.extend(status.management_lost.as_ref().map(|lost| devices::management(lost, moment)));
+    alarms.extend(no_bypass_left(status));
+    let watched = |next: &str| format!("{next}; see when: lightloom ctl watch");
+    if let Some((about, next)) = status.journal_damage.as_ref().map(damage) {
+        let next = format!("{next}; see its records: lightloom ctl journal --records");
+        let what = "JOURNAL DAMAGED, changes are refused";
+        alarms.push(Alarm::new(what, about, next));
+    } else if let Some(why) = &status.journal_failure {
+        let next = watched(status.journal_next.as_deref().unwrap_or(FREE_SPACE));
+        alarms.push(Alarm::new("JOURNAL CANNOT BE WRITTEN, changes are refused", why, next));
+    }
+    if let Some(why) = &status.audit_failure {
+        let what = "AUDIT LOG CANNOT BE WRITTEN, changes are refused";
+        alarms.push(Alarm::new(what, why, watched(FREE_SPACE)));
+    }
+    if status.devices.is_empty() {
+        let next = "name its transceivers and switches in the daemon's file (`lightloom init --daemon FABRIC` writes one) and \
+                    start it again";
+        alarms.push(Alarm::new("NO DEVICES", "this daemon drives nothing", next));
+    }
+    let lost = status.lost.iter();
+    alarms.extend(
+        lost.map(|lost| Alarm::new("LOST", format!("{}: {}", lost.what, lost.why), &lost.next)),
+    );
+    alarms
+}
+
+/// Nothing is bypassed automatically any more.
+fn no_bypass_left(status: &Status) -> Option<Alarm> {
+    let BypassBudget { used, per_hour } = status.bypass_budget;
+    let about = format!("the daemon changed something automatically {used} times within an hour");
+    let next = "find out why: lightloom ctl journal; then: lightloom ctl resume; or bypass it yourself: lightloom ctl fault PART";
+    (per_hour > 0 && used >= per_hour)
+        .then(|| Alarm::new("NO BYPASS LEFT, what breaks now is only reported", about, next))
+}
+
+fn no_standby(status: &Status) -> Option<Alarm> {
+    let of = status.leadership.as_ref().filter(|of| of.standbys.is_empty())?;
+    let about = format!("`{}` leads alone, and nothing is bypassed if it dies", of.leader);
+    let next = "start one on another machine with the same devices and `etcd.prefix`: lightloomd --config FILE";
+    Some(Alarm::new("NO DAEMON STANDS BY", about, next))
+}
+
+fn held(status: &Status) -> Option<Alarm> {
+    let of = if status.held_off.is_empty() { "DEVICE" } else { &status.held_off.join(" ") };
+    let next = format!("let traffic back: lightloom ctl undrain {of}");
+    let about = named(status.held.clone(), NAMES_MAX);
+    (!status.held.is_empty()).then(|| Alarm::new("HELD DRAINED", about, next))
+}
+
+/// A simulated time in ps, for people.
+fn span_ps(ps: u64) -> String {
+    span(ps as f64 / 1e12)
+}

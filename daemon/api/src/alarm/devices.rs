@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Devices: out of reach, elsewhere than wanted, changed by others, with crossed cables.
+
+use std::fmt::Write;
+
+use super::{Alarm, Moment, clock_at, span_ps};
+use crate::device::{CrossedEnd, DeviceState, DeviceStatus};
+use crate::status::{ContendedDevice, ManagementLostView, Status, UnwitnessedView};
+use crate::text::{NAMES_MAX, count, named, natural};
+
+/// How many crossed ends a line holds.
+const ENDS_MAX: usize = 4;
+
+/// Devices that a change left elsewhere, and those that are brought back.
+pub(super) fn of_changes(status: &Status) -> Vec<Alarm> {
+    let attention = status.attention.iter().map(|(device, why)| {
+        let next = status.attention_next.get(device);
+        let next = next.map_or("look at it: lightloom ctl status", String::as_str);
+        Alarm::new(format!("{device} NEEDS ACTION"), why, next)
+    });
+    let deferred = status.owed.iter().map(|(device, deferred)| {
+        let what = format!("{device} DEFERRED its part of {}", deferred.what);
+        let next = match deferred.next.contains("lightloom ctl") {
+            true => deferred.next.clone(),
+            false => format!("{}: lightloom ctl wait {device}", deferred.next),
+        };
+        Alarm::new(what, &deferred.why, next)
+    });
+    attention.chain(deferred).collect()
+}
+
+/// Devices that cannot be read, or stand elsewhere than the journal says.
+pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
+    let of = |state: DeviceState| -> Vec<&DeviceStatus> {
+        all.iter().copied().filter(|device| device.state == state).collect()
+    };
+    let mut alarms = Vec::new();
+    let restarted = &status.restarted;
+    let next = status.drifted_next.as_ref().filter(|_| status.journal_failure.is_none());
+    let next = |then: &str| next.map(|next| format!("{then}{next}")).unwrap_or_default();
+    if !restarted.is_empty() {
+        let (up, of) = status.circuits_up();
+        let names = named(restarted.clone(), NAMES_MAX);
+        let what = format!(
+            "RESTARTED, {} elsewhere than the journal says",
+            count(restarted.len(), "device")
+        );
+        let about = format!("{up} of {of} circuits stand; nothing has moved since: {names}");
+        let see = "see where: lightloom ctl drift".to_owned();
+        let next = Some(next("")).filter(|next| !next.is_empty()).unwrap_or(see);
+        alarms.push(Alarm::new(what, about, next));
+    }
+    let unseen = of(DeviceState::Unseen);
+    if !unseen.is_empty() {
+        let wait = match unseen.len() {
+            1..=NAMES_MAX => unseen.iter().map(|device| format!(" {}", device.name)).collect(),
+            _ => String::new(),
+        };
+        let next = format!(
+            "check its management line, power and address; the daemon keeps trying: lightloom ctl wait{wait}"
+        );
+        let what = format!("UNSEEN, {}", count(unseen.len(), "device"));
+        alarms.push(Alarm::new(what, silent_names(&unseen), next));
+    }
+    let drifted = of(DeviceState::Drifted).into_iter();
+    let drifted = drifted.filter(|device| !restarted.contains(&device.name));
+    let drifted: Vec<String> = drifted.map(|device| device.name.clone()).collect();
+    if drifted.is_empty() {
+        return alarms;
+    }
+    let (count, names) = (count(drifted.len(), "device"), named(drifted, NAMES_MAX));
+    // A journal in which nothing was ever set or adopted: no hand has moved anything.
+    alarms.push(match status.version {
+        0 => Alarm::new(
+            format!("NOT ADOPTED, {count} with light that this daemon never set"),
+            names,
+            "take it as it stands, nothing moves: lightloom ctl adopt all; see where: lightloom ctl drift",
+        ),
+        _ => Alarm::new(
+            format!("DRIFTED, {count} elsewhere than the journal says"),
+            names,
+            format!("see where: lightloom ctl drift{}", next("; ")),
+        ),
+    });
+    alarms
+}
+
+/// Devices by name with why they cannot be talked to, the first of them.
+#[must_use]
+pub fn silent_names(devices: &[&DeviceStatus]) -> String {
+    let mut sorted = devices.to_vec();
+    sorted.sort_by_cached_key(|device| natural(&device.name));
+    let one = |DeviceStatus { name, trouble, .. }: &&DeviceStatus| {
+        let why = trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        format!("{name}{why}")
+    };
+    let shown: Vec<String> = sorted.iter().take(NAMES_MAX).map(one).collect();
+    let more = devices.len().saturating_sub(NAMES_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    shown.join(", ") + &more
+}
+
+/// Devices that fell silent together, first of all.
+pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
+    let ManagementLostView { devices, of, lit, unasked, behind, since_unix_ms } = lost;
+    let names = named(devices.clone(), NAMES_MAX);
+    let mut about = format!("no answer of {names} since {}", clock_at(moment, *since_unix_ms));
+    if !behind.is_empty() {
+        let _ = write!(about, "; all of {}", behind.join(", "));
+    }
+    if *unasked > 0 {
+        let _ =
+            write!(about, "; this machine cannot open the lines of {unasked}, see `trouble` below");
+    }
+    if *lit > 0 {
+        let _ = write!(about, "; light of {lit} of them arrives at who answers");
+    }
+    let what = format!("MANAGEMENT LOST, {} of {of}", count(devices.len(), "device"));
+    let next = "nothing is moved, and it is over when they answer: look at what carries their lines, and at this machine; \
+                then: lightloom ctl wait";
+    Alarm::new(what, about, next)
+}
+
+/// Nodes that are silent and whose light no peer would miss.
+pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
+    let first = view.silent.first()?;
+    let about = format!(
+        "no answer of {} for longer than {}, and no far end looks at a fibre of theirs",
+        named(view.silent.clone(), NAMES_MAX),
+        span_ps(view.heartbeat_ps)
+    );
+    let what = format!("SILENT, and nothing can testify, {}", count(view.silent.len(), "node"));
+    Some(Alarm::new(what, about, format!("if it is dead: lightloom ctl fault {first}")))
+}
+
+/// One alarm for each device that another controller changes as well.
+pub(super) fn contended(
+    contended: &[ContendedDevice],
+    moment: Moment,
+) -> impl Iterator<Item = Alarm> {
+    contended.iter().map(move |known| {
+        let stopped = if known.stopped { "; nothing is restored on it now" } else { "" };
+        let last = match known.last_unix_ms {
+            0 => String::new(),
+            last => format!(", last at {}", clock_at(moment, last)),
+        };
+        let what = format!("ANOTHER CONTROLLER changes {}", known.device);
+        Alarm::new(what, format!("{}{last}{stopped}", known.evidence), &known.next)
+    })
+}
+
+/// Ends that are lit by others than the fabric says; `None` if every end sees whom it should. `fabric` is its file.
+#[must_use]
+pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
+    let mut ends: Vec<&CrossedEnd> = crossed.iter().collect();
+    ends.sort_by_cached_key(|end| natural(&end.end));
+    let first = *ends.first()?;
+    let one = |CrossedEnd { end, lit_by, should_be }: &&CrossedEnd| {
+        format!("{end} is lit by {lit_by} and should be by {should_be}")
+    };
+    let about = named(ends.iter().map(one).collect(), ENDS_MAX);
+    let around = fibres(&ends).join(" ");
+    let find = commission(fabric);
+    // The other end has the cable which belongs to this one: it is lit by whom this one should be.
+    let look = match ends.iter().find(|end| end.lit_by == first.should_be) {
+        Some(other) => format!("swap the cables of {} and {} back", first.end, other.end),
+        None => "look where the cables lead".to_owned(),
+    };
+    let next = format!("{look}; {find}; or go around: lightloom ctl fault {around}");
+    Some(Alarm::new(format!("CROSSED CABLES? {}", count(ends.len(), "end")), about, next))
+}
+
+/// How to find out where plugs are.
+pub(super) fn commission(fabric: Option<&str>) -> String {
+    format!("name swapped plugs: lightloom ctl commission {}", fabric.unwrap_or("FABRIC"))
+}
+
+/// One end of each fibre that does not lead where it should.
+fn fibres<'a>(ends: &[&'a CrossedEnd]) -> Vec<&'a str> {
+    let mut named: Vec<(&str, &str)> = Vec::new();
+    for CrossedEnd { end, should_be: far, .. } in ends.iter().copied() {
+        if !named.contains(&(far, end)) {
+            named.push((end, far));
+        }
+    }
+    named.into_iter().map(|(end, _)| end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_swapped_cables_are_named_with_what_to_type() {
+        let end = |ends: [&str; 3]| {
+            let [end, lit_by, should_be] = ends.map(str::to_owned);
+            CrossedEnd { end, lit_by, should_be }
+        };
+        assert_eq!(crossed(&[], None), None);
+        let pair = [
+            ["n1/b0.1", "n6/b1.1", "n5/b1.1"],
+            ["n2/b0.1", "n5/b1.1", "n6/b1.1"],
+            ["n5/b1.1", "n2/b0.1", "n1/b0.1"],
+            ["n6/b1.1", "n1/b0.1", "n2/b0.1"],
+        ];
+        let Alarm { what, about, next } = crossed(&pair.map(end), Some("ring.yaml")).unwrap();
+        assert_eq!(what, "CROSSED CABLES? 4 ends");
+        assert!(
+            about.starts_with("n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is")
+        );
+        let typed = "swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission ring.yaml; or \
+                     go around: lightloom ctl fault n1/b0.1 n2/b0.1";
+        assert_eq!(next, typed);
+        let Alarm { next, .. } = crossed(&[end(pair[0])], None).unwrap();
+        let typed = "look where the cables lead; name swapped plugs: lightloom ctl commission FABRIC; or go around: \
+                     lightloom ctl fault n1/b0.1";
+        assert_eq!(next, typed);
+    }
+}

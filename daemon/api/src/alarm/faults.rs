@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Parts that broke: fibres without light, ports that were shut down, bypassed and suspected parts.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::devices::commission;
+use super::{Alarm, Moment, clock_at};
+use crate::diagnosis::{NamedPart, PartKind};
+use crate::status::{BrokenPart, DarkFibreView, ShutPort, Status};
+use crate::text::{NAMES_MAX, count, is_bundle, named, natural, node};
+
+/// For how many broken parts it is said what to type.
+const REPAIRS_MAX: usize = 16;
+/// How much evidence is shown of each part.
+const EVIDENCE_MAX: usize = 4;
+
+/// Fibres that both ends look into and that carry no light, where nothing bypasses them.
+pub(super) fn without_light(status: &Status) -> Option<Alarm> {
+    let dark = &status.dark_fibres;
+    let first = dark.first()?;
+    let one = |fibre: &DarkFibreView| {
+        let DarkFibreView { near, far, power_dbm, .. } = fibre;
+        let other = fibre.far_lit_by.as_ref();
+        let other = other.map(|other| format!(", which is lit by {other}")).unwrap_or_default();
+        format!("{near} sees {power_dbm:.1} dBm of {far}{other}")
+    };
+    let silent = silent(dark);
+    let next = match silent.is_empty() {
+        true => format!("look at the fibre; bypass it: lightloom ctl fault {}", first.near),
+        false => {
+            let silent = silent.join(" ");
+            format!("the far end does not answer; if it is dead: lightloom ctl fault {silent}")
+        }
+    };
+    let about = named(dark.iter().map(one).collect(), NAMES_MAX);
+    Some(Alarm::new(format!("NO LIGHT in {}", count(dark.len(), "fibre")), about, next))
+}
+
+/// The modules that should send light and do not answer; the node where several of it are silent.
+fn silent(dark: &[DarkFibreView]) -> Vec<String> {
+    let down = dark.iter().filter(|fibre| fibre.far_is_down);
+    let modules = down.filter_map(|fibre| fibre.far.split_once('.'));
+    let modules: BTreeSet<&str> = modules.map(|(module, _)| module).collect();
+    let several =
+        |module: &str| modules.iter().filter(|other| node(other) == node(module)).count() > 1;
+    let name = |module: &&str| if several(module) { node(module) } else { *module }.to_owned();
+    let names: BTreeSet<String> = modules.iter().map(name).collect();
+    names.into_iter().collect()
+}
+
+/// Ports that were shut down: no fault, and nothing is moved for them.
+pub(super) fn shut_down(shut: &[ShutPort], moment: Moment) -> Option<Alarm> {
+    let first = &shut.first()?.end;
+    let module = first.split_once('.').map_or(&**first, |(module, _)| module);
+    let one = |ShutPort { end, far, why, since_unix_ms }: &ShutPort| {
+        let since = clock_at(moment, *since_unix_ms);
+        format!("{end} since {since}, {why}; {far} sees no light of it")
+    };
+    let next = format!(
+        "no fault, so nothing is moved: turn it on again, or bypass it: lightloom ctl fault {module}"
+    );
+    let about = named(shut.iter().map(one).collect(), NAMES_MAX);
+    Some(Alarm::new(format!("SHUT DOWN {}", count(shut.len(), "port")), about, next))
+}
+
+/// Known faults: those that no plan goes around, and those that it does.
+pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
+    let mut alarms = Vec::new();
+    let (around, lit): (Vec<&BrokenPart>, Vec<&BrokenPart>) =
+        status.broken_parts.iter().partition(|part| part.bypassed);
+    let about = |parts: Vec<&BrokenPart>| {
+        named(parts.into_iter().map(|part| since(part, moment)).collect(), NAMES_MAX)
+    };
+    if !lit.is_empty() {
+        let parts = names(&lit);
+        let next = match status.plan_sha256.is_empty() {
+            true => format!(
+                "make a plan around it: lightloom plan FABRIC --fault {}; when it works again, any plan: lightloom ctl \
+                 apply PLAN --mode update",
+                parts.join(",")
+            ),
+            false => format!("bypass it: lightloom ctl fault {}", outermost(&parts).join(" ")),
+        };
+        let next = status.broken_next.clone().unwrap_or(next);
+        let what = format!("BROKEN, and no plan goes around {}", count(lit.len(), "part"));
+        alarms.push(Alarm::new(what, about(lit), next));
+    }
+    if !around.is_empty() {
+        let what = format!("BROKEN, the plan goes around {}", count(around.len(), "part"));
+        let repairs = repairs(&names(&around));
+        alarms.push(Alarm::new(what, about(around), repairs));
+    }
+    alarms
+}
+
+/// Parts in the order people count.
+fn names(parts: &[&BrokenPart]) -> Vec<String> {
+    let mut names: Vec<String> = parts.iter().map(|broken| broken.part.clone()).collect();
+    names.sort_by_cached_key(|part| natural(part));
+    names
+}
+
+/// Parts without those of a node that is among them itself.
+fn outermost(parts: &[String]) -> Vec<String> {
+    let inside =
+        |part: &String| part.contains('/') && parts.iter().any(|whole| whole == node(part));
+    parts.iter().filter(|part| !inside(part)).cloned().collect()
+}
+
+/// The parts that one command is for: a node for itself and what else broke of it, also where several of its
+/// modules broke one by one.
+fn together(parts: &[String]) -> Vec<&str> {
+    let modules = |of: &str| parts.iter().filter(|p| is_bundle(p) && node(p) == of).count();
+    let mut named: Vec<&str> = Vec::new();
+    for part in parts {
+        let of = node(part);
+        let whole = parts.iter().any(|part| part == of) || modules(of) > 1;
+        let name = if whole { of } else { part };
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    named
+}
+
+/// What to type for each part that works again: a line each, since they seldom do so together.
+fn repairs(parts: &[String]) -> String {
+    let mut page = "when it works again:".to_owned();
+    match &together(parts)[..] {
+        [part] => return format!("{page} lightloom ctl fault --repaired {part}"),
+        several => {
+            for part in several.iter().take(REPAIRS_MAX) {
+                let _ = write!(page, "\n    lightloom ctl fault --repaired {part}");
+            }
+            if several.len() > REPAIRS_MAX {
+                let _ =
+                    write!(page, "\n  and so on for {} more parts", several.len() - REPAIRS_MAX);
+            }
+        }
+    }
+    page
+}
+
+/// A broken part, since when, and who says so.
+#[must_use]
+pub fn since(broken: &BrokenPart, moment: Moment) -> String {
+    let BrokenPart { part, since_unix_ms, why, .. } = broken;
+    let when = since_unix_ms.map(|since| format!("since {}", moment(since)));
+    let why = Some(why).filter(|why| !why.is_empty()).cloned();
+    let known: Vec<String> = when.into_iter().chain(why).collect();
+    if known.is_empty() { part.clone() } else { format!("{part} ({})", known.join(": ")) }
+}
+
+/// One alarm for each part that is probably at fault.
+pub(super) fn probably(status: &Status, moment: Moment) -> Vec<Alarm> {
+    let parts = &status.named_parts;
+    let one = |part| probable(part, status.fabric.as_deref(), moment);
+    let mut alarms: Vec<Alarm> = parts.iter().take(NAMES_MAX).map(one).collect();
+    if let Some(more) = parts.len().checked_sub(NAMES_MAX).filter(|more| *more > 0) {
+        alarms.push(Alarm::new(
+            format!("{more} MORE PARTS ARE PROBABLY AT FAULT"),
+            "each with its evidence in the status",
+            "see them: lightloom ctl status --format json",
+        ));
+    }
+    alarms
+}
+
+fn probable(part: &NamedPart, fabric: Option<&str>, moment: Moment) -> Alarm {
+    let evidence = &part.evidence;
+    let mut about = evidence.iter().take(EVIDENCE_MAX).cloned().collect::<Vec<_>>().join("; ");
+    if let Some(more) = evidence.len().checked_sub(EVIDENCE_MAX).filter(|more| *more > 0) {
+        let _ = write!(about, "; and {more} more");
+    }
+    if let Some(since) = part.since_unix_ms {
+        let _ = write!(about, " (when it was bypassed, {})", clock_at(moment, since));
+    }
+    let second = part.second.as_ref().map(|second| format!("; if not, {second} is next"));
+    let name = part.part.rsplit(' ').next().unwrap_or_default();
+    let meanwhile = match part.since_unix_ms {
+        Some(_) => format!("; when it works again: lightloom ctl fault --repaired {name}"),
+        None => format!("; bypass it meanwhile: lightloom ctl fault {name}"),
+    };
+    let swapped = commission(fabric);
+    let next = match &part.kind {
+        PartKind::Node => format!("look at the power of the node{meanwhile}"),
+        PartKind::Transceiver => {
+            format!("look at its power and its line, then exchange the transceiver{meanwhile}")
+        }
+        PartKind::Lane => {
+            format!("exchange the transceiver when its light can be spared{meanwhile}")
+        }
+        PartKind::Fibre => format!("{swapped}; if none is, measure the fibre, then exchange it"),
+        PartKind::Connector => format!("clean the connector and look again; {swapped}"),
+        PartKind::SwitchPort | PartKind::Other(_) => {
+            "use another port of the switch, and a plan for it: lightloom ctl apply PLAN".to_owned()
+        }
+    };
+    let what = format!("PROBABLY AT FAULT, {}", part.part);
+    Alarm::new(what, about, format!("{next}{}", second.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fibre_whose_far_end_is_silent_is_not_to_blame() {
+        let fibre = |near: &str, far: &str, far_is_down: bool| DarkFibreView {
+            near: near.to_owned(),
+            far: far.to_owned(),
+            power_dbm: -99.0,
+            far_is_down,
+            far_lit_by: None,
+        };
+        let next = |fibres: &[DarkFibreView]| {
+            let status = Status { dark_fibres: fibres.to_vec(), ..Status::default() };
+            without_light(&status).map(|alarm| alarm.next).unwrap_or_default()
+        };
+        let lit = next(&[fibre("n3/b0.1", "n4/b1.1", false)]);
+        assert_eq!(lit, "look at the fibre; bypass it: lightloom ctl fault n3/b0.1");
+        let one = next(&[fibre("n1/b0.1", "n5/b1.1", true)]);
+        assert!(one.ends_with("if it is dead: lightloom ctl fault n5/b1"), "{one}");
+        let node = next(&[fibre("n1/b0.1", "n5/b1.1", true), fibre("n9/b1.1", "n5/b0.1", true)]);
+        assert!(node.ends_with("if it is dead: lightloom ctl fault n5"), "{node}");
+    }
+}

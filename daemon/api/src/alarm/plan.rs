@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The plan: circuits and rings that are open, no plan, another fabric.
+
+use super::Alarm;
+use crate::circuit::{DarkCircuits, NoPlan};
+use crate::status::Status;
+use crate::text::{NAMES_MAX, count, named};
+
+/// Positions of the plan are not as it states them, and nothing else explains it.
+pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
+    let DarkCircuits { standing, circuits, ends, elsewhere, next } =
+        status.dark_circuits.as_ref()?;
+    let others = named(elsewhere.clone(), NAMES_MAX);
+    if ends.is_empty() {
+        let what = format!("NOT AS PLANNED, {}", count(elsewhere.len(), "position"));
+        return Some(Alarm::new(what, others, next));
+    }
+    let ends = named(ends.clone(), NAMES_MAX);
+    let others =
+        if others.is_empty() { others } else { format!("; not as planned either: {others}") };
+    let about = format!(
+        "{standing} of {circuits} circuits of the plan stand at both ends: not {ends}{others}"
+    );
+    Some(Alarm::new("DARK CIRCUITS", about, next))
+}
+
+/// The plan on the devices belongs to another fabric file.
+pub(super) fn other_fabric(status: &Status) -> Option<Alarm> {
+    let next = status.other_fabric.as_ref()?;
+    let about = "the plan on the devices was made from another file than lightloomd has read: nothing that breaks can be bypassed";
+    Some(Alarm::new("ANOTHER FABRIC", about, next))
+}
+
+/// No plan is applied.
+pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
+    let NoPlan { lit, next } = status.no_plan.as_ref()?;
+    let about = match lit {
+        0 if status.unseen.is_empty() => "no circuit is lit".to_owned(),
+        0 => "no circuit is known to be lit".to_owned(),
+        1 => "1 circuit is lit, and nothing that breaks is bypassed".to_owned(),
+        lit => format!("{lit} circuits are lit, and nothing that breaks is bypassed"),
+    };
+    Some(Alarm::new("NO PLAN is applied", about, next))
+}
+
+/// Fewer circuits are lit than were applied, where no known fault explains it.
+pub(super) fn fewer_than_applied(status: &Status) -> Option<Alarm> {
+    let applied = status.applied.as_ref().filter(|applied| !applied.explained)?;
+    let (now, all) = (status.circuits.len(), applied.circuits);
+    let about =
+        format!("{now} of the {all} circuits that could be lit, and no broken part explains it");
+    let next =
+        applied.next.as_deref().unwrap_or("get the rest: lightloom ctl apply --again --cut-light");
+    (now < all).then(|| Alarm::new("FEWER CIRCUITS", about, next))
+}
