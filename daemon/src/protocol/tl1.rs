@@ -32,6 +32,20 @@ pub struct Tl1File {
     pub power_monitor: bool,
 }
 
+/// Checks that TL1 carries `text` as one parameter: `what` is a user or a password.
+///
+/// # Errors
+/// Names the first character that would end the parameter, the command or the line. Quotation marks would not help: not
+/// every switch removes them from a password.
+pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
+    let ends = |c: &char| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"');
+    let Some(wrong) = text.chars().find(ends) else { return Ok(()) };
+    Err(format!(
+        "TL1 cannot carry {wrong:?} in a {what}: use printable ASCII without `:`, `;` and `\"`; change it on the switch, \
+         then here"
+    ))
+}
+
 /// Passwords that vendors ship.
 #[cfg(feature = "edges")]
 const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
@@ -47,11 +61,13 @@ impl Protocol for Tl1File {
 
     #[cfg(feature = "edges")]
     fn check(&self) -> Result<(), (&'static str, anyhow::Error)> {
+        check_parameter("user", &self.user).map_err(|why| ("tl1/user", anyhow::anyhow!(why)))?;
         self.password().map(drop).map_err(|error| ("tl1/password_file", error))
     }
 
     #[cfg(feature = "edges")]
     fn endpoint(&self, place: &Place<'_>) -> anyhow::Result<Endpoint> {
+        check_parameter("user", &self.user).map_err(anyhow::Error::msg)?;
         let password = self.password()?;
         let dialect = Tl1::new(&self.user, &password, self.power_monitor).wired_as(place.ports);
         Ok(Endpoint::speaking(Address::Tcp(self.tcp.clone()), dialect))
@@ -63,12 +79,13 @@ impl Tl1File {
     /// The password of the account.
     ///
     /// # Errors
-    /// A file that cannot be read or that everybody can read; a vendor's default password, where the file does not
-    /// allow it.
+    /// An unreadable or world-readable file, a password that TL1 cannot carry, or a vendor's default password that the file
+    /// does not allow.
     fn password(&self) -> anyhow::Result<String> {
         let password = secret(&self.password_file)?;
+        let shown = self.password_file.display();
+        check_parameter("password", &password).map_err(|why| anyhow::anyhow!("{shown}: {why}"))?;
         if DEFAULT_PASSWORDS.contains(&password.as_str()) && !self.allow_default_password {
-            let shown = self.password_file.display();
             anyhow::bail!(
                 "{shown} holds a vendor's default password: change it on the device, then in the file; for an emulated \
                  device write `allow_default_password: true`"

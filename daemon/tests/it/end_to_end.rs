@@ -500,6 +500,14 @@ fn check_finds_passwords_that_everybody_reads_or_knows() {
     let (code, said) = with("root\n", 0o600);
     let told = ["device ocs0", "vendor's default password", "change it on the device"];
     assert!(code == Some(1) && told.iter().all(|told| said.contains(told)), "{said}");
+    for (text, wrong) in
+        [("a;b", "';'"), ("a:b", "':'"), ("a\"b", "'\"'"), ("a\rb", "'\\r'"), ("aé", "'é'")]
+    {
+        let (code, said) = with(&format!("{text}\n"), 0o600);
+        let told = ["device ocs0, tl1/password_file", "TL1 cannot carry", wrong];
+        assert!(code == Some(1) && told.iter().all(|told| said.contains(told)), "{said}");
+        assert!(!said.contains(text), "the password itself is not shown: {said}");
+    }
     std::fs::remove_file(&password).unwrap();
     let (code, said) = checked(folder.path(), "--check");
     assert!(code == Some(1) && said.contains("cannot read"), "{said}");

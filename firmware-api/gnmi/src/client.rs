@@ -77,6 +77,14 @@ impl fmt::Debug for GnmiLogin {
 }
 
 impl GnmiLogin {
+    /// Checks that HTTP carries the account and its password.
+    ///
+    /// # Errors
+    /// Names the one that it does not carry.
+    pub fn check(&self) -> Result<(), String> {
+        self.metadata().map(drop)
+    }
+
     fn metadata(&self) -> Result<MetadataMap, String> {
         let value = |key: &str, text: &str| {
             let value = AsciiMetadataValue::try_from(text);

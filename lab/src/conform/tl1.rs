@@ -6,6 +6,8 @@ mod cases;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use lightloom_daemon::protocol::tl1::check_parameter;
+
 use super::case::{
     Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, found,
     holds, run_all,
@@ -101,6 +103,9 @@ pub fn run(
     let login = plan.options.login.clone().ok_or_else(|| {
         ExchangeError::Lost("a TL1 switch wants an account: give --user and --password-file".into())
     })?;
+    for (what, text) in [("user", &login.0), ("password", &login.1)] {
+        check_parameter(what, text).map_err(ExchangeError::Lost)?;
+    }
     let mut session = Tl1Suite {
         link,
         received: String::new(),

@@ -43,14 +43,16 @@ fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
 /// The account, if there is one.
 ///
 /// # Errors
-/// A file that says half of it, that everybody can read, or without TLS.
+/// A file that says half of it, that everybody can read, or without TLS; characters that HTTP does not carry.
 pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     match (&file.user, &file.password_file) {
         (Some(_), Some(_)) if file.plaintext => {
             bail!("gnmi: a password over plain text can be read on the way: give `tls`")
         }
         (Some(user), Some(password)) => {
-            Ok(Some(GnmiLogin { user: user.clone(), password: secret(password)? }))
+            let login = GnmiLogin { user: user.clone(), password: secret(password)? };
+            login.check().map_err(|why| anyhow::anyhow!("gnmi: {why}"))?;
+            Ok(Some(login))
         }
         (None, None) => Ok(None),
         _ => bail!("gnmi: give both `user` and `password_file`, or neither"),
