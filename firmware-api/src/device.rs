@@ -143,7 +143,7 @@ impl<H: Hardware> SerialModule<H> {
             match received {
                 Ok(frame) if frame.kind == FrameKind::Request => {
                     self.counters.requests = self.counters.requests.wrapping_add(1);
-                    if frame.command == command::EVENTS {
+                    if frame.command & !command::IN_EPOCH == command::EVENTS {
                         self.event = None;
                     }
                     let waits = answer(&mut self.module, now, &frame, &mut out);
@@ -237,11 +237,14 @@ fn answer<H: Hardware>(
     frame: &Frame<'_>,
     out: &mut impl FnMut(&[u8]),
 ) -> Option<PendingFire> {
-    let request = if frame.version == VERSION {
-        Request::decode(frame.command, frame.payload)
-    } else {
-        Err(RequestRefusal::Version)
+    let request = match frame.version {
+        VERSION => Request::decode_in_epoch(frame.command, frame.payload),
+        _ => Err(RequestRefusal::Version),
     };
+    let request = request.and_then(|(epoch, request)| {
+        epoch.map_or(Ok(()), |epoch| module.enter(now, epoch))?;
+        Ok(request)
+    });
     let mut registers = [0; REGISTER_BYTES_MAX];
     let started = match request {
         Ok(Request::Fire { transaction, groups }) => Some(module.fire(now, transaction, groups)),

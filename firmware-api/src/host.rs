@@ -32,7 +32,7 @@
 use crate::frame::{
     EncodedBuffer, Frame, FrameError, FrameKind, PAYLOAD_BYTES_MAX, Reassembler, VERSION,
 };
-use crate::message::{Event, Reply, Request, command};
+use crate::message::{Epoch, Event, Reply, Request, command};
 
 /// The number that ties a reply to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,13 +147,40 @@ impl Host {
 pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut EncodedBuffer) -> usize {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let length = request.encode(&mut payload);
+    encode_payload(sequence, request.command(), &payload[..length], out)
+}
+
+/// The same in an epoch: a device that has taken a request of a later one refuses it. For modules since 1.4.
+///
+/// # Panics
+/// If the request leaves no room for an epoch: register writes and names of modules carry none.
+pub fn encode_in_epoch(
+    sequence: Sequence,
+    epoch: Epoch,
+    request: &Request<'_>,
+    out: &mut EncodedBuffer,
+) -> usize {
+    let (mut plain, mut payload) = ([0; PAYLOAD_BYTES_MAX], [0; PAYLOAD_BYTES_MAX]);
+    let length = request.encode(&mut plain);
+    let (head, rest) = payload.split_at_mut(8);
+    head.copy_from_slice(&epoch.0.to_be_bytes());
+    rest[..length].copy_from_slice(&plain[..length]);
+    encode_payload(sequence, request.command() | command::IN_EPOCH, &payload[..8 + length], out)
+}
+
+fn encode_payload(
+    sequence: Sequence,
+    command: u8,
+    payload: &[u8],
+    out: &mut EncodedBuffer,
+) -> usize {
     let frame = Frame {
         version: VERSION,
         kind: FrameKind::Request,
         sequence: sequence.0,
-        command: request.command(),
+        command,
         status: 0,
-        payload: &payload[..length],
+        payload,
     };
     frame.encode(out)
 }

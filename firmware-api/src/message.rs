@@ -9,6 +9,7 @@
 //!   host ── Request ──▶ module        Hello, Read, Write, Arm, Fire, Disarm, Status, Links, …
 //!   host ◀── Reply ──── module        the report asked for, Done, or a Refusal
 //!   host ◀── Event ──── module        unasked, repeated until it is acknowledged (since 1.2)
+//!   host ── in epoch ─▶ module        any request, refused after one of a later epoch (since 1.4)
 //! ```
 
 mod event;
@@ -50,8 +51,14 @@ impl TransactionId {
     pub const NONE: Self = Self(0);
 }
 
+/// The term of a leading host. Its successor has a larger number. Since 1.4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
 /// Command codes on the wire.
 pub mod command {
+    /// Added to the code of a request: its payload begins with the [`super::Epoch`] of the host. Since 1.4.
+    pub const IN_EPOCH: u8 = 0x80;
     /// [`super::Request::Hello`].
     pub const HELLO: u8 = 0x01;
     /// [`super::Request::Read`].

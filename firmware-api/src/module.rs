@@ -28,8 +28,8 @@ pub use profile::{Application, MonitorLimits, Profile, Timing, padded};
 
 use crate::cmis::{RegisterAddress, Registers, cdb, lower, page_b0, page10};
 use crate::message::{
-    Arm, ArmReport, Capabilities, Event, EventsReport, FireReport, Identity, LinkName, LinksReport,
-    Power, RequestRefusal, StatusReport, TransactionId,
+    Arm, ArmReport, Capabilities, Epoch, Event, EventsReport, FireReport, Identity, LinkName,
+    LinksReport, Power, RequestRefusal, StatusReport, TransactionId,
 };
 use crate::path::{Groups, Path, Paths};
 use crate::time::Micros;
@@ -62,6 +62,8 @@ pub struct Module<H> {
     cdb_ends: Option<Micros>,
     transmitters: u8,
     lost_signal_since: [Option<Micros>; LANES],
+    /// The latest that a request was sent in since power-on.
+    epoch: Epoch,
     now: Micros,
 }
 
@@ -88,6 +90,7 @@ impl<H: Hardware> Module<H> {
             cdb_ends: None,
             transmitters: 0,
             lost_signal_since: [None; LANES],
+            epoch: Epoch::default(),
             now,
         };
         module.hardware.set_transmitters(now, 0);
@@ -110,6 +113,7 @@ impl<H: Hardware> Module<H> {
         self.cdb_ends = None;
         self.transmitters = 0;
         self.lost_signal_since = [None; LANES];
+        self.epoch = Epoch::default();
         self.now = now;
         self.hardware.set_transmitters(now, 0);
         self.hardware.set_link_name(LinkName::NONE);
@@ -344,6 +348,23 @@ impl<H: Hardware> Module<H> {
             self.put(now, address.plus(index as u8), byte);
         }
         self.poll(now);
+        Ok(())
+    }
+
+    /// Takes the epoch of a request, before the request. A larger one disarms the change of the former host.
+    ///
+    /// # Errors
+    /// [`RequestRefusal::EarlierEpoch`] after a request of a later one.
+    pub fn enter(&mut self, now: Micros, epoch: Epoch) -> Result<(), RequestRefusal> {
+        if epoch < self.epoch {
+            return Err(RequestRefusal::EarlierEpoch);
+        }
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            // A change that moves light completes and stays armed; its host can send nothing more.
+            let armed = self.switch.armed();
+            let _still_moving = self.disarm(now, armed);
+        }
         Ok(())
     }
 

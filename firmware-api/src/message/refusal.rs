@@ -29,10 +29,12 @@ pub enum RequestRefusal {
     ReadOnly,
     /// Of an agent: the module's bus does not answer. What was asked for may have been done. Since 1.3.
     BusFailed,
+    /// The module has taken a request of a later epoch. Since 1.4.
+    EarlierEpoch,
 }
 
 impl RequestRefusal {
-    const CODES: [(u8, Self); 12] = [
+    const CODES: [(u8, Self); 13] = [
         (1, Self::UnknownCommand),
         (2, Self::Malformed),
         (3, Self::NotArmed),
@@ -45,6 +47,7 @@ impl RequestRefusal {
         (10, Self::OtherModule),
         (11, Self::ReadOnly),
         (12, Self::BusFailed),
+        (13, Self::EarlierEpoch),
     ];
 
     /// The status byte of the frame.
@@ -82,6 +85,7 @@ impl core::fmt::Display for RequestRefusal {
             }
             Self::ReadOnly => "the agent moves no light: its file does not say `allow_moves: true`",
             Self::BusFailed => "the module's bus does not answer",
+            Self::EarlierEpoch => "another daemon has taken the lead since",
         })
     }
 }

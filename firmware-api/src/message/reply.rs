@@ -58,7 +58,7 @@ impl<'a> Reply<'a> {
             return RequestRefusal::from_code(status).map(Self::Refused);
         }
         let mut reader = Reader(payload);
-        let reply = match command {
+        let reply = match command & !command::IN_EPOCH {
             command::HELLO => Self::Identity(Identity::decode(&mut reader)?),
             command::READ if payload.len() <= REGISTER_BYTES_MAX => {
                 Self::Registers(reader.slice(payload.len())?)

@@ -2,7 +2,7 @@
 //! What a host asks, and how it is written into a frame.
 
 use super::{
-    MODULE_NAME_BYTES_MAX, PayloadBuffer, REGISTER_BYTES_MAX, RequestRefusal, TransactionId,
+    Epoch, MODULE_NAME_BYTES_MAX, PayloadBuffer, REGISTER_BYTES_MAX, RequestRefusal, TransactionId,
     command,
 };
 use crate::cmis::RegisterAddress;
@@ -162,7 +162,24 @@ impl<'a> Request<'a> {
         writer.length()
     }
 
-    /// Reads a request.
+    /// Reads a request and the epoch that it is sent in, if any.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Request::decode`].
+    pub fn decode_in_epoch(
+        code: u8,
+        payload: &'a [u8],
+    ) -> Result<(Option<Epoch>, Self), RequestRefusal> {
+        if code & command::IN_EPOCH == 0 {
+            return Ok((None, Self::decode(code, payload)?));
+        }
+        let mut reader = Reader(payload);
+        let epoch =
+            reader.array().map(u64::from_be_bytes).map(Epoch).ok_or(RequestRefusal::Malformed)?;
+        Ok((Some(epoch), Self::decode(code & !command::IN_EPOCH, reader.0)?))
+    }
+
+    /// Reads a request that is sent in no epoch.
     ///
     /// # Errors
     /// [`RequestRefusal::UnknownCommand`] or [`RequestRefusal::Malformed`], for the device to answer.

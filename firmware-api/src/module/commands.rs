@@ -231,7 +231,8 @@ fn failure_of(refusal: RequestRefusal) -> CdbFailure {
         | RequestRefusal::Version
         | RequestRefusal::NoSuchRegister
         | RequestRefusal::NoSuchModule
-        | RequestRefusal::OtherModule => CdbFailure::Parameter,
+        | RequestRefusal::OtherModule
+        | RequestRefusal::EarlierEpoch => CdbFailure::Parameter,
     }
 }
 

@@ -6,10 +6,10 @@ use bench::{Bench, PROFILE, activated_at, arm_to, ask, external, module, wait};
 use lightloom_firmware_api::cmis::{RegisterAddress, checksum, lower, page_b0};
 use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameKind};
-use lightloom_firmware_api::host::Host;
+use lightloom_firmware_api::host::{Host, Sequence, encode_in_epoch};
 use lightloom_firmware_api::message::{
-    Arm, FireReport, LinkName, Neighbour, Power, Reply, Request, RequestRefusal, StatusReport,
-    TransactionId,
+    Arm, Epoch, FireReport, LinkName, Neighbour, Power, Reply, Request, RequestRefusal,
+    StatusReport, TransactionId,
 };
 use lightloom_firmware_api::module::Module;
 use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
@@ -21,12 +21,18 @@ struct Rig {
     device: SerialModule<Bench>,
     host: Host,
     now: Micros,
+    sequence: u16,
 }
 
 impl Rig {
     /// A module that carries traffic.
     fn new() -> Self {
-        Self { device: SerialModule::new(module()), host: Host::new(), now: activated_at() }
+        Self {
+            device: SerialModule::new(module()),
+            host: Host::new(),
+            now: activated_at(),
+            sequence: 0,
+        }
     }
     fn ask(&mut self, request: &Request<'_>) -> Option<Result<(), RequestRefusal>> {
         let mut seen = None;
@@ -37,6 +43,26 @@ impl Rig {
             });
         });
         seen
+    }
+    /// Sends one request in an epoch and waits for its answer.
+    fn ask_in(&mut self, epoch: u64, request: &Request<'_>) -> Result<(), RequestRefusal> {
+        self.sequence += 1;
+        let (number, mut line) = (Sequence(self.sequence), [0; ENCODED_BYTES_MAX]);
+        let length = encode_in_epoch(number, Epoch(epoch), request, &mut line);
+        let mut sent = Vec::new();
+        self.device.on_bytes(self.now, &line[..length], |bytes| sent.extend_from_slice(bytes));
+        self.now = self.now + Micros(5_000);
+        self.device.poll(self.now, |bytes| sent.extend_from_slice(bytes));
+        let mut answered = None;
+        self.host.receive(&sent, |answer| {
+            let answer = answer.expect("the device sends whole frames");
+            assert_eq!(answer.sequence, number);
+            answered = Some(match answer.reply {
+                Reply::Refused(refusal) => Err(refusal),
+                _ => Ok(()),
+            });
+        });
+        answered.expect("an answer")
     }
     fn arm(&mut self, transaction: u32, path: Path, policy: DataPathPolicy) -> GroupOutcome {
         let request = Request::Arm(arm_to(transaction, path, policy));
@@ -279,6 +305,45 @@ fn power_on_paths_need_the_password_and_are_taken_at_reset() {
     assert_eq!(rig.ask(&Request::Reset), Some(Ok(())));
     rig.now = rig.now + Micros(u64::from(PROFILE.timing.boot_us));
     assert_eq!(rig.status().active[0], external(2));
+}
+
+/// The former host's last requests arrive after its successor said hello and armed the same transaction number. They move
+/// nothing and do not change the successor's arm.
+#[test]
+fn a_module_refuses_every_request_of_an_earlier_epoch() {
+    let mut rig = Rig::new();
+    let arm = |path| arm_to(7, external(path), DataPathPolicy::Hot);
+    let transaction = TransactionId(7);
+    let late = [
+        Request::Hello,
+        Request::Status,
+        Request::Arm(arm(2)),
+        Request::Fire { transaction, groups: G0 },
+        Request::Disarm { transaction },
+        Request::Go { arm: arm(2), groups: G0 },
+    ];
+    for epoch in [4, 9] {
+        assert_eq!(rig.ask_in(epoch, &Request::Hello), Ok(()));
+        assert_eq!(rig.ask_in(epoch, &Request::Arm(arm(1))), Ok(()));
+        let drives = rig.device.module().hardware().drives;
+        for request in &late {
+            assert_eq!(rig.ask_in(epoch - 1, request), Err(RequestRefusal::EarlierEpoch));
+        }
+        assert_eq!(rig.device.module().hardware().drives, drives, "nothing moves");
+        assert_eq!(rig.status().armed, transaction, "the arm stands");
+        assert_eq!(rig.ask_in(epoch + 1, &Request::Status), Ok(()));
+        assert_eq!(rig.status().armed, TransactionId::NONE, "a later host finds nothing armed");
+    }
+    assert_eq!(rig.ask_in(11, &Request::Go { arm: arm(2), groups: G0 }), Ok(()));
+    assert_eq!(
+        rig.ask(&Request::Status),
+        Some(Ok(())),
+        "a host without epochs is not asked for one"
+    );
+    rig.device.reset(rig.now);
+    rig.now = rig.now + Micros(10_000_000);
+    rig.device.poll(rig.now, |_| {});
+    assert_eq!(rig.ask_in(1, &Request::Hello), Ok(()), "it forgets them at a restart");
 }
 
 #[test]
