@@ -213,6 +213,9 @@ impl Config {
         let kind = file.driver.protocol().kind();
         let mut device = Device::new(kind.sharing());
         device.limits = limits(&file.limits, kind.sharing());
+        if file.driver.protocol().refuses_late() && file.limits.restore_late_within.is_none() {
+            device.limits.restore_late_within = Micros(0);
+        }
         match kind {
             Kind::Transceiver { bits_per_second } => {
                 device.follows = bits_per_second.map(|bits_per_second| Follows {
@@ -359,8 +362,11 @@ impl Config {
 /// How long after its session was given up an optical switch may still carry out a command.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
+/// How long the network may hold up the last commands of a daemon that led before.
+const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
+
 fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
-    let mut limits = Limits::default();
+    let mut limits = Limits { restore_late_within: RESTORE_LATE_WITHIN, ..Limits::default() };
     if sharing == Sharing::Exclusive {
         limits.late_within = LATE_WITHIN;
     }
@@ -375,6 +381,7 @@ fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
     set(&mut limits.switch_within, file.reply_within);
     set(&mut limits.settle_within, file.settle_within);
     set(&mut limits.late_within, file.late_within);
+    set(&mut limits.restore_late_within, file.restore_late_within);
     set(&mut limits.dark_within, file.settle_within);
     if let Some(dbm) = file.power_min_dbm {
         #[expect(clippy::cast_possible_truncation, reason = "clamped")]

@@ -76,6 +76,11 @@ pub trait Protocol {
         None
     }
 
+    /// Whether the device refuses commands of a daemon that led before.
+    fn refuses_late(&self) -> bool {
+        false
+    }
+
     /// Whether what it is reached with is there.
     ///
     /// # Errors

@@ -341,7 +341,8 @@ fn drivers(
 ) -> anyhow::Result<BTreeMap<DeviceName, Endpoint>> {
     let mut drivers = BTreeMap::new();
     let (claimant, wall_ms) = (claimant(config, seat), Clock::new().now().wall_ms);
-    let epoch = seat.map(|seat| seat.epoch);
+    let epoch_from = config.file.etcd.as_ref().map_or(0, |etcd| etcd.epoch_from);
+    let epoch = seat.map(|seat| seat.epoch.saturating_add(epoch_from));
     for (index, (name, (file, chances))) in config.drivers.iter().enumerate() {
         let ports = config.ports.get(name).copied();
         let place = Place { device: name.as_str(), ports, claimant: &claimant, wall_ms, epoch };

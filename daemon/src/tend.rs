@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::cluster::Fence;
 use crate::driver::Endpoint;
-use crate::driver::stream::{Heard, Wire};
+use crate::driver::stream::{Heard, OUT_OF_LEASE, Wire};
 use lightloom_control::controller::{Event, Ticket};
 use lightloom_control::state::{DeviceName, Micros, Op, Outcome};
 use lightloom_drivers::module::Module;
@@ -43,10 +43,6 @@ pub enum FromDevice {
     Noise(DeviceName, u64),
 }
 
-/// Why a command is broken off.
-const OUT_OF_LEASE: &str =
-    "etcd does not renew the lease of this daemon: no more of the command is sent";
-
 /// A tender and its connection.
 pub(crate) struct Task {
     pub(crate) tender: Tender,
@@ -61,7 +57,7 @@ impl Task {
     /// Connects when it is polled first.
     pub(crate) fn new(name: DeviceName, endpoint: Endpoint, fence: Fence) -> Self {
         let tender = Tender::new(name, endpoint.conversation, Micros::default());
-        let wire = Wire::to(endpoint.address);
+        let wire = Wire::to(endpoint.address, fence.clone());
         Self { tender, wire, began: Instant::now(), fence, commands: false }
     }
 
@@ -91,17 +87,11 @@ impl Task {
     pub(crate) fn act(&mut self, does: Vec<Does>, said: &mut Vec<Does>) {
         for one in does {
             match one {
-                Does::Open => self.wire.open(),
-                // Another daemon may lead by now: the rest is not sent, and what came of the beginning is read.
-                Does::Send(_) if self.commands && !self.fence.is_open() => {
+                Does::Open => {
                     self.commands = false;
-                    self.wire.close();
-                    let (now, mut does) = (self.now(), Vec::new());
-                    self.tender.broke(now, OUT_OF_LEASE.to_owned(), &mut does);
-                    self.act(does, said);
-                    return;
+                    self.wire.open();
                 }
-                Does::Send(bytes) => self.wire.send(&bytes),
+                Does::Send(bytes) => self.wire.send(&bytes, self.commands),
                 Does::Close => {
                     self.wire.close();
                     said.push(one);
@@ -141,8 +131,14 @@ impl Desk {
         match command {
             ToDevice::Run(ticket, op) => {
                 self.started = task.tender.is_idle().then(Instant::now);
-                task.commands = !matches!(op, Op::Observe { .. });
-                task.tender.run(now, ticket, &op, &mut does);
+                let goes_on = task.commands && !task.tender.is_idle();
+                task.commands = goes_on || !matches!(op, Op::Observe { .. });
+                match task.commands && !task.fence.is_open() {
+                    true => {
+                        does.push(task.tender.reply(ticket, Outcome::Refused(OUT_OF_LEASE.into())))
+                    }
+                    false => task.tender.run(now, ticket, &op, &mut does),
+                }
             }
             ToDevice::Abandon(ticket) => task.tender.abandon(now, ticket, &mut does),
             ToDevice::Preview(ops, answer) => drop(answer.send(task.tender.preview(&ops))),

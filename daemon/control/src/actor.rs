@@ -18,6 +18,8 @@ pub enum Policy {
     Drift,
     /// What could not be reached when a change was undone is brought back.
     Undo,
+    /// Undoes late commands.
+    Late,
 }
 
 /// Who asks.
@@ -30,7 +32,7 @@ pub enum Actor {
 }
 
 impl Policy {
-    const ALL: [Self; 4] = [Self::Fault, Self::ConfirmTimeout, Self::Drift, Self::Undo];
+    const ALL: [Self; 5] = [Self::Fault, Self::ConfirmTimeout, Self::Drift, Self::Undo, Self::Late];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -38,6 +40,7 @@ impl Policy {
             Self::ConfirmTimeout => "policy:confirm-timeout",
             Self::Drift => "policy:drift",
             Self::Undo => "policy:undo",
+            Self::Late => "policy:late-command",
         }
     }
 }

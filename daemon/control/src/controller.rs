@@ -24,6 +24,7 @@ mod requests;
 mod shut;
 mod signals;
 mod silence;
+mod strays;
 mod transactions;
 mod witnesses;
 
@@ -55,6 +56,7 @@ pub use drift::{Crossed, Planned, end_name};
 pub use owed::Remedy;
 pub use shut::ShutEnd;
 pub use signals::Signal;
+use strays::Strays;
 pub use witnesses::{Sight, Testimony};
 
 /// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
@@ -412,6 +414,8 @@ pub struct Controller {
     own_not_before: Micros,
     /// Nothing can be written down, so nothing is begun, finished or undone.
     only_reads: bool,
+    /// Commands that nobody waits for and that may still be carried out.
+    strays: Strays,
 }
 
 impl Controller {
@@ -436,6 +440,7 @@ impl Controller {
             own_changes,
             own_not_before: Micros::default(),
             only_reads: false,
+            strays: Strays::new(),
         };
         let actions = controller.started(now);
         (controller, actions)
@@ -446,6 +451,7 @@ impl Controller {
         let mut actions = Vec::new();
         self.append(Record::Started { daemon, wall_ms: now.wall_ms }, &mut actions);
         self.remember_restores(now);
+        self.expect_late(now);
         self.recover(now, &mut actions);
         actions
     }
@@ -536,6 +542,9 @@ impl Controller {
                 self.reply(now, &device, ticket, outcome, &mut actions);
             }
             Event::Promised(device, promise) => {
+                if promise.refuses_late {
+                    self.expect_nothing_late(&device);
+                }
                 self.inventory.promised(&device, &promise);
                 self.devices.is_changed(&device);
             }

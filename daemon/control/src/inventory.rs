@@ -123,11 +123,11 @@ impl Inventory {
     /// that were read in the same moment each has another time, never longer than between two polls: what is read
     /// at once is answered late, and would be read at once for ever.
     #[must_use]
-    pub fn first_poll_after(&self, device: &DeviceName) -> Micros {
-        let every = self.poll_every.0;
+    pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {
-            return self.poll_every;
+            return every;
         }
+        let every = every.0;
         // FNV-1a, and a last stir: names differ in a digit, and their hashes are to differ in the upper half.
         let hash = device.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -22,6 +22,8 @@ use crate::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 
 /// How many past transactions can be named in a rollback, and how many request ids are remembered.
 pub const HISTORY_MAX: usize = 1024;
+/// Transactions whose late commands are recognised.
+const SENT_MAX: usize = 4;
 /// How many devices past transactions name together, so that memory stays small where each names many.
 const ENTRIES_MAX: usize = 32_768;
 
@@ -84,6 +86,28 @@ pub struct Past {
     pub phase: Option<PhaseChange>,
 }
 
+/// Moves of an ended transaction. A device may still execute its commands late.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The transaction.
+    pub txn: Txn,
+    /// When it began, Unix milliseconds.
+    pub wall_ms: u64,
+    /// Positions before the moves.
+    pub before: Fabric,
+    /// Positions after them.
+    pub after: Fabric,
+}
+
+impl Sent {
+    /// The commands of a transaction.
+    #[must_use]
+    pub fn of(intent: &Intent) -> Self {
+        let (before, after) = (intent.before.clone(), intent.after.clone());
+        Self { txn: intent.txn, wall_ms: intent.wall_ms, before, after }
+    }
+}
+
 /// Everything that survives a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
@@ -133,6 +157,9 @@ pub struct Ledger {
     /// What the daemon changed without being asked up to this transaction counts no more. `None` if all counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_after: Option<Txn>,
+    /// The moves of the last transactions, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub sent_last: VecDeque<Sent>,
     /// Past transactions, oldest first.
     pub history: VecDeque<Past>,
     /// Request ids that have acted: what they asked and the transaction they made, if one.
@@ -180,7 +207,13 @@ impl Ledger {
                     open.turned = Some(parts.clone());
                 }
             }
-            Record::End { result, parts, pending, .. } => self.end(*result, parts, pending),
+            Record::End { result, parts, pending, .. } => {
+                self.sent_last.extend(self.open.as_ref().map(|open| Sent::of(&open.intent)));
+                while self.sent_last.len() > SENT_MAX {
+                    self.sent_last.pop_front();
+                }
+                self.end(*result, parts, pending);
+            }
             Record::Confirmed { txn, asked, wall_ms } => {
                 self.pending = None;
                 let confirmed = self.history.iter_mut().rev().find(|past| past.txn == *txn);
@@ -351,7 +384,7 @@ impl Ledger {
     /// | phase | as it was | these and those before |
     /// | bypass, repair | the one around | these and those before: one that is silent is left out |
     /// | rollback, expired confirm | as before what is undone, or around what broke | as before |
-    /// | drift, deferred rollback, probe | as it was | as they were |
+    /// | drift, late command, deferred rollback, probe | as it was | as they were |
     /// | circuits on a device of the plan | none | none |
     /// | circuits beside it | as it was | as they were |
     fn take_plan(&mut self, intent: &Intent) {
@@ -367,7 +400,7 @@ impl Ledger {
                     self.plan_devices.extend(named());
                 }
             }
-            Cause::Drift | Cause::Owed(_) | Cause::Probe => {}
+            Cause::Drift | Cause::Owed(_) | Cause::Late(_) | Cause::Probe => {}
             Cause::Apply if !intent.plan_sha256.is_empty() => {
                 self.plan_sha256.clone_from(&intent.plan_sha256);
                 self.plan_devices = named().collect();

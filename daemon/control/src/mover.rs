@@ -60,6 +60,9 @@ pub struct Limits {
     /// How long after it was given up a command may still be carried out: nothing is sent that moves light and
     /// no read counts within that time. 0 where the device refuses what was given up.
     pub late_within: Micros,
+    /// How long after a takeover or a timeout a late command is undone. 0 for devices that refuse commands of earlier
+    /// epochs.
+    pub restore_late_within: Micros,
 }
 
 impl Default for Limits {
@@ -79,6 +82,7 @@ impl Default for Limits {
             power_min_mdbm: -14_000,
             power_samples: 3,
             late_within: Micros(0),
+            restore_late_within: Micros(0),
         }
     }
 }
@@ -96,6 +100,8 @@ pub struct Promise {
     pub answer: Option<Micros>,
     /// It arms and fires by one request, and says no by its answer: nothing has to be armed before.
     pub goes: bool,
+    /// It refuses commands of earlier epochs.
+    pub refuses_late: bool,
 }
 
 /// Which limits of a device follow what it promises: those that nobody wrote down.

@@ -43,6 +43,8 @@ pub enum Cause {
     Drift,
     /// A device that did not answer when this transaction was to bring it somewhere answers again.
     Owed(Txn),
+    /// A command of this transaction was carried out after it was over, and is undone.
+    Late(Txn),
     /// Ends without a circuit were lit to see what they are joined with.
     Probe,
 }
@@ -59,7 +61,7 @@ impl Cause {
     /// top of what is unconfirmed, and that goes on to wait for its confirm.
     #[must_use]
     pub fn goes_on_top(&self) -> bool {
-        matches!(self, Self::Bypass | Self::Repair)
+        matches!(self, Self::Bypass | Self::Repair | Self::Late(_))
     }
 }
 

@@ -8,9 +8,11 @@ use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
 use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
-use lightloom_firmware_api::host::{Host, Received, Sequence, acknowledge, encode_request};
+use lightloom_firmware_api::host::{
+    Host, Received, Sequence, acknowledge, encode_in_epoch, encode_request,
+};
 use lightloom_firmware_api::message::{
-    Arm, Capabilities, Event, EventKind, EventsReport, Identity, LinkName, LinksReport,
+    Arm, Capabilities, Epoch, Event, EventKind, EventsReport, Identity, LinkName, LinksReport,
     MODULE_NAME_BYTES_MAX, Neighbour, Power, Reply, Request as Wire, RequestRefusal, StatusReport,
     TransactionId,
 };
@@ -57,6 +59,9 @@ pub struct OcsTrx {
     module: Vec<u8>,
     /// Its serial number; `None` if any will do.
     serial: Option<String>,
+    /// The leader's epoch, and whether the module checks epochs.
+    epoch: Option<Epoch>,
+    checks_epochs: bool,
 }
 
 impl OcsTrx {
@@ -83,7 +88,17 @@ impl OcsTrx {
             signals: Vec::new(),
             module: Vec::new(),
             serial: None,
+            epoch: None,
+            checks_epochs: false,
         }
+    }
+
+    /// Sends this epoch with each request to a module that checks epochs. From the hello on, the module refuses the
+    /// commands of former leaders.
+    #[must_use]
+    pub fn leading_in(mut self, epoch: Option<u64>) -> Self {
+        self.epoch = epoch.map(Epoch);
+        self
     }
 
     /// Reaches the module through an agent that calls it so.
@@ -157,9 +172,18 @@ impl OcsTrx {
     }
 
     fn ask(&mut self, wire: &Wire<'_>, awaits: Awaits) -> Request {
+        // Registers and names are read and written by no host that lost the lead.
+        let carries = !matches!(wire, Wire::Read { .. } | Wire::Write { .. } | Wire::Module { .. });
+        self.ask_in(self.epoch.filter(|_| carries && self.checks_epochs), wire, awaits)
+    }
+
+    fn ask_in(&mut self, epoch: Option<Epoch>, wire: &Wire<'_>, awaits: Awaits) -> Request {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut line = [0; ENCODED_BYTES_MAX];
-        let length = encode_request(Sequence(self.sequence), wire, &mut line);
+        let (number, mut line) = (Sequence(self.sequence), [0; ENCODED_BYTES_MAX]);
+        let length = match epoch {
+            Some(epoch) => encode_in_epoch(number, epoch, wire, &mut line),
+            None => encode_request(number, wire, &mut line),
+        };
         Request { bytes: line[..length].to_vec(), awaits, number: u32::from(self.sequence) }
     }
 
@@ -244,6 +268,7 @@ impl OcsTrx {
                 progress = match request.awaits {
                     // Not to know a neighbour is no reason not to know where the light is.
                     Awaits::Neighbours | Awaits::Events if refused => Progress::Answered,
+                    Awaits::Claim => self.take_claim(&answer.reply),
                     Awaits::Registers if !refused => self.take_registers(&answer.reply),
                     _ => self.take(&answer.reply),
                 };
@@ -321,6 +346,17 @@ impl OcsTrx {
         }
     }
 
+    /// Whether the module checks epochs, by its answer to a hello in one.
+    fn take_claim(&mut self, reply: &Reply<'_>) -> Progress {
+        self.checks_epochs = matches!(reply, Reply::Identity(_));
+        match reply {
+            Reply::Refused(RequestRefusal::EarlierEpoch) => {
+                Progress::Lost(RequestRefusal::EarlierEpoch.to_string())
+            }
+            _ => Progress::Answered,
+        }
+    }
+
     /// The registers of the next read of a look.
     fn take_registers(&mut self, reply: &Reply<'_>) -> Progress {
         let next = module::READS.get(self.registers.len());
@@ -375,9 +411,12 @@ impl Dialect for OcsTrx {
         let named =
             (!name.is_empty()).then(|| self.ask(&Wire::Module { name: &name }, Awaits::Identity));
         self.module = name;
+        self.checks_epochs = false;
+        let epoch = self.epoch;
+        let claim = epoch.map(|_| self.ask_in(epoch, &Wire::Hello, Awaits::Claim));
         let hello =
             [self.ask(&Wire::Hello, Awaits::Identity), self.ask(&Wire::Status, Awaits::Positions)];
-        named.into_iter().chain(hello).collect()
+        named.into_iter().chain(claim).chain(hello).collect()
     }
 
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String> {
@@ -465,6 +504,7 @@ impl Dialect for OcsTrx {
             settle: Micros(u64::from(identity.settle_us)),
             dwell: Micros(u64::from(identity.dwell_us)),
             goes: identity.capabilities.has(Capabilities::GO),
+            refuses_late: self.checks_epochs,
             // 0: how soon a status is answered is not promised.
             answer: self
                 .events

@@ -384,7 +384,8 @@ impl Tender {
         out.extend(signals.map(|signal| event(Event::Signalled(name.clone(), signal))));
     }
 
-    fn reply(&self, ticket: Ticket, outcome: Outcome) -> Does {
+    /// The answer to an operation.
+    pub fn reply(&self, ticket: Ticket, outcome: Outcome) -> Does {
         event(Event::Reply { device: self.name.clone(), ticket, outcome })
     }
 }
@@ -430,7 +431,7 @@ mod tests {
         fn closed(&mut self) {}
         fn promise(&self) -> Option<Promise> {
             let (commit, settle, dwell) = (Micros(100), Micros(30), Micros(1_000));
-            Some(Promise { commit, settle, dwell, answer: None, goes: true })
+            Some(Promise { commit, settle, dwell, answer: None, goes: true, refuses_late: false })
         }
         fn preview(&self, _: &[Op]) -> Result<Vec<Vec<u8>>, String> {
             Ok(Vec::new())

@@ -24,6 +24,10 @@ pub struct EtcdFile {
     /// makes it 1.5 election timeouts at least, 2 s by default.
     #[serde(default = "usual_lease")]
     pub lease: Text<Picoseconds>,
+    /// Offset of the epochs that devices see [default: 0]. Epochs restart at 1 in a new etcd, and devices refuse epochs
+    /// below those that they know.
+    #[serde(default)]
+    pub epoch_from: u64,
     /// Certificates for `https` URLs.
     #[serde(default)]
     pub tls: Option<HttpTlsFile>,

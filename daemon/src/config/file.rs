@@ -295,6 +295,8 @@ pub struct LimitsFile {
     pub settle_within: Option<Text<Picoseconds>>,
     /// How long after its session was given up a command may still be done [default: 2s for switches, else 0].
     pub late_within: Option<Text<Picoseconds>>,
+    /// How long after a takeover a late command of the daemon that led before is undone [default: 1min; 0 with `election`].
+    pub restore_late_within: Option<Text<Picoseconds>>,
     /// The least optical power of a lit slot in dBm [default: -14].
     pub power_min_dbm: Option<f64>,
     /// Good reads in a row before power is believed [default: 3].

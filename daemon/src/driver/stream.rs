@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A TCP connection, with TLS or without, or a serial line: opened, closed and written as a tender says.
+//!
+//! A leader that was stopped between queueing and writing may have lost its lease meanwhile, so the fence is checked
+//! directly before each write of a command. Closing a connection resets it, also when the process is killed, so the kernel
+//! sends no more of it. A peer that acknowledges nothing for [`UNACKNOWLEDGED_WITHIN`] loses its connection.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::net::sockopt::{set_socket_linger, set_tcp_user_timeout};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -13,7 +21,15 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 
+use crate::cluster::Fence;
+
 const READ_BYTES: usize = 16 << 10;
+/// The kernel of a stopped or isolated daemon delivers no command later than this. Equals the default `late_within` of
+/// optical switches.
+const UNACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
+/// Why a command is broken off.
+pub(crate) const OUT_OF_LEASE: &str =
+    "etcd does not renew the lease of this daemon: no more of the command is sent";
 
 /// Where a device is.
 #[derive(Clone, Debug)]
@@ -47,16 +63,10 @@ enum Link {
 impl Link {
     async fn open(address: &Address) -> io::Result<Self> {
         match address {
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                Ok(Self::Tcp(stream))
-            }
+            Address::Tcp(address) => Ok(Self::Tcp(connect(address).await?)),
             Address::Tls { address, name, config } => {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
                 let connector = TlsConnector::from(Arc::clone(config));
-                let stream = connector.connect(name.clone(), stream).await?;
+                let stream = connector.connect(name.clone(), connect(address).await?).await?;
                 Ok(Self::Tls(Box::new(stream)))
             }
             Address::Serial { path, bits_per_second } => {
@@ -78,22 +88,30 @@ impl Link {
         }
     }
 
-    /// How many of the bytes were written.
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn writer(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
         match self {
-            Self::Tcp(stream) => stream.write(bytes).await,
-            Self::Tls(stream) => stream.write(bytes).await,
-            Self::Serial(line) => line.write(bytes).await,
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream,
+            Self::Serial(line) => line,
         }
     }
 
     /// Only TLS keeps bytes back; flushing a serial line would block until the last bit is out.
-    async fn flush(&mut self) -> io::Result<()> {
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Tls(stream) => stream.flush().await,
-            Self::Tcp(_) | Self::Serial(_) => Ok(()),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tcp(_) | Self::Serial(_) => Poll::Ready(Ok(())),
         }
     }
+}
+
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    set_socket_linger(&stream, Some(Duration::ZERO))?;
+    let milliseconds = u32::try_from(UNACKNOWLEDGED_WITHIN.as_millis()).unwrap_or(u32::MAX);
+    set_tcp_user_timeout(&stream, milliseconds)?;
+    Ok(stream)
 }
 
 /// What a connection is doing.
@@ -122,14 +140,24 @@ pub(crate) struct Wire {
     outgoing: Vec<u8>,
     /// TLS holds on to what is written until it is flushed.
     is_unflushed: bool,
+    /// Queued bytes belong to a command.
+    commands: bool,
+    fence: Fence,
     buffer: Box<[u8]>,
 }
 
 impl Wire {
     /// Closed.
-    pub(crate) fn to(address: Option<Address>) -> Self {
-        let buffer = vec![0; READ_BYTES].into_boxed_slice();
-        Self { address, state: State::Closed, outgoing: Vec::new(), is_unflushed: false, buffer }
+    pub(crate) fn to(address: Option<Address>, fence: Fence) -> Self {
+        Self {
+            address,
+            state: State::Closed,
+            outgoing: Vec::new(),
+            is_unflushed: false,
+            commands: false,
+            fence,
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+        }
     }
 
     /// Opens a fresh connection.
@@ -144,12 +172,30 @@ impl Wire {
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
         self.outgoing.clear();
-        self.is_unflushed = false;
+        (self.is_unflushed, self.commands) = (false, false);
     }
 
-    /// Sends these bytes, after those that wait.
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
+    /// Queues these bytes. Bytes of a command are written only while the fence is open.
+    pub(crate) fn send(&mut self, bytes: &[u8], is_command: bool) {
         self.outgoing.extend_from_slice(bytes);
+        self.commands |= is_command;
+    }
+
+    /// Writes or flushes queued bytes.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        let State::Open(link) = &mut self.state else { return Poll::Pending };
+        if self.commands && !self.fence.is_open() {
+            return Poll::Ready(Err(OUT_OF_LEASE.to_owned()));
+        }
+        let written = match self.outgoing.is_empty() {
+            false => ready!(Pin::new(link.writer()).poll_write(context, &self.outgoing)),
+            true => ready!(link.poll_flush(context)).map(|()| 0),
+        };
+        let written = written.map_err(|error| format!("write: {error}"))?;
+        self.outgoing.drain(..written);
+        self.is_unflushed = written > 0;
+        self.commands &= !self.outgoing.is_empty() || self.is_unflushed;
+        Poll::Ready(Ok(()))
     }
 
     /// Writes what waits, and returns when something is heard. Nothing is lost when it is dropped half-way.
@@ -168,20 +214,10 @@ impl Wire {
                         };
                     }
                 },
-                State::Open(link) if !self.outgoing.is_empty() => {
-                    match link.write(&self.outgoing).await {
-                        Ok(written) => {
-                            self.outgoing.drain(..written);
-                            self.is_unflushed = true;
-                        }
-                        Err(error) => return self.broke(format!("write: {error}")),
+                State::Open(_) if !self.outgoing.is_empty() || self.is_unflushed => {
+                    if let Err(why) = poll_fn(|context| self.poll_write(context)).await {
+                        return self.broke(why);
                     }
-                }
-                State::Open(link) if self.is_unflushed => {
-                    if let Err(error) = link.flush().await {
-                        return self.broke(format!("write: {error}"));
-                    }
-                    self.is_unflushed = false;
                 }
                 State::Open(link) => match link.read(&mut self.buffer).await {
                     Ok(0) => return self.broke("the device closed the connection".into()),

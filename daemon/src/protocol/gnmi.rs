@@ -82,6 +82,10 @@ impl Protocol for GnmiFile {
         host(&self.tcp)
     }
 
+    fn refuses_late(&self) -> bool {
+        self.election.is_some()
+    }
+
     #[cfg(feature = "edges")]
     fn check(&self) -> Result<(), (&'static str, anyhow::Error)> {
         let reached = reach::address(self).and_then(|_| reach::login(self));

@@ -68,7 +68,7 @@ impl Protocol for SerialFile {
         let path = self.serial.clone();
         let address = Address::Serial { path, bits_per_second: self.bits_per_second };
         let dialect = OcsTrx::new(self.policy.code(), fresh_sequence(place.wall_ms));
-        let dialect = dialect.called(place.device);
+        let dialect = dialect.called(place.device).leading_in(place.epoch);
         Ok(Endpoint::speaking(address, dialect))
     }
 }

@@ -60,6 +60,7 @@ pub(super) fn cause_text(cause: &Cause) -> String {
         Cause::Repair => "repair".into(),
         Cause::Drift => "drift".into(),
         Cause::Owed(txn) => format!("owed since {txn}"),
+        Cause::Late(txn) => format!("late command of {txn}"),
         Cause::Probe => "probe".into(),
     }
 }

@@ -99,6 +99,7 @@ impl Change<'_> {
             }
             Cause::Drift => "drift put back".into(),
             Cause::Owed(txn) => format!("what was owed since {txn}"),
+            Cause::Late(txn) => format!("late command of {txn} put back"),
             Cause::Probe => "probe of ends without a circuit".into(),
         }
     }

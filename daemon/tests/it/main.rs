@@ -19,6 +19,7 @@ mod full_disk;
 mod fuzz_replay;
 mod hostile;
 mod journal_formats;
+mod late_commands;
 mod linearizable;
 mod linux_switch;
 mod monitoring;

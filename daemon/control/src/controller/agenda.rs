@@ -229,7 +229,8 @@ mod tests {
                 };
                 let answer = Some(Micros(300));
                 let (commit, settle, dwell) = (Micros(1_000), Micros(30), Micros(0));
-                let promise = Promise { commit, settle, dwell, answer, goes: true };
+                let promise =
+                    Promise { commit, settle, dwell, answer, goes: true, refuses_late: false };
                 let event = match draws.random_range(0..16) {
                     0 => Event::Down(device, Trouble::from("gone")),
                     1 => Event::Promised(device, promise),

@@ -72,12 +72,15 @@ impl Controller {
             actions.push(Action::Note(Note::Late(device.clone())));
             return;
         };
-        let is_out_of_turn = flight.drives || seen.observed.is_none();
-        seen.next_poll = match seen.signalled.wants_read_after(flight.asked) {
-            true => now.mono,
-            false if is_out_of_turn => now.mono + self.inventory.first_poll_after(device),
-            false => now.mono + self.inventory.poll_every,
-        };
+        let is_poll = !flight.drives && seen.observed.is_some();
+        let wants_read = seen.signalled.wants_read_after(flight.asked);
+        let gave_up = flight.moves && matches!(outcome, Outcome::Unknown(_));
+        if gave_up {
+            self.gave_up(now, device);
+        }
+        let next_poll = now.mono + self.next_poll_after(device, is_poll);
+        let Some(seen) = self.devices.get_mut(device) else { return };
+        seen.next_poll = if wants_read { now.mono } else { next_poll };
         match &outcome {
             Outcome::Done(Some(read)) => {
                 seen.signalled.answered(flight.asked);
@@ -93,7 +96,7 @@ impl Controller {
                 self.note_read(now, device, (flight.asked, read), actions);
             }
             Outcome::Unknown(why) => {
-                if flight.moves {
+                if gave_up {
                     seen.late_until = now.mono + self.inventory.limits(device).late_within;
                 }
                 actions.push(Action::Note(Note::Unknown(device.clone(), why.clone())));
@@ -176,6 +179,7 @@ impl Controller {
         self.drive(now, actions, |drive, site| drive.tick(now.mono, site));
         self.poll(now, actions);
         if self.drive.is_none() && !self.only_reads && now.mono >= self.own_not_before {
+            self.restore_late(now, actions);
             self.confirm_too_late(now, actions);
             self.restore_drift(now, actions);
             self.settle(now, actions);

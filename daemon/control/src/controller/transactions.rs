@@ -249,6 +249,9 @@ impl Controller {
         self.append(Record::End { txn, result, parts, pending, wall_ms }, actions);
         actions.push(Action::Note(Note::Ended(txn, result)));
         self.count_restore(now, &open, actions);
+        if committed {
+            self.count_late(&open);
+        }
         for device in devices {
             self.note_drift(&device, actions);
         }

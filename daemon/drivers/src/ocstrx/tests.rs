@@ -2,6 +2,7 @@
 //! What the driver of a transceiver makes of answers.
 
 use super::*;
+use lightloom_control::state::Txn;
 use lightloom_firmware_api::frame::{Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION};
 use lightloom_firmware_api::message::{RequestRefusal, command};
 
@@ -123,4 +124,38 @@ fn a_port_that_was_shut_down_says_so_and_one_that_is_broken_does_not() {
     let halves = [4, 4, 4, 4, 7, 7, 7, 7];
     let status = StatusReport { data_paths: halves, module_state: 3, ..Default::default() };
     assert_eq!([0, 1].map(|group| shut(&status, group, 2)), [None, Some(Shut::TxDisabled)]);
+}
+
+/// A module that does not know epochs receives the same requests as before.
+#[test]
+fn a_module_is_asked_in_the_epoch_of_the_leader_if_it_checks_epochs() {
+    for checks in [true, false] {
+        let mut dialect = OcsTrx::new(DataPathPolicy::Hot, 0).leading_in(Some(5));
+        let hello = dialect.hello();
+        let known =
+            Reply::Identity(Identity { groups: 1, external_paths: 2, ..Identity::default() });
+        let unknown = Reply::Refused(RequestRefusal::UnknownCommand);
+        let said = if checks { &known } else { &unknown };
+        let code = command::HELLO | command::IN_EPOCH;
+        assert_eq!(answer(&mut dialect, &hello[0], code, said), Progress::Answered);
+        assert_eq!(answer(&mut dialect, &hello[1], command::HELLO, &known), Progress::Answered);
+        let seen = Reply::Status(StatusReport::default());
+        assert_eq!(answer(&mut dialect, &hello[2], command::STATUS, &seen), Progress::Answered);
+        assert_eq!(dialect.promise().map(|promise| promise.refuses_late), Some(checks));
+        let want = Positions::from([(Slot(0), Position(1))]);
+        for request in dialect.requests(&Op::Arm { txn: Txn(1), want }).unwrap() {
+            let mut device = lightloom_firmware_api::frame::Reassembler::new();
+            let frame = request.bytes.iter().find_map(|byte| {
+                device.push(*byte).map(|frame| frame.unwrap().command & command::IN_EPOCH != 0)
+            });
+            assert_eq!(frame, Some(checks));
+        }
+    }
+    let mut dialect = OcsTrx::new(DataPathPolicy::Hot, 0).leading_in(Some(5));
+    let hello = dialect.hello();
+    let refused = Reply::Refused(RequestRefusal::EarlierEpoch);
+    let lost = answer(&mut dialect, &hello[0], command::HELLO | command::IN_EPOCH, &refused);
+    assert!(
+        matches!(lost, Progress::Lost(why) if why.contains("another daemon has taken the lead"))
+    );
 }

@@ -333,6 +333,7 @@ fn limits_follow_what_a_module_promises_over_its_line() {
         dwell: Micros(0),
         answer: None,
         goes: false,
+        refuses_late: false,
     };
     let over = |bits_per_second| {
         let follows = Follows { bits_per_second, reply_written: false, settle_written: false };

@@ -127,6 +127,7 @@ fn promise_times(inventory: &mut Inventory, answer: Option<Micros>) {
         dwell: Micros(0),
         answer,
         goes: answer.is_some(),
+        refuses_late: false,
     };
     let modules: Vec<DeviceName> =
         inventory.devices.keys().filter(|name| name.as_str().starts_with('n')).cloned().collect();

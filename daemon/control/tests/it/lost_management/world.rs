@@ -481,6 +481,7 @@ impl World {
             dwell: Micros(0),
             answer,
             goes: true,
+            refuses_late: false,
         };
         self.handle(Event::Promised(device.clone(), promise));
         self.handle(Event::Up(device));

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A daemon dies during a change, and a switch without epochs executes one of its commands up to a minute after the
+//! takeover. This test has its own SCPI switch of a few lines and uses no driver.
+
+use crate::world;
+use lightloom_control::change::Mode;
+use lightloom_control::controller::{Apply, Request};
+use lightloom_control::inventory::{Device, Inventory};
+use lightloom_control::state::{
+    DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot, at,
+};
+use lightloom_testkit::cases;
+use lightloom_units::seed::Seed;
+use rand::RngExt;
+use world::World;
+use world::device::Faults;
+
+const WITHIN: Micros = Micros::from_secs(60);
+
+fn ocs() -> DeviceName {
+    "ocs0".into()
+}
+
+fn circuits(pairs: &[(u32, u32)]) -> Positions {
+    pairs.iter().map(|&(slot, to)| (Slot(slot), Position(to))).collect()
+}
+
+fn world(seed: u64) -> World {
+    let mut device = Device::new(Sharing::Exclusive);
+    device.limits.late_within = Micros::from_secs(2);
+    device.limits.restore_late_within = WITHIN;
+    let mut inventory = Inventory::default();
+    inventory.devices.insert(ocs(), device);
+    let mut world = World::new(seed, inventory, Faults::default());
+    ask(&mut world, "first", &[(1, 101), (2, 102), (3, 103)], Micros::from_millis(10));
+    world.run_for(Micros::from_secs(2));
+    world
+}
+
+fn ask(world: &mut World, id: &str, pairs: &[(u32, u32)], after: Micros) {
+    let target = Fabric::from([(ocs(), circuits(pairs))]);
+    let apply = Apply { target, mode: Mode::Update, ..Apply::default() };
+    world.ask(after, "alice", id, Request::Apply(apply));
+}
+
+/// Executes a command as an SCPI switch does. Returns whether it changed anything.
+fn carry_out(world: &mut World, slot: u32, port: u32, adds: bool) -> bool {
+    let positions = &mut world.devices.get_mut(&ocs()).unwrap().positions;
+    let (slot, port) = (Slot(slot), Position(port));
+    let is_free = !positions.contains_key(&slot) && !positions.values().any(|held| *held == port);
+    match adds {
+        true if is_free => drop(positions.insert(slot, port)),
+        false if at(positions, slot) == port => drop(positions.remove(&slot)),
+        _ => return false,
+    }
+    world.devices.get_mut(&ocs()).unwrap().tampered = true;
+    true
+}
+
+fn stands(world: &World) -> bool {
+    let owned = &world.controller().unwrap().ledger().owned[&ocs()];
+    world.devices[&ocs()].positions == *owned
+}
+
+#[test]
+fn light_is_where_the_plan_wants_it_2_s_after_a_late_command() {
+    let (mut changed, mut restored) = (0, 0);
+    for seed in 0..cases(300, 20_000) {
+        let mut world = world(seed);
+        let mut draws = Seed(seed).stream("late", 0);
+        // Slot 1 moves, slot 2 goes dark, slot 4 is lit.
+        ask(&mut world, "change", &[(1, 104), (3, 103), (4, 102)], Micros(0));
+        world.run_for(Micros(draws.random_range(50..4_000)));
+        world.kill();
+        world.run_for(Micros::from_secs(draws.random_range(5..8)));
+        if draws.random_bool(0.5) {
+            ask(&mut world, "back", &[(1, 101), (2, 102), (3, 103)], Micros(0));
+            world.run_for(Micros::from_secs(5));
+        }
+        assert!(stands(&world), "seed {seed}: it is over");
+        world.run_for(Micros::from_millis(draws.random_range(0..45_000)));
+        let (slot, port, adds) = [
+            (1, 101, false),
+            (2, 102, false),
+            (1, 104, true),
+            (4, 102, true),
+            (1, 104, false),
+            (4, 102, false),
+            (2, 102, true),
+            (1, 101, true),
+        ][draws.random_range(0..8)];
+        if !carry_out(&mut world, slot, port, adds) {
+            continue;
+        }
+        changed += 1;
+        world.run_for(Micros::from_secs(2));
+        assert!(stands(&world), "seed {seed}: slot {slot} with {port}, added: {adds}");
+        let history = &world.controller().unwrap().ledger().history;
+        restored += history.iter().filter(|past| past.actor == "policy:late-command").count();
+    }
+    println!("{changed} late commands changed light, {restored} restores");
+    assert!(changed > 50 && restored == changed);
+}
+
+#[test]
+fn what_a_person_moves_stays_moved() {
+    let (ours, late) = ((3, 103), Micros::from_secs(5));
+    let cases = [
+        // The change did not touch this circuit.
+        (ours.0, None, late),
+        // The change touched this slot, but no command of it leads there.
+        (1, Some(109), late),
+        // The change touched this circuit, but the takeover is long ago.
+        (1, None, WITHIN + late),
+    ];
+    for (seed, (slot, to, after)) in (0..).zip(cases) {
+        let mut world = world(seed);
+        world.run_for(WITHIN);
+        ask(&mut world, "change", &[(1, 104), (2, 102), (3, 103)], Micros(0));
+        world.run_for(Micros::from_millis(1));
+        world.kill();
+        world.run_for(after);
+        assert!(stands(&world), "{slot}: it is over");
+        let model = world.devices.get_mut(&ocs()).unwrap();
+        model.positions.remove(&Slot(slot));
+        model.positions.extend(to.map(|to| (Slot(slot), Position(to))));
+        model.tampered = true;
+        let moved = model.positions.clone();
+        world.run_for(Micros::from_secs(15));
+        assert_eq!(world.devices[&ocs()].positions, moved, "slot {slot} to {to:?}");
+        assert!(!world.controller().unwrap().devices()[&ocs()].drift.is_empty(), "it is reported");
+    }
+}
