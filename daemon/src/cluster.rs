@@ -9,7 +9,6 @@
 //! only reads, as it does on a disk that fails.
 
 mod etcd;
-mod fence;
 mod seat;
 pub mod standby;
 mod storage;
@@ -24,7 +23,7 @@ use tokio::sync::watch;
 use crate::config::{Config, EtcdFile};
 use crate::journal::{Damage, Storage, read_all};
 
-pub use fence::Fence;
+use crate::fence::Fence;
 pub use seat::{ClusterIdentity, LeaderSeat, StandbyNews, check_identity, take_seat};
 pub use storage::{EtcdStorage, JournalTail};
 

@@ -31,6 +31,8 @@ pub mod driver;
 #[cfg(feature = "edges")]
 pub mod earlier_state;
 #[cfg(feature = "edges")]
+pub mod fence;
+#[cfg(feature = "edges")]
 pub mod file_storage;
 #[cfg(feature = "edges")]
 pub mod hooks;

@@ -9,9 +9,9 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
-use crate::cluster::Fence;
 use crate::driver::Endpoint;
 use crate::driver::stream::{Heard, OUT_OF_LEASE, Wire};
+use crate::fence::Fence;
 use lightloom_control::controller::{Event, Ticket};
 use lightloom_control::state::{DeviceName, Micros, Op, Outcome};
 use lightloom_drivers::module::Module;

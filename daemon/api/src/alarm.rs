@@ -51,7 +51,7 @@ impl fmt::Display for Alarm {
     }
 }
 
-/// Writes a Unix time in milliseconds as `2026-11-21 18:32:28` on somebody's clock.
+/// Writes a Unix time in milliseconds as `2026-11-21 18:32:28` in a time zone.
 pub type Moment = fn(u64) -> String;
 
 /// The same without the day: `18:32:28`.

@@ -414,7 +414,7 @@ pub struct Controller {
     own_not_before: Micros,
     /// Nothing can be written down, so nothing is begun, finished or undone.
     only_reads: bool,
-    /// Commands that nobody waits for and that may still be carried out.
+    /// Commands without a waiting transaction that may still be carried out.
     strays: Strays,
 }
 

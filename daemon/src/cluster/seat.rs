@@ -13,9 +13,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::etcd::{Etcd, EtcdError, all_under, coded, made_in, on_lease, put};
-use super::fence::Fence;
 use super::storage::{EtcdStorage, JournalTail};
 use crate::config::{Config, EtcdFile};
+use crate::fence::Fence;
 
 /// What is in the journal, and how: daemons that write another do not lead beside this one.
 const FORMAT: &str = "1";

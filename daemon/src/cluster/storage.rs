@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use super::etcd::{Etcd, EtcdError, coded, end_of, is, made_in, newest_under, put, put_in};
-use super::fence::Fence;
+use crate::fence::Fence;
 use crate::journal::Storage;
 
 /// etcd takes requests of 1.5 MiB by default.

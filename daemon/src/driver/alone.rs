@@ -8,7 +8,7 @@ use lightloom_drivers::tender::{Does, NoPreview};
 
 use super::Endpoint;
 use super::stream::Address;
-use crate::cluster::Fence;
+use crate::fence::Fence;
 use crate::tend::Task;
 
 /// A device and its task.

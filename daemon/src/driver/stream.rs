@@ -21,7 +21,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 
-use crate::cluster::Fence;
+use crate::fence::Fence;
 
 const READ_BYTES: usize = 16 << 10;
 /// The kernel of a stopped or isolated daemon delivers no command later than this. Equals the default `late_within` of

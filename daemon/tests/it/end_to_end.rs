@@ -504,8 +504,8 @@ fn check_finds_passwords_that_everybody_reads_or_knows() {
         [("a;b", "';'"), ("a:b", "':'"), ("a\"b", "'\"'"), ("a\rb", "'\\r'"), ("aé", "'é'")]
     {
         let (code, said) = with(&format!("{text}\n"), 0o600);
-        let told = ["device ocs0, tl1/password_file", "TL1 cannot carry", wrong];
-        assert!(code == Some(1) && told.iter().all(|told| said.contains(told)), "{said}");
+        let named = ["device ocs0, tl1/password_file", "TL1 cannot carry", wrong];
+        assert!(code == Some(1) && named.iter().all(|part| said.contains(part)), "{said}");
         assert!(!said.contains(text), "the password itself is not shown: {said}");
     }
     std::fs::remove_file(&password).unwrap();

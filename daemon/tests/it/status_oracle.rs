@@ -29,7 +29,7 @@ use crate::world::ring::{SLOT, plan_around, ring};
 const NODES: u32 = 8;
 /// Every module is read within this time, and every change is over.
 const SETTLED: Micros = Micros::from_secs(15);
-/// Devices that are without power stay so until somebody restores it.
+/// Devices that are without power stay so until it is restored.
 const LONG: Micros = Micros::from_secs(1_000_000);
 
 struct Week {
@@ -155,7 +155,7 @@ impl Week {
         self.put(device, to);
     }
 
-    /// Somebody else than the daemon sets a module.
+    /// A module set by hand.
     fn put(&mut self, device: &DeviceName, to: u32) {
         let model = self.world.devices.get_mut(device).unwrap();
         model.tampered = true;
@@ -219,7 +219,7 @@ impl Week {
             let owned = ledger.owned.get(&DeviceName::from(name.as_str()));
             let owned = owned.and_then(|slots| slots.get(&SLOT)).map_or(0, |position| position.0);
             let wanted = stated.get(name).copied().unwrap_or(owned);
-            // A module that nobody set is at rest at loopback.
+            // A module that was never set is at rest at loopback.
             let rests = |read| wanted == 0 && read == 15 && ledger.version > 0;
             self.read(name).is_some_and(|read| read != wanted && !rests(read))
         };

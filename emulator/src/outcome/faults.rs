@@ -177,7 +177,7 @@ pub fn listed(groups: &[GroupId]) -> String {
 }
 
 impl FaultResult {
-    /// Returns whether a group, a host or a phase felt it.
+    /// Returns whether a group, a host or a phase was affected.
     pub(crate) fn had_effect(&self) -> bool {
         let ended_later = self.delay != Some(Picoseconds::ZERO);
         ended_later || !self.groups_affected.is_empty() || self.gpus_affected + self.gpus_lost > 0

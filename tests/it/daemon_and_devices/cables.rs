@@ -80,7 +80,7 @@ fn cables_crossed_at_rest_are_reported_and_no_part_is_blamed() {
         rig.apply_plan(&plan).await;
         let last = |runtime: &Runtime| {
             let past = runtime.control.controller().ledger().history.back().unwrap();
-            view::transaction(runtime, past)
+            view::transaction(&runtime.into(), past)
         };
         assert_eq!(rig.look(last).await.crossed, crossed);
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -144,7 +144,7 @@ impl Controller {
         let Some(observed) = known.observed else { return };
         let mut drift = drift(known.owned, &observed.positions);
         let planned = self.planned(device);
-        // A module that nobody set rests at loopback, where its light reaches no other.
+        // A module that was never set rests at loopback, where its light reaches no other.
         let rests = |drift: &Drift| {
             self.ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
         };

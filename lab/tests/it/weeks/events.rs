@@ -184,7 +184,7 @@ impl World {
             ["drifted"] => drifted(),
             names => names.iter().map(|name| DeviceName::from(*name)).collect(),
         };
-        self.ask(line, |_, id| Ok(asks(id, Request::Adopt(devices), None)));
+        self.ask(line, |_, id| Ok(asks(id, Request::Adopt(devices.into()), None)));
     }
 
     fn faults(&mut self, line: &str, broken: &[&str], repaired: &[&str]) {
@@ -194,7 +194,7 @@ impl World {
             ["all"] => all.iter().filter_map(|name| name.parse().ok()).collect(),
             named => named.iter().filter_map(|name| name.parse().ok()).collect(),
         };
-        let why = "told by operator".to_owned();
+        let why = "reported by operator".to_owned();
         let broken: Vec<(Part, String)> =
             broken.iter().filter_map(|n| Some((n.parse().ok()?, why.clone()))).collect();
         if broken.is_empty() && repaired.is_empty() {

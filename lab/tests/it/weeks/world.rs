@@ -381,7 +381,7 @@ impl World {
     ) {
         let id = format!("request-{}", self.asked.len());
         let Some(runtime) = &self.runtime else {
-            return self.note(format!("{what}: nobody answers"));
+            return self.note(format!("{what}: no daemon answers"));
         };
         match call(runtime, &id) {
             Err(why) => self.note(format!("{what}: not asked: {why}")),
