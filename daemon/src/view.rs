@@ -238,12 +238,12 @@ fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
         undone.is_none_or(|first| first > pending.txn)
     })?;
     let now = &known.now;
-    let left = pending.deadline(&now) - now.mono;
+    let left = pending.deadline(now) - now.mono;
     Some(PendingConfirm {
         txn: pending.txn.0,
         seconds_left: left.as_secs_f64(),
         left_ps: left.0.saturating_mul(1_000_000),
-        until_unix_ms: pending.until_unix_ms(&now),
+        until_unix_ms: pending.until_unix_ms(now),
     })
 }
 

@@ -131,7 +131,7 @@ fn rails_and_leaf_spines_are_planned_and_what_cannot_run_on_them_says_so() {
 fn broken_bundles_are_named_where_no_node_is_out() {
     let ring = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-32.yaml");
     let folder = tempfile::tempdir().expect("a folder");
-    let faults = ["--fault", "n5/b0,n5/b1", "--samples", "2", "--arch", "khop:2"];
+    let faults = ["--fault", "n5/b0,n6/b1", "--samples", "2", "--arch", "khop:2"];
     let page =
         good(folder.path(), &[&["report", ring, "--format", "markdown"][..], &faults].concat());
     assert!(page.contains("2 parts are broken, and no node as a whole"), "{page}");

@@ -94,23 +94,6 @@ pub enum Request {
     Resume,
 }
 
-/// Devices whose light is taken as ours.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Adopt {
-    /// Their names.
-    pub devices: Vec<DeviceName>,
-    /// Leave out those that do not answer.
-    pub leave_out_silent: bool,
-    /// Also where that takes positions away from the plan.
-    pub against_plan: bool,
-}
-
-impl From<Vec<DeviceName>> for Adopt {
-    fn from(devices: Vec<DeviceName>) -> Self {
-        Self { devices, ..Self::default() }
-    }
-}
-
 /// A wanted state of the fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {

@@ -190,7 +190,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
     let no_light = |(name, seen): (&DeviceName, &Seen)| is_dark(name, seen);
-    (bypasses || devices.all(no_light)).then(|| NoPlan { lit: circuits.len(), next })
+    (bypasses || devices.all(no_light)).then_some(NoPlan { lit: circuits.len(), next })
 }
 
 /// What to do about a plan that was made from another fabric file than the one which the daemon has read.

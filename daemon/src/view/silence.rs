@@ -34,7 +34,7 @@ enum Kind {
 /// Devices that fell silent together and whose light nobody misses.
 pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostView> {
     let now = &known.now;
-    let lost = known.control.management_lost(&now)?;
+    let lost = known.control.management_lost(now)?;
     Some(ManagementLostView {
         devices: lost.devices.iter().map(ToString::to_string).collect(),
         of: known.control.controller().devices().len(),
