@@ -121,13 +121,8 @@ impl<'a> Compared<'a> {
             let mut faults: Vec<usize> =
                 there.iter().filter(is_hit).map(|(_, fault)| *fault).collect();
             if faults.is_empty() {
-                // Only what hits flows moves others, which share links with them or wait for them.
-                let hits = |fault: &usize| !ran.log.faults[*fault].flows_hit.is_empty();
-                let before = |fault| Some((ran.began(fault).filter(|at| *at < moved.at)?, fault));
-                let last = || (0..links.len()).filter(hits).filter_map(before).max();
-                let first = there.iter().filter(|(_, fault)| hits(fault)).min().copied();
-                let fault = first.or_else(last).map(|(_, fault)| fault);
-                faults.extend(fault.or_else(|| ran.culprit((moved.at, moved.at), &|_| true)));
+                let earliest = there.iter().min().map(|(_, fault)| *fault);
+                faults.extend(earliest.or_else(|| ran.culprit((moved.at, moved.at), &|_| true)));
             }
             faults.into_iter().for_each(|fault| affected[fault].push(*moved));
         }

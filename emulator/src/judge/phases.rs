@@ -87,7 +87,7 @@ pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
         circuits_lost: log.circuits.len(),
         changes_missed: log.changes_missed,
         leaves_affected: log.leaves.iter().copied().collect(),
-        packets_lost: 0,
+        packets_lost: log.packets_lost,
         phases_slowed: Vec::new(),
         delay: Some(Picoseconds::ZERO),
     };
@@ -105,9 +105,6 @@ pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
             planned[kind].circuits.iter().any(|circuit| lost.contains(circuit))
         };
         let culprit = ran.culprit((phase.start, end), &is_likely);
-        if let Some(fault) = culprit {
-            impacts[fault].packets_lost += phase.packets_lost.saturating_sub(calm.packets_lost);
-        }
         let Some(time) = phase.time else {
             if let Some(fault) = culprit {
                 impacts[fault].phases_slowed.push(name);

@@ -130,7 +130,7 @@ pub struct PhaseImpact {
     pub changes_missed: u32,
     /// Leaves at the ends of these circuits.
     pub leaves_affected: Vec<LeafId>,
-    /// Packets lost in phases that it affected, beyond those lost without faults.
+    /// Packets lost on its links while it was in effect.
     pub packets_lost: u64,
     /// Phases that took at least a thousandth longer for it than without faults, as `step/phase`.
     pub phases_slowed: Vec<String>,

@@ -92,6 +92,7 @@ impl Run<'_> {
         }
         let links = event.links();
         context.faults[fault].flows_hit = context.flows_on(&links);
+        context.begin_counting(fault, &links);
         for workload in &mut self.workloads {
             workload.fault_began(&mut self.context, fault, &links)?;
         }
@@ -112,6 +113,7 @@ impl Run<'_> {
         let context = &mut self.context;
         let (event, now) = (&context.events[fault], context.now());
         context.active[fault] = false;
+        context.end_counting(fault);
         for plane in &mut self.control {
             plane.fault_ends(&mut self.context, fault)?;
         }
@@ -139,6 +141,25 @@ impl Run<'_> {
 }
 
 impl Context<'_> {
+    fn lost_on(&self, links: &[LinkId]) -> u64 {
+        links.iter().map(|link| self.engine.port_count(*link).lost).sum()
+    }
+
+    fn begin_counting(&mut self, fault: usize, links: &[LinkId]) {
+        let others = (0..self.events.len()).filter(|other| *other != fault && self.active[*other]);
+        let taken: BTreeSet<LinkId> =
+            others.flat_map(|other| self.faults[other].own_links.0.iter().copied()).collect();
+        let own: Vec<LinkId> = links.iter().copied().filter(|link| !taken.contains(link)).collect();
+        let before = self.lost_on(&own);
+        self.faults[fault].own_links = (own, before);
+    }
+
+    /// Attributes the packets lost on its links to a fault that ends, with its repair or with the run.
+    pub(super) fn end_counting(&mut self, fault: usize) {
+        let (links, before) = std::mem::take(&mut self.faults[fault].own_links);
+        self.faults[fault].packets_lost += self.lost_on(&links) - before;
+    }
+
     fn plan_end(&mut self, fault: usize, at: lightloom_units::SimTime) {
         let event = &self.events[fault];
         if let Some(time) = event.ends(at) {

@@ -125,6 +125,10 @@ pub(crate) struct FaultLog {
     pub(crate) leaves: BTreeSet<LeafId>,
     /// Changes that were missed, for there was no control plane to command them.
     pub(crate) changes_missed: u32,
+    /// Packets lost on its links while it was in effect; on a link of several faults, for the first of them.
+    pub(crate) packets_lost: u64,
+    /// Its links without those of earlier faults, and the packets lost on them before it began.
+    pub(super) own_links: (Vec<LinkId>, u64),
 }
 
 impl FaultLog {
