@@ -162,10 +162,25 @@ pub fn emulate_with(
             Some(making.run(&old, calm(), progress)?)
         }
     };
+    // Phases have no flows of their own by which a fault could be separated from another: where there are too many to
+    // leave each out, each is run alone.
+    let mut alone = Vec::new();
+    let without = making.without_each(&events, progress)?;
+    if without.is_empty() && scenario.phases.is_some() && events.len() > 1 {
+        alone = making.each_alone(&events, progress)?;
+    }
+    // Faults each of which is enough for what happened show nothing when one is left out: each is run alone.
+    if let Some(baseline) = &baseline
+        && judge::is_overdetermined(&log, baseline, &without)
+    {
+        alone = making.each_alone(&events, progress)?;
+    }
     let ran = judge::JudgedRun {
+        without: &without,
         baseline: baseline.as_ref().unwrap_or(&log),
         traffic: &making.traffic,
         log: &log,
+        alone: &alone,
         scenario,
         start,
         scale,
@@ -184,6 +199,33 @@ pub(crate) fn run_alone(
 ) -> Result<RunLog, EmulateError> {
     let making = Making { maker, ..Making::new(scenario, start, (1, 1, IslandReuse::Reuse))? };
     Ok(making.run(events, (Watch::default(), None), &mut ())?)
+}
+
+/// What shares links or waits for another passes on what a fault did to what it never hit: with so many faults at most,
+/// each is left out in a run of its own to see what it did.
+const MOST_LEFT_OUT: usize = 8;
+
+/// By fault, whether it is left out in a run of its own; empty where none is.
+fn left_out(scenario: &Scenario, events: &[FaultEvent]) -> Vec<bool> {
+    let is_news: Vec<bool> = events.iter().map(|event| !event.from_start).collect();
+    let news = is_news.iter().filter(|is_news| **is_news).count();
+    let shares =
+        !scenario.train.is_empty() || !scenario.traffic.is_empty() || scenario.phases.is_some();
+    let is_run = shares && (1..=MOST_LEFT_OUT).contains(&news);
+    if is_run { is_news } else { Vec::new() }
+}
+
+/// How many times a scenario is run, under its seed: for progress.
+#[must_use]
+pub fn runs(scenario: &Scenario, start: &RunStart) -> u64 {
+    let removed = left_out(scenario, &start.events);
+    let removed = removed.iter().filter(|is_removed| **is_removed).count() as u64;
+    match (start.events.len() as u64, scenario.phases.is_some()) {
+        (0, _) => 1,
+        (1, _) => 2,
+        (many, true) if removed == 0 => 2 + many,
+        _ => 2 + removed,
+    }
 }
 
 /// Everything from which the runs of a scenario are made.
@@ -340,6 +382,43 @@ impl<'a> Making<'a> {
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
+    /// By fault, the run with it alone.
+    fn each_alone(
+        &self,
+        events: &[FaultEvent],
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<RunLog>, RunError> {
+        let alone = |(fault, event)| {
+            progress.begins(RunPass::Only(fault));
+            self.run(std::slice::from_ref(event), (Watch::default(), None), &mut *progress)
+        };
+        events.iter().enumerate().map(alone).collect()
+    }
+
+    /// By fault, the run without it, where what runs shares links; without the only one of this run it is the run without faults.
+    fn without_each(
+        &self,
+        events: &[FaultEvent],
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<judge::Without>, RunError> {
+        let left_out = left_out(self.scenario, events);
+        let is_only_one = left_out.iter().filter(|is_left_out| **is_left_out).count() == 1;
+        let run = |(fault, is_left_out): (usize, bool)| {
+            if !is_left_out {
+                return Ok(judge::Without::NotRun);
+            }
+            if is_only_one {
+                return Ok(judge::Without::Calm);
+            }
+            let mut others = events.to_vec();
+            others.remove(fault);
+            progress.begins(RunPass::Without(fault));
+            let log = self.run(&others, (Watch::default(), None), &mut *progress)?;
+            Ok(judge::Without::Run(Box::new(log)))
+        };
+        left_out.into_iter().enumerate().map(run).collect()
+    }
+
     /// The circuits of phases, and what is to be set.
     fn circuit_order(&self) -> Option<(&OpticalCircuits, CircuitOrder<'_>)> {
         let circuits = self.start.substrate.circuits.as_ref()?;
@@ -472,8 +551,8 @@ fn whole_because(
         Some("traffic between hosts shares links")
     } else if scenario.phases.is_some() {
         Some("the pairs of a phase share links")
-    } else if hits(Effect::is_drawn) {
-        Some("bit errors, packet loss and jitter are random on each link")
+    } else if hits(|effect| matches!(effect, Effect::BitErrors(_))) {
+        Some("bit errors are drawn for each link by itself")
     } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
         Some("pauses spread")
     } else if settings.series.is_some() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what happened to the result: what was affected by which fault, and whether it was as expected.
 //!
-//! A group or flow was affected if it ended at another picosecond than in the run without faults. The faults to blame
-//! are found in the log of the run ([`account`]), so two runs are enough for any number of faults.
+//! A group or flow was affected if it ended at another picosecond than in the run without faults. By which fault: where
+//! the run without each fault is there, those without which it ends otherwise; else the ones that hit its links or moved
+//! it; else the last before its first moved ending.
 
-mod account;
 mod bounds;
 mod cuts;
 mod expectations;
@@ -33,7 +33,7 @@ use crate::outcome::{
 };
 use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
-use flows::Compared;
+use flows::{Compared, SuspectFault};
 use groups::GroupImpact;
 
 /// What was run, and what happened.
@@ -44,8 +44,43 @@ pub(crate) struct JudgedRun<'a> {
     pub(crate) log: &'a RunLog,
     /// The same without faults.
     pub(crate) baseline: &'a RunLog,
+    /// By fault: the same without it; empty where none was left out.
+    pub(crate) without: &'a [Without],
+    /// The same with each fault alone, where that was run.
+    pub(crate) alone: &'a [RunLog],
     pub(crate) scale: u64,
     pub(crate) threads: usize,
+}
+
+/// A run without one of its faults.
+pub(crate) enum Without {
+    /// There is none: the fault was there from the start.
+    NotRun,
+    /// It is the run without faults.
+    Calm,
+    /// What happened in it.
+    Run(Box<RunLog>),
+}
+
+impl Without {
+    /// What happened. `None` if it was not run.
+    fn log<'a>(&'a self, baseline: &'a RunLog) -> Option<&'a RunLog> {
+        match self {
+            Self::NotRun => None,
+            Self::Calm => Some(baseline),
+            Self::Run(log) => Some(log),
+        }
+    }
+}
+
+/// Whether something came out otherwise than without faults and would without each single one of them, too: then each
+/// alone may be enough for it.
+pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[Without]) -> bool {
+    let others: Vec<&RunLog> = without.iter().filter_map(|one| one.log(baseline)).collect();
+    !others.is_empty()
+        && (groups::is_overdetermined(log, baseline, &others)
+            || Compared::is_overdetermined(log, baseline, &others)
+            || phases::is_overdetermined(log, baseline, &others))
 }
 
 impl<'a> JudgedRun<'a> {
@@ -182,10 +217,10 @@ fn faults(
     traffic: Option<&Compared<'_>>,
     groups: &[crate::outcome::GroupResult],
 ) -> Vec<FaultResult> {
-    let losses = losses::of_faults(ran);
-    let impacts = groups::impacts(ran, groups, &losses);
-    let moved = traffic.map(|traffic| traffic.attributed(ran));
+    let impacts = groups::impacts(ran, groups);
+    let moved = traffic.map(|traffic| traffic.attributed(&suspects(ran)));
     let phases = phases::impacts(ran);
+    let losses = losses::of_faults(ran);
     let mut results = Vec::new();
     for (at, (event, log)) in ran.faults().enumerate() {
         if event.from_start {
@@ -194,7 +229,7 @@ fn faults(
         let GroupImpact { groups, gpus, delay, unaffected } = impacts[at].clone();
         let phase = phases.as_ref().map(|phases| phases[at].clone());
         let moved = traffic.zip(moved.as_ref().map(|moved| &moved[at]));
-        let late = moved.map(|(traffic, moved)| traffic.delay(moved));
+        let late = moved.map(|(traffic, moved)| traffic.delay(at, moved));
         let slowed = phase.as_ref().map(|phase| phase.delay);
         let delay = [late, slowed].into_iter().flatten().fold(delay, |a, b| {
             let (a, b) = (a?, b?);
@@ -257,6 +292,15 @@ fn not_restored(
         }
         None => NotRestored::NotDetected,
     })
+}
+
+/// The faults that flows may be affected by: those that mattered and are news.
+fn suspects<'a>(ran: &JudgedRun<'a>) -> Vec<Option<SuspectFault<'a>>> {
+    let suspect = |(event, log): (&FaultEvent, &'a FaultLog)| {
+        let at = log.mattered.filter(|_| !event.from_start)?;
+        Some(SuspectFault { at, hit: &log.flows_hit })
+    };
+    ran.faults().map(suspect).collect()
 }
 
 fn impact(

@@ -49,6 +49,10 @@ pub enum RunPass {
     Faults,
     /// Without faults, to compare.
     Calm,
+    /// Without one of the faults, to say what that one did: its place among them, from 0.
+    Without(usize),
+    /// With one fault only, to say what it does by itself.
+    Only(usize),
 }
 
 /// Hears how far a run is.

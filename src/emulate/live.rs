@@ -14,7 +14,7 @@ use crate::progress::QUIET_FOR;
 /// Elsewhere than on a terminal, a line is written at each tenth and at least so often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows how far the runs of a scenario have come: one with its faults, and one without.
+/// Shows how far the runs of a scenario have come: one with its faults, and those that it is compared with.
 pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
@@ -54,8 +54,10 @@ impl Live {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let millions = packet_hops as f64 / 1e6;
         let which = match self.pass {
-            RunPass::Faults => "",
-            RunPass::Calm => " (without faults)",
+            RunPass::Faults => String::new(),
+            RunPass::Calm => " (without faults)".to_owned(),
+            RunPass::Without(fault) => format!(" (without fault {})", fault + 1),
+            RunPass::Only(fault) => format!(" (fault {} alone)", fault + 1),
         };
         format!(
             "{now} simulated, {millions:.1} M packet-hops, {:.1} M/s{which}",

@@ -293,7 +293,10 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
         let all = result.groups.iter().filter(|group| group.unaffected.is_some()).count();
         let count = free.len();
         let names = if count == 0 { String::new() } else { format!(": {}", listed(free)) };
-        let _ = writeln!(text, "{count} of {all} groups lost no time to this fault{names}");
+        let _ = writeln!(
+            text,
+            "{count} of {all} groups end every step at the same picosecond without this fault{names}"
+        );
     }
     text
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What faults did to traffic between hosts: a run held against the same run without faults, flow by flow.
 //!
-//! A flow was affected if it ended at another picosecond than in the run without faults: by faults in effect
-//! on its route; without one, by the earliest fault still in effect before it ended.
+//! A flow was affected if it ended at another picosecond than in the run without faults. By which fault: where the run
+//! without each fault is there, those without which it ends otherwise, or that alone move it; else the ones that hit a
+//! link of its way; if none did, the last one that began before it ended.
 
 use std::collections::BTreeSet;
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
-use lightloom_engine::{FlowId, FlowRecord, LinkId, VertexId};
+use lightloom_engine::{FlowId, FlowRecord, VertexId};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::JudgedRun as Whole;
@@ -18,7 +19,7 @@ use super::expectations::{Found, ended_by};
 use crate::outcome::{FlowFigures, TrafficImpact, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{Job, Repetition};
-use crate::scenario::{FaultEvent, Traffic};
+use crate::scenario::Traffic;
 
 /// How the workloads of one run went.
 #[derive(Clone, Copy)]
@@ -40,6 +41,16 @@ pub(super) struct MovedFlow {
     pub(super) flow: FlowId,
     pub(super) workload: usize,
     pub(super) at: SimTime,
+    place: Place,
+}
+
+/// What a flow is called in every run of the same workloads: workload, repetition, stretch, and number in it.
+type Place = [usize; 4];
+
+/// A fault that began, with the flows that were on its links.
+pub(super) struct SuspectFault<'a> {
+    pub(super) at: SimTime,
+    pub(super) hit: &'a [FlowId],
 }
 
 /// Two runs of the same workloads.
@@ -48,6 +59,10 @@ pub(super) struct Compared<'a> {
     cuts: Cuts,
     here: WorkloadEnds<'a>,
     calm: WorkloadEnds<'a>,
+    /// By fault, the run without it, where there is one.
+    without: Vec<Option<WorkloadEnds<'a>>>,
+    /// By fault, the run with it alone; empty where that was not run.
+    alone: Vec<WorkloadEnds<'a>>,
     pub(super) moved: Vec<MovedFlow>,
 }
 
@@ -56,7 +71,16 @@ impl<'a> Compared<'a> {
     pub(super) fn of(whole: &Whole<'a>) -> Self {
         let (here, calm) = (WorkloadEnds::of(whole.log), WorkloadEnds::of(whole.baseline));
         let cuts = Cuts::of(&whole.start.substrate);
-        Self { workloads: whole.traffic, cuts, here, calm, moved: moved(here, calm) }
+        let without = whole.without.iter().map(|one| one.log(whole.baseline).map(WorkloadEnds::of));
+        Self {
+            workloads: whole.traffic,
+            cuts,
+            here,
+            calm,
+            without: without.collect(),
+            alone: whole.alone.iter().map(WorkloadEnds::of).collect(),
+            moved: moved(here, calm),
+        }
     }
 
     /// One result for each repetition.
@@ -98,35 +122,40 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// By fault, the flows that are attributed to it.
-    pub(super) fn attributed(&self, ran: &Whole<'_>) -> Vec<Vec<MovedFlow>> {
-        let links: Vec<Vec<LinkId>> = ran.start.events.iter().map(FaultEvent::links).collect();
-        let mut affected = vec![Vec::new(); links.len()];
+    /// By fault, the flows that are attributed to it; none to faults that are no suspects.
+    pub(super) fn attributed(&self, suspects: &[Option<SuspectFault<'_>>]) -> Vec<Vec<MovedFlow>> {
+        let places = |here, other| -> BTreeSet<Place> {
+            moved(here, other).into_iter().map(|moved| moved.place).collect()
+        };
+        let without = self.without.iter().map(|other| other.map(|other| places(self.here, other)));
+        let without: Vec<BTreeSet<Place>> = without.map(Option::unwrap_or_default).collect();
+        let alone: Vec<BTreeSet<Place>> =
+            self.alone.iter().map(|alone| places(*alone, self.calm)).collect();
+        let by = |runs: &[BTreeSet<Place>], moved: &MovedFlow| -> Vec<usize> {
+            (0..runs.len()).filter(|fault| runs[*fault].contains(&moved.place)).collect()
+        };
+        let mut affected = vec![Vec::new(); suspects.len()];
         for moved in &self.moved {
-            let start = self.here.engine.record(moved.flow).start;
-            let routes = self.here.engine.paths(moved.flow);
-            let there = |fault: usize| {
-                let at = ran.began(fault).filter(|at| *at < moved.at)?;
-                (ran.log.faults[fault].over() > start).then_some((at, fault))
-            };
-            let there: Vec<(SimTime, usize)> = (0..links.len()).filter_map(there).collect();
-            let is_hit = |(_, fault): &&(SimTime, usize)| {
-                let is_on = |link: &LinkId| {
-                    let both = [*link, link.reverse()];
-                    both.iter().any(|link| links[*fault].binary_search(link).is_ok())
-                };
-                ran.log.faults[*fault].flows_hit.contains(&moved.flow)
-                    || routes.iter().any(|route| route.iter().any(is_on))
-            };
-            let mut faults: Vec<usize> =
-                there.iter().filter(is_hit).map(|(_, fault)| *fault).collect();
-            if faults.is_empty() {
-                let earliest = there.iter().min().map(|(_, fault)| *fault);
-                faults.extend(earliest.or_else(|| ran.culprit((moved.at, moved.at), &|_| true)));
-            }
+            let ways = [by(&without, moved), by(&alone, moved)];
+            let found = ways.into_iter().find(|faults| !faults.is_empty());
+            let faults = found.unwrap_or_else(|| causes(moved, suspects));
             faults.into_iter().for_each(|fault| affected[fault].push(*moved));
         }
         affected
+    }
+
+    /// Whether some flow ended otherwise than without faults and does so without each single one of them, too.
+    pub(super) fn is_overdetermined(here: &RunLog, calm: &RunLog, without: &[&RunLog]) -> bool {
+        let mut left: BTreeSet<Place> = moved(WorkloadEnds::of(here), WorkloadEnds::of(calm))
+            .into_iter()
+            .map(|moved| moved.place)
+            .collect();
+        for other in without {
+            for moved in moved(WorkloadEnds::of(here), WorkloadEnds::of(other)) {
+                left.remove(&moved.place);
+            }
+        }
+        !left.is_empty()
     }
 
     /// What a fault did to which these flows are attributed.
@@ -154,16 +183,25 @@ impl<'a> Compared<'a> {
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// How much later than without faults the slowest workload of these flows ended. `None` if one did not end.
-    pub(super) fn delay(&self, moved: &[MovedFlow]) -> Option<Picoseconds> {
+    /// How much later the slowest workload of these flows ended than without `fault`, and than in the calm run where no run
+    /// without it is there; where that makes no difference, how much later the run with it alone ended than the calm one.
+    /// `None` if one did not end.
+    pub(super) fn delay(&self, fault: usize, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
             let is_whole = job.done && job.steps.iter().all(|step| given_up(ran, step) == 0);
             is_whole.then(|| job.steps.last().and_then(|step| step.end)).flatten()
         };
-        let late = |place| Some(end(self.here, place)?.0.saturating_sub(end(self.calm, place)?.0));
-        let delays: Option<Vec<u64>> = workloads_of(moved).into_iter().map(late).collect();
-        Some(Picoseconds(delays?.into_iter().max().unwrap_or(0)))
+        let late = |with, without| -> Option<Picoseconds> {
+            let late = |place| Some(end(with, place)?.0.saturating_sub(end(without, place)?.0));
+            let delays: Option<Vec<u64>> = workloads_of(moved).into_iter().map(late).collect();
+            Some(Picoseconds(delays?.into_iter().max().unwrap_or(0)))
+        };
+        let without = self.without.get(fault).copied().flatten().unwrap_or(self.calm);
+        match (late(self.here, without), self.alone.get(fault)) {
+            (Some(Picoseconds::ZERO), Some(alone)) => late(*alone, self.calm),
+            (late, _) => late,
+        }
     }
 
     /// Hosts at an end of a flow that never arrived.
@@ -232,15 +270,21 @@ impl<'a> Compared<'a> {
 fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
-        let steps = job.steps.iter().zip(&calm_job.steps);
-        // Stretch by stretch: a task that never began has none.
-        let stretches = steps.flat_map(|(step, calm)| step.flows.iter().zip(&calm.flows));
-        let flows = stretches.flat_map(|(here, calm)| here.clone().zip(calm.clone()));
-        for (flow, calm_flow) in flows.map(|(flow, calm)| (FlowId(flow), FlowId(calm))) {
-            let (end, calm_end) = (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
-            if end != calm_end {
-                let at = end.into_iter().chain(calm_end).min().unwrap_or(here.ended);
-                moved.push(MovedFlow { flow, workload, at });
+        for (repetition, (step, calm_step)) in job.steps.iter().zip(&calm_job.steps).enumerate() {
+            // Stretch by stretch: a task that never began has none.
+            let stretches = step.flows.iter().cloned().zip(calm_step.flows.iter().cloned());
+            let flows = stretches.enumerate().flat_map(|(stretch, (here, calm))| {
+                here.zip(calm).enumerate().map(move |(number, both)| ((stretch, number), both))
+            });
+            for ((stretch, number), (flow, calm_flow)) in flows {
+                let (flow, calm_flow) = (FlowId(flow), FlowId(calm_flow));
+                let place = [workload, repetition, stretch, number];
+                let (end, calm_end) =
+                    (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
+                if end != calm_end {
+                    let at = end.into_iter().chain(calm_end).min().unwrap_or(here.ended);
+                    moved.push(MovedFlow { flow, workload, at, place });
+                }
             }
         }
     }
@@ -254,4 +298,17 @@ fn given_up(ran: WorkloadEnds<'_>, step: &Repetition) -> usize {
 
 fn workloads_of(moved: &[MovedFlow]) -> BTreeSet<usize> {
     moved.iter().map(|moved| moved.workload).collect()
+}
+
+/// The faults to which a moved flow is attributed.
+fn causes(moved: &MovedFlow, suspects: &[Option<SuspectFault<'_>>]) -> Vec<usize> {
+    let there = || suspects.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?)));
+    let hit = there().filter(|(_, suspect)| suspect.hit.contains(&moved.flow));
+    let hit: Vec<usize> = hit.map(|(fault, _)| fault).collect();
+    if !hit.is_empty() {
+        return hit;
+    }
+    let before = there().filter(|(_, suspect)| suspect.at <= moved.at);
+    let last = before.max_by_key(|(_, suspect)| suspect.at);
+    last.map(|(fault, _)| fault).into_iter().collect()
 }

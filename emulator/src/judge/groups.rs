@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::JudgedRun;
 use super::shares::Share;
-use crate::outcome::{GroupResult, JobLoss, WorkloadResult};
+use super::{JudgedRun, Without};
+use crate::outcome::{GroupResult, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{GroupLog, StepLog};
 use crate::scenario::Scenario;
@@ -122,51 +122,33 @@ pub(super) struct GroupImpact {
     pub(super) gpus: u64,
     /// How much later the slowest of them ended. `None` if one has work left.
     pub(super) delay: Option<Picoseconds>,
-    /// The other groups of jobs that train, without those that have no work. `None` if no job trains.
+    /// Groups with work that end everything at the same picosecond without it. `None` if that was not run.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// The impact of each fault on groups. A group that ended otherwise is affected by the faults that hit or moved it and by
-/// those that cost its job time. If there are none, it is affected by the last faults before its first changed ending,
-/// preferring the ones that hit its job.
-pub(super) fn impacts(
-    ran: &JudgedRun<'_>,
-    results: &[GroupResult],
-    losses: &[Vec<JobLoss>],
-) -> Vec<GroupImpact> {
+/// By fault, what it did to groups. Where runs without each fault are there, they say it; else a group that moved was
+/// affected by the faults that hit its links or moved it, and one that no fault hit by the last ones before its first
+/// moved ending: of those that began at the same instant, by the ones that hit its job, if any did.
+pub(super) fn impacts(ran: &JudgedRun<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
     let log = ran.log;
-    let lost = |fault: usize, group: usize| {
-        let job = log.trained.iter().find(|job| job.step.job == log.groups[group].job);
-        let name = job.map(|job| &job.name)?;
-        Some(losses[fault].iter().find(|loss| loss.job == *name)?.late)
+    let affected = match ran.without.is_empty() {
+        true => by_hits(ran),
+        false => by_removal(ran),
     };
-    // Delays that other faults caused do not count.
-    let delay = |fault: usize, group: usize| {
-        let others = (0..losses.len()).filter(|other| *other != fault);
-        let others = others.filter_map(|other| lost(other, group)).map(|late| late.max(0));
-        let delay = results[group].delay?.0.saturating_sub(others.sum::<i64>().cast_unsigned());
-        Some(Picoseconds(delay))
-    };
-    let mut affected = by_hits(ran);
-    let moved = moved(log, ran.baseline);
-    for (fault, groups) in affected.iter_mut().enumerate() {
-        groups.extend(
-            (0..moved.len())
-                .filter(|group| moved[*group].is_some() && lost(fault, *group).is_some()),
-        );
-    }
     let impact = |(fault, groups): (usize, BTreeSet<usize>)| GroupImpact {
         gpus: groups.iter().map(|group| u64::from(log.groups[*group].gpus)).sum(),
         delay: groups
             .iter()
-            .map(|group| delay(fault, *group))
+            .map(|group| delay(ran, fault, &results[*group]))
             .collect::<Option<Vec<_>>>()
             .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
-        unaffected: (!log.trained.is_empty()).then(|| {
-            let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
-            let at_work = others.filter(|group| !is_idle(log, &log.groups[*group]));
-            at_work.map(GroupId::from_index).collect()
-        }),
+        unaffected: ran.without.get(fault).and_then(|without| without.log(ran.baseline)).map(
+            |_| {
+                let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
+                let at_work = others.filter(|group| !is_idle(log, &log.groups[*group]));
+                at_work.map(GroupId::from_index).collect()
+            },
+        ),
         groups: groups.into_iter().map(GroupId::from_index).collect(),
     };
     affected.into_iter().enumerate().map(impact).collect()
@@ -191,6 +173,62 @@ fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
         }
     }
     affected
+}
+
+/// By fault: the groups that end a step otherwise without it, to the picosecond. Where each of several faults is enough
+/// for what a group lost, none of them can be left out with effect: such a group counts for those that, alone, delay it,
+/// and where none does, for all that had begun.
+fn by_removal(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
+    let log = ran.log;
+    let without = |group: usize| {
+        let differs = move |other: &Without| {
+            let other = other.log(ran.baseline);
+            other.is_some_and(|other| fate(other, group) != fate(log, group))
+        };
+        (0..ran.without.len()).filter(move |fault| differs(&ran.without[*fault]))
+    };
+    let moved = moved(log, ran.baseline);
+    let mut affected = vec![BTreeSet::new(); log.faults.len()];
+    for (group, at) in moved.iter().enumerate() {
+        let mut causes: Vec<usize> = without(group).collect();
+        if let (true, Some(at)) = (causes.is_empty(), at) {
+            let alone = ran.alone.iter().enumerate();
+            let alone = alone.filter(|(_, other)| fate(other, group) != fate(ran.baseline, group));
+            causes = alone.map(|(fault, _)| fault).collect();
+            if causes.is_empty() {
+                causes = began_before(ran, *at);
+            }
+        }
+        for fault in causes {
+            affected[fault].insert(group);
+        }
+    }
+    affected
+}
+
+/// How much later a group ended for a fault: than without it, where that was run and makes a difference to the group.
+fn delay(ran: &JudgedRun<'_>, fault: usize, result: &GroupResult) -> Option<Picoseconds> {
+    let group = result.group.index();
+    let other = ran.without.get(fault).and_then(|without| without.log(ran.baseline));
+    let other = other.filter(|other| fate(other, group) != fate(ran.log, group));
+    let Some(other) = other else { return result.delay };
+    let without = end(other, &other.groups[group])?;
+    Some(Picoseconds(result.end?.0.saturating_sub(without.0)))
+}
+
+/// What becomes of a group: the ends of its steps, those between its job's groups included, and whether it is lost.
+fn fate(log: &RunLog, group: usize) -> Option<(Vec<Option<SimTime>>, bool)> {
+    let group = log.groups.get(group)?;
+    Some((steps(log, group).map(|step| step.end).collect(), group.lost))
+}
+
+/// Whether some group ended otherwise than without faults and does so without each single one of them, too.
+pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&RunLog]) -> bool {
+    let is_same = |other: &RunLog, group| fate(other, group) == fate(log, group);
+    let is_enough = |group: usize| {
+        !is_same(baseline, group) && without.iter().all(|other| is_same(other, group))
+    };
+    (0..log.groups.len()).any(is_enough)
 }
 
 /// Faults of this run that mattered by then.

@@ -44,7 +44,8 @@ pub struct FaultResult {
     pub relock: Option<Picoseconds>,
     /// Groups whose collectives it stopped or delayed.
     pub groups_affected: Vec<GroupId>,
-    /// Groups that lost no time to this fault. `None` if no job trains.
+    /// Groups of jobs that train which end every step at the same picosecond in a run without this fault. `None` if that
+    /// was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
     /// What the next two figures count: hosts where nothing says how many GPUs a host has.
@@ -61,7 +62,7 @@ pub struct FaultResult {
     /// What the daemon did about it, stage by stage; empty where the control plane is assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Stage>,
-    /// What jobs that train lost for it, cause by cause. Empty if a job has steps left.
+    /// What jobs that train lost for it, cause by cause. Empty where no run without it is there, or a job has steps left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<JobLoss>,
     /// What it did to traffic between hosts.
@@ -130,11 +131,12 @@ pub struct PhaseImpact {
     pub changes_missed: u32,
     /// Leaves at the ends of these circuits.
     pub leaves_affected: Vec<LeafId>,
-    /// Packets lost on its links while it was in effect.
+    /// Packets lost with this fault alone, beyond those without any.
     pub packets_lost: u64,
-    /// Phases that took at least a thousandth longer for it than without faults, as `step/phase`.
+    /// Phases that took at least a thousandth longer with this fault alone than without, as
+    /// `step/phase`.
     pub phases_slowed: Vec<String>,
-    /// How much longer all steps took for it. `None` if one of them never ended for it.
+    /// How much longer all steps took with this fault alone. `None` if they never ended.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
 }

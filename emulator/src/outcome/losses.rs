@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Picoseconds of an hour.
 const HOUR: f64 = 3.6e15;
 
-/// The loss of a job to a fault, in picoseconds. The causes add up to `late`, and `late` over all faults adds up to the
-/// delay of the job compared with the run without faults. Only the change in contention can be negative.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What a fault cost a job: its steps beside those of the run without the fault. The causes add up to `late`; one that
+/// takes less time than without is negative. Picoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLoss {
     /// The job.
     pub job: String,
@@ -26,8 +26,7 @@ pub struct JobLoss {
     /// Work that was done and lost, and is done again.
     #[serde(rename = "redone_ps")]
     pub redone: i64,
-    /// Change in contention: what sharing links took more or less on the path that the step now waits for. Other causes
-    /// that take less on that path than on the one without faults are included.
+    /// Sharing links with others.
     #[serde(rename = "contention_ps")]
     pub contention: i64,
     /// Waiting for circuits that move.
@@ -49,19 +48,6 @@ fn is_nothing(time: &i64) -> bool {
 }
 
 impl JobLoss {
-    /// Adds up the causes; one that takes less than without faults is part of the change in contention.
-    pub(crate) fn settle(&mut self) {
-        let mut shorter = 0;
-        for part in
-            [&mut self.transition, &mut self.exchange, &mut self.compute, &mut self.generation]
-        {
-            shorter += (*part).min(0);
-            *part = (*part).max(0);
-        }
-        self.contention += shorter;
-        self.late = self.causes().iter().map(|(_, time)| time).sum();
-    }
-
     /// Whether the job was as without the fault.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
@@ -80,7 +66,7 @@ impl JobLoss {
         [
             ("outage", self.outage),
             ("work done again", self.redone),
-            ("change in contention", self.contention),
+            ("contention", self.contention),
             ("circuits that move", self.transition),
             ("exchange", self.exchange),
             ("compute", self.compute),

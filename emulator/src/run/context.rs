@@ -250,8 +250,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    pub(super) fn finish(mut self, mut log: RunLog) -> RunLog {
-        (0..self.faults.len()).for_each(|fault| self.end_counting(fault));
+    pub(super) fn finish(self, mut log: RunLog) -> RunLog {
         let open = self.out_since.into_iter().flatten();
         log.out_of_service = self.out_of_service;
         log.out_of_service.extend(open.map(|since| (since, SimTime(u64::MAX))));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{LinkChange, LinkId};
+use lightloom_engine::{BitErrors, LinkChange, LinkId};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_units::id::NodeId;
 
@@ -92,7 +92,6 @@ impl Run<'_> {
         }
         let links = event.links();
         context.faults[fault].flows_hit = context.flows_on(&links);
-        context.begin_counting(fault, &links);
         for workload in &mut self.workloads {
             workload.fault_began(&mut self.context, fault, &links)?;
         }
@@ -113,7 +112,6 @@ impl Run<'_> {
         let context = &mut self.context;
         let (event, now) = (&context.events[fault], context.now());
         context.active[fault] = false;
-        context.end_counting(fault);
         for plane in &mut self.control {
             plane.fault_ends(&mut self.context, fault)?;
         }
@@ -141,25 +139,6 @@ impl Run<'_> {
 }
 
 impl Context<'_> {
-    fn lost_on(&self, links: &[LinkId]) -> u64 {
-        links.iter().map(|link| self.engine.port_count(*link).lost).sum()
-    }
-
-    fn begin_counting(&mut self, fault: usize, links: &[LinkId]) {
-        let others = (0..self.events.len()).filter(|other| *other != fault && self.active[*other]);
-        let taken: BTreeSet<LinkId> =
-            others.flat_map(|other| self.faults[other].own_links.0.iter().copied()).collect();
-        let own: Vec<LinkId> = links.iter().copied().filter(|link| !taken.contains(link)).collect();
-        let before = self.lost_on(&own);
-        self.faults[fault].own_links = (own, before);
-    }
-
-    /// Attributes the packets lost on its links to a fault that ends, with its repair or with the run.
-    pub(super) fn end_counting(&mut self, fault: usize) {
-        let (links, before) = std::mem::take(&mut self.faults[fault].own_links);
-        self.faults[fault].packets_lost += self.lost_on(&links) - before;
-    }
-
     fn plan_end(&mut self, fault: usize, at: lightloom_units::SimTime) {
         let event = &self.events[fault];
         if let Some(time) = event.ends(at) {
@@ -178,45 +157,53 @@ impl Context<'_> {
 
     /// What a fault does to its links.
     fn apply(&mut self, fault: usize, links: &[LinkId]) {
-        let effect = self.events[fault].effect;
-        if let Effect::PauseStorm(priority) = effect {
-            let interfaces = self.events[fault].interfaces();
-            self.change(&interfaces, LinkChange::Paused(1 << priority));
-        }
-        if effect.goes_dark() {
-            self.faults[fault].out = true;
-            self.put_out(links);
-            self.note_service(fault, links);
-        }
-        for link in links {
-            if let Some(change) = effect.change(self.substrate.network.link(*link).spec.rate) {
-                self.change(&[*link], change);
+        match self.events[fault].effect {
+            Effect::Stuck
+            | Effect::Slower(_)
+            | Effect::FailsTest
+            | Effect::Lies
+            | Effect::Late(_)
+            | Effect::SlowDisk(_) => {}
+            Effect::PauseStorm(priority) => {
+                let interfaces = self.events[fault].interfaces();
+                self.change(&interfaces, LinkChange::Paused(1 << priority));
+            }
+            Effect::Down | Effect::Flapping { .. } => {
+                self.faults[fault].out = true;
+                self.put_out(links);
+                self.note_service(fault, links);
+            }
+            Effect::Rate(rate) => self.change(links, LinkChange::Rate(rate)),
+            Effect::RatePercent(percent) => {
+                for link in links {
+                    let full = self.substrate.network.link(*link).spec.rate.0;
+                    let rate = (full as f64 * f64::from(percent) / 100.0) as u64;
+                    self.change(&[*link], LinkChange::Rate(lightloom_units::BitsPerSecond(rate)));
+                }
+            }
+            Effect::BitErrors(share) => {
+                self.change(links, LinkChange::BitErrors(BitErrors::from_share(share)));
             }
         }
     }
 
     fn undo(&mut self, fault: usize) {
         let event = &self.events[fault];
-        if let Effect::PauseStorm(_) = event.effect {
-            let interfaces = event.interfaces();
-            self.change(&interfaces, LinkChange::Paused(0));
-        } else if event.effect.goes_dark() {
-            self.blink(fault, false);
-        } else if event.effect.is_grey() {
-            self.change(&event.links(), LinkChange::Healthy);
-        }
-    }
-
-    /// Takes the other direction of cables out of service that a fault has dark in one, as routers do.
-    pub(super) fn close_other_direction(&mut self, fault: usize) {
-        let links = self.events[fault].links();
-        let log = &self.faults[fault];
-        let others = links.iter().map(|link| link.reverse());
-        let others: Vec<LinkId> =
-            others.filter(|link| links.binary_search(link).is_err()).collect();
-        if log.out && log.closed.is_empty() && !others.is_empty() {
-            self.put_out(&others);
-            self.faults[fault].closed = others;
+        match event.effect {
+            Effect::Stuck
+            | Effect::Slower(_)
+            | Effect::FailsTest
+            | Effect::Lies
+            | Effect::Late(_)
+            | Effect::SlowDisk(_) => {}
+            Effect::PauseStorm(_) => {
+                let interfaces = event.interfaces();
+                self.change(&interfaces, LinkChange::Paused(0));
+            }
+            Effect::Rate(_) | Effect::RatePercent(_) | Effect::BitErrors(_) => {
+                self.change(&event.links(), LinkChange::Healthy);
+            }
+            Effect::Down | Effect::Flapping { .. } => self.blink(fault, false),
         }
     }
 
@@ -231,8 +218,6 @@ impl Context<'_> {
             self.put_out(&links);
         } else {
             self.let_go(&links);
-            let closed = std::mem::take(&mut self.faults[fault].closed);
-            self.let_go(&closed);
         }
         self.note_service(fault, &links);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::IslandEngine;
-use lightloom_engine::{FlowId, LinkId, VertexId};
+use lightloom_engine::{FlowId, VertexId};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::khop::Layout;
@@ -103,9 +103,8 @@ pub(crate) struct FaultLog {
     pub(crate) replanned: Option<SimTime>,
     pub(crate) restored: Option<SimTime>,
     pub(crate) repaired: Option<SimTime>,
-    /// Whether its links are dark now, and the opposite directions that routers closed for it.
+    /// Whether its links are put out now.
     pub(super) out: bool,
-    pub(super) closed: Vec<LinkId>,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
     /// The stages of what followed it, each with its end, in order; empty where the control plane is assumed.
@@ -125,10 +124,6 @@ pub(crate) struct FaultLog {
     pub(crate) leaves: BTreeSet<LeafId>,
     /// Changes that were missed, for there was no control plane to command them.
     pub(crate) changes_missed: u32,
-    /// Packets lost on its links while it was in effect; on a link of several faults, for the first of them.
-    pub(crate) packets_lost: u64,
-    /// Its links without those of earlier faults, and the packets lost on them before it began.
-    pub(super) own_links: (Vec<LinkId>, u64),
 }
 
 impl FaultLog {
@@ -139,11 +134,6 @@ impl FaultLog {
     /// From when it mattered until it was restored.
     pub(crate) fn took(&self) -> Option<Picoseconds> {
         Some(self.restored?.since(self.mattered?))
-    }
-
-    /// Until when it is in effect: it was repaired, or restored where it never is.
-    pub(crate) fn over(&self) -> SimTime {
-        self.repaired.or(self.restored).unwrap_or(SimTime(u64::MAX))
     }
 
     /// When something was noted about it.

@@ -89,7 +89,7 @@ impl FaultEvent {
 
     /// Whether what it hits goes dark or out of command, so that a plan takes it out of service.
     fn is_outage(&self) -> bool {
-        self.effect.goes_dark() || self.effect == Effect::Stuck
+        matches!(self.effect, Effect::Down | Effect::Flapping { .. } | Effect::Stuck)
     }
 
     /// What a planner of rings takes out of service.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The faults of a scenario: what is hit, how, when, and what the seed decides about it.
 
-use lightloom_engine::{BitErrors, LinkChange, PacketLoss};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 use rand::RngExt;
@@ -74,12 +73,6 @@ pub enum Effect {
     RatePercent(u32),
     /// Its links lose packets: this share of bits is wrong after error correction. No plan bypasses it.
     BitErrors(f64),
-    /// Its links lose this share of packets. No plan bypasses it.
-    PacketLoss(f64),
-    /// Its links add up to this delay to each packet and keep their order. No plan bypasses it.
-    Jitter(Picoseconds),
-    /// A switch restarts: it is dark for this time and loses its queues.
-    Reboots(Picoseconds),
     /// The control plane takes so many times as long.
     Slower(u32),
     /// A host's interface asks for pauses of this priority all the time.
@@ -96,46 +89,10 @@ impl Effect {
     /// Whether no plan bypasses it: its links stay up, degraded.
     #[must_use]
     pub const fn is_grey(&self) -> bool {
-        matches!(self, Self::PauseStorm(_)) || self.is_of_links()
-    }
-
-    /// Whether its links go dark.
-    #[must_use]
-    pub const fn goes_dark(&self) -> bool {
-        matches!(self, Self::Down | Self::Flapping { .. } | Self::Reboots(_))
-    }
-
-    /// Whether which packets it hits is drawn.
-    #[must_use]
-    pub const fn is_drawn(&self) -> bool {
-        matches!(self, Self::BitErrors(_) | Self::PacketLoss(_) | Self::Jitter(_))
-    }
-
-    /// Whether its links carry packets, and worse.
-    const fn is_of_links(&self) -> bool {
-        self.is_drawn() || matches!(self, Self::Rate(_) | Self::RatePercent(_))
-    }
-
-    /// Whether one direction of a cable can have it.
-    #[must_use]
-    pub const fn has_direction(&self) -> bool {
-        self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
-    }
-
-    /// Returns the change of a link with this rate. `None` if links do not change.
-    #[must_use]
-    pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
-        Some(match *self {
-            Self::Rate(rate) => LinkChange::Rate(rate),
-            Self::RatePercent(percent) => {
-                let rate = full.0 as f64 * f64::from(percent) / 100.0;
-                LinkChange::Rate(BitsPerSecond(rate as u64))
-            }
-            Self::BitErrors(share) => LinkChange::BitErrors(BitErrors::from_share(share)),
-            Self::PacketLoss(share) => LinkChange::PacketLoss(PacketLoss::from_share(share)),
-            Self::Jitter(most) => LinkChange::Jitter(most),
-            _ => return None,
-        })
+        matches!(
+            self,
+            Self::Rate(_) | Self::RatePercent(_) | Self::BitErrors(_) | Self::PauseStorm(_)
+        )
     }
 
     /// Whether only a run with the shipping control plane shows it.
@@ -155,9 +112,6 @@ impl Effect {
             Self::Rate(_) => "rate",
             Self::RatePercent(_) => "rate_percent",
             Self::BitErrors(_) => "bit_errors",
-            Self::PacketLoss(_) => "packet_loss",
-            Self::Jitter(_) => "jitter",
-            Self::Reboots(_) => "reboots",
             Self::Slower(_) => "slower",
             Self::PauseStorm(_) => "pause_storm",
             Self::Lies => "lies",
@@ -194,10 +148,6 @@ impl Effect {
             Self::FailsTest => {
                 Err("only links over an optical switch such as `ocs3/p7` are tested after a change")
             }
-            Self::Reboots(_) if part.is_switch => Ok(()),
-            Self::Reboots(_) => {
-                Err("only a packet switch such as `t3` or `s4` can be one that `reboots`")
-            }
             _ if is_optical => {
                 Err("a port of an optical switch can be `down`, `stuck` or `fails_test`")
             }
@@ -223,8 +173,6 @@ pub struct ScenarioFault {
     pub when: When,
     /// The seed draws the time from then to so much later.
     pub within: Picoseconds,
-    /// The end of a cable towards which packets are hit. `None` for both directions.
-    pub towards: Option<String>,
     /// How long it lasts. `None` if for ever.
     pub lasts: Option<Picoseconds>,
     /// It happens under this share of seeds.
@@ -240,7 +188,6 @@ impl ScenarioFault {
             effect: Effect::Down,
             when: When::At(at),
             within: Picoseconds::ZERO,
-            towards: None,
             lasts: None,
             probability: 1.0,
         }
@@ -274,15 +221,11 @@ impl ScenarioFault {
             Some(any) => drawn(any, substrate, choice, works),
             None => substrate.part(&name.0).ok(),
         };
-        let mut parts: Vec<NetworkPart> = self.parts.iter().filter_map(part).collect();
-        if let Some(end) = &self.towards {
-            parts.iter_mut().for_each(|part| substrate.keep_towards(part, end));
-        }
+        let parts: Vec<NetworkPart> = self.parts.iter().filter_map(part).collect();
         let lasts = match self.effect {
             Effect::Flapping { down, up, times } => {
                 Some(Picoseconds((down + up).get() * u64::from(times)))
             }
-            Effect::Reboots(takes) => Some(takes),
             _ => self.lasts,
         };
         let (effect, when) = (self.effect, self.when.later(late));

@@ -4,9 +4,7 @@
 //! A part is a bag of facts, so that nothing outside this file asks of which kind it is: an effect acts on its
 //! `links`, a planner of rings takes its `planned` out of service, a controller of circuits its `ports`.
 
-use std::collections::BTreeSet;
-
-use lightloom_engine::{LinkId, VertexId, VertexRole};
+use lightloom_engine::{LinkId, VertexId};
 use lightloom_fabric::fault::{self, FaultError, FaultSet, Part as PlannedPart};
 use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, OcsId, TorId};
 
@@ -34,8 +32,6 @@ pub struct NetworkPart {
     pub leaves: Vec<LeafId>,
     /// Whether it can ignore commands: a bundle, a host or a port that changes its circuit.
     pub is_commanded: bool,
-    /// Whether it is a packet switch.
-    pub is_switch: bool,
     /// Whether it is the control plane itself.
     pub is_control: bool,
 }
@@ -302,23 +298,10 @@ impl Substrate {
         });
         NetworkPart {
             is_commanded: host.is_some() && self.exchange.is_some(),
-            is_switch: self.network.role(vertex) == VertexRole::Switch,
             hosts: host.into_iter().collect(),
             planned: nodes.map(PlannedPart::Node).collect(),
             ..self.of_links(name, self.around(vertex))
         }
-    }
-
-    /// Removes the links of a part that do not lead to this end.
-    pub(crate) fn keep_towards(&self, part: &mut NetworkPart, end: &str) {
-        let leads_there = |link: &LinkId| self.name(self.network.link(*link).to) == end;
-        part.links.retain(leads_there);
-        part.name = format!("{} towards {end}", part.name);
-    }
-
-    /// Ends of the links of a part, by name.
-    pub(crate) fn ends_of(&self, part: &NetworkPart) -> BTreeSet<&str> {
-        part.links.iter().map(|link| self.name(self.network.link(*link).to)).collect()
     }
 
     /// A switch and the hosts on it: one correlated domain.

@@ -25,13 +25,8 @@ impl Replanner<'_> {
     ) {
         let mut restored = lit_at.values().copied().max().unwrap_or(context.now());
         let mut moves = Vec::new();
-        // A group may take nodes that another leaves by the same change: who is where is looked up before any moves.
-        let at = |nodes: &Vec<NodeId>| {
-            self.groups.iter().position(|group| !group.is_lost && group.nodes == *nodes)
-        };
-        let places: Vec<Option<usize>> = before.iter().map(at).collect();
         for changed in &change.groups {
-            let Some((group, to)) = self.moved(changed, before, &places) else { continue };
+            let Some((group, to)) = self.moved(changed, before) else { continue };
             let is_formed = matches!(changed, GroupChange::Formed { .. });
             if !is_formed {
                 self.attribute(context, fault, group, to.is_none());
@@ -80,18 +75,17 @@ impl Replanner<'_> {
         &mut self,
         change: &GroupChange,
         before: &[Vec<NodeId>],
-        places: &[Option<usize>],
     ) -> Option<(usize, Option<Vec<NodeId>>)> {
-        let (group, to) = match change {
+        let (old, to) = match change {
             GroupChange::Bypassed { group, out, into } => {
                 let replaced = |node: &NodeId| match out.iter().position(|gone| gone == node) {
                     Some(place) => into[place],
                     None => *node,
                 };
-                (*group, Some(before[*group].iter().map(replaced).collect()))
+                (&before[*group], Some(before[*group].iter().map(replaced).collect()))
             }
-            GroupChange::Moved { group, to, .. } => (*group, Some(to.clone())),
-            GroupChange::Lost { job: Some(_), group, .. } => (*group, None),
+            GroupChange::Moved { group, to, .. } => (&before[*group], Some(to.clone())),
+            GroupChange::Lost { job: Some(_), group, .. } => (&before[*group], None),
             GroupChange::Lost { job: None, .. } | GroupChange::Formed { job: None, .. } => {
                 return None;
             }
@@ -99,7 +93,8 @@ impl Replanner<'_> {
                 return Some((self.group_to_fill(*job, to), Some(to.clone())));
             }
         };
-        Some((places[group]?, to))
+        let group = self.groups.iter().position(|group| !group.is_lost && group.nodes == *old)?;
+        Some((group, to))
     }
 
     /// A group that a repair makes possible takes up the work of a lost one; if none is lost, it is one

@@ -199,7 +199,8 @@ impl Workload for Phases<'_> {
         links: &[LinkId],
     ) -> Result<(), RunError> {
         let effect = context.events[fault].effect;
-        if let Some(traffic) = self.traffic.as_mut().filter(|_| effect.goes_dark()) {
+        if let (Effect::Down | Effect::Flapping { .. }, Some(traffic)) = (effect, &mut self.traffic)
+        {
             traffic.cut(context, links);
         }
         // Which circuits go is not decided yet: those at the ports of the fault, or none.

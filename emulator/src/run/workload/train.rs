@@ -119,26 +119,14 @@ struct TrainingJob<'a> {
     round: SimTime,
     /// It reads a checkpoint.
     loads: bool,
-    outages: Vec<Outage>,
-    /// Faults that hit its groups or moved them.
-    hit_by: BTreeSet<usize>,
+    /// Times in which groups waited to begin again: from the fault on.
+    outages: Vec<(SimTime, SimTime)>,
     /// Changes of circuits.
     changes: Vec<(SimTime, SimTime)>,
     /// Its phases, where circuits follow them.
     phases: Phases,
     restarts: u32,
     steps: Vec<TrainStepLog>,
-}
-
-/// A wait of groups between a fault and their restart.
-#[derive(Clone, Debug)]
-struct Outage {
-    /// When the fault hit them.
-    began: SimTime,
-    ended: SimTime,
-    fault: Option<usize>,
-    /// TP groups that lost their work.
-    rings: BTreeSet<u32>,
 }
 
 /// One step of a job.
@@ -161,8 +149,6 @@ pub(crate) struct TrainLog {
     pub(crate) step: TrainStep,
     pub(crate) closed_form: StepTime,
     pub(crate) steps: Vec<TrainStepLog>,
-    /// Faults that hit its groups or moved them.
-    pub(crate) hit_by: BTreeSet<usize>,
 }
 
 /// What a timer is for.
@@ -316,7 +302,6 @@ impl<'a> TrainingJob<'a> {
             round: SimTime::START,
             loads: false,
             outages: Vec::new(),
-            hit_by: BTreeSet::new(),
             changes: Vec::new(),
             phases: Phases::default(),
             restarts: 0,
@@ -544,7 +529,6 @@ impl TrainingJob<'_> {
             step: self.order.step.clone(),
             closed_form: self.order.closed_form,
             steps: self.steps.clone(),
-            hit_by: self.hit_by.clone(),
         }
     }
 }

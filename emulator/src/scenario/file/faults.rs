@@ -34,9 +34,6 @@ pub struct FaultFile {
     /// How it breaks.
     #[serde(default)]
     pub effect: EffectFile,
-    /// Limits the fault to one direction: towards this end of the cable, such as `s0` for `h3-s0`.
-    #[serde(default)]
-    pub towards: Option<String>,
     /// When, counted from the start of the run; with `phase`, from the end of the phase before it.
     pub at: Text<Picoseconds>,
     /// The phase in which it breaks.
@@ -84,12 +81,6 @@ pub enum EffectFile {
     /// Its links get this share of bits wrong after error correction, below 0.001; a packet with a wrong
     /// bit is lost.
     BitErrors(f64),
-    /// Its links lose this share of packets, such as `1e-4`; below 1.
-    PacketLoss(f64),
-    /// Its links add up to this delay to each packet, such as `2us`, and keep their order; at most 10 ms.
-    Jitter(Text<Picoseconds>),
-    /// A packet switch restarts and is dark for this time, such as `90s`.
-    Reboots(Text<Picoseconds>),
     /// The control plane takes so many times as long, 2 to 1,000,000.
     Slower(u32),
     /// The interfaces of a host ask for pauses of this priority, 0 to 6, all the time.
@@ -177,34 +168,20 @@ pub(super) fn lower(
         let effect = lower_effect(&fault.effect, &path, check);
         let written = written_parts(fault, &path, check);
         for (name, path) in &written {
-            require((name, fault.towards.as_deref()), &effect, ground, path, check);
+            require(name, &effect, ground, path, check);
         }
         let lasts = lower_duration(fault, &path, check);
-        let own_end = match effect {
-            Effect::Flapping { .. } => {
-                Some(("a flapping part is back after its last turn", "times"))
-            }
-            Effect::Reboots(_) => Some(("a switch is back when it has started again", "reboots")),
-            _ => None,
-        };
-        if let (Some((message, key)), Some(_)) = (own_end, lasts) {
-            let place = if fault.lasts.is_some() { "lasts" } else { "repaired_at" };
+        if fault.lasts.is_some() && matches!(effect, Effect::Flapping { .. }) {
+            let message = "a flapping part is back after its last turn";
             check
-                .error(codes::NO_EFFECT, &format!("{path}/{place}"), message)
-                .help(format!("leave it out, or change `{key}`"));
-        }
-        if fault.towards.is_some() && !effect.has_direction() {
-            let message = format!("`{}` has no direction", effect.name());
-            check
-                .error(codes::NO_EFFECT, &format!("{path}/towards"), message)
-                .help("leave it out; `down`, `rate`, `packet_loss` and the like can have one");
+                .error(codes::NO_EFFECT, &format!("{path}/lasts"), message)
+                .help("leave it out, or change `times`");
         }
         faults.push(ScenarioFault {
             parts: written.into_iter().map(|(name, _)| name.clone()).collect(),
             effect,
             when: lower_time(fault, ground, &path, check),
             within: fault.within.map_or(Picoseconds::ZERO, |span| span.0),
-            towards: fault.towards.clone(),
             lasts,
             probability: fault.probability,
         });
@@ -214,7 +191,7 @@ pub(super) fn lower(
 
 /// Reports a part that is not there, or that cannot break so.
 fn require(
-    (name, towards): (&PartName, Option<&str>),
+    name: &PartName,
     effect: &Effect,
     ground: Option<&FaultContext<'_>>,
     path: &str,
@@ -252,8 +229,6 @@ fn require(
     };
     if let Err(reason) = effect.suits(&part) {
         check.error(codes::BAD_FAULT, path, reason);
-    } else if let Some(end) = towards {
-        require_end((name, &part, end), ground.substrate, path, check);
     } else if !part.ports.is_empty() && !ground.uses_circuits {
         let message = "nothing uses the circuits of this optical switch";
         check
@@ -262,29 +237,6 @@ fn require(
             .depends_on("/phases");
     } else if let Effect::PauseStorm(_) = effect {
         require_priorities(&part, ground.switches, path, check);
-    }
-}
-
-/// Refuses a direction that no cable of a part has.
-fn require_end(
-    (name, part, end): (&PartName, &NetworkPart, &str),
-    substrate: &Substrate,
-    path: &str,
-    check: &mut Check<'_>,
-) {
-    let place = format!("{}/towards", path.split("/part").next().unwrap_or(path));
-    let ends = substrate.ends_of(part);
-    if AnyPart::named(&name.0).is_some() {
-        let message = format!("`{name}` is drawn, so its ends are not known");
-        check.error(codes::NO_EFFECT, &place, message).help("name a cable, such as `h3-s0`");
-    } else if !ends.contains(end) {
-        let some: Vec<String> = ends.iter().take(4).map(|end| format!("`{end}`")).collect();
-        let message = format!("no cable of `{name}` leads to `{end}`");
-        let help = match some.is_empty() {
-            true => "leave it out: this part has no cables of packets".to_owned(),
-            false => format!("write one of {}", some.join(", ")),
-        };
-        check.error(codes::NO_SUCH_THING, &place, message).help(help);
     }
 }
 
@@ -426,22 +378,6 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
             refuse(wrong, "the share of wrong bits lies between 0 and 0.001");
             Effect::BitErrors(*share)
         }
-        EffectFile::PacketLoss(share) => {
-            refuse(
-                !(*share > 0.0 && *share < 1.0),
-                "write a share of packets between 0 and 1, or `down`",
-            );
-            Effect::PacketLoss(*share)
-        }
-        EffectFile::Jitter(most) => {
-            let wrong = most.0 == Picoseconds::ZERO || most.0 > JITTER_MAX;
-            refuse(wrong, "a jitter is more than 0 and at most 10 ms: write `2us`");
-            Effect::Jitter(most.0)
-        }
-        EffectFile::Reboots(takes) => {
-            refuse(takes.0 == Picoseconds::ZERO, "a switch takes some time to start: write `90s`");
-            Effect::Reboots(takes.0)
-        }
         EffectFile::Lies => Effect::Lies,
         EffectFile::Late(by) => Effect::Late(by.0),
         EffectFile::SlowDisk(flush) => Effect::SlowDisk(flush.0),
@@ -455,9 +391,6 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         }
     }
 }
-
-/// The longest jitter that is emulated.
-const JITTER_MAX: Picoseconds = Picoseconds::from_millis(10);
 
 /// The longest frame of real networks.
 const LONGEST_FRAME: Bytes = Bytes(9_216);

@@ -221,10 +221,10 @@ impl<'a> ShippedCircuits<'a> {
             return Vec::new();
         }
         match (event.effect, begins) {
-            (effect, true) if effect.goes_dark() => {
+            (Effect::Down | Effect::Flapping { .. }, true) => {
                 ports.iter().for_each(|port| *self.dead.entry(*port).or_default() += 1);
             }
-            (effect, false) if effect.goes_dark() => {
+            (Effect::Down | Effect::Flapping { .. }, false) => {
                 for port in &ports {
                     if let Some(times) = self.dead.get_mut(port) {
                         *times -= 1;

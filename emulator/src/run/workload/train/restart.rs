@@ -11,8 +11,8 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, GroupMove};
-use super::{Outage, TrainTimer, TrainingJob, Trainings, tasks};
-use crate::scenario::Checkpoints;
+use super::{TrainTimer, TrainingJob, Trainings, tasks};
+use crate::scenario::{Checkpoints, Effect};
 
 /// Whether groups that exchange for this are not held by each other's state.
 fn is_loose(purpose: TaskPurpose) -> bool {
@@ -109,7 +109,10 @@ impl TrainingJob<'_> {
 
     /// A trainer begins its step again, with all groups that exchange more than gradients with the lost ones.
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
-        let tied = self.rolled_back(rings);
+        let tied = match self.order.train.restart.rolls_back_to() {
+            None => self.tied_to(rings),
+            Some(_) => (0..self.seats.len() as u32).collect(),
+        };
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
@@ -128,39 +131,10 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Groups that lose their work with these ones of the trainer.
-    fn rolled_back(&self, rings: &[usize]) -> BTreeSet<u32> {
-        match self.order.train.restart.rolls_back_to() {
-            None => self.tied_to(rings),
-            Some(_) => (0..self.seats.len() as u32).collect(),
-        }
-    }
-
-    /// Notes that a group of the run lost its work and begins again at `ended`: for the earliest of the outages that hit
-    /// it and are not over.
-    fn note_outage(
-        &mut self,
-        context: &Context<'_>,
-        (group, ring): (usize, usize),
-        ended: SimTime,
-    ) {
-        let now = context.now();
-        let is_cause = |fault: &usize| {
-            let log = &context.faults[*fault];
-            let is_open = log.restored.is_none_or(|at| at > now);
-            is_open && log.groups.contains(&group) && !context.events[*fault].planned().is_empty()
-        };
-        let causes = (0..context.faults.len()).filter(is_cause);
-        let rings = match self.order.is_pool(ring) {
-            true => BTreeSet::from([ring as u32]),
-            false => self.rolled_back(&[ring]),
-        };
-        self.outages.push(Outage {
-            began: self.seats[ring].down_since.unwrap_or(now),
-            ended,
-            fault: causes.min_by_key(|fault| context.faults[*fault].mattered),
-            rings,
-        });
+    /// When the fault began for which these groups begin again.
+    fn outage_began(&self, context: &Context<'_>, rings: &[usize]) -> SimTime {
+        let since = rings.iter().filter_map(|ring| self.seats[*ring].down_since).min();
+        since.unwrap_or(context.now())
     }
 
     fn all_can_work(&self) -> bool {
@@ -172,7 +146,7 @@ impl Trainings<'_> {
     /// A fault begins on these links.
     pub(super) fn fault_hits(&mut self, context: &mut Context<'_>, fault: usize, links: &[LinkId]) {
         let (event, now) = (&context.events[fault], context.now());
-        let goes_dark = event.effect.goes_dark();
+        let goes_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
         let nodes: BTreeSet<_> = event
             .planned()
             .into_iter()
@@ -193,7 +167,6 @@ impl Trainings<'_> {
                 continue;
             }
             context.faults[fault].groups.insert(group);
-            training.hit_by.insert(fault);
             let seat = &mut training.seats[ring];
             let on_ring = is_hit(&seat.ring_links);
             if !goes_dark {
@@ -211,7 +184,7 @@ impl Trainings<'_> {
     /// A fault is over: groups that it hit look, once the links are up, whether they can go on.
     pub(super) fn fault_is_over(&mut self, context: &mut Context<'_>, fault: usize) {
         let event = &context.events[fault];
-        let goes_dark = event.effect.goes_dark();
+        let goes_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
         let (links, soon) = (event.links(), context.now() + Picoseconds(1));
         for group in context.faults[fault].groups.clone() {
             let Some((job, ring)) = self.places.get(group).copied().flatten() else { continue };
@@ -239,9 +212,6 @@ impl Trainings<'_> {
             if training.is_done() {
                 continue;
             }
-            let moved_by = context.faults.iter().enumerate();
-            let moved_by = moved_by.filter(|(_, log)| log.groups.contains(&moved.group));
-            training.hit_by.extend(moved_by.map(|(fault, _)| fault));
             let seat = &mut training.seats[ring];
             seat.goes_down(context.now());
             let Some(members) = &moved.members else {
@@ -258,7 +228,8 @@ impl Trainings<'_> {
             let resumes = moved.resumes + Picoseconds(1);
             if has_lost_state {
                 again[job].push(ring);
-                training.note_outage(context, (moved.group, ring), resumes);
+                let began = training.outage_began(context, &[ring]);
+                training.outages.push((began, resumes));
             }
             self.plan(context, resumes, (TrainTimer::Resume, job, 0, ring as u32));
         }
@@ -298,15 +269,15 @@ impl Trainings<'_> {
         ring: usize,
     ) -> Result<(), RunError> {
         let now = context.now();
-        let place = self.places.iter().position(|place| *place == Some((job, ring)));
         let training = &mut self.jobs[job];
         let seat = &training.seats[ring];
         if seat.is_lost || seat.is_stopped || !seat.has_light(context) {
             return Ok(());
         }
         // The node came back before anybody planned around it, but not what it knew of the step.
-        if let (true, Some(group)) = (seat.is_dead, place) {
-            training.note_outage(context, (group, ring), now);
+        if seat.is_dead {
+            let began = training.outage_began(context, &[ring]);
+            training.outages.push((began, now));
             training.seats[ring].is_dead = false;
             training.undo(context, &[ring]);
             self.ask(context, job, false);
@@ -323,7 +294,7 @@ impl Trainings<'_> {
             if let Some(Checkpoints { load, .. }) = training.order.train.restart.rolls_back_to() {
                 let turn = training.restarts as u16;
                 if let Some(outage) = training.outages.last_mut() {
-                    outage.ended = outage.ended.max(context.now() + load);
+                    outage.1 = outage.1.max(context.now() + load);
                 }
                 self.plan(context, context.now() + load, (TrainTimer::Loaded, job, turn, 0));
             }

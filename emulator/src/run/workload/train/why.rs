@@ -4,21 +4,17 @@
 //! Each stretch of the path, from the end of the last task waited for to the end of the task, belongs to one cause: what
 //! the task takes alone to computing or its dimension, waiting for a node to be replaced to the fault, work that was done
 //! and lost to the restart, and the rest to contention. The causes add up to the step, to the picosecond.
-//!
-//! Time of the fault and the restart belongs to the earliest fault still in effect that holds the groups of the task.
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_training::graph::TaskId;
 use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::context::Context;
-use super::tasks::rings_of;
-use super::{Outage, TrainingJob};
+use super::TrainingJob;
+use crate::scenario::FaultEvent;
 
 /// Where the time of a step went. Its parts add up to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,
     pub(crate) generation: Picoseconds,
@@ -28,21 +24,9 @@ pub(crate) struct StepBreakdown {
     pub(crate) transition: Picoseconds,
     pub(crate) fault: Picoseconds,
     pub(crate) restart: Picoseconds,
-    /// Of the last two, the part of each fault: waiting, and work that was lost.
-    pub(crate) by_fault: BTreeMap<usize, [Picoseconds; 2]>,
 }
 
 impl StepBreakdown {
-    fn lose(&mut self, fault: Option<usize>, waited: Picoseconds, redone: Picoseconds) {
-        self.fault += waited;
-        self.restart += redone;
-        if let Some(fault) = fault {
-            let parts = self.by_fault.entry(fault).or_default();
-            parts[0] += waited;
-            parts[1] += redone;
-        }
-    }
-
     fn of(&mut self, dimension: TaskPurpose) -> &mut Picoseconds {
         match dimension {
             TaskPurpose::Compute => &mut self.compute,
@@ -87,18 +71,15 @@ impl TrainingJob<'_> {
             self.stretch(context, task, from, &mut why);
         }
         // Before the last round, which follows a checkpoint that was read, everything was done in vain or again.
-        let every: BTreeSet<u32> = (0..self.seats.len() as u32).collect();
-        let again = self.before((start, self.round), &every, &mut why);
-        why.lose(self.outages.last().and_then(|outage| outage.fault), Picoseconds::ZERO, again);
+        let again = self.before(start, self.round, &mut why);
+        why.restart += again;
         why
     }
 
     /// The stretch of the path from `from` to the end of `task`.
     fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut StepBreakdown) {
         let log = &self.tasks[task.index()];
-        let work = &self.order.graph.tasks()[task.index()].work;
-        let rings = rings_of(work, self.order.tensor()).into_iter().collect();
-        let gap = self.before((from, log.begun.max(from)), &rings, why);
+        let gap = self.before(from, log.begun.max(from), why);
         let took = gap + span(log.begun.max(from), log.end);
         let alone = took.min(log.ideal);
         *why.of(self.order.dimensions[task.index()]) += alone;
@@ -106,35 +87,28 @@ impl TrainingJob<'_> {
         // News of an end travels one shortest delay: that much belongs to what ended.
         if rest <= context.substrate.network.shortest_delay() {
             *why.of(self.order.dimensions[task.index()]) += rest;
-        } else if let Some(fault) = self.disturbed_by(context, log.begun, log.end) {
-            why.lose(Some(fault), rest, Picoseconds::ZERO);
+        } else if is_disturbed(context, log.begun, log.end) {
+            why.fault += rest;
         } else {
             why.contention += rest;
         }
     }
 
-    /// Accounts for the time before a task of these groups began: work lost at each fault, then waiting until the restart.
-    /// Returns the rest.
-    fn before(
-        &self,
-        (from, to): (SimTime, SimTime),
-        rings: &BTreeSet<u32>,
-        why: &mut StepBreakdown,
-    ) -> Picoseconds {
+    /// Time before a task began: lost work up to each fault, and waiting from then until the groups went on. Returns what
+    /// is neither.
+    fn before(&self, from: SimTime, to: SimTime, why: &mut StepBreakdown) -> Picoseconds {
         let mut left = span(from, to);
-        let overlaps = |outage: &&Outage| {
-            outage.began < to && outage.ended > from && !outage.rings.is_disjoint(rings)
-        };
-        let mut outages: Vec<&Outage> = self.outages.iter().filter(overlaps).collect();
-        outages.sort_unstable_by_key(|outage| (outage.began, outage.ended));
+        let overlaps = |outage: &&(SimTime, SimTime)| outage.0 < to && outage.1 > from;
+        let mut outages: Vec<_> = self.outages.iter().filter(overlaps).collect();
+        outages.sort_unstable();
         let mut until = from;
-        for outage in outages {
-            let ended = outage.ended.min(to);
-            let lost = span(until, outage.began);
-            let waited = span(until.max(outage.began), ended);
-            why.lose(outage.fault, waited, lost);
+        for (began, ended) in outages {
+            let lost = span(until, *began);
+            let waited = span(until.max(*began), (*ended).min(to));
+            why.restart += lost;
+            why.fault += waited;
             left = left.saturating_sub(lost + waited);
-            until = until.max(ended);
+            until = until.max((*ended).min(to));
         }
         let changing =
             self.changes.iter().map(|(began, ended)| span(from.max(*began), to.min(*ended)));
@@ -142,15 +116,13 @@ impl TrainingJob<'_> {
         why.transition += changing;
         left.saturating_sub(changing)
     }
+}
 
-    /// The earliest fault that was in effect at some time between, of those that hit the job if any did.
-    fn disturbed_by(&self, context: &Context<'_>, from: SimTime, to: SimTime) -> Option<usize> {
-        let is_there = |fault: &usize| {
-            let log = &context.faults[*fault];
-            let began = log.mattered.is_some_and(|at| at < to);
-            !context.events[*fault].from_start && began && log.over() > from
-        };
-        let there = (0..context.faults.len()).filter(is_there);
-        there.min_by_key(|fault| (!self.hit_by.contains(fault), context.faults[*fault].mattered))
-    }
+/// Whether a fault was there at some time between.
+fn is_disturbed(context: &Context<'_>, from: SimTime, to: SimTime) -> bool {
+    let is_there = |(event, log): (&FaultEvent, &super::super::super::FaultLog)| {
+        let over = log.repaired.or(log.restored).unwrap_or(SimTime(u64::MAX));
+        !event.from_start && log.mattered.is_some_and(|at| at < to) && over > from
+    };
+    context.events.iter().zip(&context.faults).any(is_there)
 }
