@@ -46,7 +46,7 @@ mod store;
 mod switch;
 mod switching;
 
-pub use control::{BitErrors, Event, LinkChange, PacketLoss};
+pub use control::{BitErrors, Event, LinkChange};
 pub use flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
 pub use groups::{Crossing, VertexGroups};
 pub use ideal::{message_time, share_of, soonest, wire_time};

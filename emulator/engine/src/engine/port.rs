@@ -9,8 +9,6 @@
 //! A switch that cuts through may begin before the arrival of the last bit ([`Switching`]).
 //! So a packet costs one event per hop: no dequeue event, no queue to walk.
 
-mod quirks;
-
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -21,7 +19,6 @@ use super::network::{Link, LinkId, LinkSpec, VertexRole};
 use super::packet::{HORIZON_BITS, Packet};
 use super::settings::EngineSettings;
 use super::switching::Switching;
-use quirks::{Jitter, Quirks};
 
 /// The longest that packets may stand before a port: what comes to a longer queue is dropped. With the longest
 /// delay of a link that is still less than the times of packets can tell.
@@ -58,6 +55,22 @@ pub(crate) struct Line {
     /// Full data packets and acknowledgements.
     usual: [Usual; 2],
     rate: BitsPerSecond,
+}
+
+/// What few ports have.
+#[derive(Clone, Debug, Default)]
+struct Quirks {
+    /// Marks by chance.
+    ramp: Option<Ramp>,
+    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴, and what the draws for them begin from.
+    errors: u64,
+    salt: u64,
+}
+
+impl Quirks {
+    fn boxed(self) -> Option<Box<Self>> {
+        (self.ramp.is_some() || self.errors > 0).then(|| Box::new(self))
+    }
 }
 
 /// A packet of the usual size.
@@ -225,25 +238,6 @@ impl Port {
         self.quirks = Quirks { errors, salt, ..quirks }.boxed();
     }
 
-    /// Loses this share of packets from now on, in units of 2⁻⁶⁴, drawn from `salt`.
-    pub(crate) fn take_loss(&mut self, loss: u64, salt: u64) {
-        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
-        self.quirks = Quirks { loss, salt, ..quirks }.boxed();
-    }
-
-    /// Packets sent from `now` on take up to `most` picoseconds longer, drawn from `salt`.
-    pub(crate) fn take_jitter(&mut self, most: u64, salt: u64, now: u64) {
-        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
-        let before = quirks.jitter;
-        let busy_until = self.free.max(now + self.packet_time());
-        let (held_from, held_until) = match before.most {
-            0 => (before.held_from, before.held_until),
-            most => (busy_until, busy_until + most.max(before.held(busy_until))),
-        };
-        self.quirks =
-            Quirks { jitter: Jitter { most, salt, held_from, held_until }, ..quirks }.boxed();
-    }
-
     /// What stands before a packet that comes at `now`.
     #[inline]
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
@@ -262,10 +256,10 @@ impl Port {
         self.line.size(packet)
     }
 
-    /// When a packet whose last bit leaves at `sent` is at the far end, in picoseconds.
+    /// How long the wire is, in picoseconds.
     #[inline(always)]
-    pub(crate) fn arrival(&self, sent: u64) -> u64 {
-        sent + self.line.delay + self.quirks.as_ref().map_or(0, |quirks| quirks.jitter.late(sent))
+    pub(crate) fn delay(&self) -> u64 {
+        self.line.delay
     }
 
     /// How long a full packet takes to be sent, in picoseconds.
@@ -373,13 +367,12 @@ impl SendingPort<'_> {
             return None;
         }
         let mut marked = !packet.is_acknowledgement() & (backlog >= self.line.mark_from);
-        let (mut lost, mut late) = (false, 0);
+        let mut lost = false;
         self.done.packets += 1;
         if let Some(quirks) = self.quirks {
             let number = self.kept.packets + self.done.packets;
             marked = marked && quirks.mark(backlog, number - 1);
             lost = quirks.corrupt(size, number);
-            late = quirks.jitter.late(begin + occupies);
         }
         self.free = begin + occupies;
         self.done.marked += u64::from(marked);
@@ -388,7 +381,7 @@ impl SendingPort<'_> {
             self.kept.lost += 1;
             return None;
         }
-        Some(packet.sent(self.free + self.line.delay + late, marked))
+        Some(packet.sent(self.free + self.line.delay, marked))
     }
 
     /// Begins to send `packet` at `now`: returns it as it will reach the far end, or nothing when it is lost,
@@ -406,8 +399,7 @@ impl SendingPort<'_> {
             self.kept.lost += 1;
             return None;
         }
-        let late = self.quirks.map_or(0, |quirks| quirks.jitter.late(self.free));
-        Some(packet.at(self.free + self.line.delay + late))
+        Some(packet.at(self.free + self.line.delay))
     }
 
     /// What `packet` occupies, in bytes.
@@ -489,7 +481,56 @@ impl SendingPort<'_> {
     }
 }
 
+impl Quirks {
+    #[cold]
+    fn mark(&self, backlog: u64, number: u64) -> bool {
+        self.ramp.as_ref().is_none_or(|ramp| ramp.marks(backlog, number))
+    }
+
+    /// Whether a bit of the `number`-th packet on the wire is wrong.
+    #[cold]
+    fn corrupt(&self, size: u64, number: u64) -> bool {
+        self.errors > 0
+            && mix(self.salt.wrapping_add(number)) < chance_of_any(self.errors, size * 8)
+    }
+}
+
+/// The chance that any of `bits` is wrong, 1 − (1 − p)ⁿ for the chance p of `one` bit, both in units of 2⁻⁶⁴. In whole
+/// numbers, so that it is the same on every machine.
+fn chance_of_any(one: u64, bits: u64) -> u64 {
+    let either = |a: u64, b: u64| {
+        let both = (u128::from(a) * u128::from(b)) >> 64;
+        u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)
+    };
+    let (mut chance, mut of_power, mut left) = (0, one, bits);
+    while left > 0 {
+        if left & 1 == 1 {
+            chance = either(chance, of_power);
+        }
+        of_power = either(of_power, of_power);
+        left >>= 1;
+    }
+    chance
+}
+
 /// A packet's size as packets carry it.
 pub(crate) fn wire_bytes(size: Bytes) -> u16 {
     u16::try_from(size.get()).expect("packets of more than 65,535 bytes are refused")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chance_of_a_wrong_packet_is_that_of_any_wrong_bit() {
+        for one in [1e-15_f64, 1e-12, 1e-9, 1e-6, 3e-5, 1e-3, 0.5] {
+            for bits in [1_u64, 64 * 8, 4_160 * 8, 65_535 * 8] {
+                let units = (one * 2_f64.powi(64)) as u64;
+                let exact = -f64::exp_m1(bits as f64 * f64::ln_1p(-one));
+                let ours = chance_of_any(units, bits) as f64 / 2_f64.powi(64);
+                assert!((ours / exact - 1.0).abs() < 1e-3, "{one} {bits}: {ours}, not {exact}");
+            }
+        }
+    }
 }

@@ -347,7 +347,7 @@ impl SwitchQueues {
         self.sending[place as usize] = room;
         self.earliest.set(place as usize, until);
         if let Some(packet) = sent {
-            let arrival = port.arrival(until);
+            let arrival = until + port.delay();
             out.launch(place, packet, arrival);
         }
     }

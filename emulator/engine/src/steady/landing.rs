@@ -462,11 +462,7 @@ impl<P: LocalProbe> Apart<P> {
                         LinkChange::Up => is_up = true,
                         LinkChange::Rate(_) => rate = Some(change),
                         LinkChange::Healthy => rate = None,
-                        // Links with random effects are never simulated apart.
-                        LinkChange::BitErrors(_)
-                        | LinkChange::PacketLoss(_)
-                        | LinkChange::Jitter(_)
-                        | LinkChange::Paused(_) => {}
+                        LinkChange::BitErrors(_) | LinkChange::Paused(_) => {}
                     }
                 }
             }

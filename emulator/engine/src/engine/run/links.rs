@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of links, at the instant they are planned for.
 
-use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, SimTime};
 use rand::Rng;
 
 use super::Engine;
-use crate::engine::control::{Act, BitErrors, Event, LinkChange, PacketLoss};
+use crate::engine::control::{Act, BitErrors, Event, LinkChange};
 use crate::engine::layout::Place;
 use crate::engine::network::LinkId;
 use crate::engine::port::Port;
@@ -21,8 +21,6 @@ impl<P: Probe> Engine<P> {
             LinkChange::Up => Act::LinkUp(link),
             LinkChange::Rate(rate) => Act::LinkRate(link, rate),
             LinkChange::BitErrors(errors) => Act::LinkErrors(link, errors),
-            LinkChange::PacketLoss(loss) => Act::LinkLoss(link, loss),
-            LinkChange::Jitter(most) => Act::LinkJitter(link, most),
             LinkChange::Healthy => Act::LinkHealthy(link),
             LinkChange::Paused(priorities) => Act::LinkPaused(link, priorities),
         };
@@ -55,14 +53,6 @@ impl<P: Probe> Engine<P> {
                 self.set_errors(link, errors);
                 None
             }
-            Act::LinkLoss(link, loss) => {
-                self.set_loss(link, loss);
-                None
-            }
-            Act::LinkJitter(link, most) => {
-                self.set_jitter(link, most);
-                None
-            }
             Act::LinkPaused(link, priorities) => {
                 self.set_paused(link, priorities);
                 None
@@ -70,8 +60,6 @@ impl<P: Probe> Engine<P> {
             Act::LinkHealthy(link) => {
                 self.set_rate(link, self.network.link(link).spec.rate);
                 self.set_errors(link, BitErrors(0));
-                self.set_loss(link, PacketLoss(0));
-                self.set_jitter(link, Picoseconds::ZERO);
                 None
             }
         }
@@ -116,22 +104,8 @@ impl<P: Probe> Engine<P> {
     }
 
     fn set_errors(&mut self, link: LinkId, errors: BitErrors) {
-        let salt = self.salt("bit errors", link);
+        let salt = self.settings.seed.stream("bit errors", u64::from(link.0)).next_u64();
         self.port_of(link).take_errors(errors.0, salt);
-    }
-
-    fn set_loss(&mut self, link: LinkId, loss: PacketLoss) {
-        let salt = self.salt("bit errors", link);
-        self.port_of(link).take_loss(loss.0, salt);
-    }
-
-    fn set_jitter(&mut self, link: LinkId, most: Picoseconds) {
-        let (salt, now) = (self.salt("jitter", link), self.now.0);
-        self.port_of(link).take_jitter(most.get(), salt, now);
-    }
-
-    fn salt(&self, what: &str, link: LinkId) -> u64 {
-        self.settings.seed.stream(what, u64::from(link.0)).next_u64()
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {

@@ -102,7 +102,7 @@ impl<P: Probe> Shard<P> {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
         if let Some(packet) = sent {
-            let arrival = port.arrival(port.free);
+            let arrival = port.free + port.delay();
             Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
                 .send(packet, arrival);
         }

@@ -102,9 +102,6 @@ struct Port {
     begun: u64,
     /// Share of bits that arrive wrong, in units of 2⁻⁶⁴.
     errors: u64,
-    /// Share of packets that are lost, in the same units, and the most that they take longer.
-    loss: u64,
-    jitter: u64,
     /// At a host: flows with data for this port, the next one first.
     waiting: VecDeque<usize>,
 }

@@ -5,7 +5,7 @@ use lightloom_engine::{LinkChange, LinkId, Marking, Switching};
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
-use super::{Packet, Port, Reference, Seen, What};
+use super::{Packet, Reference, Seen, What};
 
 impl Reference<'_> {
     /// A number drawn for the `number`th packet on a link.
@@ -37,42 +37,21 @@ impl Reference<'_> {
             < u128::from(most) * u128::from(backlog - from) / u128::from(full_at - from)
     }
 
-    /// Whether a bit of the `number`th packet is wrong, or it is lost whole.
+    /// Whether a bit of the `number`th packet is wrong.
     pub(super) fn is_wrong(&self, link: LinkId, number: u64, wire_bytes: u64) -> bool {
-        let Port { errors, loss, .. } = self.ports[link.index()];
-        if errors == 0 && loss == 0 {
+        let errors = self.ports[link.index()].errors;
+        if errors == 0 {
             return false;
         }
         let units = 2_f64.powi(64);
         let all_right = (-(errors as f64) / units).ln_1p() * (wire_bytes * 8) as f64;
-        let chance = -(all_right + (-(loss as f64) / units).ln_1p()).exp_m1();
+        let chance = -all_right.exp_m1();
         let drawn = self.draw("bit errors", link, number) as f64 / units;
         assert!((drawn / chance - 1.0).abs() > 1e-9, "rounding decides");
         drawn < chance
     }
 
-    /// How much longer a packet takes that leaves now: between two draws, each for a stretch of twice the most.
-    pub(super) fn late(&self, link: usize) -> u64 {
-        let most = self.ports[link].jitter;
-        if most == 0 {
-            return 0;
-        }
-        let first = self.seed.stream("jitter", link as u64).next_u64();
-        let draw = |turn: u64| {
-            let drawn = super::splitmix(first.wrapping_add(turn));
-            ((u128::from(drawn) * u128::from(most + 1)) >> 64) as i128
-        };
-        let (turn, into) = (self.now / (2 * most), i128::from(self.now % (2 * most)));
-        let (from, to, whole) = (draw(turn), draw(turn + 1), i128::from(2 * most));
-        u64::try_from((from * whole + (to - from) * into) / whole).unwrap()
-    }
-
     pub(super) fn change(&mut self, link: usize, change: LinkChange) {
-        match change {
-            LinkChange::PacketLoss(loss) => return self.ports[link].loss = loss.0,
-            LinkChange::Jitter(most) => return self.ports[link].jitter = most.get(),
-            _ => {}
-        }
         if let LinkChange::BitErrors(errors) = change {
             self.ports[link].errors = errors.0;
             return;
@@ -165,7 +144,7 @@ impl Reference<'_> {
         let port = &mut self.ports[link];
         let (packet, _) = port.sending.take().expect("something was being sent");
         let generation = port.generation;
-        let arrival = self.now + self.network.links()[link].spec.delay.0 + self.late(link);
+        let arrival = self.now + self.network.links()[link].spec.delay.0;
         if packet.wrong {
             self.totals.lost += 1;
         } else {

@@ -220,7 +220,7 @@ impl Reference<'_> {
         let (packet, _) = self.ports[link].sending.take().expect("something was being sent");
         let generation = self.ports[link].generation;
         let at = *self.network.link(LinkId(link as u32));
-        let arrival = self.now + at.spec.delay.0 + self.late(link);
+        let arrival = self.now + at.spec.delay.0;
         if packet.wrong {
             self.totals.lost += 1;
         } else {
