@@ -214,6 +214,7 @@ fn the_commands_of_operations_do_what_they_say() {
         ("apply", "aborted"),
         ("apply", "rolled-back"),
         ("apply", "partial"),
+        ("drift", "committed"), // where the plan has it again, so ours
         ("apply", "committed"),
         ("apply", "rolled-back"), // crossed cables
         ("apply", "committed"),

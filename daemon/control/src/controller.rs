@@ -54,6 +54,7 @@ pub use darkness::DarkFibre;
 pub(crate) use drift::own;
 pub use drift::{Crossed, Planned, end_name};
 pub use owed::Remedy;
+pub use requests::Adopt;
 pub use shut::ShutEnd;
 pub use signals::Signal;
 use strays::Strays;

@@ -296,7 +296,7 @@ fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for(
     let waits = status(json!({"owed": {"n24/b0": deferred}, "devices": [silent]}));
     daemon.says("/v1/status", 200, waits);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let expected = "n24/b0 DEFERRED its part of the undoing of 2: it does not answer\n  check its management line and power\n";
+    let expected = "n24/b0 DEFERRED its part of the undoing of 2: it does not answer\n  check its management line and power: lightloom ctl wait n24/b0\n";
     assert!(code == 1 && shown.starts_with(expected), "{shown}");
     assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS ACTION"), "{shown}");
 }

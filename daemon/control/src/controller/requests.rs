@@ -3,12 +3,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, Adopt, Answer, Apply, Controller, Drift, Request, Rollback};
+use super::{Action, Answer, Apply, Controller, Drift, Request, Rollback};
 use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
 use crate::kept_plan::FollowingPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Record};
 use crate::state::{DeviceName, Fabric, Move, Neighbours, Now, Op, Position, Positions, Slot, Txn};
+
+/// Devices whose light is taken as ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopt {
+    /// Their names.
+    pub devices: Vec<DeviceName>,
+    /// Leave out those that do not answer.
+    pub leave_out_silent: bool,
+    /// Also where that takes positions away from the plan.
+    pub against_plan: bool,
+}
+
+impl From<Vec<DeviceName>> for Adopt {
+    fn from(devices: Vec<DeviceName>) -> Self {
+        Self { devices, ..Self::default() }
+    }
+}
 
 impl Controller {
     pub(super) fn request(

@@ -90,10 +90,7 @@ fn sentence_names_the_price_at_which_another_offered_design_wins() {
     let inside = "; b (regroup) is the cheapest at 1 of 1 other fault rates and at gpu above $101.00 (1.01 ×); no other design";
     assert!(said.contains(inside), "{said}");
     let said = sentence(&verdict, &rows[0], &rows, &[flip("c (regroup)")]);
-    assert!(
-        said.ends_with("; it would be c (regroup) at gpu above $101.00 (1.01 ×)."),
-        "{said}"
-    );
+    assert!(said.ends_with("; it would be c (regroup) at gpu above $101.00 (1.01 ×)."), "{said}");
 }
 
 #[test]
