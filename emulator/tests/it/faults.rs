@@ -420,8 +420,8 @@ fn node_whose_bundles_fail_one_by_one_is_out_of_service_once() {
     };
     let by_name = gpus_lost("{part: n5, at: 20us}");
     assert!(by_name[0] > 0);
-    let bundles = "{part: n5/b0, at: 20us}, {part: n5/b1, at: 20us}";
-    assert_eq!(gpus_lost(bundles), [0, by_name[0]]);
+    let bundles = "{part: n5/b0, at: 20us}, {part: n5/b1, at: 20us}, {part: n5/b2, at: 20us}";
+    assert_eq!(gpus_lost(bundles), [0, 0, by_name[0]]);
     let both = gpus_lost("{part: n5, at: 20us}, {part: n5, at: 30us}");
     assert_eq!(both, [by_name[0], 0]);
 }
