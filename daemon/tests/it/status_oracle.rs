@@ -133,7 +133,7 @@ impl Week {
             4 => self.power_is_back(),
             5 => drop(self.adopt(vec![device], true)),
             6 => drop(self.adopt(vec![device], false)),
-            7 => drop(self.adopt(self.all(), self.requests % 2 == 0)),
+            7 => drop(self.adopt(self.all(), self.requests.is_multiple_of(2))),
             8 | 9 => self.apply_plan(None),
             10 => self.apply_plan(Some(Micros::from_secs(100_000))),
             11 => self.single_circuits(None),
