@@ -129,7 +129,7 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
         attention_next: attention::nexts(known),
         drifted_next: attention::drifted_next(known, &drifted(&devices)),
         restarted: restarted(known),
-        owed: attention::owed(known),
+        owed: attention::deferred(known),
         held: ledger.held.iter().map(|(device, slot)| format!("{device}/{slot}")).collect(),
         held_off: held_off(known),
         dark_circuits: circuits::dark(known, &circuits, &loopbacks),

@@ -32,7 +32,7 @@ pub(super) fn nexts(known: &Knowledge<'_>) -> BTreeMap<String, String> {
 }
 
 /// Devices in attention that are given what they are owed without a person.
-pub(super) fn owed(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
+pub(super) fn deferred(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
     let ledger = known.control.controller().ledger();
     let all = ledger.attention.iter().filter(|(device, _)| is_owed(known, device));
     all.map(|(device, why)| {

@@ -15,7 +15,7 @@ use lightloom_fabric::khop::{Position, Shape};
 use lightloom_units::id::{GroupId, NodeId};
 
 use super::super::{Layout, RingGroup, Survey};
-use super::region::{Class, Cost, Limit, MOST_PLACES, Outcome, Pick, Region};
+use super::region::{Limit, MOST_PLACES, MoveCost, Pick, Region, RegionClass, RegionOutcome};
 
 /// The most steps of one search: 0.2 s, and six times as many as any search on 40 nodes took in tests.
 const MOST_STEPS: u32 = 200_000;
@@ -184,7 +184,7 @@ impl<'a> Task<'a> {
         let class = |(index, job): (usize, &u32)| {
             let rings = olds.iter().filter(|(_, class, _)| *class == index).count();
             let length = self.before.groups_of(*job).next().map_or(1, |group| group.ranks.len());
-            Class { length, rings: u32::try_from(rings).expect("at most 128") }
+            RegionClass { length, rings: u32::try_from(rings).expect("at most 128") }
         };
         let classes = self.jobs.iter().enumerate().map(class).collect();
         nodes.retain(|(_, node)| !fixed.contains(node));
@@ -223,7 +223,7 @@ impl<'a> Task<'a> {
         regions: &[Region<'a>],
         required: impl Fn(&Region<'a>) -> Vec<u32>,
     ) -> Result<(), Nothing> {
-        let mut below = Cost { rings: u32::MAX, ..Cost::default() };
+        let mut below = MoveCost { rings: u32::MAX, ..MoveCost::default() };
         let (mut best, mut proven, mut steps) = (None, None, MOST_STEPS);
         // The nearest alone first: what it has limits the search elsewhere.
         for regions in [&regions[..1], &regions[1..]] {
@@ -233,12 +233,12 @@ impl<'a> Task<'a> {
                 for region in regions {
                     limit.below = below;
                     match region.pack(&required(region), limit, &mut steps) {
-                        Outcome::Found(cost, picks) => {
+                        RegionOutcome::Found(cost, picks) => {
                             below = cost;
                             best = Some((region, picks));
                         }
-                        Outcome::Nothing { is_cut: cut } => is_cut |= cut,
-                        Outcome::OutOfSteps => proven = Some(limit.rings),
+                        RegionOutcome::Nothing { is_cut: cut } => is_cut |= cut,
+                        RegionOutcome::OutOfSteps => proven = Some(limit.rings),
                     }
                 }
                 if !is_cut || best.is_some() && limit.rings == below.rings {

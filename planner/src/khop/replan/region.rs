@@ -23,7 +23,7 @@ pub(super) const MOST_PLACES: usize = 128;
 
 /// What moves, in the order of what it is worth to avoid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cost {
+pub(super) struct MoveCost {
     /// Rings that lost nothing and whose ranks are on other nodes afterwards.
     pub(super) rings: u32,
     /// Circuits of rings that lost nothing which go dark.
@@ -34,7 +34,7 @@ pub(super) struct Cost {
     pub(super) bundles: u32,
 }
 
-impl Add for Cost {
+impl Add for MoveCost {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self {
@@ -59,7 +59,7 @@ pub(super) struct Old {
 }
 
 /// The rings of one job.
-pub(super) struct Class {
+pub(super) struct RegionClass {
     /// Nodes of a ring.
     pub(super) length: usize,
     /// Rings here before.
@@ -78,12 +78,12 @@ pub(super) struct Limit {
     /// At most so many rings that lost nothing move.
     pub(super) rings: u32,
     /// All in all it costs less than this.
-    pub(super) below: Cost,
+    pub(super) below: MoveCost,
 }
 
 /// How a search ended.
-pub(super) enum Outcome {
-    Found(Cost, Vec<Pick>),
+pub(super) enum RegionOutcome {
+    Found(MoveCost, Vec<Pick>),
     /// There is nothing within the limit. `is_cut`: there may be something beyond.
     Nothing {
         is_cut: bool,
@@ -99,7 +99,7 @@ pub(super) struct Region<'a> {
     /// How many places the line has, where this is all of a closed one.
     closed: Option<u64>,
     pub(super) olds: Vec<Old>,
-    pub(super) classes: Vec<Class>,
+    pub(super) classes: Vec<RegionClass>,
     /// By node: the ring that lost nothing and has ranks there.
     owner: Vec<Option<usize>>,
     /// By node: which nodes working fibres lead to, and by which hop.
@@ -143,7 +143,7 @@ struct State {
 
 /// A decision: a ring stays, or a chain (of those with this lowest node and length, the one at `index`) goes on for it.
 #[derive(Clone, Copy)]
-enum Step {
+enum RegionStep {
     Stays { old: usize },
     Chain { of: (usize, usize), index: usize, class: usize, old: Option<usize> },
 }
@@ -167,7 +167,7 @@ impl<'a> Region<'a> {
         places: usize,
         nodes: Vec<(u64, NodeId)>,
         olds: &[(usize, usize, bool)],
-        classes: Vec<Class>,
+        classes: Vec<RegionClass>,
     ) -> Self {
         let hbd = survey.hbd();
         let index: FxHashMap<NodeId, usize> =
@@ -236,14 +236,15 @@ impl<'a> Region<'a> {
     }
 
     /// At least `required` rings of each class, for less than `limit`.
-    pub(super) fn pack(&self, required: &[u32], limit: Limit, steps: &mut u32) -> Outcome {
+    pub(super) fn pack(&self, required: &[u32], limit: Limit, steps: &mut u32) -> RegionOutcome {
         let all = u128::MAX
             .checked_shr(u32::try_from(MOST_PLACES - self.nodes.len()).expect("at most 128"));
         let start = State { left: all.unwrap_or(0), taken: 0, used: 0, placed: 0 };
-        let (trails, states) = (Vec::new(), BTreeMap::from([(start, (Cost::default(), NO_TRAIL))]));
+        let (trails, states) =
+            (Vec::new(), BTreeMap::from([(start, (MoveCost::default(), NO_TRAIL))]));
         let chains = FxHashMap::default();
         let mut search = Search { region: self, limit, is_cut: false, chains, trails, states };
-        let mut best: Option<(Cost, usize)> = None;
+        let mut best: Option<(MoveCost, usize)> = None;
         while let Some((state, (cost, trail))) = search.states.pop_last() {
             if !self.has_room(&state, required, cost.rings == limit.rings) {
                 search.is_cut |= cost.rings == limit.rings;
@@ -254,12 +255,12 @@ impl<'a> Region<'a> {
                     best = Some((cost, trail));
                 }
             } else if search.decide(state, cost, trail, steps).is_none() {
-                return Outcome::OutOfSteps;
+                return RegionOutcome::OutOfSteps;
             }
         }
         match best {
-            Some((cost, trail)) => Outcome::Found(cost, search.walk_back(trail)),
-            None => Outcome::Nothing { is_cut: search.is_cut },
+            Some((cost, trail)) => RegionOutcome::Found(cost, search.walk_back(trail)),
+            None => RegionOutcome::Nothing { is_cut: search.is_cut },
         }
     }
 
@@ -336,13 +337,19 @@ struct Search<'a> {
     is_cut: bool,
     /// Candidates by their lowest node and length.
     chains: FxHashMap<(usize, usize), Rc<Vec<Chain>>>,
-    trails: Vec<(Step, usize)>,
-    states: BTreeMap<State, (Cost, usize)>,
+    trails: Vec<(RegionStep, usize)>,
+    states: BTreeMap<State, (MoveCost, usize)>,
 }
 
 impl Search<'_> {
     /// Every decision on the lowest node that is left. `None` if there are no more steps.
-    fn decide(&mut self, state: State, cost: Cost, trail: usize, steps: &mut u32) -> Option<()> {
+    fn decide(
+        &mut self,
+        state: State,
+        cost: MoveCost,
+        trail: usize,
+        steps: &mut u32,
+    ) -> Option<()> {
         let region = self.region;
         let at = state.left.trailing_zeros() as usize;
         let stays = |old: &usize| {
@@ -354,7 +361,7 @@ impl Search<'_> {
             && !is_full(region.olds[old].class)
         {
             let next = state.with(region.olds[old].nodes, region.olds[old].class);
-            self.keep(next, cost, trail, Some(Step::Stays { old }));
+            self.keep(next, cost, trail, Some(RegionStep::Stays { old }));
         }
         let left = state.left & !(1 << at);
         self.keep(State { left, ..state }, cost + self.left_out(at, &state), trail, None);
@@ -367,7 +374,7 @@ impl Search<'_> {
             for (index, chain) in chains.iter().enumerate() {
                 if chain.nodes & !state.left == 0 {
                     *steps = steps.checked_sub(1)?;
-                    let step = Step::Chain { of, index, class, old: None };
+                    let step = RegionStep::Chain { of, index, class, old: None };
                     self.take(chain, step, &state, cost, trail);
                 }
             }
@@ -376,17 +383,24 @@ impl Search<'_> {
     }
 
     /// What it costs that no ring has the node `at`.
-    fn left_out(&self, at: usize, state: &State) -> Cost {
+    fn left_out(&self, at: usize, state: &State) -> MoveCost {
         let region = self.region;
         let breaks = region.owner[at].is_some_and(|old| region.is_whole(old, state.left));
         let dark = region.lit[at].iter().filter(|(far, _)| state.taken >> far & 1 == 1).count();
         let bundles = region.widowed[at] + u32::try_from(dark).expect("at most K");
-        Cost { rings: breaks.into(), bundles, ..Cost::default() }
+        MoveCost { rings: breaks.into(), bundles, ..MoveCost::default() }
     }
 
     /// A new chain, for every ring that it can go on for.
-    fn take(&mut self, chain: &Chain, step: Step, state: &State, cost: Cost, trail: usize) {
-        let Step::Chain { of, index, class, .. } = step else { return };
+    fn take(
+        &mut self,
+        chain: &Chain,
+        step: RegionStep,
+        state: &State,
+        cost: MoveCost,
+        trail: usize,
+    ) {
+        let RegionStep::Chain { of, index, class, .. } = step else { return };
         let region = self.region;
         let (mut circuits, mut bundles) = chain.within;
         for (far, is_healthy) in &chain.leaving {
@@ -405,19 +419,19 @@ impl Search<'_> {
             let next = state.with(chain.nodes, class);
             let used = state.used | old.map_or(0, |old| 1 << old);
             let next = State { taken: state.taken | chain.nodes, used, ..next };
-            let cost = cost + Cost { rings, circuits, nodes, bundles };
-            self.keep(next, cost, trail, Some(Step::Chain { of, index, class, old }));
+            let cost = cost + MoveCost { rings, circuits, nodes, bundles };
+            self.keep(next, cost, trail, Some(RegionStep::Chain { of, index, class, old }));
         }
     }
 
-    fn is_within(&mut self, cost: Cost) -> bool {
+    fn is_within(&mut self, cost: MoveCost) -> bool {
         let is_within = cost.rings <= self.limit.rings && cost < self.limit.below;
         self.is_cut |= !is_within;
         is_within
     }
 
     /// Keeps the cheapest history of a state, less what later decisions do not depend on.
-    fn keep(&mut self, state: State, cost: Cost, trail: usize, step: Option<Step>) {
+    fn keep(&mut self, state: State, cost: MoveCost, trail: usize, step: Option<RegionStep>) {
         let region = self.region;
         if !self.is_within(cost) {
             return;
@@ -448,8 +462,8 @@ impl Search<'_> {
             let (step, before) = self.trails[trail];
             trail = before;
             picks.push(match step {
-                Step::Stays { old } => Pick::Stays { old },
-                Step::Chain { of, index, class, old } => {
+                RegionStep::Stays { old } => Pick::Stays { old },
+                RegionStep::Chain { of, index, class, old } => {
                     let chain = &self.chains[&of][index];
                     let nodes = chain.order.iter().map(|at| self.region.nodes[*at].1).collect();
                     Pick::Chain { nodes, hops: chain.hops.clone(), class, old }
@@ -469,7 +483,8 @@ impl Search<'_> {
         let most = self.limit.rings.max(1);
         let (order, hops) = (VecDeque::from([first]), VecDeque::new());
         let (region, found) = (self.region, FxHashMap::default());
-        let mut walk = Walk { region, first, length, most, order, hops, found, is_cut: false };
+        let mut walk =
+            RegionWalk { region, first, length, most, order, hops, found, is_cut: false };
         walk.grow(true, region.touched(first), steps)?;
         self.is_cut |= walk.is_cut;
         let mut chains: Vec<Chain> = walk.found.into_values().collect();
@@ -481,7 +496,7 @@ impl Search<'_> {
 }
 
 /// A chain that grows from its lowest node, at its end and then at its start.
-struct Walk<'a> {
+struct RegionWalk<'a> {
     region: &'a Region<'a>,
     first: usize,
     length: usize,
@@ -493,7 +508,7 @@ struct Walk<'a> {
     is_cut: bool,
 }
 
-impl Walk<'_> {
+impl RegionWalk<'_> {
     /// `touched`: the rings that lost nothing and have ranks on the chain.
     fn grow(&mut self, at_end: bool, touched: u128, steps: &mut u32) -> Option<()> {
         *steps = steps.checked_sub(1)?;
