@@ -92,6 +92,8 @@ pub struct Packets {
     pub marked: u64,
     /// Data packets sent again.
     pub retransmitted: u64,
+    /// Data packets that arrived although they had arrived before: sent again, though nothing of them was lost.
+    pub duplicates: u64,
     /// Data packets cut to their headers.
     pub trimmed: u64,
     /// Times that a switch asked a port to pause.
@@ -108,6 +110,7 @@ impl From<&PacketCount> for Packets {
             in_flight: count.in_flight,
             marked: count.marked,
             retransmitted: count.retransmitted,
+            duplicates: count.duplicates,
             trimmed: count.trimmed,
             pauses: count.pauses,
         }

@@ -38,8 +38,8 @@ pub enum LinkChange {
     Down,
     /// It carries packets again, from an empty queue.
     Up,
-    /// It sends at this rate, whatever it was built for. What is queued before it already leaves as it
-    /// would have.
+    /// It sends at this rate, whatever it was built for. The packet that is being sent ends as it began; what waits
+    /// behind it leaves at the new rate.
     Rate(BitsPerSecond),
     /// Bits arrive wrong, and a packet with a wrong bit is lost at the end of the link.
     BitErrors(BitErrors),
@@ -90,6 +90,8 @@ pub(crate) enum Act {
     LinkJitter(LinkId, Picoseconds),
     LinkHealthy(LinkId),
     LinkPaused(LinkId, u8),
+    /// Switches that choose have heard which links are down.
+    LinkNews,
     BatchDone(BatchId, SimTime),
     Timer(u64),
 }

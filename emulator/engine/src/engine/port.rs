@@ -11,6 +11,7 @@
 
 mod quirks;
 
+use std::collections::VecDeque;
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use super::marking::{Ramp, mix};
 use super::network::{Link, LinkId, LinkSpec, VertexRole};
 use super::packet::{HORIZON_BITS, Packet};
+use super::ring::PacketFifo;
 use super::settings::EngineSettings;
 use super::switching::Switching;
 use quirks::{Jitter, Quirks};
@@ -49,7 +51,7 @@ pub(crate) struct Port {
 }
 
 /// What ports have in common that send at one rate over equal wires. Times in picoseconds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
     delay: u64,
     /// Capacity and marking threshold as the time they take to send.
@@ -58,6 +60,87 @@ pub(crate) struct Line {
     /// Full data packets and acknowledgements.
     usual: [Usual; 2],
     rate: BitsPerSecond,
+    /// When the packet that was being sent when the rate changed has left, and the rate it is sent at.
+    changed: (u64, BitsPerSecond),
+}
+
+/// A port has changed its rate: what waits before it has yet to be given its new times.
+pub(crate) struct RateChange {
+    now: u64,
+    before: Arc<Line>,
+    corrupted: VecDeque<(u64, u64)>,
+}
+
+/// The packet that `port` is sending until then goes on at the rate that it began with.
+fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
+    let (last, rate) = before.changed;
+    let rate = if until == last { rate } else { before.rate };
+    Arc::make_mut(&mut port.line).changed = (if until > now { until } else { 0 }, rate);
+}
+
+impl RateChange {
+    /// What waits is on no wire yet; the port is sending until then.
+    pub(crate) fn settle_queued(self, port: &mut Port, until: u64) {
+        note_sending(&self.before, port, until, self.now);
+    }
+
+    /// Gives what waits before `port`, and stands on the wire behind it already, its new times. Returns how many packets
+    /// would wait too long, and are dropped.
+    pub(crate) fn settle(self, port: &mut Port, on_wire: &mut PacketFifo) -> u64 {
+        let Self { now, before, mut corrupted } = self;
+        // What waits leaves without a gap: the last of it when the port is free.
+        let (mut end, mut waiting, mut left) = (port.free, VecDeque::new(), on_wire.len());
+        let until = loop {
+            let wrong = corrupted.back().copied().filter(|(wrong, _)| *wrong == end);
+            let packet = wrong.is_none().then(|| left.checked_sub(1)).flatten();
+            let packet = packet.map(|at| *on_wire.at(at));
+            let Some(size) = wrong.map(|(_, size)| size).or(packet.map(|one| before.size(&one)))
+            else {
+                break before.changed.0.max(now);
+            };
+            let time = before.unusual(size);
+            if end <= now.max(before.changed.0) || end - time < now {
+                break end;
+            }
+            if wrong.is_some() {
+                corrupted.pop_back();
+            } else {
+                left -= 1;
+            }
+            waiting.push_front((size, packet));
+            end -= time;
+        };
+        note_sending(&before, port, until, now);
+        let line = &port.line;
+        if waiting.is_empty() {
+            return 0;
+        }
+        let (mut free, mut dropped) = (until.max(now), 0);
+        let mut corrupted = VecDeque::new();
+        let begun: Vec<Packet> = on_wire.iter().take(left).copied().collect();
+        on_wire.clear();
+        begun.into_iter().for_each(|packet| on_wire.push(packet));
+        let jitter = port.quirks.as_ref().map(|quirks| quirks.jitter).unwrap_or_default();
+        for (size, packet) in waiting {
+            let end = free + line.unusual(size);
+            match packet {
+                Some(_) if end - now > LONGEST_WAIT_PS => dropped += 1,
+                Some(packet) => {
+                    free = end;
+                    on_wire.push(packet.at(end + line.delay + jitter.late(end)));
+                }
+                None => {
+                    free = end;
+                    corrupted.push_back((end, size));
+                }
+            }
+        }
+        port.free = free;
+        if !corrupted.is_empty() {
+            port.quirks.get_or_insert_default().corrupted = corrupted;
+        }
+        dropped
+    }
 }
 
 /// A packet of the usual size.
@@ -87,6 +170,7 @@ impl Line {
             mark_from: bound(spec.mark_from),
             usual: [transport.packet(), transport.acknowledgement].map(usual),
             rate: spec.rate,
+            changed: (0, spec.rate),
         }
     }
 
@@ -206,17 +290,33 @@ impl Port {
         Ramp::new((settings.marking, settings.seed), (id, threshold), time)
     }
 
-    /// Sends as over `link` from now on; what is queued keeps its departure.
+    /// Sends as over `link` from `now` on. The packet that is being sent ends as it began; those of `on_wire` that wait
+    /// for it leave at the new rate.
     pub(crate) fn take_rate(
         &mut self,
         link: (LinkId, &Link),
         role: VertexRole,
         settings: &EngineSettings,
-    ) {
-        self.line = Arc::new(Line::new(link.1.spec, role, settings));
+        now: u64,
+    ) -> RateChange {
         let ramp = Self::ramp(link, role, settings);
-        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        let mut quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        let line = Line::new(link.1.spec, role, settings);
+        let corrupted = std::mem::take(&mut quirks.corrupted);
         self.quirks = Quirks { ramp, ..quirks }.boxed();
+        let before = std::mem::replace(&mut self.line, Arc::new(line));
+        RateChange { now, before, corrupted }
+    }
+
+    /// The link behind it has gone down or come up: nothing waits.
+    pub(crate) fn restart(&mut self, up: bool, now: u64) {
+        (self.up, self.free) = (up, now);
+        if self.line.changed.0 > 0 {
+            Arc::make_mut(&mut self.line).changed.0 = 0;
+        }
+        if let Some(quirks) = &mut self.quirks {
+            quirks.corrupted.clear();
+        }
     }
 
     /// Loses packets to wrong bits from now on: a share of `errors` in units of 2⁻⁶⁴, drawn from `salt`.
@@ -254,6 +354,18 @@ impl Port {
     #[inline]
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
+    }
+
+    /// What has been counted as sent and is to be sent from `now` until the wire is `free`.
+    pub(crate) fn unsent(&self, free: u64, now: u64) -> u64 {
+        let (until, rate) = self.line.changed;
+        let begun = rate.bytes_in(Picoseconds(until.saturating_sub(now)));
+        begun.0 + self.line.backlog(free, now.max(until)).0
+    }
+
+    /// When the last bit of what it has sent is at the far end, if its wire is busy until it is `free`.
+    pub(crate) fn last_arrival(&self, free: u64) -> u64 {
+        free + self.line.delay
     }
 
     /// What `packet` occupies, in bytes.
@@ -305,7 +417,7 @@ impl Port {
         SendingPort {
             free: self.free,
             line: &self.line,
-            quirks: self.quirks.as_deref(),
+            quirks: self.quirks.as_deref_mut(),
             done: SentCount::default(),
             kept_free: &mut self.free,
             kept: count,
@@ -323,7 +435,7 @@ impl Port {
         let sending = SendingPort {
             free: *until,
             line: &self.line,
-            quirks: self.quirks.as_deref(),
+            quirks: self.quirks.as_deref_mut(),
             done: SentCount::default(),
             kept_free: until,
             kept: count,
@@ -337,7 +449,7 @@ pub(crate) struct SendingPort<'p> {
     /// When the last bit of everything accepted so far has left, in picoseconds.
     pub(crate) free: u64,
     line: &'p Line,
-    quirks: Option<&'p Quirks>,
+    quirks: Option<&'p mut Quirks>,
     done: SentCount,
     kept_free: &'p mut u64,
     kept: &'p mut PortCount,
@@ -375,13 +487,16 @@ impl SendingPort<'_> {
         let mut marked = !packet.is_acknowledgement() & (backlog >= self.line.mark_from);
         let (mut lost, mut late) = (false, 0);
         self.done.packets += 1;
-        if let Some(quirks) = self.quirks {
+        self.free = begin + occupies;
+        if let Some(quirks) = &mut self.quirks {
             let number = self.kept.packets + self.done.packets;
             marked = marked && quirks.mark(backlog, number - 1);
             lost = quirks.corrupt(size, number);
             late = quirks.jitter.late(begin + occupies);
+            if lost {
+                quirks.note_corrupted((self.free, size), now);
+            }
         }
-        self.free = begin + occupies;
         self.done.marked += u64::from(marked);
         self.done.bytes += size;
         if lost {
@@ -399,7 +514,7 @@ impl SendingPort<'_> {
         self.free = now + occupies;
         self.done.packets += 1;
         self.done.bytes += size;
-        if let Some(quirks) = self.quirks
+        if let Some(quirks) = &self.quirks
             && may_be_lost
             && quirks.corrupt(size, self.kept.packets + self.done.packets)
         {

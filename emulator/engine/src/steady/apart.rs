@@ -14,7 +14,7 @@ use super::{Entangled, LocalProbe};
 use crate::engine::{
     BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowName,
     FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, PacketCount,
-    PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole,
+    PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
 };
 
 /// A flow in the numbers of the whole network.
@@ -189,7 +189,7 @@ impl<P: LocalProbe> Apart<P> {
         let id = FlowId::from_index(self.flows.len());
         self.check(&spec)?;
         let name = self.router.name_flow((spec.source, spec.destination));
-        let paths = self.router.find(&self.network, name, &spec.route, 1)?;
+        let paths = self.router.find(&self.network, name, &spec.route, WantedPaths::ONE)?;
         let path = paths[0].to_vec();
         self.check_fit(&spec, &path)?;
         if let Some(batch) = spec.batch {
@@ -299,7 +299,7 @@ impl<P: LocalProbe> Apart<P> {
         self.log.note(StageCall::Reroute(id));
         let GlobalFlow { name, spec, .. } = &self.flows[id.index()];
         let (name, route) = (*name, spec.route.clone());
-        let paths = self.router.find(&self.network, name, &route, 1)?;
+        let paths = self.router.find(&self.network, name, &route, WantedPaths::ONE)?;
         let flow = &mut self.flows[id.index()];
         flow.paths.extend(paths.iter().map(<[LinkId]>::to_vec));
         let act = Asked::Reroute(id, flow.paths.len() as u32 - 1);
@@ -494,6 +494,7 @@ impl<P: LocalProbe> Apart<P> {
                 end: None,
                 acknowledged: None,
                 retransmitted: 0,
+                duplicates: 0,
                 cancelled: flow.cancelled,
             },
         }
@@ -589,6 +590,7 @@ fn add_times(total: &mut PacketCount, one: PacketCount, times: u64) {
         in_flight,
         marked,
         retransmitted,
+        duplicates,
         hops,
     } = one;
     total.sent += sent * times;
@@ -601,5 +603,6 @@ fn add_times(total: &mut PacketCount, one: PacketCount, times: u64) {
     total.in_flight += in_flight * times;
     total.marked += marked * times;
     total.retransmitted += retransmitted * times;
+    total.duplicates += duplicates * times;
     total.hops += hops * times;
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine against the reference engine: the same packets at the same picosecond on random small
-//! networks, with drops, marks, losses, retransmissions, gated messages and links that go dark.
+//! networks, with drops, marks, losses, retransmissions, gated messages, and links that go dark or change their rate.
 
 use crate::reference;
 use lightloom_engine::transport::{Balance, LossRecovery, Reordering, Transport, Window};
 use lightloom_engine::{
     ArrivalLog, BitErrors, Buffer, Choice, Engine, EngineSettings, FlowGate, FlowId, FlowSpec,
-    LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, PacketLoss, Pause, Queueing,
-    Schedule, Switching, VertexId, VertexRole,
+    LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, PacketCount, PacketLoss, Pause,
+    Queueing, Schedule, Switching, VertexId, VertexRole,
 };
+use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -28,6 +29,8 @@ struct Case {
     outages: Vec<(usize, u64, u64)>,
     /// Link, from when on (ns), and how much is wrong: bits or packets, or how much longer they take ([`changes`]).
     errors: Vec<(usize, u64, u32)>,
+    /// Link, from when on (ns), the rate in Gb/s; `None`: the one it was built for.
+    rates: Vec<(usize, u64, Option<u64>)>,
     window: u32,
     recovery: LossRecovery,
     balance: Balance,
@@ -35,6 +38,8 @@ struct Case {
     marking: Marking,
     switching: Switching,
     host_delay: Picoseconds,
+    /// `None`: measured.
+    timeout: Option<Picoseconds>,
     /// The silence after which the last packet goes again.
     tail_probe: Option<Picoseconds>,
     seed: u64,
@@ -61,7 +66,7 @@ fn transport(case: &Case) -> Transport {
         window: Window::Packets(case.window),
         recovery: case.recovery,
         balance: case.balance,
-        timeout: Picoseconds::from_micros(20),
+        timeout: case.timeout,
         tail_probe: case.tail_probe.filter(|_| case.recovery != LossRecovery::GoBackN),
         ..Transport::default()
     }
@@ -217,6 +222,11 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
             _ => (SimTime::START, link, LinkChange::Jitter(Picoseconds::from_nanos(share.into()))),
         });
     }
+    for &(link, at_ns, gbps) in &case.rates {
+        let link = LinkId::from_index(link % network.links().len());
+        let rate = |gbps| LinkChange::Rate(BitsPerSecond::from_gbps(gbps));
+        changes.push((SimTime(at_ns * 1_000), link, gbps.map_or(LinkChange::Healthy, rate)));
+    }
     changes
 }
 
@@ -306,6 +316,13 @@ fn host_delay() -> impl Strategy<Value = Picoseconds> {
     nanoseconds.prop_map(Picoseconds::from_nanos)
 }
 
+/// Many at one link within the time that a packet takes, so that several come while one is sent.
+fn rates() -> impl Strategy<Value = Vec<(usize, u64, Option<u64>)>> {
+    let rate = prop::option::of(prop::sample::select(vec![1u64, 10, 33, 100, 400]));
+    let change = (prop_oneof![Just(1usize), 0usize..40], 0u64..40_000, rate);
+    prop::collection::vec(change, 0..9)
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let rate = prop::sample::select(vec![10u64, 25, 33, 40, 100]);
     let delay = prop::sample::select(vec![100u64, 500, 1_000, 3_000]);
@@ -333,12 +350,12 @@ fn case() -> impl Strategy<Value = Case> {
         specs,
         prop::collection::vec(flow_case(), 1..9),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
-        (1u32..20, recovery, any::<u64>(), balance, prop::option::of(1u64..16)),
+        (1u32..20, recovery, any::<u64>(), balance, (prop::option::of(1u64..16), any::<bool>())),
         (prop::option::of(queueing()), marking(), switching(), host_delay()),
-        prop::collection::vec((0usize..40, 0u64..30_000, 0u32..20_000), 0..3),
+        (prop::collection::vec((0usize..40, 0u64..30_000, 0u32..20_000), 0..3), rates()),
     )
         .prop_map(
-            |((hosts, switches), extra, specs, flows, outages, rest, switching, errors)| Case {
+            |((hosts, switches), extra, specs, flows, outages, rest, switching, changes)| Case {
                 hosts,
                 switches,
                 extra,
@@ -349,12 +366,14 @@ fn case() -> impl Strategy<Value = Case> {
                 recovery: rest.1,
                 seed: rest.2,
                 balance: rest.3,
-                tail_probe: rest.4.map(Picoseconds::from_micros),
+                tail_probe: rest.4.0.map(Picoseconds::from_micros),
+                timeout: rest.4.1.then_some(Picoseconds::from_micros(20)),
                 queueing: switching.0,
                 marking: switching.1,
                 switching: switching.2,
                 host_delay: switching.3,
-                errors,
+                errors: changes.0,
+                rates: changes.1,
             },
         )
 }
@@ -377,6 +396,72 @@ proptest! {
     #[test]
     fn the_number_of_shards_changes_nothing(case in case(), shards in 2usize..6) {
         prop_assert_eq!(run_engine(&case, 1), run_engine(&case, shards));
+    }
+}
+
+/// Data goes one way and acknowledgements the other, so that nothing overtakes: a queue whose departures are known on
+/// arrival and one that is worked off packet by packet then send the same. `rates` are those of links in the case.
+fn one_way(hosts: usize, case: Case) -> (Case, Network) {
+    let case = Case { outages: Vec::new(), errors: Vec::new(), ..case };
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<_> = (0..2 * hosts).map(|_| builder.add(VertexRole::Host)).collect();
+    let switches: Vec<_> = (0..case.switches).map(|_| builder.add(VertexRole::Switch)).collect();
+    let mut specs = case.specs.iter().cycle().map(|&(gbps, delay_ns, ..)| {
+        LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(delay_ns))
+    });
+    let mut next = || specs.next().expect("the specifications repeat");
+    for pair in switches.windows(2) {
+        builder.connect(pair[0], pair[1], next());
+    }
+    let (left, right) = hosts.split_at(hosts.len() / 2);
+    for host in left {
+        builder.connect(*host, switches[0], next());
+    }
+    let last = switches[switches.len() - 1];
+    for host in right {
+        builder.connect(last, *host, next());
+    }
+    let network = builder.build().expect("the case is sound");
+    (case, network)
+}
+
+/// Every arrival over every link, and what became of every flow.
+fn run_one_way(hosts: usize, case: &Case, queueing: Option<Queueing>) -> (Vec<String>, String) {
+    let (case, network) = one_way(hosts, case.clone());
+    let settings = EngineSettings { queueing, ..settings(&case, 1) };
+    let all = changes(&case, &network);
+    let mut engine = Engine::with_probe(network, settings, ArrivalLog::default()).unwrap();
+    for flow in &case.flows {
+        let [source, destination] = [flow.source % hosts, hosts + flow.step % hosts];
+        let ends = [source, destination].map(VertexId::from_index);
+        let spec = FlowSpec::new(ends[0], ends[1], Bytes(flow.message));
+        let spec = FlowSpec { messages: 2 * flow.messages, ..spec.at(SimTime(flow.start_ps)) };
+        engine.add_flow(spec).unwrap();
+    }
+    all.into_iter().for_each(|(at, link, change)| engine.change_link(at, link, change));
+    engine.run(LIMIT);
+    let mut log: Vec<String> =
+        engine.probes().flat_map(|probe| &probe.0).map(|arrival| format!("{arrival:?}")).collect();
+    log.sort_unstable();
+    let ends: Vec<_> = engine.records().map(|record| (record.end, record.retransmitted)).collect();
+    // Where departures are known on arrival, hops are counted then.
+    let packets = PacketCount { hops: 0, ..engine.packets() };
+    (log, format!("{ends:?} {packets:?}"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases(64, 500))
+    })]
+
+    /// Where a cable became fast again, what waited still left at the slow rate, and what came later waited behind it.
+    #[test]
+    fn changed_rates_send_what_real_queues_send(hosts in 1usize..4, case in case()) {
+        let [fifo, real] = [None, Some(Queueing::default())]
+            .map(|queueing| run_one_way(hosts, &Case { balance: Balance::PerFlow, ..case.clone() }, queueing));
+        prop_assert_eq!(&fifo.1, &real.1);
+        prop_assert_eq!(&fifo.0, &real.0);
     }
 }
 
@@ -436,8 +521,10 @@ fn what_a_change_of_a_link_sends_reaches_other_parts_in_time() {
         flows: vec![flow],
         outages: vec![(34, 27_229, 3_104)],
         errors: Vec::new(),
+        rates: Vec::new(),
         window: 3,
         tail_probe: None,
+        timeout: Some(Picoseconds::from_micros(20)),
         recovery: LossRecovery::GoBackN,
         balance: Balance::PerFlow,
         queueing: Some(Queueing { pause: Some(pause), ..Queueing::default() }),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Properties of few ports: marks by chance, wrong bits, lost packets and jitter.
 
+use std::collections::VecDeque;
+
 use super::{Ramp, mix};
 
 /// What few ports have.
@@ -14,6 +16,8 @@ pub(super) struct Quirks {
     pub(super) loss: u64,
     pub(super) salt: u64,
     pub(super) jitter: Jitter,
+    /// Packets that are lost and may not have left: when their last bit does, and their size.
+    pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
 /// How much longer packets take over a wire.
@@ -29,14 +33,23 @@ pub(super) struct Jitter {
 
 impl Quirks {
     pub(super) fn boxed(self) -> Option<Box<Self>> {
-        let Self { ramp, errors, loss, jitter, .. } = &self;
+        let Self { ramp, errors, loss, jitter, corrupted, .. } = &self;
         let has_any = ramp.is_some() || errors | loss | jitter.most | jitter.held_until > 0;
-        has_any.then(|| Box::new(self))
+        (has_any || !corrupted.is_empty()).then(|| Box::new(self))
     }
 
     #[cold]
     pub(super) fn mark(&self, backlog: u64, number: u64) -> bool {
         self.ramp.as_ref().is_none_or(|ramp| ramp.marks(backlog, number))
+    }
+
+    /// A packet is lost: notes when its last bit leaves and its size, for as long as it may wait.
+    #[cold]
+    pub(super) fn note_corrupted(&mut self, packet: (u64, u64), now: u64) {
+        while self.corrupted.front().is_some_and(|(end, _)| *end <= now) {
+            self.corrupted.pop_front();
+        }
+        self.corrupted.push_back(packet);
     }
 
     /// Whether a bit of the `number`-th packet on the wire is wrong, or the packet is lost.

@@ -67,6 +67,10 @@ impl<P: Probe> Engine<P> {
                 self.set_paused(link, priorities);
                 None
             }
+            Act::LinkNews => {
+                self.hear_news();
+                None
+            }
             Act::LinkHealthy(link) => {
                 self.set_rate(link, self.network.link(link).spec.rate);
                 self.set_errors(link, BitErrors(0));
@@ -86,9 +90,24 @@ impl<P: Probe> Engine<P> {
         let mut wanted = *self.network.link(link);
         wanted.spec.rate = rate;
         let (role, settings) = (self.network.role(wanted.from), self.settings);
-        self.port_of(link).take_rate((link, &wanted), role, &settings);
-        let Place { shard, index } = self.layout.wires[link.index()];
-        self.shards[shard as usize].wire_rates[index as usize] = rate;
+        self.receive();
+        let now = self.now.0;
+        let change = self.port_of(link).take_rate((link, &wanted), role, &settings, now);
+        let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
+        self.shards[wire.shard as usize].wire_rates[wire.index as usize] = rate;
+        let vertex = self.layout.vertices[wanted.from.index()].index;
+        if self.shards[port.shard as usize].switches[vertex as usize].is_some() {
+            let until = self.sends_until(link);
+            return change.settle_queued(self.port_of(link), until);
+        }
+        let far = &mut self.shards[wire.shard as usize];
+        let mut on_wire = std::mem::take(&mut far.wires[wire.index as usize].queue);
+        let dropped = change.settle(self.port_of(link), &mut on_wire);
+        self.shards[wire.shard as usize].put_on_wire(wire.index, on_wire, now);
+        let shard = &mut self.shards[port.shard as usize];
+        shard.counts[port.index as usize].dropped += dropped;
+        // The port may be free earlier.
+        shard.wake(vertex, now);
     }
 
     fn set_paused(&mut self, link: LinkId, priorities: u8) {
@@ -139,13 +158,13 @@ impl<P: Probe> Engine<P> {
             return;
         }
         self.router.set_up(link, up);
+        self.plan_news();
         self.receive();
         let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
         let lost = if up { 0 } else { self.shards[wire.shard as usize].cut_wire(wire.index) };
         let far = self.layout.vertices[self.network.link(link).to.index()];
         let shard = &mut self.shards[port.shard as usize];
-        shard.ports[port.index as usize].up = up;
-        shard.ports[port.index as usize].free = self.now.0;
+        shard.ports[port.index as usize].restart(up, self.now.0);
         shard.counts[port.index as usize].lost += lost;
         let from = self.layout.vertices[self.network.link(link).from.index()];
         shard.cut_port(&self.shared, from.index, port.index, self.now.0);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happens to packets at ports and on cables.
 
-use lightloom_engine::{LinkChange, LinkId, Marking, Switching};
-use lightloom_units::{Bytes, Picoseconds, SimTime};
+use lightloom_engine::{Choice, LinkChange, LinkId, Marking, Switching, VertexId};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 use super::{Packet, Port, Reference, Seen, What};
+
+/// How long it takes until switches know of dark links elsewhere.
+const NEWS: Picoseconds = Picoseconds::from_micros(10);
 
 impl Reference<'_> {
     /// A number drawn for the `number`th packet on a link.
@@ -69,18 +72,35 @@ impl Reference<'_> {
 
     pub(super) fn change(&mut self, link: usize, change: LinkChange) {
         match change {
-            LinkChange::PacketLoss(loss) => return self.ports[link].loss = loss.0,
-            LinkChange::Jitter(most) => return self.ports[link].jitter = most.get(),
-            _ => {}
+            LinkChange::PacketLoss(loss) => self.ports[link].loss = loss.0,
+            LinkChange::Jitter(most) => self.ports[link].jitter = most.get(),
+            LinkChange::BitErrors(errors) => self.ports[link].errors = errors.0,
+            LinkChange::Rate(rate) => self.change_rate(link, Some(rate)),
+            LinkChange::Healthy => {
+                let port = &mut self.ports[link];
+                (port.errors, port.loss, port.jitter) = (0, 0, 0);
+                self.change_rate(link, None);
+            }
+            LinkChange::Down | LinkChange::Up => self.change_state(link, change),
+            LinkChange::Paused(_) => unreachable!("no case pauses a port for good"),
         }
-        if let LinkChange::BitErrors(errors) = change {
-            self.ports[link].errors = errors.0;
-            return;
+    }
+
+    /// What waits takes as long as the new rate says; what is being sent ends as it began.
+    fn change_rate(&mut self, link: usize, rate: Option<BitsPerSecond>) {
+        self.ports[link].rate = rate;
+        let rate = self.rate(LinkId(link as u32));
+        for (packet, occupies) in &mut self.ports[link].queue {
+            *occupies = rate.time_for(Bytes(packet.wire_bytes)).0;
         }
+    }
+
+    fn change_state(&mut self, link: usize, change: LinkChange) {
         if self.ports[link].down == (change == LinkChange::Down) {
             return;
         }
         self.change_queues(link, change == LinkChange::Down);
+        self.plan(self.now + NEWS.0, 0, 0, 0, What::News);
         let port = &mut self.ports[link];
         let down = change == LinkChange::Down;
         port.down = down;
@@ -106,17 +126,17 @@ impl Reference<'_> {
             self.totals.lost += 1;
             return;
         }
-        let occupies = spec.rate.time_for(Bytes(packet.wire_bytes)).0;
+        let occupies = self.time_for(link, Bytes(packet.wire_bytes));
         let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);
         let backlog = sending + port.queue.iter().map(|(_, occupies)| occupies).sum::<u64>();
         let over = |size: Option<Bytes>, time: u64| {
-            bounded && size.is_some_and(|size| time > spec.rate.time_for(size).0)
+            bounded && size.is_some_and(|size| time > self.time_for(link, size))
         };
         if over(spec.queue, backlog + occupies) {
             self.totals.dropped += 1;
             return;
         }
-        let measure = |size: Bytes| spec.rate.time_for(size).0;
+        let measure = |size: Bytes| self.time_for(link, size);
         if bounded && !packet.acknowledgement && self.is_marked(link, backlog, measure) {
             packet.marked = true;
             self.totals.marked += 1;
@@ -131,15 +151,14 @@ impl Reference<'_> {
 
     /// When so much of a packet whose last bit comes by `ingress` now had come that `link` may send it.
     pub(super) fn head_in(&self, ingress: LinkId, link: LinkId, wire_bytes: u64) -> u64 {
-        let (comes, leaves) = (self.network.link(ingress), self.network.link(link));
+        let from = self.network.link(link).from;
         let stores = self.switching == Switching::StoreAndForward;
-        if stores || self.network.role(leaves.from).is_host() || leaves.spec.rate > comes.spec.rate
-        {
+        if stores || self.network.role(from).is_host() || self.rate(link) > self.rate(ingress) {
             return self.now;
         }
         let [all, header] = [wire_bytes, self.transport.header.0.clamp(1, wire_bytes)]
-            .map(|bytes| comes.spec.rate.time_for(Bytes(bytes)).0);
-        self.now - all + header
+            .map(|bytes| self.time_for(ingress, Bytes(bytes)));
+        (self.now + header).saturating_sub(all)
     }
 
     /// Sends what is next, whose header has been in since `head`, if nothing is being sent.
@@ -204,13 +223,14 @@ impl Reference<'_> {
         let choices = &self.flows[packet.flow].choices;
         let choices = &choices[usize::from(packet.acknowledgement)];
         let choice = choices.iter().find(|choice| choice.at == at)?;
-        let stands = |link: &LinkId| match self.ports[link.index()].down {
-            true => u64::MAX / 2,
-            false => self.stands_before(*link),
+        let stands = |link: &LinkId| {
+            let leads_on = self.leads_on(self.network.link(*link).to, choices);
+            match leads_on && !self.ports[link.index()].down {
+                true => self.stands_before(*link),
+                false => u64::MAX / 2,
+            }
         };
-        let packets = |link: &LinkId| {
-            8 * self.network.link(*link).spec.rate.time_for(self.transport.packet()).0
-        };
+        let packets = |link: &LinkId| 8 * self.time_for(*link, self.transport.packet());
         let least = choice.links.iter().map(stands).min()?;
         let is_about = |link: &&LinkId| stands(link) <= least + packets(link);
         let equal: Vec<_> = choice.links.iter().filter(is_about).collect();
@@ -219,10 +239,19 @@ impl Reference<'_> {
         Some(*equal[((draw * equal.len() as u128) >> 64) as usize])
     }
 
+    /// Whether some of the links that a vertex may choose lead to the end, as far as others know.
+    fn leads_on(&self, at: VertexId, choices: &[Choice]) -> bool {
+        let Some(choice) = choices.iter().find(|choice| choice.at == at) else { return true };
+        let leads = |link: &LinkId| {
+            !self.known_down[link.index()] && self.leads_on(self.network.link(*link).to, choices)
+        };
+        choice.links.iter().any(leads)
+    }
+
     /// How long everything takes that waits for a link or is being sent.
     pub(super) fn stands_before(&self, link: LinkId) -> u64 {
         if self.has_queues(link) {
-            return self.network.link(link).spec.rate.time_for(Bytes(self.held(link))).0;
+            return self.time_for(link, Bytes(self.held(link)));
         }
         let port = &self.ports[link.index()];
         let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);
