@@ -521,7 +521,7 @@ impl SendingPort<'_> {
             self.kept.lost += 1;
             return None;
         }
-        let late = self.quirks.map_or(0, |quirks| quirks.jitter.late(self.free));
+        let late = self.quirks.as_ref().map_or(0, |quirks| quirks.jitter.late(self.free));
         Some(packet.at(self.free + self.line.delay + late))
     }
 
