@@ -35,6 +35,10 @@ const DARK_LINKS_MAX: usize = 1024;
 /// How long after its session was given up an optical switch may still carry out a command: the default of its file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
+/// Commands of a stage, to the last reading that qualifies it: a switch takes as long for all of them as the fabric says that
+/// control takes.
+const COMMANDS_OF_STAGE: u64 = 16;
+
 /// A device that the daemon drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
@@ -189,16 +193,20 @@ fn switch(
     seed: Seed,
 ) -> AnyDevice {
     let count = ports.output_offset() as u16;
-    let switching = fabric.dcn.circuits().map_or(Picoseconds::ZERO, |n| n.spec().timing.switching);
+    let timing = fabric.dcn.circuits().map(|circuits| circuits.spec().timing);
+    let switching = timing.map_or(Picoseconds::ZERO, |timing| timing.switching);
+    let control = timing.map_or(Picoseconds::ZERO, |timing| timing.control);
+    let command = Picoseconds(control.get() / COMMANDS_OF_STAGE);
     let index = u64::from(ocs.0);
     if language == SwitchLanguage::Gnmi {
-        let spec = GnmiSpec { ingress: count, egress: count, switching, ..GnmiSpec::default() };
+        let spec =
+            GnmiSpec { ingress: count, egress: count, switching, command, ..GnmiSpec::default() };
         let device = GnmiSwitch::new(spec, seed, index);
         return AnyDevice::Gnmi(Box::new(Faulty::new(device, seed, index)));
     }
     let name = ocs.to_string();
     let (ingress, egress) = (count, count);
-    let spec = SwitchSpec { name, ingress, egress, switching, ..SwitchSpec::default() };
+    let spec = SwitchSpec { name, ingress, egress, switching, command, ..SwitchSpec::default() };
     let device = OpticalSwitch::new(spec, seed, index);
     AnyDevice::Switch(Box::new(Faulty::new(device, seed, index)))
 }

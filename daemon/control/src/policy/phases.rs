@@ -119,6 +119,19 @@ fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
     Micros(hidden.unwrap_or(0) / 1_000_000)
 }
 
+/// Whether a phase is asked for as the plan has it: after the phase before it, as far ahead and for as long. The plan has
+/// then weighed the way against keeping the circuits.
+fn follows(plan: &Plan, from: Option<&str>, to: &PhasePlan, booking: &Booking) -> bool {
+    let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
+    from.is_some_and(|from| {
+        let ahead = booking.wanted() - booking.at + MARGIN;
+        let lasts = Micros(to.duration_ps.get() / 1_000_000);
+        way(plan, from, to).is_some()
+            && ahead >= hidden(plan, from, to)
+            && booking.wish.least >= lasts
+    })
+}
+
 fn way<'a>(plan: &'a Plan, from: &PhasePlan, to: &PhasePlan) -> Option<&'a TransitionPlan> {
     let same = |name: &str, phase: &PhasePlan| {
         let named = plan.phases.iter().find(|other| other.name == name);
@@ -353,8 +366,9 @@ impl Control {
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
         let needs = self.needs(plan, (from, to), booking, next);
+        let is_short = booking.wish.least < needs && !follows(plan, from, to, booking);
         // From the dark there is nothing to stay with.
-        (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
+        (from.is_some() && is_short).then_some(Standing::Kept(needs))
     }
 
     /// When the first phase that waits begins.

@@ -36,6 +36,8 @@ pub(super) struct ShippedCircuits<'a> {
     up: BTreeSet<CrossConnect>,
     /// Circuits that go with the change under way: no traffic is put on them any more.
     drained: BTreeSet<CrossConnect>,
+    /// New circuits of the change under way: they carry no traffic until the daemon has qualified them.
+    unproven: BTreeSet<CrossConnect>,
     /// Ports without a driver, and ports whose links do not pass their test.
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
@@ -60,6 +62,7 @@ impl<'a> ShippedCircuits<'a> {
             training: BTreeMap::new(),
             up,
             drained: BTreeSet::new(),
+            unproven: BTreeSet::new(),
             dead: BTreeMap::new(),
             unfit: BTreeSet::new(),
             dark: DarkPorts::default(),
@@ -80,7 +83,9 @@ impl<'a> ShippedCircuits<'a> {
     }
 
     fn publish(&self, context: &mut Context<'_>) {
-        let carries = |circuit: &&CrossConnect| !self.drained.contains(circuit);
+        let carries = |circuit: &&CrossConnect| {
+            !self.drained.contains(circuit) && !self.unproven.contains(circuit)
+        };
         context.circuits_up = self.up.iter().filter(carries).copied().collect();
         context.post(Notice::Circuits);
     }
@@ -179,8 +184,10 @@ impl<'a> ShippedCircuits<'a> {
     pub(super) fn moves(&mut self, context: &mut Context<'_>) {
         let Some((phase, began)) = &mut self.asked else { return };
         *began = context.now();
+        let wanted = &self.phases[*phase].circuits;
+        let comes = |circuit: &&CrossConnect| !self.up.contains(circuit);
+        self.unproven = wanted.iter().filter(comes).copied().collect();
         if self.order.in_flight == InFlight::Drain {
-            let wanted = &self.phases[*phase].circuits;
             let goes = |circuit: &&CrossConnect| !wanted.contains(circuit);
             self.drained = self.up.iter().filter(goes).copied().collect();
             self.publish(context);
@@ -192,6 +199,7 @@ impl<'a> ShippedCircuits<'a> {
         let Some((_, began)) = self.asked.take() else { return };
         let now = context.now();
         self.drained.clear();
+        self.unproven.clear();
         self.dark.end_moves(now, &self.training);
         if matches!(answer, PhaseAnswer::Missed(_)) {
             for fault in 0..context.events.len() {
