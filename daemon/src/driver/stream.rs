@@ -3,7 +3,7 @@
 //!
 //! A leader that was stopped between queueing and writing may have lost its lease meanwhile, so the fence is checked
 //! directly before each write of a command. Closing a connection resets it, also when the process is killed, so the kernel
-//! sends no more of it. A peer that acknowledges nothing for [`UNACKNOWLEDGED_WITHIN`] loses its connection.
+//! sends no more of it. A peer that acknowledges nothing for 2 s loses its connection.
 
 use std::future::poll_fn;
 use std::io;
