@@ -27,7 +27,6 @@ struct Arguments {
 
 /// The verbs that this library runs.
 #[derive(Debug, Subcommand)]
-#[allow(missing_docs, reason = "the description of a verb stands at its arguments")]
 pub enum Verb {
     Init(init::Arguments),
     Plan(plan::Arguments),

@@ -13,6 +13,8 @@
 //!
 //! Not here: packets (`lightloom-engine`), plans (`lightloom-planner`), the real controller (`lightloom-twin`).
 
+#![warn(missing_docs)]
+
 pub mod called;
 mod daemon_result;
 mod emulate;

@@ -5,6 +5,8 @@
 //! and the faults that befall it. No file, clock or socket is touched; bytes come in as slices.
 //! A [`Fabric`](fabric::Fabric) that exists is a valid one.
 
+#![warn(missing_docs)]
+
 pub mod canonical;
 pub mod dcn;
 pub mod direct;

@@ -11,6 +11,7 @@
 //! is `docs/firmware-api.md`.
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod cmis;
 pub mod device;

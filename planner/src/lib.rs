@@ -8,6 +8,8 @@
 //! * [`convert`] – plans of earlier versions as plans of this one;
 //! * [`check`] – proves a plan, and shares no code with what made it.
 
+#![warn(missing_docs)]
+
 pub mod check;
 pub mod convert;
 pub mod goodput;

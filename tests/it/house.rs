@@ -244,7 +244,7 @@ fn the_lints_of_the_workspace_hold_in_every_crate() {
         assert!(inherits, "{} does not take the lints of the workspace", room.folder);
     }
     let manifest = text(&root().join("Cargo.toml"));
-    for lint in ["missing_docs", "unreachable_pub", "unsafe_code", "unwrap_used"] {
+    for lint in ["unreachable_pub", "unsafe_code", "unwrap_used"] {
         assert!(manifest.contains(lint), "the workspace does not set {lint}");
     }
 }
@@ -283,4 +283,18 @@ fn no_file_is_too_long_to_hold_one_idea() {
     assert!(new.is_empty(), "more than {LINES_MAX} lines, split them: {new:?}");
     let mended: Vec<_> = listed.difference(&long).collect();
     assert!(mended.is_empty(), "short enough now, take them off the list: {mended:?}");
+}
+
+/// Crates that other programs use, whose public items are documented.
+const DOCUMENTED: &[&str] =
+    &["firmware-api", "firmware-api/gnmi", "daemon/api", "fabric", "planner", "emulator"];
+
+#[test]
+fn crates_for_others_document_their_public_items() {
+    for folder in DOCUMENTED {
+        let source = text(&root().join(folder).join("src/lib.rs"));
+        assert!(source.contains("#![warn(missing_docs)]"), "{folder} does not warn");
+    }
+    let manifest = text(&root().join(UNSAFE).join("Cargo.toml"));
+    assert!(manifest.contains("missing_docs = \"warn\""));
 }

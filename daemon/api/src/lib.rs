@@ -5,6 +5,8 @@
 //! is not known is skipped, and a word that is not known is kept as it came. A body with an unknown field is
 //! refused, because nothing is accepted without effect.
 
+#![warn(missing_docs)]
+
 pub mod alarm;
 pub mod answer;
 pub mod body;

@@ -56,7 +56,6 @@ pub struct Known<'a> {
 
 /// Why a target cannot be applied; each names a device and a way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum Objection {
     #[error("{device}: not configured here")]
     NoDevice { device: DeviceName },

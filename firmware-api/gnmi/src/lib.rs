@@ -7,6 +7,8 @@
 //!
 //! Not here: connections, TLS and time-outs. A daemon carries the bytes over sockets, a test carries them one by one.
 
+#![warn(missing_docs)]
+
 pub mod client;
 pub mod extension;
 pub mod message;

@@ -470,7 +470,6 @@ pub struct TrainingResult {
 
 /// A mapping and the time of its step.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[expect(missing_docs, reason = "the columns of docs/mfu.md")]
 pub struct TrainingRow {
     pub arch: String,
     pub gpus: u64,

@@ -26,7 +26,6 @@ pub struct Wish {
 
 /// Why a phase is refused. Nothing was scheduled, and no light moves.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum Refusal {
     #[error("no plan with circuits is on the devices")]
     NoPlan,
