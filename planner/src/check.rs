@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The independent plan checker.
 //!
-//! From the cabling and the plan document alone it derives every circuit again and proves that each
-//! group is one cycle through all its GPUs, that nothing broken is used, that both ends of every
-//! circuit select the fibre that joins them, that ranks are complete, and that the metrics say what
-//! the plan does. It shares no code with the planner: a mistake there shows here.
+//! It derives every circuit again from the cabling and the plan document, and proves the following:
+//!
+//! * Each group is one cycle through all its GPUs.
+//! * The plan uses no failed part.
+//! * Both ends of every circuit select the fibre that joins them.
+//! * The ranks are complete.
+//! * The metrics agree with the plan.
+//!
+//! It shares no code with the planner, so that a planner bug cannot hide here.
 
 pub(crate) mod circuits;
 mod claims;
@@ -22,7 +27,7 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 
-/// Something that is wrong with a plan.
+/// A rule that a plan violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum Violation {
@@ -107,7 +112,7 @@ pub enum Violation {
     Metric { name: &'static str, stated: String, found: String },
 }
 
-/// What a sound plan was found to be.
+/// Counts of the items proven in a sound plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Rings proven to be single cycles.
@@ -116,7 +121,7 @@ pub struct Verdict {
     pub gpus: usize,
     /// Circuits proven to be selected at both ends.
     pub circuits: usize,
-    /// Bundles whose path was looked at.
+    /// Bundles whose path was checked.
     pub bundles: usize,
     /// Ranks whose traffic was derived again.
     pub ranks: usize,
@@ -124,14 +129,14 @@ pub struct Verdict {
     pub phases: usize,
     /// Cross-connects of optical switches, over all phases.
     pub cross_connects: usize,
-    /// Phases whose bound nothing proves, as earlier versions wrote them.
+    /// Phases with an unproven bound, as earlier versions wrote them.
     pub unproven_bounds: usize,
 }
 
-/// Proves `plan` right for `fabric` with `faults` in it.
+/// Checks `plan` for `fabric` with `faults`.
 ///
 /// # Errors
-/// Every violation found. A plan for another fabric or version is looked at no further.
+/// Returns every violation found. For a plan of another fabric or version, returns only that.
 pub fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Result<Verdict, Vec<Violation>> {
     let mut found = Vec::new();
     if plan.schema != SCHEMA {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans of version 1 as plans of this version.
+//! Converts plans of version 1.
 //!
-//! Version 1 had two documents under one name: of rings, and of the circuits of a reconfigurable fat-tree. Both
-//! become the one plan of today, for the fabric file that `lightloom convert` makes of theirs.
+//! Version 1 had two documents with one name: one for rings, one for the circuits of a
+//! reconfigurable fat-tree. Both become the current plan, for the fabric file that `lightloom
+//! convert` makes from the old one.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -15,23 +16,22 @@ use crate::check::check;
 use crate::joint;
 use crate::khop::{Layout, to_document};
 
-/// Why a plan cannot be converted.
+/// The reason why a plan cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
-    /// Not a plan of version 1.
+    /// The text is not a plan of version 1.
     #[error("this is no plan of version 1: {0}")]
     NoPlan(String),
-    /// Made from another fabric file.
+    /// The plan was made from another fabric file.
     #[error(
         "the plan was made from another fabric file than this: name the one that it was made from"
     )]
     OtherFabric,
-    /// What comes out is not sound on this fabric.
+    /// The converted plan violates a rule of this fabric.
     #[error("the plan is not sound on this fabric: {0}")]
     Unsound(String),
 }
 
-/// The circuits of a plan of version 1.
 #[derive(serde::Deserialize)]
 struct CircuitsOfVersion1 {
     seed: Seed,
@@ -42,11 +42,11 @@ struct CircuitsOfVersion1 {
     dark_port_time_share: f64,
 }
 
-/// The plan of `text` for `fabric`, which was `before` (by SHA-256) when the plan was made. Proven, and with its
-/// digest.
+/// Converts the plan in `text` for `fabric`. `before` is the SHA-256 of the fabric file from which
+/// the plan was made. The result is checked and has its digest.
 ///
 /// # Errors
-/// If it is no plan of version 1 for that fabric.
+/// If `text` is not a plan of version 1 for that fabric.
 pub fn convert(text: &[u8], fabric: &Fabric, before: &str) -> Result<Plan, ConvertError> {
     let no_plan = |error: serde_json::Error| ConvertError::NoPlan(error.to_string());
     let value: Value = serde_json::from_slice(text).map_err(no_plan)?;
@@ -73,7 +73,8 @@ pub fn convert(text: &[u8], fabric: &Fabric, before: &str) -> Result<Plan, Conve
     Ok(plan)
 }
 
-/// What version 1 says of circuits, with what it did not say: the bytes that stay below leaves.
+/// Converts a circuit plan. Version 1 did not state the bytes that stay below leaves; they are
+/// derived from the step.
 fn of_circuits(fabric: &Fabric, value: Value) -> Result<Plan, ConvertError> {
     let no_plan = |error: serde_json::Error| ConvertError::NoPlan(error.to_string());
     let cost = value["metrics"]["cost_per_gpu_usd"].as_f64().map(Dollars);

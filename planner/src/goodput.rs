@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What interruptions cost a job: what it does that has lost a node, and where its GPU time goes.
+//! Models how interruptions cost a job GPU time: its progress, its recovery policy and the causes
+//! of its losses.
 //!
-//! Months of a scenario (`emulator/src/months/`) and designs to buy (`planner/study/src/buy/`) are made of the same
-//! [`Training`] under the same [`Policy`], and count the same [`Cause`]s. Time is whole picoseconds of one GPU.
+//! Monthly scenarios (`emulator/src/months/`) and the comparison of designs
+//! (`planner/study/src/buy/`) use the same [`Training`], [`Policy`] and [`Cause`]. Times are whole
+//! picoseconds of one GPU.
 //!
-//! Not here: what fails when, who has which nodes, and what the control plane does about it.
+//! The callers decide which part fails when, which job has which nodes, and how the control plane
+//! responds.
 
 mod cause;
 mod policy;
@@ -18,21 +21,21 @@ pub use policy::{Answer, Policy, Replicas, TrainedJob};
 pub use stage::StageName;
 pub use training::Training;
 
-/// Goodput over a span, by the three factors of arXiv 2502.06982.
+/// Goodput over a span, split into the three factors of arXiv 2502.06982.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
     /// Share of all GPU time in which jobs had all their GPUs.
     pub scheduling: f64,
-    /// Share of that in steps that counted.
+    /// Share of the scheduled time spent in steps that counted.
     pub runtime: f64,
-    /// Utilisation of the GPUs in these steps: MFU.
+    /// Utilisation of the GPUs in those steps (MFU).
     pub program: f64,
-    /// Their product.
+    /// Product of the three factors.
     pub overall: f64,
 }
 
 impl Goodput {
-    /// Of its factors.
+    /// Multiplies the three factors.
     #[must_use]
     pub fn new(scheduling: f64, runtime: f64, program: f64) -> Self {
         Self { scheduling, runtime, program, overall: scheduling * runtime * program }

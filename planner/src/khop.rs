@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring planner: from a fabric and its faults to rings of GPUs that route around them.
+//! The k-hop ring planner: turns a fabric and its faults into rings of GPUs that bypass the faults.
 //!
 //! ```text
-//!   Fabric + FaultSet ──▶ Survey        what can be used
-//!                          │ grouping   chains of m nodes along the line (DCN-free)
-//!                          │ placement  which chains, so that equal ranks share a ToR
+//!   Fabric + FaultSet ──▶ Survey        usable nodes and fibres
+//!                          │ grouping   chains of m nodes along the line (ignores the DCN)
+//!                          │ placement  chooses chains so that equal ranks share a ToR
 //!                          ▼
 //!                        Layout         groups and the path of every bundle
 //!                          │ document   ──▶ plan.json
 //!                          └ replan     ──▶ the next layout with the least change
 //! ```
 //!
-//! Structure after InfiniteHBD (arXiv 2502.03885); its listings were not available, and every
-//! choice made here is named in docs/khop.md.
+//! The structure follows InfiniteHBD (arXiv 2502.03885). Its listings were not available;
+//! docs/khop.md names every choice made here.
 
 mod bound;
 mod columns;
@@ -47,28 +47,30 @@ use lightloom_fabric::plan::RingProof;
 /// How rings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Scan and dynamic program along the line, then placement over the ToRs: linear in the nodes.
+    /// Scans the line with a dynamic program, then places chains over the ToRs. Linear in the
+    /// number of nodes.
     Scan,
-    /// The true maximum number of rings by integer programming; small fabrics only. Ignores ToRs.
+    /// Finds the true maximum number of rings by integer programming. Small fabrics only; ignores
+    /// ToRs.
     Exact,
-    /// The scan alone, without regard to ToRs: what placement is compared with.
+    /// Only the scan, which ignores ToRs. The baseline for placement.
     Blind,
 }
 
-/// Why there is no plan.
+/// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The job wants more than can be grouped.
+    /// The job wants more GPUs than can be grouped.
     #[error(
         "job `{job}` wants {wanted} GPUs in rings of {tp}{}, but only {possible} fit: {healthy} of {total} GPUs are healthy",
         if *.with_spares { " with a spare node each (`spare_per_ring: 1`)" } else { "" }
     )]
     DoesNotFit {
-        /// The job.
+        /// Name of the job.
         job: String,
-        /// GPUs it wants.
+        /// GPUs wanted.
         wanted: u64,
-        /// GPUs of one ring.
+        /// GPUs per ring.
         tp: u32,
         /// GPUs that fit.
         possible: u64,
@@ -76,26 +78,26 @@ pub enum PlanError {
         healthy: u64,
         /// GPUs installed.
         total: u64,
-        /// Whether each ring has a node more that passes its light on.
+        /// Whether each ring has an additional node that passes its light through.
         with_spares: bool,
     },
-    /// The exact method cannot take a fabric of this size.
+    /// The fabric is too large for the exact method.
     #[error(transparent)]
     Exact(#[from] ExactError),
 }
 
-/// Plans every job of `fabric` around `faults`, then makes spare rings of what is left.
+/// Plans every job of `fabric` around `faults`, then forms spare rings from the remaining nodes.
 ///
 /// # Errors
-/// If a job does not fit, or if [`Method::Exact`] is asked of a fabric too large for it.
+/// If a job does not fit, or if the fabric is too large for [`Method::Exact`].
 pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout, PlanError> {
     plan_leaving(fabric, faults, method, &[])
 }
 
-/// As [`plan`], with `left` out of the groups of jobs: they may be spares.
+/// Like [`plan`], but keeps the nodes `left` out of the groups of jobs. They may become spares.
 ///
 /// # Errors
-/// As [`plan`].
+/// See [`plan`].
 pub(crate) fn plan_leaving(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -109,7 +111,8 @@ pub(crate) fn plan_leaving(
         free[fabric.hbd.position_of(*node).index()] = false;
     }
     let mut proofs = vec![None; fabric.jobs.len()];
-    // A ring with a spare is a run of nodes side by side: the scan finds the most of them.
+    // A ring with a spare is a run of adjacent nodes, and the scan finds the maximum number of
+    // those.
     let scans = method == Method::Scan || method == Method::Exact && spare::are_wanted(fabric);
     let placed = if scans && fabric.hbd.grouping() == Grouping::Line {
         together(fabric, &survey, &mut free)
@@ -137,7 +140,7 @@ pub(crate) fn plan_leaving(
     Ok(layout)
 }
 
-/// Spare rings have the sizes that jobs use, the largest first.
+/// Returns the ring sizes that jobs use, largest first. Spare rings have the same sizes.
 fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     let placed = jobs.iter().filter(|job| job.is_placed());
     let mut sizes: Vec<u32> = placed.map(|job| job.tp).collect();
@@ -146,7 +149,8 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     sizes
 }
 
-/// Groups for every job: those with a size together, then those that take all there is, each in turn.
+/// Returns groups for every job. Jobs with a size are placed together; then each job that takes all
+/// remaining nodes is placed.
 fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
@@ -172,7 +176,8 @@ fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<
     placed
 }
 
-/// Groups for `jobs`, which are all of rings larger than a node, or one alone.
+/// Returns groups for `jobs`. Either all of them have rings larger than a node, or there is only
+/// one.
 fn groups_of(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -219,7 +224,7 @@ fn groups_of(
     placed
 }
 
-/// Groups that a job wants; nothing for as many as possible.
+/// Returns the number of groups that a job wants. `None` means as many as possible.
 fn groups_wanted(job: &Job) -> Option<usize> {
     match job.size {
         JobSize::All => None,
@@ -229,8 +234,8 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// The most groups for every job in the order of the file, each of what the ones before it leave. Where they
-/// are searched exactly, `proofs` get how each search ended.
+/// Returns the maximum number of groups for each job in file order, from the nodes that earlier
+/// jobs leave. The exact method also writes to `proofs` how each search ended.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -260,7 +265,7 @@ fn in_turn(
     Ok(placed)
 }
 
-/// A lower bound of the share of inner hops of `groups` groups that cross ToRs.
+/// Returns a lower bound on the share of inner hops of `groups` groups that cross ToRs.
 fn cross_tor_bound(fabric: &Fabric, survey: &Survey<'_>, job: &Job, groups: usize) -> f64 {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     if job.tp < per_node || fabric.hbd.grouping() != Grouping::Line {
@@ -316,5 +321,5 @@ fn require_fit(
     }
 }
 
-/// A chain of nodes along the line: consecutive ones are joined by a fibre.
+/// A chain of nodes along the line; a fibre joins each node to the next.
 pub(crate) type Chain = Vec<Position>;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pure functions from a fabric and its faults to checked plans. Figures of whole designs: `lightloom-study`.
+//! Pure functions that turn a fabric and its faults into checked plans. Evaluations of whole
+//! designs are in `lightloom-study`.
 //!
-//! * [`joint`] – one plan for a whole fabric: groups, ranks, and circuits for what is left between leaves;
-//! * [`khop`] – its groups: rings of GPUs around what is broken;
-//! * [`rfabric`] – its circuits, for each phase of a step;
-//! * [`goodput`] – what interruptions cost a job: policies, causes, a job under way;
-//! * [`convert`] – plans of earlier versions as plans of this one;
-//! * [`check`] – proves a plan, and shares no code with what made it.
+//! * [`joint`] plans a whole fabric: groups, ranks, and circuits for the traffic between leaves.
+//! * [`khop`] builds the groups: rings of GPUs that bypass faults.
+//! * [`rfabric`] chooses the circuits of each phase of a step.
+//! * [`goodput`] computes the cost of interruptions to a job: policies, causes, training progress.
+//! * [`convert`] converts plans of earlier versions.
+//! * [`check`] proves a plan and shares no code with the planner.
 
 #![warn(missing_docs)]
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The circuits of optical switches: derived from the wiring again, they can be switched on and are as fast as the plan
-//! says.
+//! Checks the circuits of optical switches. It derives them again from the wiring and checks that
+//! they can be switched on and reach the planned rates.
 //!
-//! Each rate is found by trying rates, not by the planner's closed form.
+//! It finds each rate by trying rates instead of using the planner's closed form.
 
 mod proof;
 mod routed;
@@ -13,22 +13,21 @@ use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTre
 use lightloom_fabric::plan::{PhasePlan, TransitionPlan};
 use lightloom_units::id::{LeafId, OcsId};
 
-/// How far a stated rate may be from the one found here, as a fraction.
+/// Allowed relative difference between the stated rate and the rate found here.
 const RATE_TOLERANCE: f64 = 1e-6;
 
-/// Bytes of a phase from leaf to leaf: what a link could carry in the time in which it carries them.
+/// Bytes of a phase between pairs of leaves, scaled up to what a link could carry in the same time.
 pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 
-/// What a phase asks of a network.
+/// The demand of a phase on a network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// Between leaves.
     pub(crate) flows: Flows,
-    /// Seconds of the interfaces of the busiest GPU; 0 where only leaves are known.
+    /// Transfer time of the busiest GPU's interfaces, in seconds. 0 if only leaves are known.
     pub(crate) interface_seconds: f64,
 }
 
-/// What is wrong with the circuits of a step on what is left of `network`; nothing if they are sound. Counts the phases
+/// Returns the defects of a step's circuits on the working part of `network`, and counts phases
 /// whose bound is not proven.
 pub(crate) fn check_step(
     network: &ReconfigurableFatTree,
@@ -68,7 +67,7 @@ pub(crate) fn check_step(
     findings
 }
 
-/// What is wrong with a phase that sends nothing between leaves: it takes what its interfaces need.
+/// Checks a phase without traffic between leaves: only its interfaces determine its time.
 pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<String> {
     let stated = phase.duration_ps.as_secs_f64();
     let rate = phase.lambda * interface_seconds;
@@ -160,7 +159,8 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         .then(|| format!("loses {loss:.1} dB of {:.1} dB", spec.loss.budget_db))
 }
 
-/// Whether the demand can be served `lambda` times a second, straight from the definition.
+/// Returns whether the network can serve the demand `lambda` times a second, directly from the
+/// definition.
 fn can_serve(
     network: &ReconfigurableFatTree,
     Asked { flows: demand, interface_seconds }: &Asked,
@@ -231,8 +231,8 @@ fn check_rate(
     }
 }
 
-/// Whether the bound is proven. Plans of earlier versions state one for a single hop, without prices, which is none for
-/// routes over several.
+/// Returns whether the bound is proven. Plans of earlier versions state a bound for a single hop,
+/// without prices, which does not bound routes over several hops.
 fn check_bound(
     network: &ReconfigurableFatTree,
     demand: &Asked,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a plan says of itself beyond its circuits: names and sizes of jobs, coordinates of ranks, rates, dark times and
-//! gains.
+//! Checks the claims of a plan beyond its circuits: names and sizes of jobs, coordinates of ranks,
+//! rates, dark times and gains.
 //!
-//! What follows from the rest of the document is held to it exactly. What would need a search of its own (the step on one
-//! topology, the gain over planning each half alone, the floor of a change) is held to what bounds it.
+//! Values that follow from the rest of the document must match exactly. Values that would need
+//! another search are only compared with a bound: the step on one topology, the gain over planning
+//! each half separately, and the minimum of a change.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use lightloom_units::id::GroupId;
 
 use super::Violation;
 
-/// Rounding of times to picoseconds, of rates to nine digits.
+/// Covers the rounding of times to picoseconds and of rates to nine digits.
 const TOLERANCE: f64 = 1e-6;
 
 pub(super) fn check(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
@@ -49,7 +50,7 @@ impl Claims<'_> {
         }
     }
 
-    /// Jobs are those of the file, as far as the plan has them.
+    /// Checks that the jobs are those of the file, as far as the plan lists them.
     fn jobs(&mut self, fabric: &Fabric, plan: &Plan) {
         for (job, stated) in fabric.jobs.iter().zip(&plan.jobs) {
             let wanted = match job.size {
@@ -76,7 +77,7 @@ impl Claims<'_> {
         }
     }
 
-    /// All ranks of a group are of its job, of one stage, one replica and one context rank.
+    /// Checks that all ranks of a group have the same job, stage, replica and context rank.
     fn ranks(&mut self, plan: &Plan) {
         let jobs: BTreeMap<GroupId, Option<u32>> =
             plan.groups.iter().map(|group| (group.id, group.job)).collect();
@@ -146,7 +147,7 @@ impl Claims<'_> {
         self.hold("dark_port_time_share", is_so, share, format!("{most} at most"));
     }
 
-    /// A bound on a share is one.
+    /// Checks that each lower bound is between 0 and the share.
     fn shares(&mut self, plan: &Plan) {
         let of_jobs =
             plan.jobs.iter().map(|job| (job.cross_tor_share, job.cross_tor_share_lower_bound));
@@ -158,7 +159,8 @@ impl Claims<'_> {
         }
     }
 
-    /// One topology for all phases serves none faster than its bound; nothing saves more than its bound, or all.
+    /// Checks that one topology for all phases is not faster than its bound, and that no gain
+    /// exceeds its bound or 100 %.
     fn gains(&mut self, plan: &Plan) {
         let metrics = &plan.metrics;
         if let Some(fixed) = metrics.static_step_time_ps {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every bundle and every circuit: set once, working, answered at the other end.
+//! Checks every bundle and every circuit: set once, working, and selected at the other end.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -9,7 +9,7 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::Violation;
 
-/// What the transceivers of a plan make of the cabling.
+/// The lit ports that result from the transceiver settings of a plan.
 pub(super) struct Lit {
     k: usize,
     paths: Vec<Option<Path>>,
@@ -17,11 +17,11 @@ pub(super) struct Lit {
 }
 
 impl Lit {
-    /// The path the plan gives to a bundle.
+    /// Returns the path the plan gives to a bundle.
     pub(super) fn path(&self, bundle: BundleId) -> Option<Path> {
         self.paths[self.slot(bundle)]
     }
-    /// The port that a lit bundle reaches and that answers it.
+    /// Returns the port at the other end of a lit bundle, if that port selects the same fibre.
     pub(super) fn far_end(&self, bundle: BundleId) -> Option<Port> {
         self.far_ends[self.slot(bundle)]
     }
@@ -85,7 +85,7 @@ fn find_unset(fabric: &Fabric, faults: &FaultSet, lit: &Lit, found: &mut Vec<Vio
     found.extend(unset.map(Violation::BundleNotSet));
 }
 
-/// Follows every lit port to the other end of its fibre; returns how many circuits there are.
+/// Follows every lit port to the other end of its fibre. Returns the number of circuits.
 fn join_ends(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traffic between leaves and the circuits that carry it, derived again from the ranks of the plan.
+//! Checks the traffic between leaves and its circuits, derived again from the ranks of the plan.
 //!
-//! For every rank of every job that trains it is written down what the rank sends to whom, by the textbook
-//! formulas, in floating point. Nothing is shared with the generators that the planner uses but the model's
-//! dimensions. A step that names leaves itself is input, not a decision: its matrices are taken as read.
+//! For every rank of a training job, the bytes to each peer follow from textbook formulas in
+//! floating point. Only the model's dimensions are shared with the planner's generators. If a step
+//! names leaves itself, its matrices are input and are used as read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,22 +20,22 @@ use super::{Violation, reinforcement};
 use crate::rfabric::step;
 use crate::rfabric::workload::card::ModelCard;
 
-/// How far stated bytes may be from those found here, as a fraction.
+/// Allowed relative difference between stated bytes and the bytes found here.
 const TOLERANCE: f64 = 1e-6;
 
-/// Bytes of one phase, by who carries them.
+/// Bytes of one phase by carrier: circuits between leaves, rings, or links below a leaf.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     between: BTreeMap<(u32, u32), f64>,
     rings: f64,
     below: f64,
-    /// By GPU, where that is known: what its network interfaces send and receive.
+    /// Bytes sent and received by the network interfaces of each GPU, if known.
     interfaces: BTreeMap<GpuId, [f64; 2]>,
-    /// Share of a link's rate that what sends it fills. `None` for all of it.
+    /// Usable share of a link's rate. `None` means all of it.
     usable_share: Option<f64>,
 }
 
-/// Where a rank is.
+/// The location of a rank.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) leaf: LeafId,
@@ -65,7 +65,7 @@ impl Sent {
         self.between.values().sum()
     }
 
-    /// What it asks of a network where the interfaces of a GPU have `rate`, in bit/s.
+    /// Converts to the demand on a network whose GPU interfaces have `rate`, in bit/s.
     fn asked(self, rate: f64) -> Asked {
         let share = self.usable_share.unwrap_or(1.0);
         let most = self.interfaces.values().flatten().copied().fold(0.0, f64::max);
@@ -78,10 +78,10 @@ impl Sent {
     }
 }
 
-/// What each phase of a job sends, by its name.
+/// Traffic of each phase of a job, with its name.
 pub(super) type Named = Vec<(String, Sent)>;
 
-/// Counts, besides, the phases whose bound is not proven.
+/// Checks the phases of a plan and counts those whose bound is not proven.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -134,8 +134,8 @@ pub(super) fn check(
     check_step_time(plan, &lengths, found);
 }
 
-/// A step takes as long as that of the job whose phases take longest; `lengths` says how many phases each job has.
-/// Circuits follow one job alone.
+/// Checks that the step takes as long as the phases of the slowest job. `lengths` is the number of
+/// phases of each job. Circuits may change between phases only if there is a single job.
 fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     let mut left = plan.phases.as_slice();
     let mut step = None;
@@ -158,8 +158,8 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     }
 }
 
-/// What the busiest interfaces prove: no phase is shorter than they allow, and none is stated that could be; where rings
-/// alone carry anything beside them, no placement makes the step of a job shorter.
+/// Checks each phase against the transfer time of the busiest interfaces. If only rings carry other
+/// traffic, no placement can make the step of a job shorter.
 fn check_interfaces(
     fabric: &Fabric,
     plan: &Plan,
@@ -172,7 +172,7 @@ fn check_interfaces(
         found.push(Violation::Metric { name, stated, found: found_here });
     };
     for (phase, Asked { interface_seconds: least, .. }) in plan.phases.iter().zip(asked) {
-        // Steps that name leaves say nothing of interfaces.
+        // Steps that name leaves do not state interface times.
         let stated = phase.interface_ps.map_or(0.0, |time| time.as_secs_f64());
         if (stated - least).abs() > TOLERANCE * least.max(1e-6) {
             refuse("interface_ps", stated, *least);
@@ -220,7 +220,7 @@ fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
     near("leaf_bytes", stated.leaf_bytes.0, sent.below);
 }
 
-/// Every phase that the fabric file asks for, by job and by name, from where the plan has the ranks.
+/// Derives every phase of the fabric file's jobs from the ranks of the plan, by job and name.
 fn expected(
     fabric: &Fabric,
     plan: &Plan,
@@ -258,7 +258,7 @@ fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
     Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
 }
 
-/// The places of a job's ranks by (tensor, context, data, pipeline).
+/// Locations of a job's ranks by (tensor, context, data, pipeline).
 pub(super) type Grid = BTreeMap<[u32; 4], Place>;
 
 fn training(
@@ -297,7 +297,7 @@ fn training(
     Some(phases.map(|(name, sent)| (name.to_owned(), Sent { usable_share, ..sent })).to_vec())
 }
 
-/// What each rank of a training step sends.
+/// Computes the traffic of each rank of a training step.
 pub(super) struct Step<'a> {
     pub(super) grid: &'a Grid,
     pub(super) sizes: [u32; 4],
@@ -338,7 +338,8 @@ impl Step<'_> {
         sent
     }
 
-    /// Four all-to-alls a mixture layer: tokens to their experts and back, forward and backward.
+    /// Adds four all-to-alls per mixture layer: to the experts and back, in the forward and the
+    /// backward pass.
     fn send_to_experts(&self, sent: &mut Sent, at: [u32; 4], place: Place, residual: f64) {
         let (Some(experts), ranks @ 2..) = (self.card.experts, self.raw.ep) else { return };
         let [tensor, context, data, stage] = at;
@@ -384,7 +385,7 @@ impl Step<'_> {
     }
 }
 
-/// Seconds that a core below its ToRs' rate needs for what goes from domain to domain.
+/// Returns the time in seconds that an oversubscribed core needs for the traffic between domains.
 fn between_domains(fabric: &Fabric, flows: &Flows) -> f64 {
     let Some(tree) = fabric.dcn.packet_tree().filter(|tree| tree.core_oversubscription > 1) else {
         return 0.0;

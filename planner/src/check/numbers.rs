@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every metric, counted again from the groups and ranks of the document.
+//! Recomputes every metric from the groups and ranks of the document.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::Violation;
 
-/// Ratios are counts over counts: they agree to the last few bits or not at all.
+/// Ratios of counts agree up to the last few bits, or they are wrong.
 const TOLERANCE: f64 = 1e-9;
 
-/// `cannot_stand_in`: rings whose spare could not stand in for each of their nodes.
+/// `cannot_stand_in` is the number of rings whose spare cannot replace each of their nodes.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -46,8 +46,8 @@ pub(super) fn check(
     check_parts_lists(fabric, plan, &mut counts);
 }
 
-/// GPUs that only pass light on, and rings that have none such or one that cannot stand in for each node, where rings
-/// have one by design.
+/// Checks the number of GPUs that only pass light through. Where the design has a spare per ring,
+/// also checks the number of rings without one or with a spare that cannot replace each node.
 fn check_spares(fabric: &Fabric, plan: &Plan, cannot_stand_in: u64, counts: &mut Comparison<'_>) {
     let per_node = usize::from(fabric.hbd.gpus_per_node());
     let rings = || plan.groups.iter().filter(|group| group.ring.len() >= per_node);
@@ -76,7 +76,7 @@ impl Comparison<'_> {
         }
     }
     fn near(&mut self, name: &'static str, stated: f64, found: f64) {
-        // A NaN is near nothing, so ask for nearness rather than distance.
+        // A NaN is near no value, so test for nearness instead of distance.
         let near = (stated - found).abs() <= TOLERANCE * found.abs().max(1.0);
         if !near {
             self.0.push(Violation::Metric {
@@ -88,7 +88,8 @@ impl Comparison<'_> {
     }
 }
 
-/// What is left of the healthy GPUs when they are divided by the greatest common ring size.
+/// Returns the remainder of the healthy GPUs divided by the greatest common divisor of the ring
+/// sizes.
 fn remainder(plan: &Plan, healthy: u64) -> u64 {
     let sizes = plan.jobs.iter().map(|job| u64::from(job.tp)).filter(|size| *size > 0);
     let common = sizes.reduce(|a, b| {
@@ -97,7 +98,7 @@ fn remainder(plan: &Plan, healthy: u64) -> u64 {
     common.map_or(0, |common| healthy % common)
 }
 
-/// Node of every rank of every group: `nodes[group][rank]`.
+/// Returns the node of every rank of every group: `nodes[group][rank]`.
 fn nodes_by_rank(plan: &Plan) -> BTreeMap<GroupId, BTreeMap<u32, NodeId>> {
     let mut nodes: BTreeMap<GroupId, BTreeMap<u32, NodeId>> = BTreeMap::new();
     for rank in &plan.ranks {
@@ -121,7 +122,8 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
         counts.same("gpus of a job", job.gpus, on_rings);
         let (hops, crossing) = inner_hops(&groups, per_tor);
         counts.near("cross_tor_share of a job", job.cross_tor_share, share(hops, crossing));
-        // Small groups have fewer hops than nodes: weigh every rank as the document does, by node.
+        // Groups smaller than a node have fewer hops than nodes. Weight every rank by node, as the
+        // document does.
         let per_node = u64::from(fabric.hbd.gpus_per_node()).min(u64::from(job.tp)).max(1);
         all_hops += hops / per_node;
         all_crossing += crossing / per_node;
@@ -134,7 +136,8 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
     }
 }
 
-/// Hops between equal ranks of consecutive groups in sets of `per_tor`, and those that cross ToRs.
+/// Returns the hops between equal ranks of consecutive groups in sets of `per_tor`, and how many of
+/// them cross ToRs.
 fn inner_hops(groups: &[&BTreeMap<u32, NodeId>], per_tor: u32) -> (u64, u64) {
     let (mut hops, mut crossing) = (0, 0);
     for set in groups.chunks(per_tor as usize).filter(|set| set.len() > 1) {
@@ -154,7 +157,7 @@ fn share(hops: u64, crossing: u64) -> f64 {
     if hops == 0 { 0.0 } else { crossing as f64 / hops as f64 }
 }
 
-/// Cost and power of a GPU, from parts counted over one whole node.
+/// Checks cost and power per GPU against the parts of one whole node.
 fn check_parts_lists(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
     if fabric.hbd.k() == 0 {
         return;

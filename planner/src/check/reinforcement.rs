@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a step of reinforcement learning sends, derived again from the ranks of the plan: in floating point, rank by
-//! rank, with nothing of the planner's generators but the model's dimensions. The trainer has the job's first groups.
+//! Derives the traffic of a reinforcement-learning step again from the ranks of the plan, rank by
+//! rank in floating point. Only the model's dimensions are shared with the planner's generators.
+//! The trainer has the job's first groups.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,10 @@ use super::Violation;
 use super::network::{Grid, Named, Place, Sent, Step};
 use crate::rfabric::workload::card::ModelCard;
 
-/// Token id and log-probability of a sample's token, in bytes.
+/// Token id and log-probability of one sampled token, in bytes.
 const SAMPLE_TOKEN: f64 = 8.0;
 
-/// The phases that send something to anybody. `None` if the ranks are no such step's.
+/// Returns the phases that send anything. `None` if the ranks do not match such a step.
 pub(super) fn expected(
     fabric: &Fabric,
     plan: &Plan,
@@ -77,7 +78,7 @@ pub(super) fn expected(
     Some(sends.map(|(name, sent)| (name.to_owned(), sent)).collect())
 }
 
-/// The GPUs that generate.
+/// The GPUs that generate samples.
 struct Pool<'a> {
     raw: &'a RlFile,
     card: &'a ModelCard,
@@ -99,7 +100,8 @@ impl Pool<'_> {
         &self.places[first..first + size]
     }
 
-    /// A layer's two all-reduces, or its two all-to-alls, for every token; and caches that move to the next replica.
+    /// Adds the two all-reduces or two all-to-alls per layer for every token, and caches that move
+    /// to the next replica.
     fn generate(&self, sent: &mut Sent) {
         let tokens = (self.tokens() / self.replicas() as f64).floor();
         let residual = self.card.token_bytes().0 as f64 * tokens;
@@ -131,7 +133,8 @@ impl Pool<'_> {
         }
     }
 
-    /// Samples of all tokens, from every leaf that generates to every leaf that trains alike, in whole bytes.
+    /// Adds the samples, split evenly over all pairs of a generating leaf and a training leaf, in
+    /// whole bytes.
     fn send_samples(&self, sent: &mut Sent, trainer: &[Place]) {
         let (from, to) = (leaves(self.places), leaves(trainer));
         let each = (self.tokens() * SAMPLE_TOKEN / (from.len() * to.len()) as f64).floor();
@@ -142,8 +145,8 @@ impl Pool<'_> {
         }
     }
 
-    /// Each leaf of the trainer sends its shard of the weights to one replica, and replicas hand it on in a binary tree;
-    /// each begins with another replica.
+    /// Each leaf of the trainer sends its shard of the weights to one replica, and replicas forward
+    /// it along a binary tree. Each tree starts at another replica.
     fn new_weights(&self, trainer: &[Place]) -> Sent {
         let sync = self.raw.weight_sync;
         let weights = self.card.weight_bytes().0 as f64 * sync.delta_share;
@@ -168,7 +171,8 @@ impl Pool<'_> {
         sent
     }
 
-    /// Every GPU receives its slice of each stage's layers, in equal parts from all ranks of the trainer that hold some of it.
+    /// Every GPU receives its slice of each stage's layers, in equal parts from all ranks of the
+    /// trainer that hold a part of it.
     fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {
         let (size, tp) = (self.raw.replica_gpus as usize, self.raw.tp as usize);
         let holders = trainer.len() / tp;
@@ -186,7 +190,8 @@ impl Pool<'_> {
         }
     }
 
-    /// Every GPU fetches what it lacks of its part of the weights from the GPUs that had it in its old replica.
+    /// Every GPU fetches the missing parts of its weights from the GPUs that held them in its old
+    /// replica.
     fn other_parallelism(&self, tail: u32) -> Sent {
         let (before, after) = (self.raw.replica_gpus as usize, tail as usize);
         let unit = self.card.weight_bytes().0 as f64 / (before * after) as f64;
@@ -207,7 +212,8 @@ impl Pool<'_> {
     }
 }
 
-/// The leaves of these places, in the order in which they come; what goes from leaf to leaf is on no island.
+/// Returns the leaves of these places in order of first occurrence. Traffic between leaves is on no
+/// island.
 fn leaves(places: &[Place]) -> Vec<Place> {
     let mut seen: BTreeMap<LeafId, usize> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {

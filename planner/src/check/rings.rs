@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every group: one cycle through all its GPUs, each with two lit neighbours.
+//! Checks that every group is one cycle through all its GPUs, each with two lit neighbours.
 //!
-//! A graph in which every vertex of a connected part has degree two is one cycle; so degree and
-//! connection (a union-find over lit edges) prove the ring, and the stated order is compared with it.
+//! A connected component in which every vertex has degree two is one cycle. Degree and connectivity
+//! (a union-find over lit edges) therefore prove the ring, and the stated order is compared with
+//! it.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Violation;
 use super::links::Lit;
 
-/// Lit edges between GPUs: inside nodes, and over circuits.
+/// Lit edges between GPUs, inside nodes and over circuits.
 struct GpuGraph {
     gpus_per_node: u8,
     is_without_fibres: bool,
@@ -46,8 +47,8 @@ impl GpuGraph {
         graph
     }
 
-    /// Adds what ring edge `edge` of `node` joins: two GPUs of the node, or one on each side of a
-    /// circuit (added once, from its lower bundle id).
+    /// Adds the edges of ring edge `edge` of `node`: between two GPUs of the node, or one on each
+    /// side of a circuit. A circuit is added once, from its lower bundle id.
     fn add_ring_edge(&mut self, fabric: &Fabric, lit: &Lit, node: NodeId, edge: u8) {
         let half = |node: NodeId, edge: u8, upper: u8| GpuId {
             node,
@@ -81,7 +82,7 @@ impl GpuGraph {
     fn index(&self, gpu: GpuId) -> u32 {
         gpu.node.0 * u32::from(self.gpus_per_node) + u32::from(gpu.gpu)
     }
-    /// Whether light goes from `from` to `to` over GPUs of `passing` alone.
+    /// Returns whether light passes from `from` to `to` only through GPUs of `passing`.
     fn joins_through(&self, from: GpuId, to: GpuId, passing: &[NodeId]) -> bool {
         let (from, to) = (self.index(from), self.index(to));
         let passes = |gpu: u32| passing.contains(&NodeId(gpu / u32::from(self.gpus_per_node)));
@@ -136,7 +137,8 @@ pub(super) fn check(
     check_replicas(fabric, plan, found);
 }
 
-/// The groups of a job that names no further dimensions are listed in the order of its replicas.
+/// Checks that the groups of a job without further dimensions are listed in the order of its
+/// replicas.
 fn check_replicas(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
     let replica: BTreeMap<GroupId, [u32; 4]> =
         plan.ranks.iter().map(|rank| (rank.group, [rank.dp, rank.pp, rank.cp, rank.ep])).collect();
@@ -224,7 +226,7 @@ fn check_ring(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
     }
 }
 
-/// GPUs of a group that no ring joins are on one island.
+/// Checks that the GPUs of a group without a ring are on one island.
 fn check_island(fabric: &Fabric, group: &Group, found: &mut Vec<Violation>) {
     let Some(&first) = group.ring.first() else { return };
     let island = |gpu| fabric.hbd.island_of(gpu, group.id.0);
@@ -249,7 +251,7 @@ fn check_cycle(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
     }
 }
 
-/// The ranks of a group are its GPUs, each once, numbered from 0.
+/// Checks that the ranks of a group are its GPUs, each once, numbered from 0.
 fn check_ranks(plan: &Plan, found: &mut Vec<Violation>) {
     let mut ranked: Vec<Vec<Option<GpuId>>> =
         plan.groups.iter().map(|group| vec![None; group.ring.len()]).collect();

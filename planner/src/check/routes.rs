@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes between leaves that are joined leaf to leaf: every pair that sends has routes over cables that work, and the
-//! phase takes as long as what they load most.
+//! Checks routes in a network that joins leaves directly. Every sending pair needs routes over
+//! working cables, and the phase takes as long as its most loaded cable.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ fn check_phase(
     if (seconds - phase.duration_ps.as_secs_f64()).abs() > TOLERANCE * seconds.max(1e-6) {
         refuse(format!("its duration is {} and its routes need {seconds} s", phase.duration_ps));
     }
-    // The bound may be sharper than this one, and never above what was reached.
+    // The stated bound may be tighter than this one, but not below the rate reached.
     let bound = phase.lambda_upper_bound;
     if least > 0.0
         && (bound > (1.0 + TOLERANCE) / least || bound < phase.lambda * (1.0 - TOLERANCE))

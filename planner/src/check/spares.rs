@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! N + 1 rings: each spare node passes light on and works for nobody, and whichever node of its ring dies, the two
-//! bundles that faced it reach each other by their other path. Where the fibre of that path is broken, the ring runs on
-//! and counts as one without a spare.
+//! Checks N + 1 rings. A spare node passes light through and does no work. If any node of the ring
+//! fails, the two bundles that faced it reach each other over their other path. If the fibre of
+//! that path is broken, the ring still runs but counts as one without a spare.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ use lightloom_units::id::{BundleId, NodeId};
 use super::Violation;
 use super::links::{Lit, working_far_end};
 
-/// Returns how many rings with a spare could not do without each of their nodes, for a broken fibre.
+/// Returns the number of rings that have a spare but cannot lose each of their nodes, because of a
+/// broken fibre.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -48,8 +49,8 @@ fn check_spare(fabric: &Fabric, faults: &FaultSet, group: &Group, found: &mut Ve
     }
 }
 
-/// For each node of the ring: what faced it can be joined by one other path of the same two bundles; whether all of
-/// these work.
+/// Checks that for each node of the ring, the two bundles facing it share another path. Returns
+/// whether all these paths work.
 fn survives_deaths(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -63,7 +64,8 @@ fn survives_deaths(
         let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
         let facing: Vec<BundleId> =
             bundles.filter_map(|bundle| lit.far_end(bundle)).map(|far| far.bundle).collect();
-        // A ring of two nodes faces one node with one bundle: that loops, and nothing has to be joined.
+        // In a ring of two nodes, one bundle faces the other node. It loops back, and nothing has
+        // to be joined.
         let [a, b] = facing[..] else { continue };
         let other = |bundle: BundleId| {
             let path = if lit.path(bundle) == Some(Path::External1) { 2 } else { 1 };

@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What GPU-hours are lost for.
+//! The causes of lost GPU-hours.
 
 use std::fmt;
 
 use super::StageName;
 
-/// What GPU-hours are lost for.
+/// A cause of lost GPU-hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// An outage, in this stage of the control plane's answer.
+    /// An outage, during this stage of the control plane's response.
     Stage(StageName),
-    /// The rest of an outage: what no stage covers.
+    /// The part of an outage that no stage covers.
     Outage,
-    /// Work that was done, lost and done again.
+    /// Work that was lost and repeated.
     DoneAgain,
     /// Reading a checkpoint.
     CheckpointLoad,
     /// Writing checkpoints.
     CheckpointWrite,
-    /// Reading copies in the memory of other nodes.
+    /// Reading in-memory copies from other nodes.
     MemoryLoad,
-    /// Taking these copies.
+    /// Taking in-memory copies.
     MemoryWrite,
     /// Moving to a spare node.
     Migration,
-    /// Going on without a replica.
+    /// Reconfiguring the job to continue without a replica.
     Reform,
-    /// Going on with a replica that was left out.
+    /// Taking a replica back that was left out.
     Rejoin,
-    /// What exchange and circuits took longer in the step of the failure; less than nothing where they took less.
+    /// Extra time of exchange and circuits in the step of the failure. Negative if they took less
+    /// time.
     Disturbed,
-    /// Steps that take longer while something is out.
+    /// Slower steps while a part is failed.
     SlowerSteps,
-    /// Nodes that work, of replicas that their job goes on without.
+    /// Working nodes in replicas that were left out.
     LeftOut,
-    /// A job that has too few nodes to go on.
+    /// A job that waits because it has too few nodes.
     WaitingForNodes,
     /// Nodes under repair.
     UnderRepair,
-    /// Nodes that work and have no job.
+    /// Working nodes without a job.
     IdleSpares,
-    /// GPUs that work and are in no full group.
+    /// Working GPUs that do not fill a group.
     InNoGroup,
 }
 
 impl Cause {
-    /// How it is written in documents.
+    /// Returns the key used in documents.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -68,7 +69,7 @@ impl Cause {
         }
     }
 
-    /// The cause of this key, of those that a run has.
+    /// Returns the cause with this key. `None` if a run does not report causes of that kind.
     #[must_use]
     pub fn of_run(key: &str, stage: Option<StageName>) -> Option<Self> {
         match (key, stage) {
@@ -80,7 +81,7 @@ impl Cause {
         }
     }
 
-    /// The stage of an outage.
+    /// Returns the stage of an outage.
     #[must_use]
     pub const fn stage(self) -> Option<StageName> {
         match self {

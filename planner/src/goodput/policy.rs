@@ -1,61 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What jobs of a month do that have lost a node, in picoseconds and steps.
+//! How a job recovers from the loss of a node. Times are picoseconds, intervals are steps.
 
-/// From what a job begins again, and how it answers the loss of a node.
+/// The checkpoint interval of a job and its response to the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Steps between two checkpoints: 1 where the end of every step is one.
+    /// Steps between two checkpoints. 1 means that every step ends with one.
     pub every: u32,
-    /// What reading a checkpoint takes.
+    /// Time to read a checkpoint.
     pub load: i128,
-    /// What writing it takes.
+    /// Time to write a checkpoint.
     pub write: i128,
-    /// What the job does before it falls back to a checkpoint.
+    /// Response that the job tries before it falls back to a checkpoint.
     pub answer: Answer,
 }
 
-/// What a job does that has lost a node.
+/// The response of a job to the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It begins again at its checkpoint.
+    /// Restart from the last checkpoint.
     Restart,
-    /// It begins again at a copy in memory.
+    /// Restart from a copy in the memory of other nodes.
     InMemory {
         /// Steps between two copies.
         every: u32,
-        /// What reading them takes.
+        /// Time to read a copy.
         load: i128,
-        /// What taking them takes.
+        /// Time to take a copy.
         write: i128,
-        /// With so many nodes dead at once they are gone.
+        /// Number of simultaneous node failures that destroys the copies.
         copies: u32,
     },
-    /// It moves to a spare node, and does the step under way again.
+    /// Move to a spare node and repeat the current step.
     Migrate {
-        /// What moving takes.
+        /// Time of the move.
         takes: i128,
     },
-    /// It goes on without the replicas of the node until they have one again.
+    /// Continue without the replicas that used the node until they have a node again.
     Elastic {
-        /// What it takes to go on without them.
+        /// Time to reconfigure the job without them.
         reform: i128,
-        /// What it takes a replica to be ready, while the others go on.
+        /// Time until a replica is ready; the others keep training.
         start: i128,
-        /// What it takes to go on together.
+        /// Time to take the replica back.
         rejoin: i128,
-        /// With fewer replicas it waits.
+        /// Minimum number of replicas. With fewer, the job waits.
         least: u32,
     },
 }
 
 impl Answer {
-    /// Whether the job goes on with fewer replicas.
+    /// Returns whether the job continues with fewer replicas.
     #[must_use]
     pub const fn is_elastic(self) -> bool {
         matches!(self, Self::Elastic { .. })
     }
 
-    /// The same in half the time, and what then takes half the time. `None` if nothing does.
+    /// Returns this response with its times halved, and a phrase that names what was halved. `None`
+    /// if that changes nothing.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {
@@ -77,7 +78,7 @@ impl Answer {
         (halved != self).then_some((halved, words))
     }
 
-    /// How it is written in scenarios and documents.
+    /// Returns the name used in scenarios and documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,7 +91,7 @@ impl Answer {
 }
 
 impl Policy {
-    /// Restarts from checkpoints.
+    /// Returns a policy that always restarts from checkpoints.
     #[must_use]
     pub const fn restart(every: u32, load: i128, write: i128) -> Self {
         Self { every, load, write, answer: Answer::Restart }
@@ -100,30 +101,30 @@ impl Policy {
 /// The data-parallel replicas of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replicas {
-    /// How many.
+    /// Number of replicas.
     pub count: u32,
-    /// What a step takes with one fewer, in a run of the job with so many GPUs fewer; it stands for all with fewer still.
-    /// The step with all of them, unless the job is elastic.
+    /// Step time with one replica fewer, measured in a run with correspondingly fewer GPUs. Also
+    /// used when more replicas are missing. Equal to the full step time unless the job is elastic.
     pub step_with_fewer: i128,
-    /// By node at the start: the replicas that have a GPU on it.
+    /// For each node at the start, the replicas that have a GPU on it.
     pub of_node: Vec<Vec<u32>>,
 }
 
 /// A job that trains over a span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainedJob {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Its GPUs.
+    /// Number of GPUs.
     pub gpus: u64,
-    /// What a step takes without a failure, in picoseconds.
+    /// Step time without a failure, in picoseconds.
     pub step: i128,
-    /// The closed form of such a step, in seconds.
+    /// Closed-form estimate of that step time, in seconds.
     pub closed_form: f64,
-    /// Utilisation of its GPUs in such a step.
+    /// Utilisation of the GPUs in such a step (MFU).
     pub mfu: f64,
-    /// What it does that has lost a node.
+    /// Recovery policy.
     pub policy: Policy,
-    /// Its replicas.
+    /// Data-parallel replicas.
     pub replicas: Replicas,
 }

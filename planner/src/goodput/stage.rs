@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stages of the answer to a fault.
+//! The stages of the response to a fault.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A stage between a fault and the first packet after it, in the order in which they end.
+/// A stage between a fault and the first packet after it. The variants are in the order in which
+/// the stages end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
-    /// Until a first report, reading or silence is at the daemon.
+    /// Until the daemon has a first report, reading or timeout.
     Noticed,
-    /// Until the policy has named what is broken.
+    /// Until the policy has identified the failed part.
     Detected,
-    /// Until the next plan is made and checked: by the cost model.
+    /// Until the next plan is made and checked. The cost model sets this time.
     Planned,
     /// Until the intent is durable.
     Journalled,
-    /// Until the last command that moves light is at its transceiver.
+    /// Until the last command that moves light has reached its transceiver.
     Sent,
-    /// Until the light of the last transceiver rests.
+    /// Until the last transceiver has finished switching.
     Switched,
-    /// Until every transceiver is read back, its power is good, and the end is durable.
+    /// Until every transceiver is read back with good power and the result is durable.
     Qualified,
     /// Until the links carry packets.
     Relocked,
-    /// Until the groups that were moved begin again.
+    /// Until the moved groups restart.
     Restarted,
-    /// Until a first packet of them has arrived.
+    /// Until the first packet of these groups arrives.
     FirstPacket,
 }
 
 impl StageName {
-    /// All of them, in order.
+    /// All stages, in order.
     pub const ALL: [Self; 10] = [
         Self::Noticed,
         Self::Detected,
@@ -46,7 +47,7 @@ impl StageName {
         Self::FirstPacket,
     ];
 
-    /// How it is written.
+    /// Returns the name used in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

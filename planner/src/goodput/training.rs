@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job in a month: useful work in progress, or it works off what a failure cost it, or it waits.
+//! The progress of a job over a month. The job either does useful work, works off the cost of a
+//! failure, or waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Answer, Cause, Policy, TrainedJob};
 
-/// So many steps, and what is written meanwhile.
+/// A repeating cycle of steps, with the time spent writing checkpoints and in-memory copies.
 struct Cycle {
     steps: i128,
     writing: i128,
@@ -13,35 +14,35 @@ struct Cycle {
     period: i128,
 }
 
-/// A job under way. Its sums are picoseconds of one GPU.
+/// A running job. Its sums are picoseconds of one GPU.
 #[derive(Clone, Debug)]
 pub struct Training<'a> {
     /// The job.
     pub job: &'a TrainedJob,
-    /// What a step takes longer now for parts other than nodes.
+    /// Extra step time caused by failed parts other than nodes.
     pub slower: i128,
-    /// What it takes longer because the job is on other nodes than at the start.
+    /// Extra step time because the job runs on other nodes than at the start.
     pub slower_elsewhere: i128,
-    /// Replicas that it goes on without.
+    /// Replicas that are left out.
     pub left_out: u32,
     /// Useful work done.
     pub useful: i128,
-    /// What is to be worked off before it goes on.
+    /// Costs to work off before useful work continues.
     pending: VecDeque<(Cause, i128)>,
-    /// Whole steps among that which are done again.
+    /// Whole steps among the work to repeat.
     again: i128,
-    /// Whether the step under way is among that.
+    /// Whether the work to repeat includes the step in progress.
     lost_step: bool,
-    /// Nodes that died since it went on last.
+    /// Nodes that failed since the job last did useful work.
     deaths: u32,
-    /// It waits until no more nodes than this are out.
+    /// If set, the job waits until at most this many nodes are out.
     pub waits: Option<usize>,
-    /// What was lost, by cause.
+    /// Lost time by cause.
     pub lost: BTreeMap<Cause, i128>,
 }
 
 impl<'a> Training<'a> {
-    /// A job that has not begun.
+    /// Creates a job that has not started.
     #[must_use]
     pub fn of(job: &'a TrainedJob) -> Self {
         Self {
@@ -59,14 +60,14 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// GPUs of its replicas that are not left out.
+    /// Returns the number of GPUs in replicas that are not left out.
     #[must_use]
     pub fn held(&self) -> i128 {
         let all = i128::from(self.job.gpus);
         all - all / i128::from(self.job.replicas.count.max(1)) * i128::from(self.left_out)
     }
 
-    /// What a step takes now.
+    /// Returns the current step time.
     fn step(&self) -> i128 {
         let calm = match self.left_out {
             0 => self.job.step + self.slower_elsewhere,
@@ -75,7 +76,7 @@ impl<'a> Training<'a> {
         (calm + self.slower).max(1)
     }
 
-    /// What comes again and again while nothing is to be worked off.
+    /// Returns the cycle that repeats while no cost is pending.
     fn cycle(&self) -> Cycle {
         let Policy { every, write, answer, .. } = self.job.policy;
         let (copied_every, copy) = match answer {
@@ -87,7 +88,7 @@ impl<'a> Training<'a> {
         Cycle { steps, writing, copying, period: self.step() * steps + writing + copying }
     }
 
-    /// How long it takes, without another failure, until it has done so much useful work of each GPU.
+    /// Returns the time until each GPU has done `work`, if no further failure occurs.
     #[must_use]
     pub fn time_to(&self, work: i128) -> i128 {
         let round_up = |(whole, rest): (i128, i128)| whole + i128::from(rest != 0);
@@ -98,23 +99,23 @@ impl<'a> Training<'a> {
         pending + round_up(scaled(left, period, self.job.step * steps))
     }
 
-    /// Useful work of the whole job, in the time that it takes with all replicas.
+    /// Returns the useful work of the whole job as time with all replicas.
     fn progress(&self) -> i128 {
         self.useful / i128::from(self.job.gpus.max(1))
     }
 
-    /// Useful work since the last of places to begin again at, so many steps apart.
+    /// Returns the useful work since the last restart point, if there is one every `every` steps.
     fn since(&self, every: u32) -> i128 {
         self.progress() % (self.job.step * i128::from(every)).max(1)
     }
 
-    /// Whether it goes on with fewer replicas.
+    /// Returns whether the job continues with fewer replicas.
     #[must_use]
     pub const fn is_elastic(&self) -> bool {
         self.job.policy.answer.is_elastic()
     }
 
-    /// Whether fewer replicas are left than it goes on with.
+    /// Returns whether fewer replicas are left than the job needs to continue.
     #[must_use]
     pub const fn has_too_few(&self) -> bool {
         let left = self.job.replicas.count.saturating_sub(self.left_out);
@@ -127,7 +128,7 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// Time passes.
+    /// Advances the job by `time`.
     pub fn advance(&mut self, mut time: i128) {
         while let Some((cause, left)) = self.pending.front_mut() {
             let (cause, worked) = (*cause, (*left).min(time));
@@ -142,7 +143,7 @@ impl<'a> Training<'a> {
         }
         let Cycle { steps, writing, copying, period } = self.cycle();
         let [written, copied] = [writing, copying].map(|part| scaled(time, part, period).0);
-        // What rounding leaves is no slower step where steps are not slower.
+        // If steps are not slower, rounding must not count as a slower step.
         let useful = match self.step() == self.job.step {
             true => time - written - copied,
             false => scaled(time, self.job.step * steps, period).0,
@@ -153,9 +154,9 @@ impl<'a> Training<'a> {
         self.lose(Cause::SlowerSteps, time - useful - written - copied);
     }
 
-    /// A failure hits it, of a node or of something else. Whether it cost anything.
+    /// Applies a failure of a node or another part. Returns whether it cost anything.
     pub fn hit(&mut self, once: &[(Cause, i128)], dead_nodes: u32) -> bool {
-        // What was late for one cause and early for another cost nothing.
+        // If the delays of one cause cancel the gains of another, the failure cost nothing.
         if once.iter().map(|(_, time)| time).sum::<i128>() == 0 {
             return false;
         }
@@ -164,7 +165,7 @@ impl<'a> Training<'a> {
             self.is_new_outage();
         }
         self.deaths = self.deaths.saturating_add(dead_nodes);
-        // What was to be done again before still is; nothing has been done since.
+        // Work that already had to be repeated counts once, because no progress was made since.
         let is_lost = self.lost_step;
         let counts = |(cause, _): &&(Cause, i128)| !(is_lost && *cause == Cause::DoneAgain);
         self.pending.extend(once.iter().filter(counts));
@@ -181,17 +182,17 @@ impl<'a> Training<'a> {
         true
     }
 
-    /// Nothing of earlier failures is left to be worked off.
+    /// Resets the state of earlier failures, whose costs are all worked off.
     fn is_new_outage(&mut self) {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }
 
-    /// What it does first when it begins again, for how long, and the useful work since the place where it does.
+    /// Returns the first cost of a restart, its time, and the useful work since the restart point.
     fn begins_again(&self) -> (Cause, i128, i128) {
         let Policy { every, load, answer, .. } = self.job.policy;
         let checkpoint = self.since(every);
         match answer {
-            // A copy that is older than the last checkpoint is of no use.
+            // A copy older than the last checkpoint is useless.
             Answer::InMemory { every, load, copies, .. }
                 if self.deaths < copies && self.since(every) <= checkpoint =>
             {
@@ -207,36 +208,37 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// It stops, and waits until no more nodes than this are out.
+    /// Stops the job until at most `until` nodes are out.
     pub fn stop(&mut self, until: usize) {
         self.waits = Some(until);
         self.pending.clear();
         self.again = 0;
     }
 
-    /// It begins for the first time: its state is read.
+    /// Starts the job for the first time, which reads its state.
     pub fn begin(&mut self) {
         self.waits = None;
         self.pending.push_back((Cause::CheckpointLoad, self.job.policy.load));
     }
 
-    /// What it takes to do again what it has done of the step under way, in a step as it is now.
+    /// Returns the time to repeat the completed part of the current step at the current speed.
     #[must_use]
     pub fn in_step(&self) -> i128 {
         self.since(1) * self.step() / self.job.step.max(1)
     }
 
-    /// Other jobs get its nodes while it waits: nothing is left of it but its checkpoints.
+    /// Gives the nodes of a waiting job to other jobs. Only its checkpoints remain.
     pub fn gives_up_nodes(&mut self) {
         self.deaths = u32::MAX;
     }
 
-    /// A node of it dies, while it waits.
+    /// Counts a node failure while the job waits.
     pub fn loses_a_node(&mut self) {
         self.deaths = self.deaths.saturating_add(1);
     }
 
-    /// It has its nodes again, and begins again: no run covers that, so it is computed.
+    /// Restarts a waiting job that has its nodes again. No run covers this case, so the cost is
+    /// computed.
     pub fn resume(&mut self) {
         let (cause, time, since) = self.begins_again();
         self.waits = None;
@@ -246,7 +248,7 @@ impl<'a> Training<'a> {
         self.lost_step = true;
     }
 
-    /// Replicas that were left out are ready again.
+    /// Takes replicas back that are ready again.
     pub fn takes_up(&mut self, rejoin: i128) {
         if self.pending.is_empty() {
             self.is_new_outage();
@@ -255,7 +257,8 @@ impl<'a> Training<'a> {
     }
 }
 
-/// `time · by ÷ of`, rounded down, and what is left of the product: exact where the product has more than 128 bits.
+/// Returns `time · by ÷ of` rounded down, and the remainder. Exact even if the product needs more
+/// than 128 bits.
 fn scaled(time: i128, by: i128, of: i128) -> (i128, i128) {
     if let Some(product) = time.checked_mul(by) {
         return (product / of, product % of);
@@ -286,7 +289,8 @@ mod tests {
         }
     }
 
-    /// Copies 20,000 minutes and checkpoints half an hour apart have a common period of 41 years.
+    /// A copy every 20,000 minutes and a checkpoint every 30 minutes have a common period of 41
+    /// years.
     #[test]
     fn rare_copies_beside_checkpoints_do_not_overflow() {
         const SECOND: i128 = 1_000_000_000_000;
@@ -300,7 +304,7 @@ mod tests {
         let by_hand = month + month / 1_800 * 30 + month / 1_200_000 * 60;
         assert!((all - by_hand).abs() < 10 * SECOND, "{all} {by_hand}");
         assert_eq!(training.useful, 8 * month);
-        // Both ways to the same quotient.
+        // Multiplying back gives the product again.
         for (time, by, of) in [(7, 5, 3), (1 << 100, 1 << 90, (1 << 90) - 1), (1 << 126, 6, 7)] {
             let (whole, rest) = scaled(time, by, of);
             assert!((0..of).contains(&rest));
@@ -309,7 +313,8 @@ mod tests {
         }
     }
 
-    /// Copies every 150 steps, checkpoints every 10: 38 steps on, the checkpoint after 30 is the newer.
+    /// With copies every 150 steps and checkpoints every 10, the checkpoint after step 30 is newer
+    /// at step 38.
     #[test]
     fn a_checkpoint_newer_than_the_copy_is_begun_again_at() {
         let lost = |every, copies| {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lower bound of the traffic that crosses ToRs.
+//! A lower bound on the traffic that crosses ToRs.
 //!
-//! A ToR with an unusable node is used by at most p − 1 groups of a set, so at least one hop of the rank
-//! there crosses. A set with d ranks that lie not wholly under one ToR has p·d nodes in such places and
-//! so crosses at least ⌈p·d / (p − 1)⌉ times. Every chain of the set has d nodes or fewer under
-//! incomplete ToRs; a chain with d of them is charged the p-th part of that. What is left is the cheapest way to cut
-//! the wanted number of chains from one line, found by a dynamic program with a price for a chain: the
-//! dual value is a lower bound at every price.
+//! Let p be the number of nodes per ToR. A ToR with an unusable node is used by at most p − 1
+//! groups of a set, so at least one hop of the rank placed there crosses. If d ranks of a set are
+//! not wholly under one ToR, they use p·d nodes under incomplete ToRs, and at least ⌈p·d / (p − 1)⌉
+//! hops cross. Every chain of that set has at most d nodes under incomplete ToRs. A chain with
+//! exactly d of them is charged 1/p of that cost. The remaining problem is the cheapest way to cut
+//! the wanted number of chains from one line. A dynamic program with a price per chain solves it;
+//! its dual value is a lower bound at every price.
 //!
-//! It holds for all rings that follow each other up the line. A pair of rings that interleave could cross
-//! less, by the second term's convexity; where p is 2, or the cost is linear, it holds for these as well.
+//! The bound holds for all rings that follow each other up the line. Two interleaved rings could
+//! cross less, because the second term is convex. If p is 2 or the cost is linear, the bound holds
+//! for them as well.
 
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;
@@ -18,10 +20,11 @@ use lightloom_fabric::khop::{Position, Shape};
 use super::Survey;
 use super::grouping::chains_on_line;
 
-/// Steps of the program for one line: more are not worth the time.
+/// Step limit of the dynamic program for one line.
 const MOST_STEPS: usize = 400_000_000;
 
-/// The least inner hops that cross ToRs when `groups` chains of `length` nodes are cut from the usable nodes.
+/// Returns the minimum number of crossing inner hops if `groups` chains of `length` nodes are cut
+/// from the usable nodes.
 pub(super) fn least_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -43,17 +46,20 @@ pub(super) fn least_crossing(
     let ends = line.cheapest_chains(length, reach, charge);
     let wanted = whole_sets - usize::from(line.is_closed);
     let charged = dual(&ends, wanted);
-    // Charges are p-th parts of a hop.
+    // Charges are in units of 1/p hop.
     (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
 }
 
-/// The least inner hops that cross ToRs where a ring has a spare beside `length` nodes with ranks.
+/// Returns the minimum number of crossing inner hops if each ring has a spare in addition to
+/// `length` nodes with ranks.
 ///
-/// Its nodes are side by side, so they are a run of ToRs. In a set whose runs begin at most s ToRs apart, two rings share all
-/// but s of them: on the way from one to the other and back 2 (s - 1) hops cross, as each may leave out one node. What all
-/// share is a stretch of complete ToRs. With k sets in one stretch of g, none shares more than g - (k - 1) (length + 1), since
-/// the next run of a sub-line begins where the last one ended. So a stretch holds sets for nothing, and one more for the
-/// price of narrowing all; and a set in no stretch crosses everywhere.
+/// The nodes of such a ring are adjacent, so they form a run of ToRs. In a set whose runs begin at
+/// most s ToRs apart, two rings share all but s of them. Going from one ring to the other and back,
+/// 2 (s − 1) hops cross, because each ring may leave out one node. The ToRs that all rings share
+/// form a stretch of complete ToRs. If one stretch of g ToRs holds k sets, no set shares more than
+/// g − (k − 1) (length + 1) of them, because the next run of a sub-line begins where the last one
+/// ended. A stretch therefore holds a number of sets for free, and one more at the cost of
+/// narrowing all of them. A set outside every stretch crosses everywhere.
 pub(super) fn least_crossing_with_spares(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -63,7 +69,7 @@ pub(super) fn least_crossing_with_spares(
     let (nodes, per_set) = (fabric.hbd.nodes(), fabric.dcn.nodes_per_tor());
     let (tors, run) = ((nodes / per_set.max(1)) as usize, length + 1);
     let along_columns = fabric.order == Order::SubLines && nodes.is_multiple_of(per_set);
-    // With fewer ToRs runs could meet on both sides of a closed line.
+    // With fewer ToRs, runs could meet on both sides of a closed line.
     if per_set < 2 || !along_columns || tors < 3 * run {
         return 0;
     }
@@ -84,16 +90,17 @@ pub(super) fn least_crossing_with_spares(
     more.into_iter().chain(std::iter::repeat(apart)).take(missing).sum::<usize>() as u64
 }
 
-/// Nodes that do not fit under complete ToRs are under others, p - 1 at most for each crossing hop.
+/// Nodes that do not fit under complete ToRs are under incomplete ones, at most p − 1 for each
+/// crossing hop.
 fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
     let complete = line.places.iter().filter(|place| place.1 == 0).count();
     nodes.saturating_sub(complete).div_ceil(per_set - 1) as u64
 }
 
-/// The usable nodes along the line: how far up, and 1 under an incomplete ToR.
+/// The usable nodes along the line, each with its place and 1 if its ToR is incomplete.
 struct Line {
     places: Vec<(u64, usize)>,
-    /// A chain may lie across the place where the line was cut open.
+    /// Whether a chain may span the point where the line was cut open.
     is_closed: bool,
 }
 
@@ -123,7 +130,8 @@ impl Line {
         Self { places, is_closed }
     }
 
-    /// For every node, where a chain that begins there can end and what it is charged: the cheapest first ends.
+    /// Returns for every node the ends of chains that begin there and their charges. Keeps an end
+    /// only if it is cheaper than all earlier ones.
     fn cheapest_chains(
         &self,
         length: usize,
@@ -168,7 +176,8 @@ impl Line {
     }
 }
 
-/// The greatest dual value over prices of a chain: never more than the cheapest `wanted` chains cost.
+/// Maximises the dual value over the price of a chain. Never more than the cost of the cheapest
+/// `wanted` chains.
 fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     let mut best = 0.0_f64;

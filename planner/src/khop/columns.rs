@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The nodes by ToR and slot: what the sets of the placement are made of.
+//! The grid of nodes by ToR and slot, from which placement builds its sets.
 
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;
@@ -10,15 +10,16 @@ use rayon::prelude::*;
 use super::sliding::{Found, Grid, Price, Search, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Most slots and longest chain that the program takes; beyond them chains follow the line alone.
+/// Maximum slots and chain length for the program. Beyond these limits, chains only follow the
+/// line.
 const MOST_SLOTS: u32 = 64;
 const LONGEST: usize = 1_024;
 
-/// Columns times states kept at each: bounds the time of one run of the program.
+/// Columns times states kept per column. Bounds the time of one run of the program.
 const EFFORT: usize = 500_000;
 
-/// Free nodes by column and slot. On a closed line the columns may begin anywhere, and a chain goes on from
-/// the end of one sub-line to the start of the next.
+/// Free nodes by column and slot. On a closed line the columns may begin anywhere, and a chain
+/// continues from the end of one sub-line to the start of the next.
 pub(super) struct Columns<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
@@ -26,12 +27,13 @@ pub(super) struct Columns<'a> {
     slots: usize,
     perfect: bool,
     usable: Vec<u64>,
-    /// Where rings have a spare node: how many nodes side by side begin at each position.
+    /// The number of adjacent nodes that begin at each position, if rings have a spare node.
     runs: Option<Vec<usize>>,
 }
 
 impl<'a> Columns<'a> {
-    /// The columns of `free` nodes, for chains of at most `longest`; nothing where the line does not run in sub-lines.
+    /// Builds the columns of `free` nodes for chains of at most `longest` nodes. `None` if the line
+    /// does not run in sub-lines.
     pub(super) fn new(
         fabric: &'a Fabric,
         survey: &'a Survey<'a>,
@@ -64,7 +66,7 @@ impl<'a> Columns<'a> {
         self.usable = (0..tors).map(usable).collect();
     }
 
-    /// The same columns from another one on, where the line is closed.
+    /// On a closed line, starts the same columns at another ToR.
     pub(super) fn turned(mut self, free: &[bool]) -> Self {
         let nodes = self.fabric.hbd.nodes() as usize;
         let closed = self.fabric.hbd.shape() == Shape::Ring && nodes.is_multiple_of(self.slots);
@@ -75,14 +77,14 @@ impl<'a> Columns<'a> {
         self
     }
 
-    /// The first complete column after the longest stretch without one.
+    /// Returns the first complete column after the longest stretch without one.
     fn after_longest_gap(&self) -> usize {
         let full = u64::MAX >> (64 - self.slots);
         let complete: Vec<usize> =
             (0..self.count()).filter(|column| self.usable[*column] == full).collect();
         let (Some(&first), Some(&last)) = (complete.first(), complete.last()) else { return 0 };
         let pairs = complete.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
-        // The line is closed: a stretch may go over its end.
+        // The line is closed, so a stretch may wrap around its end.
         let over_end = std::iter::once((first + self.count() - last, first));
         pairs
             .chain(over_end)
@@ -94,7 +96,7 @@ impl<'a> Columns<'a> {
         self.usable.len()
     }
 
-    /// The position of a slot of a column, counted from the first.
+    /// Returns the position of a slot of a column, counted from `first`.
     fn position(&self, column: usize, slot: usize) -> Option<Position> {
         let tors = self.fabric.dcn.tors(self.fabric.hbd.nodes()) as usize;
         let tor = self.first + column;
@@ -105,7 +107,7 @@ impl<'a> Columns<'a> {
             .then(|| self.fabric.hbd.position_of(NodeId::from_index(node)))
     }
 
-    /// The chains of a set.
+    /// Returns the chains of a set.
     pub(super) fn chains(&self, set: &[(usize, Vec<usize>)]) -> Vec<Chain> {
         let chain = |(slot, columns): &(usize, Vec<usize>)| {
             columns.iter().filter_map(|column| self.position(*column, *slot)).collect()
@@ -113,14 +115,15 @@ impl<'a> Columns<'a> {
         set.iter().map(chain).collect()
     }
 
-    /// Sets for every demand in turn that nothing crosses; nothing where these do not fit.
+    /// Finds sets without any crossing for all demands, one after the other. `None` if they do not
+    /// fit.
     pub(super) fn aligned_sets(&self, wanted: &[Wanted]) -> Option<Vec<Found>> {
         let found = self.attempt(wanted, Price::even(0.01), self.widths().0);
         (is_complete(&found) && cost(&found) == 0).then_some(found)
     }
 
-    /// Sets for every demand in turn, with as little crossing as the program finds; where the demands do not fit,
-    /// as many sets as it finds.
+    /// Finds sets for all demands, one after the other, with as little crossing as the program can
+    /// find. If the demands do not fit, returns as many sets as possible.
     pub(super) fn sets(&self, wanted: &[Wanted]) -> Vec<Found> {
         let (coarse, fine) = self.widths();
         let cheap = self.attempt(wanted, Price::even(0.01), coarse);
@@ -136,7 +139,8 @@ impl<'a> Columns<'a> {
         self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
     }
 
-    /// Prices between one that is too low and one that is enough, then both on a part of the columns each.
+    /// Tries prices between one that is too low and one that suffices, then uses each of the two on
+    /// a part of the columns.
     fn refine(
         &self,
         wanted: &[Wanted],
@@ -165,7 +169,7 @@ impl<'a> Columns<'a> {
         best(self.attempts(wanted, prices, width), found)
     }
 
-    /// States kept at a column while prices are searched, and afterwards.
+    /// Returns the number of states kept per column during the price search and afterwards.
     fn widths(&self) -> (usize, usize) {
         let fine = (EFFORT / self.count().max(1)).clamp(48, 300);
         (fine / 3, fine)
@@ -212,7 +216,7 @@ impl<'a> Columns<'a> {
 
 impl Grid for Columns<'_> {
     fn reach(&self) -> usize {
-        // Nodes with a spare among them stand side by side.
+        // The nodes of a ring with a spare are adjacent.
         if self.runs.is_some() { 1 } else { usize::from(self.fabric.hbd.k()) }
     }
     fn usable(&self, column: usize) -> u64 {
@@ -244,7 +248,7 @@ fn sets(found: &[Found]) -> usize {
     found.iter().map(|found| found.sets.len()).sum()
 }
 
-/// The cheapest that is complete, or else the one with the most sets.
+/// Returns the cheapest complete attempt, or else the one with the most sets.
 fn best(tries: Vec<Vec<Found>>, known: Vec<Found>) -> Vec<Found> {
     let rank = |found: &Vec<Found>| {
         let complete = is_complete(found);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Between the working form of a plan and the plan document.
+//! Converts between the working form of a plan and the plan document.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use lightloom_units::seed::Seed;
 use super::metrics::CrossTor;
 use super::{JobOutcome, Layout, RingGroup, Segment, Survey, spare};
 
-/// The document of `layout`, not yet [sealed](Plan::sealed).
+/// Returns the document of `layout`, not yet [sealed](Plan::sealed).
 #[must_use]
 pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layout) -> Plan {
     Plan {
@@ -80,7 +80,7 @@ fn working_bundles<'a>(
         .map(|(bundle, path)| Transceiver { bundle, path })
 }
 
-/// Fibres selected at both ends, each once, by its lower end.
+/// Returns the fibres selected at both ends, each once, from its lower end.
 fn circuits<'a>(
     hbd: &'a Hbd,
     faults: &'a FaultSet,
@@ -96,7 +96,7 @@ fn circuits<'a>(
     })
 }
 
-/// The external port that `path` lights, if any.
+/// Returns the external port that `path` lights, if any.
 pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     match path {
         Path::Loopback => None,
@@ -105,7 +105,8 @@ pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     }
 }
 
-/// The ranks of every group. The groups of a job are its replicas, until a mapping says what else they are.
+/// Returns the ranks of every group. The groups of a job are its replicas until a mapping assigns
+/// other dimensions.
 fn ranks(hbd: &Hbd, layout: &Layout) -> Vec<Rank> {
     let mut counted = vec![0; layout.jobs.len()];
     let mut ranks = Vec::new();
@@ -130,7 +131,7 @@ fn ranks(hbd: &Hbd, layout: &Layout) -> Vec<Rank> {
     ranks
 }
 
-/// The GPUs of `group` in rank order.
+/// Returns the GPUs of `group` in rank order.
 pub(crate) fn gpus_by_rank(hbd: &Hbd, group: &RingGroup) -> Vec<GpuId> {
     match group.segment {
         Some(Segment { first, gpus }) => (first..first + gpus)
@@ -152,7 +153,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     };
     let (total, healthy) = (fabric.hbd.gpus(), survey.healthy_gpus());
     let (used, spare) = (gpus(false), gpus(true));
-    // Where no job is placed (steps that name leaves themselves), placement wastes nothing.
+    // If no job is placed (all steps name leaves themselves), placement wastes no GPUs.
     let is_placed = fabric.jobs.is_empty() || fabric.jobs.iter().any(Job::is_placed);
     let wasted = if is_placed { healthy - used - spare } else { 0 };
     let has_spares = spare::are_wanted(fabric);
@@ -185,7 +186,8 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     }
 }
 
-/// The lower bounds of all jobs, weighted by their inner hops. `None` if one has none.
+/// Returns the lower bounds of all jobs, weighted by their inner hops. `None` if a job has no
+/// bound.
 fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     let mut all = (0.0, 0_u64);
     for (index, job) in (0..).zip(&layout.jobs) {
@@ -196,7 +198,8 @@ fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     (!layout.jobs.is_empty()).then(|| if hops == 0 { 0.0 } else { bound / hops as f64 })
 }
 
-/// GPUs that no method can use: what is left when the healthy ones are divided into rings.
+/// Returns the GPUs that no method can use: the remainder after dividing the healthy GPUs into
+/// rings.
 fn unavoidable(layout: &Layout, healthy: u64) -> u64 {
     let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
     if divisor == 0 { 0 } else { healthy % divisor }
@@ -206,42 +209,42 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Why a document is not a plan for this fabric.
+/// The reason why a document is not a plan for this fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// Another version of the document.
+    /// The document has another version.
     #[error("this is `{0}`, not `{SCHEMA}`: plan again with this version")]
     Schema(String),
-    /// A plan for something else.
+    /// The plan is for another fabric.
     #[error(
         "the plan is for fabric {plan:.12}…, not for {fabric:.12}…: plan again, or name the fabric file it was made from"
     )]
     OtherFabric {
-        /// The fabric it is for.
+        /// SHA-256 of the plan's fabric.
         plan: String,
-        /// The fabric at hand.
+        /// SHA-256 of the given fabric.
         fabric: String,
     },
-    /// A fault in a part that does not exist.
+    /// A fault names a part that does not exist.
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// A part that the fabric does not have.
+    /// The fabric does not have this part.
     #[error("{what} does not exist in this fabric")]
     NoSuchPart {
         /// The part, as written.
         what: String,
     },
-    /// Two nodes of a group that no selected fibre joins.
+    /// No selected fibre joins two consecutive nodes of a group.
     #[error("{group}: no selected fibre joins {from} and {to}")]
     NotJoined {
         /// The group.
         group: GroupId,
-        /// One node.
+        /// The first node.
         from: NodeId,
-        /// The next.
+        /// The next node.
         to: NodeId,
     },
-    /// Ranks that do not cover the nodes of a group.
+    /// The ranks do not cover the nodes of a group.
     #[error("{group}: its ranks do not cover its GPUs once each")]
     Ranks {
         /// The group.
@@ -249,9 +252,9 @@ pub enum DocumentError {
     },
 }
 
-/// The working form of `plan`, with the faults it was made for.
+/// Returns the working form of `plan`, and the faults for which it was made.
 ///
-/// Reads what replanning needs; whether the plan is any good is for the checker.
+/// Reads only what replanning needs. The checker decides whether the plan is sound.
 ///
 /// # Errors
 /// If the plan is for another fabric or version, or names parts that do not fit together.
@@ -292,7 +295,7 @@ fn outcome(job: &JobPlan) -> JobOutcome {
     }
 }
 
-/// For every group, its nodes in rank order.
+/// Returns the nodes of every group in rank order.
 fn nodes_by_rank(fabric: &Fabric, plan: &Plan) -> Result<Vec<Vec<NodeId>>, DocumentError> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut ranked: Vec<Vec<Option<NodeId>>> =
@@ -344,13 +347,15 @@ fn read_group(
     Ok(RingGroup { id, job, nodes, hops, ranks, segment, passing })
 }
 
-/// The hops from each of `nodes` to the next, or the first pair that no selected fibre joins.
+/// Returns the hops from each of `nodes` to the next, or the first pair that no selected fibre
+/// joins.
 fn hops_along(hbd: &Hbd, layout: &Layout, nodes: &[NodeId]) -> Result<Vec<Hop>, (NodeId, NodeId)> {
     let hop = |pair: &[NodeId]| lit_hop(hbd, layout, pair[0], pair[1]).ok_or((pair[0], pair[1]));
     nodes.windows(2).map(hop).collect()
 }
 
-/// The chain of `group` with the node that passes its light on where fibres join it, and the hops of that chain.
+/// Inserts the node that passes light through into the chain of `group` where fibres join it.
+/// Returns the chain and its hops.
 fn with_passing(
     hbd: &Hbd,
     layout: &Layout,
@@ -363,14 +368,14 @@ fn with_passing(
         nodes
     });
     let joined = chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
-    // Two nodes are joined either way round: chains go up the line.
+    // Two nodes are joined in either order. Chains go up the line.
     let falls = |(hops, _): &(Vec<Hop>, Vec<NodeId>)| hops.iter().any(|hop| *hop < 0);
     let from = group.nodes.last().copied().unwrap_or(passing);
     let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };
     joined.min_by_key(falls).map(|(hops, nodes)| (nodes, hops)).ok_or(not_joined)
 }
 
-/// The hop from `from` to `to` whose fibre both ends select.
+/// Returns the hop from `from` to `to` whose fibre both ends select.
 fn lit_hop(hbd: &Hbd, layout: &Layout, from: NodeId, to: NodeId) -> Option<Hop> {
     let ports = (0..hbd.k()).filter_map(|bundle| {
         let bundle = BundleId { node: from, bundle };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The most rings that can exist, by integer programming: the yardstick for the fast methods.
+//! The maximum number of rings by integer programming, as a yardstick for the fast methods.
 //!
-//! Every simple path of m usable nodes in the k-hop graph is a candidate, whichever way it runs
-//! along the line, as long as no node needs two hops on one bundle. The program picks the most
-//! candidates that share no node (set packing). It is not asked where counting ends the search: the nodes
-//! that fibres join, piece by piece, hold no more rings than the scan found.
+//! Every simple path of m usable nodes in the k-hop graph is a candidate, in any direction along
+//! the line, unless a node would need two hops on one bundle. The program picks as many disjoint
+//! candidates as possible (set packing). The solver is not called if counting settles the question:
+//! if the connected components cannot hold more rings than the scan found.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +19,27 @@ use lightloom_units::id::GroupId;
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey};
 
-/// Seconds after which the solver's best rings are taken, or those of the scan if it has no better.
+/// Time limit of the solver in seconds. After it, the better of the solver's and the scan's rings
+/// is used.
 pub const SOLVER_SECONDS: f64 = 20.0;
 
-/// The most candidate rings that are searched.
+/// Maximum number of candidate rings searched.
 pub const MAX_CANDIDATES: usize = 2_000;
 
-/// Why the exact method gives no answer.
+/// The reason why the exact method has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExactError {
-    /// More candidates than [`MAX_CANDIDATES`].
+    /// There are more candidates than [`MAX_CANDIDATES`].
     #[error(
         "the exact method searches at most {MAX_CANDIDATES} candidate rings and this fabric has more: plan without it, or a smaller fabric"
     )]
     TooLarge,
-    /// The solver gave up.
+    /// The solver failed.
     #[error("the solver found no answer: {0}")]
     Solver(String),
 }
 
-/// Rings, and how sure it is that there are no more.
+/// Rings found by the exact method, with the proof that there are no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MostRings {
     /// The rings.
@@ -47,11 +48,11 @@ pub struct MostRings {
     pub proof: RingProof,
 }
 
-/// As many rings of `length` nodes as can exist on the `free` and whole nodes: the most, or what is known
-/// after `seconds` of the solver with a bound.
+/// Returns as many rings of `length` nodes as possible on the `free` and whole nodes. If the solver
+/// needs more than `seconds`, returns the best rings known and a bound.
 ///
 /// # Errors
-/// If counting does not settle it and there are more than [`MAX_CANDIDATES`] candidates.
+/// If counting does not settle the question and there are more than [`MAX_CANDIDATES`] candidates.
 pub fn most_groups(
     survey: &Survey<'_>,
     free: &[bool],
@@ -85,12 +86,12 @@ pub fn most_groups(
     }
 }
 
-/// No more rings exist: every ring lies in one piece of the nodes that fibres join.
+/// Returns an upper bound on the number of rings. Every ring lies in one connected component.
 pub(super) fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
     pieces(survey, free).iter().map(|piece| piece.len() / length).sum()
 }
 
-/// The free and whole nodes, piece by piece of those that fibres join.
+/// Returns the connected components of the free and whole nodes.
 pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     let hbd = survey.hbd();
     let reach = Hop::try_from(hbd.k()).expect("K is at most 64");
@@ -120,7 +121,7 @@ pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     pieces
 }
 
-/// The candidates that the solver picks, and whether no more can be picked.
+/// Returns the candidates that the solver picks, and whether that is proven to be the maximum.
 fn pack(candidates: &[RingGroup], seconds: f64) -> Result<(Vec<RingGroup>, bool), ExactError> {
     #[cfg(feature = "highs")]
     return pack_with(
@@ -154,7 +155,7 @@ where
         }
     }
     let objective: Expression = picked.iter().sum();
-    // Rings are whole: a gap below one ring of all candidates is none.
+    // The objective is an integer, so a gap below one ring proves optimality.
     let gap = 0.5 / candidates.len().max(1) as f32;
     let mut model = using(variables.maximise(objective))
         .with_time_limit(seconds)
@@ -172,7 +173,10 @@ where
     Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
 }
 
-/// One ring for every set of nodes that can form one; nothing where more than `most_paths` paths lead to them.
+/// Returns one ring for every set of nodes that can form one.
+///
+/// # Errors
+/// If the search follows more than `most_paths` paths.
 pub(super) fn candidates(
     survey: &Survey<'_>,
     free: &[bool],

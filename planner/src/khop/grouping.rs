@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Orchestration without the data-centre network: as many chains of `m` places as possible.
+//! Finds the maximum number of chains of `m` places along a line, without regard to the data-centre
+//! network.
 //!
-//! Usable places that lie within K of each other form a run. Where every place of a run reaches
-//! the next, the run is cut into chains of `m` consecutive places and at most `m - 1` are left
-//! over: no method does better. Where a fibre is missing, or an odd K forbids two long hops at one
-//! node, a dynamic program finds the most chains that go up the line and may skip places.
+//! Usable places within K of each other form a run. If every place of a run reaches the next, the
+//! run is cut into chains of `m` consecutive places. At most `m - 1` places are left over, which is
+//! optimal. If a fibre is missing, or an odd K forbids two long hops at one node, a dynamic program
+//! finds the most chains that go up the line and may skip places.
 
 use lightloom_fabric::khop::{Hop, Position, Shape};
 
 use super::{Chain, Survey};
 
-/// A line of usable places and what joins them. Places are coordinates that rise without wrapping:
-/// a ring is cut open once, so a coordinate may exceed the number of nodes.
+/// A line of usable places and the fibres between them. Places are coordinates that rise without
+/// wrapping. A ring is cut open once, so a coordinate may exceed the number of nodes.
 pub(crate) struct Track<'a> {
     /// Usable places in rising order.
     pub places: Vec<u64>,
-    /// K.
+    /// K, the longest hop.
     pub reach: u8,
     /// Whether a fibre goes up from a place by this many places.
     pub joined: &'a dyn Fn(u64, u8) -> bool,
 }
 
-/// The most chains of `length` places along the nodes that are `free` and whole.
+/// Returns the maximum number of chains of `length` places along the nodes that are `free` and
+/// whole.
 pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let hbd = survey.hbd();
     let nodes = u64::from(hbd.nodes());
@@ -38,7 +40,7 @@ pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) 
 }
 
 impl Track<'_> {
-    /// Starts a closed line of `nodes` places where it is interrupted, or else where it is weak.
+    /// Starts a closed line of `nodes` places at an interruption, or else at a missing fibre.
     fn cut_open(&mut self, nodes: u64) {
         let count = self.places.len();
         let gap = |i: usize| {
@@ -55,7 +57,8 @@ impl Track<'_> {
         self.places = self.places[start..].iter().copied().chain(moved).collect();
     }
 
-    /// The most chains of `length` places, each going up by hops of at most `reach`.
+    /// Returns the maximum number of chains of `length` places, each going up by hops of at most
+    /// `reach`.
     pub(crate) fn chains(&self, length: usize) -> Vec<Vec<u64>> {
         assert!(length >= 1, "a chain has a place");
         let mut chains = Vec::with_capacity(self.places.len() / length);
@@ -74,7 +77,8 @@ impl Track<'_> {
         chains
     }
 
-    /// Whether every place of `run` reaches the next and no node needs two hops it cannot hold.
+    /// Returns whether every place of `run` reaches the next and no node needs two hops that
+    /// exclude each other.
     fn is_plain(&self, run: &[u64]) -> bool {
         let hop = |pair: &[u64]| u8::try_from(pair[1] - pair[0]).expect("a run has short hops");
         run.windows(2).all(|pair| (self.joined)(pair[0], hop(pair)))
@@ -83,13 +87,14 @@ impl Track<'_> {
             })
     }
 
-    /// Whether a hop of this length rules out the same length on the other side of a node.
+    /// Returns whether a hop of this length excludes the same length on the other side of a node.
     fn excludes(&self, hop: u64) -> bool {
         self.reach % 2 == 1 && hop == u64::from(self.reach)
     }
 
-    /// The dynamic program: `open[i][l][x]` is the most chains finished below a chain of `l + 1`
-    /// places that ends at place `i`, `x` telling whether its last hop excludes an equal next one.
+    /// The dynamic program. `open[i][l][x]` is the maximum number of chains finished below a chain
+    /// of `l + 1` places that ends at place `i`. `x` says whether its last hop excludes an equal
+    /// next hop.
     fn most_chains(&self, run: &[u64], length: usize) -> Vec<Vec<u64>> {
         let mut table = Table::new(run.len(), length);
         for i in 0..run.len() {
@@ -186,7 +191,7 @@ impl Table {
     }
 }
 
-/// The hop from one place of a chain up to the next, on a line of `nodes` nodes.
+/// Returns the hop from one place of a chain up to the next, on a line of `nodes` nodes.
 pub(crate) fn hop_up(from: Position, to: Position, nodes: u32) -> Hop {
     let up = (i64::from(to.0) - i64::from(from.0)).rem_euclid(i64::from(nodes));
     Hop::try_from(up).expect("places of a chain lie within K of each other")
@@ -204,8 +209,8 @@ mod tests {
         Track { places: places.to_vec(), reach, joined }
     }
 
-    /// The most chains, by trying everything: each place is skipped or starts a chain, and a chain
-    /// goes on to any later place it reaches before the next chain starts.
+    /// Returns the maximum number of chains by brute force. Each place is skipped or starts a
+    /// chain, and a chain continues to any later place it reaches before the next chain starts.
     fn by_trying(places: &[u64], reach: u8, broken: &Broken, length: usize) -> usize {
         fn grow(
             chain: &mut Vec<usize>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups of nodes where every GPU of an island reaches every other: no fibre limits which nodes join.
+//! Groups in islands where every GPU reaches every other, so that no fibre limits which nodes join.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
@@ -7,7 +7,8 @@ use lightloom_fabric::khop::Position;
 
 use super::{Chain, RingGroup, Survey};
 
-/// Groups of `m` free, working nodes, each within one island of `island` nodes, the nearest together.
+/// Returns groups of `m` free, working nodes. Each group lies within one island of `island` nodes
+/// and uses adjacent free nodes.
 pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) -> Vec<Chain> {
     let usable = |position: &Position| free[position.index()] && survey.is_whole(*position);
     let nodes = survey.hbd().nodes();
@@ -21,8 +22,8 @@ pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) 
         .collect()
 }
 
-/// `old` with idle nodes of its island in the place, and the ranks, of those that broke. `None` if there are too
-/// few.
+/// Replaces the failed nodes of `old` by idle nodes of its island, which take over their ranks.
+/// `None` if there are too few.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,

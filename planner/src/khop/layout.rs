@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan in working form: the groups, and the path of every bundle.
+//! The working form of a plan: the groups, and the path of every bundle.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fabric::{Job, JobSize};
@@ -12,37 +12,38 @@ use super::grouping::hop_up;
 use super::metrics::{CrossTor, cross_tor};
 use super::ring;
 
-/// Some GPUs of one node that form a group by themselves: neighbours in the node's GPU ring.
+/// Neighbouring GPUs in the GPU ring of one node that form a group within that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its first GPU.
+    /// The first GPU.
     pub first: u8,
-    /// How many, going up; at most R - 1.
+    /// Number of GPUs, going up; at most R - 1.
     pub gpus: u8,
 }
 
 /// A group of GPUs that form one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingGroup {
-    /// Its name, for as long as it is in a plan; [`GroupId::default`] before a layout takes it in.
+    /// Identifier, stable while the group is in a plan. [`GroupId::default`] until a layout adds
+    /// the group.
     pub id: GroupId,
-    /// Index of the job it works for; nothing for a spare ring.
+    /// Index of the job. `None` for a spare ring.
     pub job: Option<u32>,
-    /// Its nodes in the order of the chain.
+    /// Nodes in the order of the chain.
     pub nodes: Vec<NodeId>,
-    /// The hop from each node to the next: one fewer than nodes; none where no fibre joins them.
+    /// The hop from each node to the next, one fewer than nodes. Empty if no fibres join the nodes.
     pub hops: Vec<Hop>,
-    /// Its nodes in rank order: rank = place here × R + GPU. A replacement takes the rank of what
-    /// it replaces, so this need not be the order of the chain.
+    /// Nodes in rank order: rank = index × R + GPU. A replacement takes the rank of the node it
+    /// replaces, so this can differ from the order of the chain.
     pub ranks: Vec<NodeId>,
-    /// The part of the node it uses; nothing where it uses all GPUs of its nodes.
+    /// The part of the node in use. `None` if the group uses all GPUs of its nodes.
     pub segment: Option<Segment>,
-    /// The one of `nodes` that has no rank and only passes light on. `None` if all have ranks.
+    /// The node that has no rank and only passes light through. `None` if all nodes have ranks.
     pub passing: Option<NodeId>,
 }
 
 impl RingGroup {
-    /// The ring over all GPUs of the nodes of `chain`, each place above the one before.
+    /// Returns the ring over all GPUs of the nodes of `chain`, whose places rise.
     #[must_use]
     pub(crate) fn chain(hbd: &Hbd, chain: &[Position]) -> Self {
         let nodes: Vec<NodeId> = chain.iter().map(|position| hbd.node_at(*position)).collect();
@@ -53,7 +54,7 @@ impl RingGroup {
         let (id, ranks) = (GroupId::default(), nodes.clone());
         Self { id, job: None, ranks, nodes, hops, segment: None, passing: None }
     }
-    /// A group of some GPUs of one node.
+    /// Returns a group of some GPUs of one node.
     #[must_use]
     pub(crate) fn inside(node: NodeId, segment: Segment) -> Self {
         Self {
@@ -66,7 +67,7 @@ impl RingGroup {
             passing: None,
         }
     }
-    /// GPUs with a rank in the group, on nodes of `gpus_per_node`.
+    /// Returns the number of GPUs with a rank, on nodes of `gpus_per_node` GPUs.
     #[must_use]
     pub fn gpus(&self, gpus_per_node: u8) -> u32 {
         match self.segment {
@@ -76,35 +77,37 @@ impl RingGroup {
     }
 }
 
-/// What one job got.
+/// The result of planning one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobOutcome {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// GPUs of one group.
+    /// GPUs per group.
     pub tp: u32,
-    /// GPUs it asked for; nothing where it asked for all.
+    /// GPUs requested. `None` if the job takes all.
     pub gpus_wanted: Option<u64>,
-    /// A lower bound of its crossing share; `None` if the layout was changed since it was planned.
+    /// Lower bound on the crossing share. `None` if the layout changed after planning.
     pub cross_tor_bound: Option<f64>,
-    /// How the search for the most rings ended. `None` if the layout was made by another method.
+    /// How the search for the maximum number of rings ended. `None` if another method made the
+    /// layout.
     pub most_rings: Option<RingProof>,
 }
 
-/// Groups, and the path of every bundle: all that a plan decides.
+/// The groups and the path of every bundle, which are all decisions of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     k: u8,
     paths: Vec<Path>,
     next_group: u32,
-    /// Every ring: those of jobs first, in rank order, then the spares.
+    /// All rings. Those of jobs come first, in rank order, then the spares.
     pub groups: Vec<RingGroup>,
-    /// What each job got.
+    /// The result for each job.
     pub jobs: Vec<JobOutcome>,
 }
 
 impl Layout {
-    /// No group, every bundle in loopback: how modules power on.
+    /// Returns a layout without groups and with every bundle in loopback, the power-on state of
+    /// modules.
     #[must_use]
     pub fn dark(fabric: &Fabric) -> Self {
         let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
@@ -112,7 +115,7 @@ impl Layout {
         Self { k: fabric.hbd.k(), paths, next_group: 0, groups: Vec::new(), jobs: Vec::new() }
     }
 
-    /// The path of `bundle`.
+    /// Returns the path of `bundle`.
     #[must_use]
     pub fn path(&self, bundle: BundleId) -> Path {
         self.paths[self.slot(bundle)]
@@ -124,7 +127,7 @@ impl Layout {
     fn slot(&self, bundle: BundleId) -> usize {
         bundle.node.index() * usize::from(self.k) + usize::from(bundle.bundle)
     }
-    /// Every bundle with its path, by node.
+    /// Iterates over every bundle with its path, by node.
     pub fn paths(&self) -> impl Iterator<Item = (BundleId, Path)> + '_ {
         let nodes = self.paths.chunks(usize::from(self.k).max(1)).enumerate();
         nodes.flat_map(|(node, paths)| {
@@ -133,7 +136,7 @@ impl Layout {
         })
     }
 
-    /// Lights the fibres between the nodes of `group` and loops every other bundle of them.
+    /// Lights the fibres between the nodes of `group` and sets all their other bundles to loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
             return;
@@ -148,7 +151,7 @@ impl Layout {
         }
     }
 
-    /// Takes `groups` in: lights them and marks their nodes as no longer free.
+    /// Adds `groups`, lights them and marks their nodes as not free.
     pub(crate) fn add_groups(
         &mut self,
         fabric: &Fabric,
@@ -167,7 +170,7 @@ impl Layout {
         }
     }
 
-    /// Takes in the groups of one job, and the lower bound of its crossing share.
+    /// Adds the groups of one job and the lower bound on its crossing share.
     pub(crate) fn add_job(
         &mut self,
         fabric: &Fabric,
@@ -190,7 +193,7 @@ impl Layout {
         self.add_groups(fabric, Some(index), groups, free);
     }
 
-    /// Makes spares of the groups of `job` beyond the first `kept`.
+    /// Turns all but the first `kept` groups of `job` into spares.
     pub(crate) fn release(&mut self, job: u32, kept: usize) {
         let mut number = 0;
         for group in self.groups.iter_mut().filter(|group| group.job == Some(job)) {
@@ -202,37 +205,37 @@ impl Layout {
         self.order_by_job();
     }
 
-    /// Puts the groups of jobs before the spares, in the order they have.
+    /// Moves the groups of jobs before the spares, in stable order.
     pub(crate) fn order_by_job(&mut self) {
         self.groups.sort_by_key(|group| group.job.is_none());
     }
 
-    /// A name that no group has had in this layout.
+    /// Returns an identifier that no group of this layout has had.
     pub(crate) fn next_id(&mut self) -> GroupId {
         let id = GroupId(self.next_group);
         self.next_group += 1;
         id
     }
 
-    /// Names no group like one of these any more.
+    /// Prevents [`Self::next_id`] from reusing any of `ids`.
     pub(crate) fn keep_ids(&mut self, ids: impl Iterator<Item = GroupId>) {
         let next = ids.map(|id| id.0.saturating_add(1)).max();
         self.next_group = self.next_group.max(next.unwrap_or(0));
     }
 
-    /// Names every group by its place: a plan from nothing has no names to keep.
+    /// Numbers every group by its place. A new plan has no identifiers to preserve.
     pub(crate) fn name_by_place(&mut self) {
         for (group, id) in self.groups.iter_mut().zip(0..) {
             group.id = GroupId(id);
         }
     }
 
-    /// The groups of one job, in rank order.
+    /// Iterates over the groups of one job, in rank order.
     pub fn groups_of(&self, job: u32) -> impl Iterator<Item = &RingGroup> {
         self.groups.iter().filter(move |group| group.job == Some(job))
     }
 
-    /// The GPUs of `group` in ring order.
+    /// Returns the GPUs of `group` in ring order.
     #[must_use]
     pub fn ring(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         let mut ring = self.way_of_light(hbd, group);
@@ -240,20 +243,21 @@ impl Layout {
         ring
     }
 
-    /// The GPUs that the light of `group` goes by, in order: those that only pass it on, too.
+    /// Returns the GPUs on the light path of `group`, in order, including those that only pass
+    /// light through.
     #[must_use]
     pub fn way_of_light(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
     }
 
-    /// How much inner data-parallel traffic of one job crosses ToRs.
+    /// Counts the inner data-parallel hops of one job and those that cross ToRs.
     #[must_use]
     pub fn cross_tor(&self, fabric: &Fabric, job: u32) -> CrossTor {
         cross_tor(&fabric.dcn, self.groups_of(job).map(|group| group.ranks.as_slice()))
     }
 }
 
-/// The path that `bundle` of `node` takes when exactly the given hops are lit there.
+/// Returns the path of `bundle` on `node` if exactly the given hops are lit there.
 pub(crate) fn bundle_path(hbd: &Hbd, node: NodeId, bundle: u8, hops: [Option<Hop>; 2]) -> Path {
     let port = |hop: Hop| hbd.port(node, hop);
     let mut lit = hops.into_iter().flatten().map(port).filter(|port| port.bundle.bundle == bundle);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much data-parallel traffic leaves its ToR.
+//! Measures the data-parallel traffic that leaves its ToR.
 
 use lightloom_fabric::dcn::Dcn;
 use lightloom_units::id::NodeId;
 
-/// Hops of the inner data-parallel rings, and how many of them cross ToRs.
+/// Number of hops of the inner data-parallel rings, and of those that cross ToRs.
 ///
-/// A job's groups are taken in rank order in sets of p (the nodes under a ToR). Data-parallel
+/// A job's groups are taken in rank order in sets of p, the number of nodes per ToR. Data-parallel
 /// reduction is hierarchical: first between the equal-rank GPUs of a set, then between sets. The
-/// inner ring of s equal-rank GPUs has s hops (none where s is 1). See docs/metrics.md.
+/// inner ring of s equal-rank GPUs has s hops, or none if s is 1. See docs/metrics.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {
-    /// Inner hops in all, counted once for every node pair of equal rank.
+    /// All inner hops, counted once for every pair of nodes of equal rank.
     pub hops: u64,
-    /// Those whose two ends stand under different ToRs.
+    /// Hops whose two ends are under different ToRs.
     pub crossing: u64,
 }
 
 impl CrossTor {
-    /// `crossing / hops`; 0 where there is no inner hop at all.
+    /// Returns `crossing / hops`, or 0 if there are no inner hops.
     #[must_use]
     pub fn share(self) -> f64 {
         if self.hops == 0 { 0.0 } else { self.crossing as f64 / self.hops as f64 }
@@ -34,7 +34,7 @@ impl std::iter::Sum for CrossTor {
     }
 }
 
-/// Counts inner hops over `groups`, each given by its nodes in rank order.
+/// Counts inner hops over `groups`. Each group is given as its nodes in rank order.
 #[must_use]
 pub fn cross_tor<'a>(dcn: &Dcn, groups: impl Iterator<Item = &'a [NodeId]>) -> CrossTor {
     let groups: Vec<&[NodeId]> = groups.collect();

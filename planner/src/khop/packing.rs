@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether several jobs fit together, ToRs aside: chains of several lengths along one line.
+//! Packs chains of several lengths along one line, so that several jobs fit together. Ignores ToRs.
 //!
-//! The usable nodes fall into runs. Where no fibre is missing, a run of L nodes holds any chains of L
-//! nodes in all, and a dynamic program over the runs finds a division that gives every job its chains, if there
-//! is one. Where fibres are missing the longest chains are laid first.
+//! The usable nodes form runs. If no fibre is missing, a run of L nodes holds any chains with L
+//! nodes in total. A dynamic program over the runs then finds a division that gives every job its
+//! chains, if one exists. If fibres are missing, the longest chains are placed first.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Position;
@@ -11,13 +11,13 @@ use lightloom_fabric::khop::Position;
 use super::grouping::chains_on_line;
 use super::{Chain, Survey, spare};
 
-/// Chains wanted: how many nodes each, and how many.
+/// Nodes per chain, and number of chains wanted.
 pub(super) type Need = (usize, usize);
 
-/// The most combinations of counts that the exact division looks at, over all runs.
+/// Maximum combinations of counts that the exact division examines, over all runs.
 const MOST_STEPS: usize = 2_000_000;
 
-/// Chains for every need, as many as fit where not all do: the longest first.
+/// Returns chains for every need. If not all fit, returns as many as possible, longest first.
 pub(super) fn pack(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -41,7 +41,8 @@ pub(super) fn pack(
     })
 }
 
-/// The most chains of `length` nodes, spares of rings included, along the line.
+/// Returns the maximum number of chains of `length` nodes along the line. `length` includes the
+/// spares of rings.
 pub(super) fn most_chains(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -64,7 +65,7 @@ fn by_length(needs: &[Need]) -> Vec<usize> {
     order
 }
 
-/// One need after the other, each along the line.
+/// Places one need after the other along the line.
 fn lay(
     most: &dyn Fn(&[bool], usize) -> Vec<Chain>,
     free: &[bool],
@@ -88,7 +89,7 @@ fn lay(
     laid
 }
 
-/// The exact division of the runs; nothing where there is none, or too many to look at.
+/// Divides the runs exactly. `None` if no division exists or there are too many to examine.
 fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<Chain>>> {
     if !survey.all_fibres_work() {
         return None;
@@ -114,14 +115,14 @@ fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<
     dealt.iter().flatten().all(|chain| is_possible(survey, chain)).then_some(dealt)
 }
 
-/// Whether no node of the chain needs two hops that an odd K rules out.
+/// Returns whether no node of the chain needs two hops that an odd K excludes.
 fn is_possible(survey: &Survey<'_>, chain: &Chain) -> bool {
     let (nodes, k) = (survey.hbd().nodes(), survey.hbd().k());
     let long = |pair: &[Position]| (pair[1].0 + nodes - pair[0].0) % nodes == u32::from(k);
     k.is_multiple_of(2) || !chain.windows(3).any(|three| long(&three[..2]) && long(&three[1..]))
 }
 
-/// Usable positions that reach each other.
+/// Returns runs of usable positions in which each reaches the next.
 fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
     let single = chains_on_line(survey, free, 1);
     let nodes = survey.hbd().nodes();
@@ -140,13 +141,14 @@ fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
 }
 
 struct Division<'a> {
-    /// Lengths in rising order; of the last the most are sought for every count of the others.
+    /// Lengths in rising order. For every combination of the other counts, the program maximises
+    /// the count of the last length.
     lengths: &'a [usize],
     counts: &'a [usize],
 }
 
 impl Division<'_> {
-    /// For every run, how many chains of every length it holds.
+    /// Returns for every run the number of chains of each length.
     fn solve(&self, runs: &[Chain], last: usize) -> Option<Vec<Vec<usize>>> {
         let states: usize = self.counts.iter().map(|count| count + 1).product();
         let mut most: Vec<Vec<Option<usize>>> = vec![vec![None; states]];
@@ -186,7 +188,7 @@ impl Division<'_> {
         Some(shares)
     }
 
-    /// The counts that a state stands for.
+    /// Decodes a state into its counts.
     fn digits(&self, mut state: usize) -> Vec<usize> {
         let digit = |count: &usize| {
             let digit = state % (count + 1);
@@ -196,7 +198,8 @@ impl Division<'_> {
         self.counts.iter().map(digit).collect()
     }
 
-    /// The state when a run of `nodes` adds the chains of `more`, and how many of the last length still fit in it.
+    /// Returns the state after a run of `nodes` adds the chains of `more`, and the number of chains
+    /// of the last length that still fit in the run.
     fn step(&self, state: usize, more: usize, nodes: usize) -> Option<(usize, usize)> {
         let (have, add) = (self.digits(state), self.digits(more));
         let taken: usize = add.iter().zip(self.lengths).map(|(count, length)| count * length).sum();
@@ -206,7 +209,7 @@ impl Division<'_> {
     }
 }
 
-/// The chains of every need, cut from the runs as `shares` say.
+/// Cuts the chains of every need from the runs according to `shares`.
 fn deal(
     runs: &[Chain],
     lengths: &[usize],

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which chains the jobs get, so that equal ranks of neighbouring groups share a ToR.
+//! Chooses the chains of jobs so that equal ranks of neighbouring groups share a ToR.
 //!
-//! With the sub-line deployment, slot i of every ToR forms sub-line i. The groups of a job come in
-//! sets of p, one from every sub-line; where all of a set use a ToR, their equal ranks sit under it and the
-//! inner data-parallel ring does not leave it. Jobs of rings larger than a node are placed together:
+//! In the sub-line deployment, slot i of every ToR forms sub-line i. The groups of a job form sets
+//! of p, one from every sub-line. If all groups of a set use a ToR, their equal ranks are under it
+//! and the inner data-parallel ring does not leave it. Jobs whose rings are larger than a node are
+//! placed together:
 //!
-//! 1. `sliding` finds sets for all jobs in turn, at one price of columns for all, as cheap as the nodes allow;
-//! 2. where not all sets exist, as many of them are kept as leave room for the other groups along the
-//!    line, without regard to ToRs (`packing`). With none kept that is the placement blind to ToRs, so no
-//!    set of jobs is refused that fits without alignment.
+//! 1. `sliding` finds sets for all jobs, one after the other, at one price per column and as
+//!    cheaply as the nodes allow.
+//! 2. If not all sets exist, as many are kept as leave room for the other groups along the line.
+//!    Those are placed without regard to ToRs (`packing`). With no set kept, this is the placement
+//!    that ignores ToRs, so jobs that fit without alignment are never refused.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ use super::packing::{Need, pack};
 use super::sliding::{Found, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Chains for every need on the `free` nodes, in rank order; fewer where not all fit.
+/// Returns chains for every need on the `free` nodes, in rank order. Returns fewer if not all fit.
 pub(super) fn orchestrate(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -63,7 +65,7 @@ pub(super) fn orchestrate(
     best.or_else(|| work.completed(fabric, 0)).unwrap_or_else(blind)
 }
 
-/// Sets of which only the first are kept.
+/// A prefix of the sets found, which is kept.
 struct Keeping<'a> {
     survey: &'a Survey<'a>,
     columns: &'a Columns<'a>,
@@ -74,7 +76,7 @@ struct Keeping<'a> {
     found: &'a [Found],
 }
 
-/// The chains of the sets that are kept, by need, and the nodes they leave.
+/// The chains of the kept sets, by need, and the remaining free nodes.
 struct Kept {
     chains: Vec<Vec<Chain>>,
     free: Vec<bool>,
@@ -96,7 +98,8 @@ impl Keeping<'_> {
         kept
     }
 
-    /// The first `keep` sets, and what is missing along the line; nothing where that does not fit.
+    /// Returns the first `keep` sets and places the missing chains along the line. `None` if those
+    /// do not fit.
     fn completed(&self, fabric: &Fabric, keep: usize) -> Option<Vec<Vec<Chain>>> {
         let Kept { mut chains, free } = self.first(keep);
         let missing: Vec<Need> = self
@@ -110,7 +113,7 @@ impl Keeping<'_> {
             if more.len() < missing.1 {
                 return None;
             }
-            // Chains that begin under near ToRs make a set.
+            // Chains that begin under nearby ToRs form a set.
             let tor = |chain: &Chain| {
                 chain.first().map(|first| fabric.dcn.tor_of(fabric.hbd.node_at(*first)))
             };
@@ -121,7 +124,7 @@ impl Keeping<'_> {
     }
 }
 
-/// Deals the ranks of groups whose nodes all have one; where rings have a spare node, it is chosen first.
+/// Assigns ranks to groups whose nodes all have one. If rings have a spare node, chooses it first.
 pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     if spare::are_wanted(fabric) {
         choose_passing(&fabric.dcn, groups);
@@ -129,8 +132,8 @@ pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     deal_ranks(&fabric.dcn, groups);
 }
 
-/// Lets one node of each group only pass light on: one under a ToR that few others of its set have a node under, and of
-/// equals the last.
+/// Chooses the node of each group that only passes light through: one under a ToR with few other
+/// nodes of the set. Ties go to the last node.
 fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let mut used: BTreeMap<TorId, usize> = BTreeMap::new();
@@ -147,9 +150,9 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// Deals the ranks of neighbouring groups so that equal ranks sit under one ToR wherever the groups
-/// have nodes there: each group follows the one before it, and what is left takes the rank it has in the
-/// first, or any. Tried from every group of a set.
+/// Assigns ranks so that equal ranks of neighbouring groups are under one ToR if both groups have
+/// nodes there. Each group follows the previous one. Remaining nodes take their rank in the first
+/// group, or any. Tries several groups of a set as the starting point.
 fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let crossing = |ranks: &Vec<Vec<NodeId>>| {
@@ -163,10 +166,10 @@ fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// From how many groups of a set the ranks are dealt to find the best.
+/// Maximum number of groups of a set tried as the starting point.
 const MOST_ORIGINS: usize = 8;
 
-/// The ranks of every group when those of group `origin` are as they are.
+/// Returns the ranks of every group if group `origin` keeps its ranks.
 fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     let mut dealt: Vec<Vec<NodeId>> = vec![Vec::new(); set.len()];
     let tors =
@@ -190,8 +193,8 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     dealt
 }
 
-/// Groups of `tp` GPUs, fewer than a node has: runs of the node's GPU ring that no broken bundle
-/// interrupts. Nodes are taken rack by rack, so that neighbouring groups share a ToR.
+/// Returns groups of `tp` GPUs, fewer than a node has: runs of the node's GPU ring without a failed
+/// bundle. Nodes are taken rack by rack, so that neighbouring groups share a ToR.
 pub(super) fn inside_nodes(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -216,7 +219,7 @@ pub(super) fn inside_nodes(
     groups
 }
 
-/// The pieces of a node's GPU ring between its open edges, as (first GPU, GPUs).
+/// Returns the segments of a node's GPU ring between its open edges, as (first GPU, GPUs).
 fn arcs(gpus: u8, open_edges: impl Iterator<Item = u8>) -> Vec<(u8, u8)> {
     let mut edges: Vec<u8> = open_edges.collect();
     edges.sort_unstable();

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The next plan with the least change.
+//! Computes the next plan with the least change.
 //!
-//! Groups that no new fault touches stay exactly as they are. For each group that lost something,
-//! the first of these that exists:
+//! Groups without a new fault stay unchanged. Each group that lost a part gets the first of these
+//! that exists:
 //!
-//! 0. where rings have a spare node that passes light on (`spare`), the chain without what broke: the spare takes
-//!    its ranks, and only the bundles of its two neighbours switch;
-//! 1. a small bypass: a chain in its neighbourhood that keeps every working node of the group,
-//!    replaces what broke by idle nodes and switches at most 2K bundles, as few as possible. A
-//!    replacement takes the rank of what it replaces, so nobody else's rank moves;
-//! 2. a spare ring of the same size: it is lit already, so nothing is switched but what faced the
-//!    fault, and all ranks of the group move;
-//! 3. any bypass: as few nodes replaced as possible, then as few bundles switched as possible (the
-//!    search is exact, see `neighbourhood`);
-//! 4. a new chain of idle nodes anywhere;
-//! 5. the same of idle nodes and of spare rings of other sizes, which are taken apart for it;
-//! 6. none: the job runs on with one group fewer.
+//! 0. If rings have a spare node that passes light through (`spare`): the chain without the failed
+//!    node. The spare takes over its ranks, and only the bundles of its two neighbours switch.
+//! 1. A small bypass: a chain in its neighbourhood that keeps every working node of the group,
+//!    replaces failed nodes by idle ones and switches at most 2K bundles, as few as possible. A
+//!    replacement takes the rank of the node it replaces, so no other rank moves.
+//! 2. A spare ring of the same size. It is already lit, so only the bundles that faced the fault
+//!    switch, but all ranks of the group move.
+//! 3. Any bypass, with as few replaced nodes as possible, then as few switched bundles as possible.
+//!    The search is exact (see `neighbourhood`).
+//! 4. A new chain of idle nodes anywhere.
+//! 5. A bypass or new chain that also uses nodes of spare rings of other sizes, which are
+//!    dissolved.
+//! 6. None. The job continues with one group fewer.
 //!
-//! Where a group would be lost so, groups that no fault touches make room for it: the fewest that have to (`least`). Where that
-//! search runs out of steps, the placement of a plan from nothing is taken (`cold`). The change names every bundle that switches.
+//! If a group would be lost this way, the minimum number of groups without a fault move to make
+//! room (`least`). If that search runs out of steps, the placement of a new plan is used (`cold`).
+//! The change lists every bundle that switches.
 //!
-//! Circuits between idle nodes stay lit until somebody needs an end; a bundle whose far end has
-//! gone falls back to loopback.
+//! Circuits between idle nodes stay lit until one end is needed. A bundle whose far end is gone
+//! returns to loopback.
 //!
-//! After repairs the nodes that are still idle make spare rings again, as in a plan from nothing, so that nothing
-//! is lost by what broke and was repaired. No ring of a job moves for it.
+//! After repairs, idle nodes form spare rings again as in a new plan, so that a fault and its
+//! repair leave no permanent loss. No ring of a job moves for this.
 
 mod change;
 mod cold;
@@ -45,7 +47,7 @@ use super::{Layout, RingGroup, Survey, any_groups, islands, spare, spare_sizes};
 pub use change::{Change, GroupChange, MovedForOthers};
 use neighbourhood::Effort;
 
-/// Makes `layout` right for the faults that `survey` was taken with, changing as little as possible.
+/// Adapts `layout` to the faults of `survey` with as little change as possible.
 pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
     let before = layout.clone();
     let mut work = Work::new(fabric, survey, layout);
@@ -82,7 +84,7 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     Change { moved: MovedForOthers { at_least, ..moved }, ..change }
 }
 
-/// What becomes of rings of jobs that lost nothing.
+/// Counts how rings of jobs without a fault moved.
 fn moved_for_others<'a>(
     fabric: &Fabric,
     healthy: impl Iterator<Item = &'a RingGroup>,
@@ -105,23 +107,24 @@ fn moved_for_others<'a>(
     moved
 }
 
-/// As [`replan`], and idle nodes make spare rings: for when something was repaired, and time is no matter.
+/// Like [`replan`], but idle nodes also form spare rings. For use after repairs, when time is not
+/// critical.
 pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
     let mut work = Work::new(fabric, survey, layout);
     work.mend_all();
     work.regain_spares();
     work.form_spares();
-    // Rings inside a node are taken from spares alone.
+    // Rings inside a node are only taken from spares.
     work.fill_jobs();
     work.finish()
 }
 
-/// Which new rings will do.
+/// Which new rings are acceptable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fresh {
-    /// Such as a plan from nothing has: with a spare node, where rings have one by design.
+    /// Rings as in a new plan: with a spare node if the design has one per ring.
     AsPlanned,
-    /// Any: the job would lose its group otherwise.
+    /// Any ring, because the job would otherwise lose its group.
     Any,
 }
 
@@ -129,11 +132,11 @@ struct Work<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
     layout: &'a mut Layout,
-    /// By position: works, and is in no group.
+    /// By position: the node works and is not in a group.
     idle: Vec<bool>,
-    /// Paths as they were, of the bundles that were set.
+    /// Original paths of the bundles that were set.
     before: BTreeMap<BundleId, Path>,
-    /// Where each group was in the layout.
+    /// Original place of each group in the layout.
     places: BTreeMap<GroupId, usize>,
     groups: Vec<GroupChange>,
 }
@@ -159,8 +162,8 @@ impl<'a> Work<'a> {
         self.fill_jobs();
     }
 
-    /// Takes a lost group out. The last of its job takes its place in rank order, so that no other group has new
-    /// neighbours.
+    /// Removes a lost group. The last group of its job takes its place in rank order, so that no
+    /// other group gets new neighbours.
     fn close_gap(&mut self, lost: usize) {
         let job = self.layout.groups[lost].job;
         let last = self.layout.groups.iter().rposition(|group| group.job == job).unwrap_or(lost);
@@ -188,7 +191,7 @@ impl<'a> Work<'a> {
             || !(self.survey.all_fibres_work() || group.nodes.iter().zip(&group.hops).all(lit))
     }
 
-    /// Spares stand behind the groups of jobs, so taking some out moves no job's group.
+    /// Spares come after the groups of jobs, so removing some does not move a job's group.
     fn drop_broken_spares(&mut self) {
         for index in (0..self.layout.groups.len()).rev() {
             if self.layout.groups[index].job.is_none() && self.is_broken(index) {
@@ -200,7 +203,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Idle nodes may still be lit from an earlier group: those that faced what broke go dark.
+    /// Idle nodes may still be lit from an earlier group. Those that faced a failed part go dark.
     fn darken_idle(&mut self) {
         let faults = self.survey.faults();
         let hbd = &self.fabric.hbd;
@@ -224,7 +227,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Mends one group; false if it is gone and its place in the layout is empty.
+    /// Repairs one group. Returns false if it is lost and its place in the layout is empty.
     fn mend(&mut self, index: usize) -> bool {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
@@ -257,7 +260,7 @@ impl<'a> Work<'a> {
         true
     }
 
-    /// Whether lighting this group cuts no light that is to stay.
+    /// Returns whether lighting this group cuts no light that must stay.
     fn keeps_light(&self, group: &RingGroup) -> bool {
         let hbd = &self.fabric.hbd;
         let mut next = self.layout.clone();
@@ -285,7 +288,7 @@ impl<'a> Work<'a> {
         neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
     }
 
-    /// Puts `new` in place `index`, lights it and darkens what it left behind.
+    /// Puts `new` at `index`, lights it and darkens the nodes that it leaves.
     fn settle(&mut self, index: usize, new: RingGroup, left: &[NodeId]) {
         let mut disturbed = left.to_vec();
         for node in &new.nodes {
@@ -294,13 +297,13 @@ impl<'a> Work<'a> {
         }
         self.remember(&new.nodes);
         self.layout.light(&self.fabric.hbd, &new);
-        // Whatever it is made of now, it is the same group.
+        // The group keeps its identity whatever its nodes are.
         let id = self.layout.groups[index].id;
         self.layout.groups[index] = RingGroup { id, ..new };
         self.put_out(&disturbed);
     }
 
-    /// Nodes that the lit bundles of `node` face.
+    /// Returns the nodes that the lit bundles of `node` face.
     fn far_ends(&self, node: NodeId) -> Vec<NodeId> {
         let hbd = &self.fabric.hbd;
         let bundles = (0..hbd.k()).map(|bundle| BundleId { node, bundle });
@@ -310,7 +313,7 @@ impl<'a> Work<'a> {
             .collect()
     }
 
-    /// Loops every bundle of `nodes` that nobody answers.
+    /// Sets every bundle of `nodes` to loopback whose far end does not select the same fibre.
     fn put_out(&mut self, nodes: &[NodeId]) {
         self.remember(nodes);
         let in_reach =
@@ -344,18 +347,20 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The leaves of a group.
+    /// Returns the leaves of a group.
     fn leaves(&self, group: &RingGroup) -> BTreeSet<TorId> {
         group.ranks.iter().map(|node| self.fabric.dcn.tor_of(*node)).collect()
     }
 
-    /// Nodes of a group that are below these leaves: where it was before, so that its exchanges stay below them.
+    /// Counts the nodes of a group below these leaves. Staying below its former leaves keeps its
+    /// exchanges below them.
     fn near(&self, group: &RingGroup, leaves: &BTreeSet<TorId>) -> usize {
         let leaf = |node: &NodeId| self.fabric.dcn.tor_of(*node);
         group.ranks.iter().filter(|node| leaves.contains(&leaf(node))).count()
     }
 
-    /// A working spare ring of the same size as `old`, taken out of the spares: of those that are nearest, the last.
+    /// Takes a working spare ring of the same size as `old` from the spares: the nearest one, or
+    /// the last of several.
     fn take_spare(&mut self, old: &RingGroup) -> Option<RingGroup> {
         let per_node = self.fabric.hbd.gpus_per_node();
         let fits =
@@ -367,7 +372,7 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: old.job, ..self.layout.groups.remove(spare) })
     }
 
-    /// A new chain of idle nodes anywhere.
+    /// Returns a new chain of idle nodes anywhere.
     fn fresh(&mut self, like: &RingGroup, kind: Fresh) -> Option<RingGroup> {
         let length = like.ranks.len();
         if self.idle.iter().filter(|idle| **idle).count() < length {
@@ -377,7 +382,7 @@ impl<'a> Work<'a> {
         if self.fabric.hbd.grouping() != Grouping::Line {
             let tp = like.gpus(self.fabric.hbd.gpus_per_node());
             let groups = any_groups(self.fabric, self.survey, &self.idle, tp).into_iter();
-            // Of those that are nearest, the first.
+            // Of the nearest groups, take the first.
             let group = groups.rev().max_by_key(|group| self.near(group, &leaves))?;
             return Some(RingGroup { job: like.job, ..group });
         }
@@ -394,8 +399,8 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: like.job, ..ring })
     }
 
-    /// A group in the place of `old` of idle nodes and of those of spare rings of any size, and whether it stands where
-    /// `old` did. The spare rings that it takes nodes of are taken apart.
+    /// Replaces `old` by a group of idle nodes and nodes of spare rings of any size. Returns
+    /// whether it is in the same place as `old`. The spare rings that lose nodes are dissolved.
     fn taken_from_spares(
         &mut self,
         old: &RingGroup,
@@ -419,7 +424,7 @@ impl<'a> Work<'a> {
         found
     }
 
-    /// Nodes of spare rings that are in no ring of a job but `old`.
+    /// Returns the nodes of spare rings that are in no ring of a job except `old`.
     fn nodes_of_spares_alone(&self, old: &RingGroup) -> Vec<NodeId> {
         let of = |is_spare: bool| {
             let groups =
@@ -430,7 +435,7 @@ impl<'a> Work<'a> {
         of(true).filter(|node| !busy.contains(node)).collect()
     }
 
-    /// Takes the spare rings apart that have nodes of `group`.
+    /// Dissolves the spare rings that share nodes with `group`.
     fn take_apart(&mut self, group: &RingGroup) {
         for index in (0..self.layout.groups.len()).rev() {
             let spare = &self.layout.groups[index];
@@ -448,7 +453,7 @@ impl<'a> Work<'a> {
         self.groups.extend(lost);
     }
 
-    /// A group inside an idle node, as near as can be.
+    /// Returns a group inside an idle node, as near as possible.
     fn inside(&self, like: &RingGroup) -> Option<(RingGroup, bool)> {
         let tp = like.gpus(self.fabric.hbd.gpus_per_node());
         let leaves = self.leaves(like);
@@ -458,7 +463,8 @@ impl<'a> Work<'a> {
         Some((RingGroup { job: like.job, ..group }, false))
     }
 
-    /// A group as `job` has them: one of its own, or one of its size if it lost all.
+    /// Returns a model for a new group of `job`: one of its groups, or a group of its size if it
+    /// lost all.
     fn like_of(&self, job: u32) -> Option<RingGroup> {
         if let Some(own) = self.layout.groups_of(job).next() {
             return Some(own.clone());
@@ -471,7 +477,7 @@ impl<'a> Work<'a> {
         groups.into_iter().next().map(|group| RingGroup { job: Some(job), ..group })
     }
 
-    /// Gives jobs that want more the spare rings and idle chains there are.
+    /// Gives available spare rings and idle chains to jobs that want more.
     fn fill_jobs(&mut self) {
         for job in (0..).take(self.layout.jobs.len()) {
             while self.wants_more(job) {
@@ -492,7 +498,8 @@ impl<'a> Work<'a> {
         self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
     }
 
-    /// Gives rings that lost the node that passes their light on an idle one again, where it fits between theirs.
+    /// Gives rings that lost their pass-through node an idle one again, if it fits between their
+    /// nodes.
     fn regain_spares(&mut self) {
         for index in 0..self.layout.groups.len() {
             let old = self.layout.groups[index].clone();
@@ -504,7 +511,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Makes spare rings of the nodes that are in no group.
+    /// Forms spare rings from nodes without a group.
     fn form_spares(&mut self) {
         for tp in spare_sizes(&self.fabric.jobs) {
             for spare in any_groups(self.fabric, self.survey, &self.idle, tp) {
@@ -529,7 +536,7 @@ impl<'a> Work<'a> {
 
     fn finish(self) -> Change {
         if !self.groups.is_empty() {
-            // A bound over all placements takes longer than a bypass may.
+            // Computing a bound over all placements takes longer than a bypass may.
             for job in &mut self.layout.jobs {
                 (job.cross_tor_bound, job.most_rings) = (None, None);
             }
@@ -542,7 +549,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// By position: works, and is in no group.
+/// Returns by position whether the node works and is not in a group.
 fn idle(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> Vec<bool> {
     let reach = survey.alive().iter().zip(survey.in_reach());
     let mut idle: Vec<bool> = reach.map(|(alive, reach)| *alive && *reach).collect();
@@ -552,7 +559,7 @@ fn idle(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> Vec<bool> {
     idle
 }
 
-/// Who left `old` and who came in `new`, both in rank order.
+/// Returns the nodes that left `old` and the nodes that replaced them in `new`, in rank order.
 fn replaced(old: &RingGroup, new: &RingGroup) -> (Vec<NodeId>, Vec<NodeId>) {
     let pairs = old.ranks.iter().zip(&new.ranks).filter(|(old, new)| old != new);
     pairs.map(|(old, new)| (*old, *new)).unzip()

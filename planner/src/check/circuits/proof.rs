@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bound of a phase, computed again from its prices.
+//! Computes the bound of a phase again from its prices.
 //!
-//! Whatever circuits there are and whatever routes traffic takes: a byte pays at least the cheapest path between its leaves,
-//! and all ports and uplinks together earn no more than their prices. So a second carries no more phases than the second sum
-//! has of the first.
+//! For any circuits and any routes, each byte pays at least the price of the cheapest path between
+//! its leaves. All ports and uplinks together earn at most their prices. The rate of phases per
+//! second is therefore at most the second sum divided by the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,11 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::Asked;
 
-/// With more leaves than this a path is taken to pay for its first and its last hop alone.
+/// Above this number of leaves, a path is assumed to pay only for its first and last hop.
 const ALL_PATHS_TO: usize = 32;
 
-/// Phases a second that `prices` allow at most; what is wrong with them, otherwise.
+/// Returns the maximum number of phases per second that `prices` allow, or the defect of the
+/// prices.
 pub(super) fn proven(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -56,12 +57,12 @@ pub(super) fn proven(
     Ok(all / paid)
 }
 
-/// What circuits are possible, from the specification.
+/// The possible circuits, from the specification.
 struct Optics<'a> {
     spec: &'a FatTreeSpec,
-    /// By bank and leaf: ports that work and that no other job holds.
+    /// Working ports not held by another job, by bank and leaf.
     free: Vec<Vec<u32>>,
-    /// By leaf: what its own fibres lose on top.
+    /// Additional fibre loss in dB, by leaf.
     extra_db: Vec<f64>,
 }
 
@@ -91,7 +92,7 @@ impl<'a> Optics<'a> {
         Self { spec, free, extra_db }
     }
 
-    /// Whether some circuit over a bank may join two leaves.
+    /// Returns whether a circuit of this bank can join two leaves.
     fn join(&self, bank: usize, a: usize, b: usize) -> bool {
         let loss = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
         let fits = loss + self.extra_db[a] + self.extra_db[b] <= self.spec.loss.budget_db;
@@ -101,7 +102,7 @@ impl<'a> Optics<'a> {
         a != b && fits && has_ports && !is_forbidden((one, two)) && !is_forbidden((two, one))
     }
 
-    /// Banks over which a leaf may be joined to some other.
+    /// Returns the banks that can join this leaf to another.
     fn banks_of(&self, leaf: usize) -> impl Iterator<Item = usize> + '_ {
         let leaves = self.spec.leaves as usize;
         (0..self.spec.banks.len())
@@ -109,12 +110,12 @@ impl<'a> Optics<'a> {
     }
 }
 
-/// The price and the sending share of a port, by bank and leaf.
+/// Returns the price and the sending share of a port, by bank and leaf.
 fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), (f64, f64)> {
     prices.ports.iter().map(|own| ((own.bank, own.leaf), (own.price, own.sending))).collect()
 }
 
-/// What a bit pays into the core and out of it, by leaf: nothing where that is not stated.
+/// Returns the price of a bit to and from the core, by leaf. 0 if the plan does not state one.
 fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> {
     let mut bits = vec![[0.0; 2]; network.leaves()];
     for (leaf, own) in bits.iter_mut().enumerate() {
@@ -131,7 +132,7 @@ fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> 
     bits
 }
 
-/// What a phase pays where each byte takes the cheapest of all paths.
+/// Returns the payment of a phase if each byte takes the cheapest path.
 fn by_all_paths(
     optics: &Optics<'_>,
     asked: &Asked,
@@ -153,7 +154,7 @@ fn by_all_paths(
             None => of(a).0 * of(a).1 + of(b).0 * (1.0 - of(b).1),
         }
     };
-    // The core is one node more.
+    // The core is an additional node.
     let mut cost = vec![vec![f64::INFINITY; leaves + 1]; leaves + 1];
     for (from, [up, down]) in uplinks.iter().enumerate() {
         (cost[from][leaves], cost[leaves][from], cost[from][from]) = (*up, *down, 0.0);
@@ -175,7 +176,8 @@ fn by_all_paths(
     flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
 }
 
-/// What a phase pays at least: each byte for the cheapest hop out of its first leaf and the cheapest into its last.
+/// Returns a lower bound on the payment of a phase: each byte pays for the cheapest hop out of its
+/// first leaf and the cheapest hop into its last.
 fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
     let ports = by_port(prices);
     let rate = optics.spec.circuit_rate.0 as f64;

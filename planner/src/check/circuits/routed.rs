@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A phase whose traffic passes through other leaves: what its routes load, hop by hop.
+//! Checks a phase with traffic through intermediate leaves, by the load of its routes on each hop.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use lightloom_units::id::LeafId;
 
 use super::{Asked, RATE_TOLERANCE};
 
-/// What traffic passes: a pair's circuits in one direction, or the uplinks of a leaf.
+/// A resource on a route: the circuits of a pair in one direction, or the uplinks of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Passed {
     Circuits(u32, u32),
@@ -17,7 +17,7 @@ enum Passed {
     Down(u32),
 }
 
-/// The leaves that a route passes, ends included.
+/// Returns the leaves of a route, including both ends.
 fn leaves(route: &RoutePlan) -> Vec<u32> {
     let via = route.via.iter().map(|leaf| leaf.0);
     std::iter::once(route.from.0).chain(via).chain([route.to.0]).collect()
@@ -33,7 +33,7 @@ fn passed(route: &RoutePlan) -> Vec<Passed> {
     .collect()
 }
 
-/// Seconds that the routes of a phase need; what is wrong with them, otherwise.
+/// Returns the time in seconds that the routes of a phase need, or the defect of the routes.
 pub(super) fn seconds(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -76,7 +76,7 @@ pub(super) fn seconds(
     Ok(longest.max(asked.interface_seconds).max(host_seconds(network, asked)))
 }
 
-/// Seconds of the interfaces below the busiest leaf.
+/// Returns the transfer time of the interfaces below the busiest leaf, in seconds.
 pub(super) fn host_seconds(network: &ReconfigurableFatTree, asked: &Asked) -> f64 {
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
     for ((from, to), bytes) in &asked.flows {

@@ -6,69 +6,71 @@ use std::fmt;
 use lightloom_fabric::khop::Path;
 use lightloom_units::id::{BundleId, NodeId};
 
-/// What became of one group.
+/// The change of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupChange {
-    /// Rebuilt around what broke: `out` left, `into` came in their ranks.
+    /// Rebuilt around a failed part.
     Bypassed {
         /// The group's place in the layout.
         group: usize,
         /// Nodes that left.
         out: Vec<NodeId>,
-        /// Nodes that came, in the order of the ranks they took.
+        /// Nodes that joined, in the order of the ranks they took.
         into: Vec<NodeId>,
     },
-    /// All its ranks moved to other nodes: a spare ring or a new one.
+    /// All its ranks moved to other nodes, in a spare ring or a new one.
     Moved {
         /// The group's place in the layout.
         group: usize,
-        /// Where it was.
+        /// Former nodes.
         from: Vec<NodeId>,
-        /// Where it is.
+        /// New nodes.
         to: Vec<NodeId>,
     },
-    /// Nothing was left to rebuild it from.
+    /// Lost, because it could not be rebuilt.
     Lost {
-        /// The job that runs on with one group fewer; nothing where a spare ring was lost.
+        /// The job that continues with one group fewer. `None` if a spare ring was lost.
         job: Option<u32>,
-        /// The place it had in the layout.
+        /// Its former place in the layout.
         group: usize,
-        /// Where it was.
+        /// Former nodes.
         from: Vec<NodeId>,
     },
-    /// A repair let a job that wanted more have another group, or idle nodes make a spare ring.
+    /// Formed after a repair: another group for a job that wanted more, or a spare ring of idle
+    /// nodes.
     Formed {
-        /// The job; nothing where it is a spare ring.
+        /// The job. `None` for a spare ring.
         job: Option<u32>,
-        /// Where it is.
+        /// Its nodes.
         to: Vec<NodeId>,
     },
 }
 
-/// What a replan changed.
+/// All changes of a replan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Bundles that switch: from which path to which.
+    /// Bundles that switch, with the old and the new path.
     pub bundles: Vec<(BundleId, Path, Path)>,
     /// Groups that changed.
     pub groups: Vec<GroupChange>,
-    /// What moves although it lost nothing.
+    /// Groups that moved without a fault of their own.
     pub moved: MovedForOthers,
 }
 
-/// Rings that lost nothing and move, so that no group is lost that can be kept.
+/// Rings without a fault that move so that a group can be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovedForOthers {
     /// Rings whose ranks are on other nodes.
     pub rings: u32,
-    /// Their circuits that go dark.
+    /// Circuits of these rings that go dark.
     pub circuits: u32,
-    /// With fewer rings moved fewer GPUs are kept in use. Less than `rings` where the search ran out of steps.
+    /// Minimum number of rings that must move to keep as many GPUs in use. Less than `rings` if the
+    /// search ran out of steps.
     pub at_least: u32,
 }
 
 impl fmt::Display for MovedForOthers {
-    /// A line, or nothing if nothing moved.
+    /// Writes one line, or nothing if nothing moved.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rings, circuits, at_least } = self;
         match (rings, circuits) {

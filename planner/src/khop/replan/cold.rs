@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The placement of a plan from nothing, reached with few moves: for what the search for the least change (`least`) does not
-//! cover, or not in its steps.
+//! Moves to the placement of a new plan in few moves, where the search for the least change
+//! (`least`) does not apply or runs out of steps.
 //!
-//! Every group of the new placement is given to the group of before that has most of its nodes, which keeps its name, and
-//! every node that stays keeps its rank. Groups whose nodes are the same do not move at all.
+//! Every new group is assigned to the former group that shares most of its nodes, which keeps its
+//! identifier. Every node that stays keeps its rank. Groups with the same nodes do not move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use super::super::{Layout, Method, RingGroup, Survey, plan};
 use super::least::{is_sized, unit};
 use super::{GroupChange, Work, idle, replaced};
 
-/// A plan from nothing, if it has more groups in use of jobs of a stated size than `least`. `None` where a bound on what may
-/// move forbids to take it.
+/// Returns a new plan if it has more groups in use than `least`, counting jobs with a stated size.
+/// `None` if a limit on movements forbids it.
 pub(super) fn with_more_groups(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -33,7 +33,8 @@ pub(super) fn with_more_groups(
 }
 
 impl Work<'_> {
-    /// Takes the groups `new`: by place before, `given` says which of them has the name and the ranks of that group.
+    /// Adopts the groups `new`. `given` maps the former place of a group to the new group that
+    /// takes over its identifier and ranks.
     pub(super) fn place(&mut self, new: &[RingGroup], given: BTreeMap<usize, usize>) {
         let old = std::mem::take(&mut self.layout.groups);
         let (mut groups, mut lost) = (Vec::new(), Vec::new());
@@ -65,7 +66,7 @@ impl Work<'_> {
         self.idle = idle(self.fabric, self.survey, self.layout);
     }
 
-    /// What `was` becomes where its place is that of `now`.
+    /// Returns the group that results if `was` moves to the nodes of `now`.
     fn moved(&mut self, place: usize, was: &RingGroup, now: &RingGroup) -> RingGroup {
         let is_same = nodes_in_order(was) == nodes_in_order(now) && was.segment == now.segment;
         if is_same && !self.is_broken_group(was) {
@@ -88,7 +89,7 @@ impl Work<'_> {
         new
     }
 
-    /// Lights every group, and darkens what then faces nothing.
+    /// Lights every group, and darkens bundles that then have no far end.
     fn light_all(&mut self) {
         let nodes: Vec<NodeId> = (0..self.fabric.hbd.nodes()).map(NodeId).collect();
         self.remember(&nodes);
@@ -105,7 +106,7 @@ fn nodes_in_order(group: &RingGroup) -> Vec<NodeId> {
     nodes
 }
 
-/// `now` in rank order: who stays keeps its rank, newcomers take the free ones.
+/// Returns `now` in rank order. Nodes that stay keep their rank, and new nodes take the free ranks.
 fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     if was.len() != now.len() {
         return now.to_vec();
