@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One plan for a whole fabric: rings, ranks, the traffic that is left between leaves, and circuits for it.
+//! Plans a whole fabric: rings, ranks, the traffic between leaves, and circuits for it.
 //!
 //! ```text
 //!   Fabric + FaultSet ──▶ khop      groups of GPUs, so that equal ranks can share a leaf
-//!                          │ idle      nodes that are better left idle
-//!                          │ mapping   which group is which pipeline stage and data-parallel rank
-//!                          │ traffic   what rings carry, what stays below a leaf, what is left
-//!                          │ network   circuits for what is left, phase by phase
-//!                          │ bound     what no placement can beat
+//!                          │ idle      nodes to leave idle because that makes the step shorter
+//!                          │ mapping   pipeline stage and data-parallel rank of each group
+//!                          │ traffic   traffic on rings, below leaves, and between leaves
+//!                          │ network   circuits for the traffic between leaves, phase by phase
+//!                          │ bound     lower bound over all placements
 //!                          ▼
 //!                        Plan ──▶ check
 //! ```
 //!
-//! The two halves meet in the mapping: of all orders of the parallel dimensions over the placed groups, the one
-//! is taken whose traffic between leaves takes the least time. Groups that follow one another share leaves,
-//! so the dimension that changes fastest stays below them.
+//! The mapping connects the two halves. Of all orders of the parallel dimensions over the placed
+//! groups, it takes the one whose traffic between leaves takes the least time. Consecutive groups
+//! share leaves, so the dimension that changes fastest stays below them.
 
 mod bound;
 mod idle;
@@ -41,21 +41,21 @@ pub use mapping::{Dimension, Mapping, MappingError};
 pub use replan::{Bounds, RanksChanged, ReplanError, Replanned, replan, replan_within};
 pub use traffic::{phases, phases_between_gpus};
 
-/// How to plan.
+/// Planning options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// How groups are found.
     pub method: Method,
-    /// How hard to try for each choice of circuits.
+    /// Effort for each choice of circuits.
     pub effort: Effort,
-    /// Solve every phase by integer programming as well, within these limits.
+    /// Also solve every phase by integer programming, within these limits.
     pub exact: Option<Limits>,
-    /// Plan each half alone, too, to say what planning both together gains.
+    /// Also plan each half separately, to state the gain of planning both together.
     pub compare: bool,
-    /// Plan each half alone: groups along the line without regard to leaves, ranks in the order in which frameworks count
-    /// them, circuits for what then comes out.
+    /// Plan each half separately: groups along the line without regard to leaves, ranks in the
+    /// usual order of frameworks, then circuits for the resulting traffic.
     pub separately: bool,
-    /// Named in the plan; nothing is drawn from it.
+    /// Stated in the plan; no random numbers are drawn from it.
     pub seed: Seed,
 }
 
@@ -73,30 +73,30 @@ impl Default for Options {
     }
 }
 
-/// GPUs of one plan at most.
+/// Maximum number of GPUs in one plan.
 pub const MOST_GPUS: u64 = 4_194_304;
 
-/// Why there is no plan.
+/// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// More GPUs than a plan takes.
+    /// The fabric has more GPUs than a plan can hold.
     #[error(
         "{0} GPUs are more than the {MOST_GPUS} that one plan takes: it has a rank for each GPU, and is proven as a \
          whole; plan a part of the fabric that is cabled alone, or ask `lightloom compare` what such a design is worth"
     )]
     TooLarge(u64),
-    /// A job finds no GPUs.
+    /// A job does not fit.
     #[error(transparent)]
     Groups(#[from] khop::PlanError),
-    /// A job's parallel dimensions do not fit what it got.
+    /// A job's parallel dimensions do not match its groups.
     #[error(transparent)]
     Mapping(#[from] MappingError),
-    /// A step that makes no sense on this fabric.
+    /// A step is invalid on this fabric.
     #[error("job `{job}`: {}", mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join("; "))]
     Step {
-        /// The job.
+        /// Name of the job.
         job: String,
-        /// What is wrong with its step.
+        /// The mistakes in its step.
         mistakes: Vec<Mistake>,
     },
     /// The network cannot carry a phase.
@@ -107,7 +107,7 @@ pub enum PlanError {
 /// Plans every job of `fabric` around `faults`.
 ///
 /// # Errors
-/// If a job does not fit, or the network cannot carry what it sends.
+/// If a job does not fit, or the network cannot carry its traffic.
 pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     if fabric.hbd.gpus() > MOST_GPUS {
         return Err(PlanError::TooLarge(fabric.hbd.gpus()));
@@ -124,14 +124,16 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     let alone = alone(fabric, faults, Options { exact: None, ..options })?;
     let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
     if step > step_alone {
-        // Estimates were wrong. What each half plans alone is in hand, and its groups with ranks in their best order.
+        // The estimates were wrong. Consider the separate plan, and its groups with ranks in their
+        // best order.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
         let (ranked, mapped) = complete(fabric, faults, groups, options)?;
         best.offer(ranked, &mapped);
         best.offer(alone, &mapped);
     }
     if options.method != Method::Scan {
-        // Exact groups leave leaves least often. Groups placed for the step can have a shorter one.
+        // Exact groups cross leaves least often, but groups placed for the step can have a shorter
+        // one.
         let scanned = Options { method: Method::Scan, compare: false, ..options };
         let mut scanned = plan(fabric, faults, scanned)?;
         for (scanned, exact) in scanned.jobs.iter_mut().zip(&best.plan.jobs) {
@@ -149,7 +151,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     Ok(best)
 }
 
-/// The plan with the shortest step so far, and how its jobs are mapped.
+/// The plan with the shortest step so far, and the mappings of its jobs.
 struct Quickest {
     plan: Plan,
     mappings: Vec<Mapping>,
@@ -165,7 +167,8 @@ impl Quickest {
         }
     }
 
-    /// Takes `plan` if it is quicker and its jobs have as many groups, so that they are mapped alike.
+    /// Takes `plan` if it is quicker and its jobs have the same number of groups, so that the
+    /// mappings still apply.
     fn offer_alike(&mut self, plan: Plan) {
         if plan.metrics.gpus_used == self.plan.metrics.gpus_used {
             let mappings = self.mappings.clone();
@@ -174,12 +177,13 @@ impl Quickest {
     }
 }
 
-/// Nodes up to which a plan around faults is also made from the plan without them.
+/// Up to this many nodes, a plan around faults is also derived from the fault-free plan.
 const MOST_NODES_MENDED: u32 = 256;
 
-/// The plan without faults, mended: where its step is shorter than the best so far, its groups may be better placed.
+/// Replans the fault-free plan around the faults. If its step is shorter than the best so far, its
+/// groups may be better placed.
 fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options) -> Option<Plan> {
-    // Where leaves are joined leaf to leaf, every idle node has been tried already.
+    // If leaves are joined directly, every idle node has already been tried.
     let is_tried = fabric.dcn.direct().is_some();
     if faults.is_empty() || is_tried || fabric.hbd.nodes() > MOST_NODES_MENDED {
         return None;
@@ -193,7 +197,8 @@ fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options)
     mended.given_up.is_empty().then_some(mended)
 }
 
-/// The plan of a fabric whose groups are placed: ranks, traffic and circuits; and how its jobs are mapped.
+/// Completes placed groups to a plan with ranks, traffic and circuits. Also returns the mappings of
+/// its jobs.
 fn complete(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -209,12 +214,12 @@ fn complete(
     Ok((plan, mappings))
 }
 
-/// Whether some job's step sends between GPUs that are placed.
+/// Returns whether the step of a job sends between placed GPUs.
 fn has_placed_step(fabric: &Fabric) -> bool {
     fabric.jobs.iter().any(|job| job.is_placed() && job.step.is_some())
 }
 
-/// The plan of a fabric when each half is planned alone, by the same optimiser.
+/// Plans each half separately, with the same optimiser.
 fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     let mut layout = khop::plan(fabric, faults, Method::Blind)?;
     let mappings = mapping::mappings(fabric, &mut layout)?;

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What no placement can beat: the least time that a training step's traffic spends between leaves, and at the interfaces
-//! of its GPUs.
+//! A lower bound over all placements: the minimum time of a training step's traffic between leaves
+//! and at the interfaces of its GPUs.
 //!
-//! Below a leaf are at most p nodes, and a node works for one group, where its GPUs have different
-//! tensor-parallel ranks. So of one tensor-parallel rank a leaf has a set S of at most p groups. S is a set of points
-//! in the grid of context, data and pipeline ranks. A line of the grid (a data-parallel ring, a pipeline) of
-//! which S has some points and not all sends at least one message's bytes out of the leaf. How few such lines
-//! S can touch for its size follows from the inequality of Loomis and Whitney: |S|² ≤ product of the lines that
-//! it touches in each direction. The least bytes a point, times all points, over the rate of all leaves, is
-//! a time that no placement and no choice of circuits goes below.
+//! A leaf has at most p nodes, and a node works for one group, in which its GPUs have different
+//! tensor-parallel ranks. A leaf therefore holds a set S of at most p groups of one tensor-parallel
+//! rank. S is a set of points in the grid of context, data and pipeline ranks. If S has some but
+//! not all points of a line of the grid (a data-parallel ring, a pipeline), that line sends at
+//! least one message's bytes out of the leaf. The inequality of Loomis and Whitney bounds the
+//! number of such lines from below: |S|² ≤ product of the lines touched in each direction. The
+//! least bytes per point, times all points, divided by the rate of all leaves, bounds the time for
+//! every placement and every choice of circuits.
 //!
-//! What no ring carries passes the interfaces of the GPU that sends it and of the GPU that receives it, below a leaf or not:
-//! wherever groups are placed, the busiest GPU of a phase has the same bytes. An island may carry them instead, and then
-//! nothing is claimed.
+//! Traffic that no ring carries passes the interfaces of the sending and the receiving GPU, below a
+//! leaf or not. The busiest GPU of a phase has the same bytes for every placement. If an island may
+//! carry that traffic instead, no bound is claimed.
 //!
-//! Where islands of several groups carry traffic between groups, S is what one leaf holds and the islands that reach
-//! into it, or one island and its leaves.
+//! If islands of several groups carry traffic between groups, S is the set of a leaf and the
+//! islands that reach into it, or of an island and its leaves.
 //!
-//! It is attained where one dimension alone leaves the leaves and its ranks divide evenly; it is loose where leaves
-//! are unequally loaded, or where circuits come in whole numbers that do not fit the traffic.
+//! The bound is attained if only one dimension leaves the leaves and its ranks divide evenly. It is
+//! loose if leaves are unequally loaded, or if whole circuits do not fit the traffic.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -34,14 +35,15 @@ use crate::rfabric::workload::card::ModelCard;
 /// Lines in one direction of the grid.
 #[derive(Clone, Copy, Debug)]
 struct Direction {
-    /// Ranks of a line.
+    /// Ranks per line.
     size: u32,
-    /// Bytes that a line of which a leaf has a part sends out of it, at least.
+    /// Minimum bytes that a line sends out of a leaf that holds a part of it.
     bytes: f64,
 }
 
-/// Nodes that reach one another below a leaf or on an island, at least: what leaves all of them leaves a leaf, too. Where
-/// neither islands nor leaves divide the other, whole ones of both may chain the fabric together: `None`.
+/// Returns the minimum number of nodes that reach one another below a leaf or on an island. Traffic
+/// that leaves such a set also leaves a leaf. `None` if neither islands nor leaves divide the
+/// other, because both may then chain the fabric together.
 fn nodes_together(fabric: &Fabric) -> Option<u32> {
     let of_leaf = fabric.dcn.nodes_per_tor();
     match fabric.hbd.grouping() {
@@ -53,8 +55,8 @@ fn nodes_together(fabric: &Fabric) -> Option<u32> {
     }
 }
 
-/// Seconds that the longest step of `mappings` takes at least: between leaves, and at the interfaces that `phases` state.
-/// `None` where islands and leaves overlap in part.
+/// Returns the minimum time in seconds of the longest step of `mappings`, between leaves and at the
+/// interfaces stated in `phases`. `None` if islands and leaves partly overlap.
 pub(super) fn least_seconds(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -62,7 +64,7 @@ pub(super) fn least_seconds(
     phases: &[PhasePlan],
 ) -> Option<f64> {
     let rate: f64 = leaf_rates(fabric, faults).iter().sum();
-    // The step of the job that takes longest counts: what another sends does not delay it at best.
+    // Only the slowest job counts, because at best the other jobs' traffic does not delay it.
     let bytes = mappings.iter().map(|mapping| least_bytes(fabric, mapping));
     let most = bytes.reduce(|most, bytes| Some(most?.max(bytes?)));
     let interfaces = match fabric.hbd.grouping() {
@@ -86,7 +88,7 @@ fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {
     Some(each * points / raw.usable_share)
 }
 
-/// What a part of a line sends out of its leaf, by the formulas of a training step.
+/// Returns the traffic of a partial line out of its leaf, by the formulas of a training step.
 fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -> [Direction; 3] {
     let [tp, cp, pp] = [tp, mapping.cp, mapping.pp].map(f64::from);
     let layers = f64::from(card.layers / mapping.pp);
@@ -99,7 +101,8 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
         ShardingFile::Replicated => 2.0,
         ShardingFile::Sharded => 3.0,
     };
-    // One ring joins the context and data ranks of a stage; a part of its context ranks need not be cut.
+    // One ring joins the context and data ranks of a stage. A subset of its context ranks need not
+    // be cut.
     let replicas = cp * f64::from(mapping.dp);
     let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
     let data = if mapping.cp == 1 { gradients } else { 0.0 };
@@ -110,14 +113,15 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
     ]
 }
 
-/// The least, over all sets of up to `together` points, of the bytes a point that leave the set.
+/// Returns the minimum bytes per point that leave the set, over all sets of up to `together`
+/// points.
 fn least_bytes_a_point(directions: &[Direction; 3], together: u32) -> f64 {
     let mut least = f64::INFINITY;
     for points in 1..=together {
         let touched = directions.map(|direction| touchable(direction.size, points));
         for a in touched[0].clone() {
             for b in touched[1].clone() {
-                // The third direction touches at least what Loomis and Whitney demand.
+                // The third direction touches at least the lines required by Loomis and Whitney.
                 let needed =
                     (u64::from(points) * u64::from(points)).div_ceil(u64::from(a) * u64::from(b));
                 let third = touched[2].clone();
@@ -138,12 +142,12 @@ fn least_bytes_a_point(directions: &[Direction; 3], together: u32) -> f64 {
     least
 }
 
-/// How many lines of `size` ranks `points` points can touch.
+/// Returns the possible numbers of lines of `size` ranks that `points` points touch.
 fn touchable(size: u32, points: u32) -> std::ops::RangeInclusive<u32> {
     points.div_ceil(size)..=points
 }
 
-/// The fewest of `lines` touched lines of which `points` points leave some rank out.
+/// Returns the minimum number of partial lines if `points` points touch `lines` lines.
 fn cut(size: u32, lines: u32, points: u32) -> u32 {
     if size == 1 {
         return 0;
@@ -175,7 +179,7 @@ mod tests {
         );
     }
 
-    /// Every subset of a small grid, one by one.
+    /// Enumerates every subset of a small grid.
     #[test]
     fn no_subset_of_a_grid_sends_less() {
         for (sizes, bytes) in [([2, 3, 2], [5.0, 3.0, 2.0]), ([1, 4, 3], [0.0, 1.0, 7.0])] {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes that are better left idle: where a job does not need all of them, using fewer under each leaf can keep whole
-//! stages or sets of replicas below leaves that would otherwise be cut by their boundaries.
+//! Chooses nodes to leave idle. If a job does not need all nodes, using fewer under each leaf can
+//! keep whole stages or sets of replicas below leaves that their boundaries would otherwise cut.
 //!
-//! Tried, besides the layout that uses nodes as they come: at most so many nodes of each leaf, with the leaves that
-//! have fewer left out or not, where leaves are joined leaf to leaf whole leaves, and the layout blind to leaves. The one with the least estimated time between
-//! leaves is taken; of equals the first, so that nothing changes where nothing is gained.
+//! In addition to the layout that uses nodes in order, the search tries several others:
+//!
+//! * at most a given number of nodes per leaf, with or without the leaves that have fewer
+//! * only whole leaves, if leaves are joined directly
+//! * the layout that ignores leaves
+//!
+//! It takes the layout with the least estimated time between leaves. Ties go to the first, so
+//! nothing changes without a gain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,19 +21,19 @@ use super::traffic::phases;
 use super::{Options, PlanError, mapping, network};
 use crate::khop::{self, Layout, Method};
 
-/// Trying takes a plan of the groups each: with more nodes than this that is not done.
+/// Each attempt plans the groups again, so the search is skipped above this number of nodes.
 const MOST_NODES: u32 = 1_024;
 
-/// With at most this many nodes every single one is tried as one more idle node.
+/// Up to this number of nodes, every single node is tried as an additional idle node.
 const MOST_NODES_ONE_BY_ONE: u32 = 64;
 
-/// What has to be gained before nodes are left idle for it, where times are estimates.
+/// The relative time required to leave nodes idle, if times are estimates.
 const WORTH: f64 = 0.99;
 
-/// The same where times are those of the routes that the plan gets.
+/// The same, if times are those of the plan's routes.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
-/// The layout with the least time between leaves: `first`, or one that leaves nodes idle.
+/// Returns the layout with the least time between leaves: `first`, or one that leaves nodes idle.
 pub(super) fn quickest(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -49,7 +54,7 @@ pub(super) fn quickest(
     for idle in idle_sets(fabric, faults, needed) {
         search.leaving(idle, &mut best);
     }
-    // Of equals the layouts that know of leaves come first: equal ranks share them.
+    // Layouts that consider leaves win ties, because equal ranks share leaves.
     search.blind(&mut best);
     if fabric.hbd.nodes() <= MOST_NODES_ONE_BY_ONE {
         search.one_by_one(needed, &mut best);
@@ -65,11 +70,10 @@ struct Best {
     idle: Vec<NodeId>,
 }
 
-/// What layouts are judged by.
 struct Search<'a> {
     fabric: &'a Fabric,
     faults: &'a FaultSet,
-    /// GPUs at work: fewer is no gain.
+    /// Minimum number of GPUs in use.
     used: u64,
     options: Options,
 }
@@ -96,7 +100,8 @@ impl Search<'_> {
         }
     }
 
-    /// One node more left idle, as long as that gains: what one more broken node would lead to.
+    /// Leaves one more node idle as long as that gains time. This covers the layouts that one more
+    /// failed node would produce.
     fn one_by_one(&self, needed: usize, best: &mut Best) {
         let failed = self.faults.failed_nodes(&self.fabric.hbd);
         let nodes = (0..self.fabric.hbd.nodes()).map(NodeId);
@@ -117,7 +122,8 @@ impl Search<'_> {
     }
 }
 
-/// GPUs at work and the estimated time of the phases. `None` where no placed job has a step.
+/// Returns the GPUs in use and the estimated time of the phases. `None` if no placed job has a
+/// step.
 fn estimate(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -136,8 +142,9 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// Sets of working nodes to leave idle: all but so many of each leaf; then all of the leaves that have fewer as well; and
-/// then all leaves but the first of the others that are enough for `needed` nodes.
+/// Returns sets of working nodes to leave idle, for each number of nodes per leaf. The first set is
+/// the surplus nodes of each leaf. The second adds all nodes of leaves with fewer. The third adds
+/// the leaves not needed for `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);
@@ -163,11 +170,12 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
     sets
 }
 
-/// How many of the first leaves are left idle at most.
+/// Maximum number of leading leaves left idle.
 const MOST_SKIPPED: usize = 16;
 
-/// Where leaves are joined leaf to leaf, neighbours share cables, and a job that is shifted against them can load some of
-/// them twice. Left idle: the first leaves, and all of every 2, 4, 8 or 16 leaves of which a node is broken.
+/// If leaves are joined directly, neighbours share cables, and a shifted job can load some cables
+/// twice. Returns sets that leave the first leaves idle, or every block of 2, 4, 8 or 16 leaves
+/// that contains a failed node.
 fn along_cables(
     leaves: &BTreeMap<u32, Vec<NodeId>>,
     failed: &BTreeSet<NodeId>,

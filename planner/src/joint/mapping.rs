@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which group of a job is which pipeline stage, context- and data-parallel rank.
+//! Assigns pipeline stages, context-parallel and data-parallel ranks to the groups of a job.
 //!
-//! Groups of a job are counted in the order in which they were placed, sets of neighbours under one leaf
-//! together. A mapping counts through its dimensions in some order; whichever changes fastest is the one
-//! whose ranks share leaves.
+//! Groups of a job are numbered in the order of placement, in which sets of neighbours share a
+//! leaf. A mapping counts through its dimensions in some order. The ranks of the dimension that
+//! changes fastest share leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub enum Dimension {
     Pipeline,
 }
 
-/// How one job's groups are its ranks.
+/// The assignment of one job's groups to ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
     /// Index of the job.
@@ -40,24 +40,25 @@ pub struct Mapping {
     pub cp: u32,
     /// Data-parallel ranks.
     pub dp: u32,
-    /// Expert-parallel ranks, within the data-parallel ones.
+    /// Expert-parallel ranks, a subset of the data-parallel ones.
     pub ep: u32,
-    /// Which dimension changes fastest from group to group, which next, and so on.
+    /// The dimensions in order, fastest-changing first.
     pub order: [Dimension; 3],
-    /// How the job's groups are counted.
+    /// How the job's groups are numbered.
     pub count: Count,
 }
 
-/// How the groups of a job are counted when they become ranks.
+/// How the groups of a job are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// As they were placed: sets of neighbours follow one another.
+    /// In the order of placement: sets of neighbours follow one another.
     AsPlaced,
-    /// Leaf by leaf, by the first node of a group: where leaves hold unequal numbers of groups, sets cut across them.
+    /// By the leaf of a group's first node. If leaves hold unequal numbers of groups, sets span
+    /// several leaves.
     LeafByLeaf,
 }
 
-/// The coordinates of a group: every rank counts from 0.
+/// The coordinates of a group. Every rank counts from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coordinates {
     /// Pipeline stage.
@@ -68,16 +69,16 @@ pub struct Coordinates {
     pub dp: u32,
 }
 
-/// Why a job's dimensions do not fit.
+/// A job's dimensions do not match its groups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, and {got} fit: write a smaller \
      `dp`, or leave it out"
 )]
 pub struct MappingError {
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// GPUs of a group.
+    /// GPUs per group.
     pub tp: u32,
     /// Pipeline stages.
     pub pp: u32,
@@ -91,7 +92,7 @@ pub struct MappingError {
     pub got: u64,
 }
 
-/// Orders in which frameworks and planners count: context, data, pipeline is the first.
+/// The orders in which frameworks and planners count. The first is context, data, pipeline.
 const ORDERS: [[Dimension; 3]; 6] = {
     use Dimension::{Context, Data, Pipeline};
     [
@@ -105,7 +106,7 @@ const ORDERS: [[Dimension; 3]; 6] = {
 };
 
 impl Mapping {
-    /// Groups that it uses.
+    /// Returns the number of groups used.
     #[must_use]
     pub fn groups(&self) -> u64 {
         u64::from(self.pp) * u64::from(self.cp) * u64::from(self.dp)
@@ -119,7 +120,7 @@ impl Mapping {
         }
     }
 
-    /// The coordinates of the job's group number `group`.
+    /// Returns the coordinates of the job's group number `group`.
     #[must_use]
     pub fn coordinates(&self, group: u32) -> Coordinates {
         let mut rest = group;
@@ -138,7 +139,7 @@ impl Mapping {
     }
 }
 
-/// The mapping of every job that trains, in the first order. Groups that a mapping leaves over become spares.
+/// Returns the mapping of every training job, in the first order. Surplus groups become spares.
 pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mapping>, MappingError> {
     let mut mappings = Vec::new();
     for (job, installed) in (0..).zip(&fabric.jobs) {
@@ -158,7 +159,8 @@ pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mappi
     Ok(mappings)
 }
 
-/// The mapping of every one of `jobs` that trains with as many replicas as its groups are, in the first order.
+/// Returns the mapping of every training job in `jobs`, with as many replicas as its groups allow,
+/// in the first order.
 pub(super) fn mappings_of_groups(
     fabric: &Fabric,
     layout: &Layout,
@@ -181,8 +183,8 @@ fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
     Mapping { job, pp, cp, dp, ep, order: ORDERS[0], count: Count::AsPlaced }
 }
 
-/// Numbers the ranks of every job in the order that loads the links between leaves least, one job after the
-/// other.
+/// Numbers the ranks of each job in the order that loads the links between leaves least, one job
+/// after the other.
 pub(super) fn rank_in_best_order(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -215,7 +217,7 @@ pub(super) fn rank_in_best_order(
     Ok(())
 }
 
-/// The leaf of a group's first node.
+/// Returns the leaf of a group's first node.
 fn leaf_of(fabric: &Fabric, group: &RingGroup) -> Option<TorId> {
     group.nodes.first().map(|node| fabric.dcn.tor_of(*node))
 }
@@ -224,7 +226,7 @@ fn is_leaf_by_leaf(fabric: &Fabric, layout: &Layout, job: u32) -> bool {
     layout.groups_of(job).is_sorted_by_key(|group| leaf_of(fabric, group))
 }
 
-/// Orders that differ in a dimension of more than one rank.
+/// Returns the orders that differ in a dimension of more than one rank.
 fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     let real = |order: &[Dimension; 3]| -> Vec<Dimension> {
         order.iter().copied().filter(|dimension| mapping.size(*dimension) > 1).collect()
@@ -238,7 +240,8 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     orders
 }
 
-/// Writes every mapped group's coordinates into its ranks. Those of a job that trains stay where `mappings` has none for it.
+/// Writes every mapped group's coordinates into its ranks. A training job without a mapping keeps
+/// its ranks.
 pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
     let mut coordinates = BTreeMap::new();
     for job in (0..).take(layout.jobs.len()) {
@@ -252,7 +255,7 @@ pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mapping
             groups.sort_by_key(|group| leaf_of(fabric, group));
         }
         for (number, group) in (0..).zip(groups) {
-            // Without a step all that is known is that groups are replicas.
+            // Without a step, groups are replicas.
             let replica = Coordinates { dp: number, ..Coordinates::default() };
             let at = mapping.map_or(replica, |mapping| mapping.coordinates(number));
             coordinates.insert(group.id, (at, mapping.map_or(1, |mapping| mapping.ep)));

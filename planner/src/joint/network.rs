@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the network carries the phases: over planned circuits where there are optical switches, else over its
-//! packet switches alone.
+//! Plans how the network carries the phases: over circuits if it has optical switches, over direct
+//! cables, or over packet switches.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::rfabric::{self, CarriedStep};
 /// Plans how the network carries `phases`.
 ///
 /// # Errors
-/// If it cannot carry one.
+/// If it cannot carry one of them.
 pub(super) fn carry(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -44,7 +44,7 @@ pub(super) fn carry(
     Ok(carried)
 }
 
-/// As [`carry`], on the circuits of the phases of a plan in force, wherever these serve nearly as well as they did.
+/// Like [`carry`], but reuses the circuits of the plan in force if they still serve nearly as well.
 ///
 /// # Errors
 /// If the network cannot carry a phase.
@@ -92,8 +92,8 @@ pub(super) fn carry_on(
     Ok(carried)
 }
 
-/// How much longer a step may take than before the fault, than its bound allows, or than with new circuits, before circuits
-/// move that lost no port, as a fraction.
+/// The relative increase of the step time that justifies moving circuits without a failed port. The
+/// step is compared with the step before the fault, with its bound, and with new circuits.
 pub(super) const WORTH_A_CHANGE: f64 = 0.05;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {
@@ -107,13 +107,13 @@ fn circuit_options(fabric: &Fabric, phases: &[Phase], options: Options) -> Circu
 }
 
 impl CarriedStep {
-    /// Phases that follow one another without a change between them.
+    /// Builds a step from phases without a change of circuits between them.
     fn of(phases: Vec<PhasePlan>) -> Self {
         let step_time: Picoseconds = phases.iter().map(|phase| phase.duration_ps).sum();
         Self { phases, step_time_ps: Some(step_time), ..Self::default() }
     }
 
-    /// Writes the phases into a plan whose ranks they were derived from.
+    /// Writes the phases into the plan from whose ranks they were derived.
     pub(super) fn write_into(self, plan: &mut Plan) {
         plan.phases = self.phases;
         plan.transitions = self.transitions;
@@ -122,7 +122,8 @@ impl CarriedStep {
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
-    /// Phases that send nothing between leaves take what their interfaces need; what rings carry of them is stated.
+    /// Adds phases without traffic between leaves, which take the time of their interfaces, and the
+    /// bytes that rings carry.
     fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
         let (mut sending, mut others) = (0.0, Picoseconds::ZERO);
@@ -142,7 +143,7 @@ impl CarriedStep {
         }
         self.step_time_ps = longest(&self.phases, |phase| phase.duration_ps);
         self.static_step_time_ps = self.static_step_time_ps.map(|fixed| fixed + others);
-        // Ports are no longer dark for it in a step that takes longer.
+        // The step is longer now, so the share with dark ports is smaller.
         let longer = sending / (sending + others.as_secs_f64());
         let share = self.dark_port_time_share.filter(|share| *share > 0.0);
         self.dark_port_time_share = share.map(|share| share * longer).or(self.dark_port_time_share);
@@ -152,8 +153,8 @@ impl CarriedStep {
     }
 }
 
-/// The time of a step, where a phase takes what `time` says: of the job whose step takes longest, where several have one.
-/// `None` without phases.
+/// Returns the step time if `time` gives the time of each phase. With several jobs, that of the
+/// slowest job. `None` without phases.
 pub(super) fn longest(
     phases: &[PhasePlan],
     time: impl Fn(&PhasePlan) -> Picoseconds,
@@ -164,10 +165,11 @@ pub(super) fn longest(
     phases.iter().map(|phase| of_job(&phase.job)).max()
 }
 
-/// The rate of a phase that sends nothing: more often a second than any phase is served.
+/// The rate of a phase without traffic.
 const AT_ONCE: f64 = 0.0;
 
-/// A phase as it would be if links between leaves never bound: its busiest interface alone takes time.
+/// Returns a phase whose busiest interface determines its time, as if links between leaves never
+/// limited it.
 fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
     let seconds = phase.demand.interface_seconds(fabric.dcn.link_rate().0 as f64);
     let duration = picoseconds(seconds.unwrap_or(0.0));
@@ -197,7 +199,7 @@ pub(super) fn picoseconds(seconds: f64) -> Picoseconds {
 }
 
 /// # Errors
-/// If a leaf that sends or receives has no uplink left.
+/// If a leaf that sends or receives has no working uplink.
 fn over_packets(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -232,7 +234,7 @@ fn over_packets(
     Ok(CarriedStep::of(planned))
 }
 
-/// Seconds of the leaf that takes longest to send, or to receive.
+/// Returns the time in seconds of the slowest leaf to send or receive.
 fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     let leaves = by_leaf(demand).into_iter().zip(rates);
     let seconds = leaves.map(|((sent, received), rate)| match sent.max(received) {
@@ -242,7 +244,7 @@ fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     seconds.fold(0.0, f64::max)
 }
 
-/// Seconds of the aggregation domain that takes longest to send to others, or to receive.
+/// Returns the time in seconds of the slowest aggregation domain to exchange traffic with others.
 fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     let Some(rate) = fabric.dcn.rate_of_domain(fabric.hbd.gpus_per_node()) else { return 0.0 };
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
@@ -256,7 +258,7 @@ fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     bits.values().fold(0.0, |most: f64, bits| most.max(bits / rate))
 }
 
-/// Bits that each leaf sends and receives.
+/// Returns the bits that each leaf sends and receives.
 fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     let mut bits = vec![(0.0, 0.0); demand.leaves()];
     for (from, to, bytes) in demand.flows() {
@@ -266,23 +268,25 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     bits
 }
 
-/// Leaves joined leaf to leaf up to which an estimate looks at every cable: routes are found anew for each.
+/// Maximum number of directly joined leaves for which an estimate examines every cable, because
+/// that computes all routes again.
 const MOST_ROUTED_LEAVES: u32 = 256;
 
-/// What orders of ranks and sets of idle nodes are compared by.
+/// The criterion that compares orders of ranks and sets of idle nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
-    /// Seconds of the phases.
+    /// Total time of the phases, in seconds.
     pub(super) seconds: f64,
-    /// Seconds that the links between leaves need for them, whatever interfaces do.
+    /// The part of it needed by links between leaves, in seconds, without the interfaces.
     pub(super) between: f64,
 }
 
-/// Times closer than this are the same, as a fraction.
+/// Times within this fraction of each other count as equal.
 const SAME_TIME: f64 = 1e-9;
 
 impl Estimate {
-    /// The least time in which any circuits could carry `demand` where leaves send at `rates` at most.
+    /// Returns the minimum time of `demand` over all choices of circuits, if leaves send at `rates`
+    /// or less.
     fn of(fabric: &Fabric, demand: &Demand, rates: &[f64]) -> Self {
         let leaves = busiest_seconds(demand, rates);
         let between = leaves.max(busiest_domain_seconds(fabric, demand));
@@ -290,7 +294,7 @@ impl Estimate {
         Self { seconds: between.max(interfaces.unwrap_or(0.0)), between }
     }
 
-    /// Whether this is quicker than `other`, or as quick and loads the links between leaves less.
+    /// Returns whether this is quicker than `other`, or as quick with less load between leaves.
     pub(super) fn is_better_than(&self, other: &Self) -> bool {
         let same = SAME_TIME * other.seconds;
         self.seconds < other.seconds - same
@@ -307,8 +311,8 @@ impl std::iter::Sum for Estimate {
     }
 }
 
-/// The least time in which any circuits could carry `phases`, leaf by leaf; over cables between leaves, the time of their
-/// routes.
+/// Returns the minimum time of `phases` over all choices of circuits, leaf by leaf. For leaves
+/// joined directly, returns the time of their routes.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     if let Some(network) = fabric.dcn.direct().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES) {
         return routes::estimate(network, faults, phases);
@@ -317,7 +321,7 @@ pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> 
     phases.iter().map(|phase| Estimate::of(fabric, &phase.demand, &rates)).sum()
 }
 
-/// What each leaf can send at most with all its ports, in bit/s.
+/// Returns the maximum rate of each leaf over all its ports, in bit/s.
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
     let per_node = fabric.hbd.gpus_per_node();
     match fabric.dcn.circuits() {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The next plan of a whole fabric, with the least change in both halves.
+//! Computes the next plan of a whole fabric with the least change in both halves.
 //!
-//! Groups that no fault touches stay, and so do their names and ranks. A group rebuilt keeps both. Where the step then takes
-//! longer than before, ranks are counted anew if that helps: no group moves for it. Where a job lost
-//! groups, it goes on with fewer data-parallel replicas: groups of the last ones take the ranks that are vacant. Circuits stay where they are: one that lost a port is made again on another
-//! switch. Only where a step takes longer for that than with new circuits are circuits planned anew.
+//! Groups without a fault stay, with their identifiers and ranks. A rebuilt group keeps both. If
+//! the step then takes longer than before, ranks are renumbered if that helps; no group moves for
+//! it. A job that lost groups continues with fewer data-parallel replicas, and groups of the last
+//! replicas take the vacant ranks.
+//!
+//! Circuits stay in place. A circuit that lost a port is made again on another switch. New circuits
+//! are planned only if the step would otherwise take longer than with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,46 +24,46 @@ use super::traffic::generating_gpus;
 use super::{Options, PlanError, mapping, network, phases};
 use crate::khop::{self, Change, DocumentError, Layout, RingGroup, Survey};
 
-/// Why there is no next plan.
+/// The reason why no next plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReplanError {
-    /// The plan in force is not one for this fabric.
+    /// The plan in force is not for this fabric.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// The next one cannot be made.
+    /// The next plan cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
 
-/// The next plan, and what moves for it.
+/// The next plan and its changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replanned {
     /// The plan.
     pub plan: Plan,
     /// Transceivers and groups that change.
     pub change: Change,
-    /// What ranks it was worth to change. `None` if all groups keep theirs.
+    /// The renumbering of ranks. `None` if all groups keep their ranks.
     pub ranks_changed: Option<RanksChanged>,
-    /// Cross-connects that are made, over all phases.
+    /// Cross-connects made, over all phases.
     pub circuits_made: usize,
-    /// Cross-connects that go, over all phases.
+    /// Cross-connects removed, over all phases.
     pub circuits_removed: usize,
 }
 
-/// Ranks counted anew because the step would take longer with those that groups had.
+/// Ranks that were renumbered because the step would take longer with the old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RanksChanged {
     /// Groups that take another rank.
     pub groups: usize,
-    /// Communication time of the step with the ranks that they had.
+    /// Communication time of the step with the old ranks.
     pub step_time_kept_ps: Picoseconds,
 }
 
-/// Plans `fabric` around `faults`, changing as little as possible of `before`. After repairs (`is_repair`) idle nodes
-/// form spare groups again.
+/// Plans `fabric` around `faults` and changes as little as possible of `before`. After repairs
+/// (`is_repair`), idle nodes form spare groups again.
 ///
 /// # Errors
-/// If `before` is no plan for this fabric, or nothing can carry what the jobs send.
+/// If `before` is not a plan for this fabric, or the network cannot carry the jobs' traffic.
 pub fn replan(
     fabric: &Fabric,
     before: &Plan,
@@ -71,21 +74,22 @@ pub fn replan(
     replan_within(fabric, before, faults, is_repair, &Bounds::default(), options)
 }
 
-/// How far a replan may go.
+/// Limits on a replan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Nodes whose transceivers cannot be set now: what else there is takes the places of what broke.
+    /// Nodes whose transceivers cannot be set now. Other nodes replace the failed ones.
     pub out_of_reach: BTreeSet<NodeId>,
-    /// Light between working ends is cut only if it ends on one of these nodes. `None` if it may be cut anywhere.
+    /// Light between working ends may only be cut where it ends on one of these nodes. `None` means
+    /// anywhere.
     pub cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings that lost nothing move only if they are of these jobs. `None` if all may.
+    /// Rings without a fault may only move if they belong to these jobs. `None` means all may.
     pub moves: Option<BTreeSet<u32>>,
 }
 
-/// As [`replan`], within these bounds. A group that cannot be mended within them is lost.
+/// Like [`replan`], within these limits. A group that cannot be repaired within them is lost.
 ///
 /// # Errors
-/// As [`replan`].
+/// See [`replan`].
 pub fn replan_within(
     fabric: &Fabric,
     before: &Plan,
@@ -125,7 +129,7 @@ pub fn replan_within(
     Ok(Replanned { plan, change, ranks_changed, circuits_made, circuits_removed })
 }
 
-/// How the network carries on from a plan in force.
+/// The network and the plan in force from which it continues.
 struct Network<'a> {
     fabric: &'a Fabric,
     faults: &'a FaultSet,
@@ -134,7 +138,7 @@ struct Network<'a> {
 }
 
 impl Network<'_> {
-    /// Writes into `plan` how the network carries what its ranks send.
+    /// Plans how the network carries the traffic of `plan`'s ranks.
     fn carry(&self, plan: &mut Plan) -> Result<(), PlanError> {
         let sent = phases(self.fabric, &plan.ranks)?;
         let Self { fabric, faults, before, options } = *self;
@@ -142,8 +146,8 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// The plan with ranks counted anew in the jobs that have other nodes now, if the step of `plan` takes longer than it
-    /// did and this one does not. No group moves for it.
+    /// Renumbers the ranks of jobs whose nodes changed, if the step of `plan` takes longer than
+    /// before and the renumbered one does not. No group moves for it.
     fn ranked_anew(&self, plan: &Plan, layout: &Layout) -> Result<Option<Plan>, PlanError> {
         let Self { fabric, faults, before, .. } = *self;
         let worth = 1.0 + network::WORTH_A_CHANGE;
@@ -175,13 +179,13 @@ fn jobs_with_other_nodes(before: &Plan, layout: &Layout) -> BTreeSet<u32> {
     others.filter_map(|group| group.job).collect()
 }
 
-/// Groups of jobs whose rank differs between two plans with the same groups.
+/// Counts groups of jobs whose rank differs between two plans with the same groups.
 fn groups_ranked_anew(kept: &[Rank], ranks: &[Rank]) -> usize {
     let differ = kept.iter().zip(ranks).filter(|(kept, rank)| kept != rank);
     differ.map(|(_, rank)| rank.group).collect::<BTreeSet<GroupId>>().len()
 }
 
-/// The coordinates of every group of a job.
+/// Returns the coordinates of every group of a job.
 fn coordinates(plan: &Plan) -> BTreeMap<GroupId, Coordinates> {
     let at = |rank: &Rank| Coordinates { pp: rank.pp, cp: rank.cp, dp: rank.dp };
     let ranks = plan.ranks.iter().filter(|rank| rank.job.is_some());
@@ -197,7 +201,7 @@ fn write(rank: &mut Rank, at: Option<&Coordinates>, fabric: &Fabric) {
     (rank.pp, rank.cp, rank.dp, rank.ep) = (at.pp, at.cp, at.dp, at.dp % ep);
 }
 
-/// The coordinates of every group of the next layout, and what jobs had to give up.
+/// Returns the coordinates of every group of the next layout, and what jobs had to give up.
 fn hand_on(
     fabric: &Fabric,
     layout: &mut Layout,
@@ -242,8 +246,8 @@ fn hand_on(
     (at, given_up)
 }
 
-/// Where groups of a step of reinforcement learning are gone, fewer replicas generate: the last groups, which no whole
-/// replica needs, become spare.
+/// If a reinforcement-learning step lost groups, fewer replicas generate. The last groups that do
+/// not fill a replica become spares.
 fn fewer_generate(
     layout: &mut Layout,
     own: &mut Vec<GroupId>,
@@ -269,8 +273,8 @@ fn fewer_generate(
     })
 }
 
-/// Fits a job's groups to `dp` replicas: ranks that are still valid stay, groups beyond them fill the holes, and
-/// what is left then is made spare. Returns how many groups that are.
+/// Fits a job's groups to `dp` replicas. Valid ranks stay, groups beyond them fill the gaps, and
+/// the rest become spares. Returns the number of new spares.
 fn shrink(
     layout: &mut Layout,
     own: &[GroupId],
@@ -300,7 +304,7 @@ fn shrink(
     left.len()
 }
 
-/// Cross-connects made and removed from plan to plan, phase by phase.
+/// Counts cross-connects made and removed between two plans, phase by phase.
 fn changed(before: &Plan, after: &Plan) -> (usize, usize) {
     let mut made = 0;
     let mut removed = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How leaves that are joined leaf to leaf carry the phases: over shortest paths, each two leaves over up to four of them.
+//! Routes phases between leaves that are joined directly, over up to four shortest paths per pair.
 //!
-//! A phase takes as long as its busiest cable, the interfaces below its busiest leaf, or those of its busiest GPU. The bound beside it is what
-//! no routes exceed: every leaf sends all it has over its own cables, and a byte takes at least as many cables as the
-//! shortest path has.
+//! A phase takes as long as its busiest cable, the interfaces below its busiest leaf, or those of
+//! its busiest GPU. The bound holds for all routes: every leaf sends all its traffic over its own
+//! cables, and a byte uses at least as many cables as the shortest path.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,17 +17,20 @@ use super::network::Estimate;
 use crate::rfabric::demand::Demand;
 use crate::rfabric::phases::Phase;
 
-/// Paths between two leaves, at most.
+/// Maximum number of paths between two leaves.
 const MOST_PATHS: usize = 4;
 
-/// Working cables by leaf, and how far every leaf is from one.
+/// The working cables by leaf.
 struct Graph<'a> {
     network: &'a DirectNetwork,
     cables: BTreeMap<LeafCable, u32>,
     neighbours: Vec<Vec<LeafId>>,
 }
 
-/// The phases over routes of `network`; as an error the first whose leaves are cut off, and which.
+/// Plans the phases over routes of `network`.
+///
+/// # Errors
+/// The name of the first phase that cannot be routed, and the leaves that are cut off.
 pub(super) fn plan(
     network: &DirectNetwork,
     faults: &FaultSet,
@@ -53,7 +56,7 @@ pub(super) fn plan(
     phases.iter().map(routed).collect()
 }
 
-/// Seconds of all `phases` over routes of `network`; infinite where leaves are cut off.
+/// Estimates all `phases` over routes of `network`. Infinite if leaves are cut off.
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
     let estimate = |demand: &Demand| match graph.route(demand) {
@@ -66,7 +69,7 @@ pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Pha
 struct Routed {
     routes: Vec<RoutePlan>,
     seconds: f64,
-    /// What the cables need, whatever interfaces do.
+    /// Time of the cables in seconds, without the interfaces.
     between: f64,
     least_seconds: f64,
 }
@@ -83,7 +86,7 @@ impl<'a> Graph<'a> {
         Self { network, cables, neighbours }
     }
 
-    /// Cables from every leaf to `to`; `None` where there is no way.
+    /// Returns the number of cables from every leaf to `to`. `None` if no path exists.
     fn distances(&self, to: LeafId) -> Vec<Option<u32>> {
         let mut distances = vec![None; self.neighbours.len()];
         distances[to.index()] = Some(0);
@@ -100,7 +103,8 @@ impl<'a> Graph<'a> {
         distances
     }
 
-    /// Path number `number` from `from` to `to`: at each leaf with several ways on the number chooses one.
+    /// Returns path number `number` from `from` to `to`. At each leaf with several next leaves, the
+    /// number selects one.
     fn path(
         &self,
         from: LeafId,
@@ -122,7 +126,10 @@ impl<'a> Graph<'a> {
         path
     }
 
-    /// The routes of a demand; as an error which leaves have no way to each other.
+    /// Routes a demand.
+    ///
+    /// # Errors
+    /// The pair of leaves without a path.
     fn route(&self, demand: &Demand) -> Result<Routed, String> {
         let mut by_target: BTreeMap<LeafId, Vec<(LeafId, f64)>> = BTreeMap::new();
         for (from, to, bytes) in demand.flows() {
@@ -169,7 +176,7 @@ impl<'a> Graph<'a> {
         Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
 
-    /// Rate of the cables between two leaves, one direction, in bit/s.
+    /// Returns the rate of the cables between two leaves, per direction, in bit/s.
     fn rate(&self, a: LeafId, b: LeafId) -> f64 {
         let cables = self.cables.get(&LeafCable { a: a.min(b), b: a.max(b) }).copied();
         f64::from(cables.unwrap_or(0)) * self.network.link_rate.0 as f64
@@ -179,7 +186,7 @@ impl<'a> Graph<'a> {
         self.neighbours[leaf.index()].iter().map(|other| self.rate(leaf, *other)).sum()
     }
 
-    /// Seconds of the leaf that takes longest to send, or to receive, at its `rate`.
+    /// Returns the time in seconds of the slowest leaf to send or receive at its `rate`.
     fn most(&self, ends: &[(f64, f64)], rate: impl Fn(LeafId) -> f64) -> f64 {
         let seconds =
             ends.iter().enumerate().map(|(leaf, (sent, received))| match sent.max(*received) {

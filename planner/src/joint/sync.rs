@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which way of sending new weights to the replicas is quickest, for steps of reinforcement learning.
+//! Compares methods to send new weights to the replicas in reinforcement-learning steps.
 
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
@@ -14,7 +14,7 @@ use crate::rfabric::realise::topology_of;
 use crate::rfabric::step;
 use crate::rfabric::topology::Topology;
 
-/// The methods side by side for every job with a step of reinforcement learning that `plan` carries.
+/// Compares the methods for every job of `plan` with a reinforcement-learning step.
 #[must_use]
 pub fn compare(
     fabric: &Fabric,
@@ -73,7 +73,7 @@ fn of_job(
     })
 }
 
-/// What the times take for granted.
+/// The assumptions behind the times.
 const ASSUMPTIONS: [&str; 6] = [
     "weights travel in BF16; delta_share of their bytes does, with what says where they belong",
     "a phase takes as long as its busiest circuit, uplink or interface: no start-up of messages, no packing, no copy on a GPU",
@@ -135,9 +135,10 @@ fn times(
     times
 }
 
-/// Share of the weights' bytes from which a change pays that keeps traffic waiting for `exposed` seconds, where the phase now
-/// sends the share `now`. Times of a phase grow as its bytes do: that of a share s is s times that of all bytes, with a change
-/// that lasts 1/s as long.
+/// Returns the share of the weights' bytes from which a change pays off. The change delays traffic
+/// by `exposed` seconds, and the phase now sends the share `now`. The time of a phase is
+/// proportional to its bytes: the share s takes s times the time of all bytes with a change that
+/// lasts 1/s as long.
 fn pays_from(
     phase: &Phase,
     evaluator: &Evaluator,
@@ -178,7 +179,8 @@ mod tests {
         Phase { name, job: None, demand: demand.clone(), slack: Picoseconds::ZERO }
     }
 
-    /// From no circuits, a change pays as soon as the packet network is not done before the change is: a closed form.
+    /// Without previous circuits, a change pays off as soon as the packet network takes longer than
+    /// the change (closed form).
     #[test]
     fn a_change_from_no_circuits_pays_once_packets_take_longer_than_it() {
         let network = ReconfigurableFatTree::new(spec(16, 8)).expect("a network");
@@ -189,7 +191,8 @@ mod tests {
         let packets = 1.0 / evaluator.lambda(&dark);
         let change = (&dark, &circuits);
         for (part, now) in [(0.01, 1.0), (0.5, 1.0), (0.3, 0.02)] {
-            // A phase that sends `now` of the weights takes `packets`; so all of them take packets / now.
+            // A phase that sends `now` of the weights takes `packets`, so all weights take packets
+            // / now.
             let exposed = part * packets / now;
             let found = pays_from(&phase(&demand), &evaluator, change, exposed, now);
             assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the jobs of a fabric send between leaves, from where their ranks are.
+//! Derives the traffic between leaves from the jobs of a fabric and the locations of their ranks.
 //!
-//! A training step has two phases: its micro-batches (tensor, context, expert and pipeline parallelism) and its
-//! gradients. What two ranks of one ring or island exchange is counted, and is no demand; neither is what
-//! stays below one leaf.
+//! A training step has two phases: micro-batches (tensor, context, expert and pipeline parallelism)
+//! and gradients. Traffic within a ring or island, and traffic that stays below a leaf, is counted
+//! but is not part of the demand.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file::{MappingFile, RlFile, StepFile};
@@ -20,19 +20,20 @@ use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
 use crate::rfabric::workload::training::Training;
 
-/// The phases of the steps of `fabric` with its ranks where `ranks` has them, job after job. Where several jobs have a
-/// step their phases are called after them, `JOB/PHASE`.
+/// Returns the phases of the steps of `fabric`, job after job, for the given ranks. If several jobs
+/// have a step, phases are named `JOB/PHASE`.
 ///
 /// # Errors
-/// If a step makes no sense on this fabric.
+/// If a step is invalid on this fabric.
 pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
     of_jobs(fabric, ranks, Demand::none)
 }
 
-/// As [`phases`], where training steps also keep what each GPU sends to each other, by place in `ranks`.
+/// Like [`phases`], but training steps also keep the traffic between each pair of GPUs, by index in
+/// `ranks`.
 ///
 /// # Errors
-/// If a step makes no sense on this fabric.
+/// If a step is invalid on this fabric.
 pub fn phases_between_gpus(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
     of_jobs(fabric, ranks, Demand::between_gpus)
 }
@@ -75,8 +76,9 @@ fn of_job(job: &str, phase: Phase) -> Phase {
     Phase { name: format!("{job}/{}", phase.name), job: Some(job.to_owned()), ..phase }
 }
 
-/// Where the GPUs of a step of reinforcement learning sit: the trainer has the job's first groups, and as many whole
-/// replicas as fit generate on the others. `None` if the trainer, or all replicas, have none.
+/// Returns the seats of the GPUs of a reinforcement-learning step. The trainer has the job's first
+/// groups, and the others hold as many whole replicas as fit. `None` if the trainer or all replicas
+/// have no seats.
 fn rl_seats(
     fabric: &Fabric,
     ranks: &[Rank],
@@ -97,7 +99,8 @@ fn rl_seats(
     (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
 }
 
-/// GPUs that generate where so many are there besides the trainer's: whole replicas, of either size, on whole groups.
+/// Returns the number of generating GPUs if `there` GPUs are available in addition to the
+/// trainer's. They form whole replicas, of either size, on whole groups.
 pub(super) fn generating_gpus(raw: &RlFile, tp: u32, there: u64) -> u64 {
     let whole = [tp, raw.replica_gpus, raw.tail_replica_gpus.unwrap_or(raw.replica_gpus)];
     let unit = whole.into_iter().map(u64::from).fold(1, least_common_multiple);
@@ -134,7 +137,7 @@ fn training(
     let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
     let slack = [raw.micro_batch_slack.0, raw.gradient_slack.0];
     if all == 0 {
-        // The job has lost all its groups.
+        // The job lost all its groups.
         return named([none(leaves), none(leaves)], slack);
     }
     let training = Training {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the paths of bundles to the ring of GPUs.
+//! Follows the paths of bundles to find the ring of GPUs.
 //!
-//! The walk leaves a GPU by the ring edge it did not come by. A copper edge or a looped bundle leads
-//! to the next GPU of the node; a bundle on a fibre leads to the bundle at its other end, the lower
-//! half of one to the lower half of the other. So the ring goes out along the chain on one side of
-//! its nodes and comes back on the other.
+//! The walk leaves a GPU over the ring edge that it did not arrive on. A copper edge or a looped
+//! bundle leads to the next GPU of the node. A bundle on a fibre leads to the bundle at the other
+//! end, lower half to lower half. The ring therefore runs along the chain on one side of its nodes
+//! and returns on the other.
 
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Path, Port};
@@ -13,10 +13,11 @@ use lightloom_units::id::{BundleId, GpuId, NodeId};
 use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
-/// The GPUs of `group` in ring order, from the first GPU of its first node, those that only pass light on included.
+/// Returns the GPUs of `group` in ring order, from the first GPU of its first node, including those
+/// that only pass light through.
 ///
 /// # Panics
-/// If the paths do not close one ring over all GPUs of the group: a layout always does.
+/// If the paths do not close one ring over all GPUs of the group. A layout always does.
 pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
     if let Some(segment) = group.segment {
         let gpus = segment.first..segment.first + segment.gpus;
@@ -45,7 +46,7 @@ pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> 
     ring
 }
 
-/// Leaves `gpu` by ring edge `edge`; returns where that leads and the edge to leave that GPU by.
+/// Leaves `gpu` over ring edge `edge`. Returns the next GPU and the edge on which to leave it.
 fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
     let gpus = hbd.gpus_per_node();
     let at_lower_half = gpu.gpu == edge;
@@ -60,7 +61,7 @@ fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
     (GpuId { node, gpu }, other_edge)
 }
 
-/// The far end of the fibre that ring edge `edge` of `node` is switched to, if it is.
+/// Returns the far end of the fibre to which ring edge `edge` of `node` is switched, if any.
 fn fibre_at(hbd: &Hbd, layout: &Layout, node: NodeId, edge: u8) -> Option<Port> {
     let bundle = BundleId { node, bundle: hbd.bundle_on_edge(edge)? };
     let path = match layout.path(bundle) {

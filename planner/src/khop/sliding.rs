@@ -1,48 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets of chains along the columns of ToRs: the dynamic program behind the placement.
+//! Finds sets of chains along the columns of ToRs, with the dynamic program behind placement.
 //!
-//! A column is one ToR, a slot one sub-line. In every slot chains follow each other, and the j-th
-//! chains of all slots form the j-th set. The program goes up the columns and decides for each which
-//! slots use their node there. A column that all slots use for the same set costs nothing; one that
-//! only some use costs a crossing hop for every stretch of them around the inner ring of the set.
-//! A slot may be ahead of the others by up to a whole chain, so a broken node does not hold up the
-//! other sub-lines. Where a node of every chain passes light on (`spare`), its column costs nothing: it is one that not all use,
-//! if there is one. One set may have fewer chains than the others; it is the first for which that is cheapest.
+//! A column is one ToR and a slot is one sub-line. In every slot, chains follow each other, and the
+//! j-th chains of all slots form the j-th set. The program goes up the columns and decides for each
+//! which slots use their node there. A column that all slots use for the same set costs nothing. A
+//! column that only some use costs one crossing hop for every stretch of them around the inner ring
+//! of the set. A slot may be ahead of the others by up to a whole chain, so a failed node does not
+//! delay the other sub-lines. If a node of every chain passes light through (`spare`), its column
+//! is free; preferably it is a column that not all slots use. One set may have fewer chains than
+//! the others. It is the first for which that is cheapest.
 //!
-//! Every column of progress earns a price, which the caller chooses: a low one finds cheap sets that take
-//! more columns, a high one finds more sets. The states kept at a column are the best ones by cost less earnings.
+//! Every column of progress earns a price chosen by the caller. A low price finds cheap sets that
+//! take more columns, and a high price finds more sets. At each column the program keeps the states
+//! with the lowest cost minus earnings.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-/// The columns as the sets see them.
+/// The columns of nodes that the program reads.
 pub(super) trait Grid: Sync {
-    /// K.
+    /// Returns K.
     fn reach(&self) -> usize;
-    /// Bit i: the node of slot i in this column can be used.
+    /// Bit i: the node of slot i in this column is usable.
     fn usable(&self, column: usize) -> u64;
-    /// Whether the node of `slot` in `column` has a working fibre from `back` columns before.
+    /// Returns whether a working fibre joins the node of `slot` in `column` to the one `back`
+    /// columns before.
     fn joined(&self, column: usize, slot: usize, back: usize) -> bool;
-    /// Whether a chain of `length` nodes can begin here, where that is known.
+    /// Returns whether a chain of `length` nodes can begin here, as far as known.
     fn begins(&self, column: usize, slot: usize, length: usize) -> bool;
 }
 
-/// Sets to find one after the other.
+/// A demand for sets. Several demands are met one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// m: nodes of a chain.
+    /// m, the number of nodes per chain.
     pub(super) length: usize,
-    /// Whole sets: one chain in every slot.
+    /// Whole sets, with one chain in every slot.
     pub(super) sets: usize,
-    /// Chains of one set that is not whole.
+    /// Chains of one partial set.
     pub(super) rest: usize,
-    /// Whether one node of each chain only passes light on.
+    /// Whether one node of each chain only passes light through.
     pub(super) passes: bool,
 }
 
-/// What a column of progress earns: `before` up to column `until`, `after` from there.
+/// The price of a column of progress: `before` below column `until`, `after` from there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
     pub(super) before: f32,
@@ -62,20 +65,20 @@ impl Price {
 /// One chain: its slot, and its columns in rising order.
 pub(super) type SlotChain = (usize, Vec<usize>);
 
-/// Sets found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// The chains of every set; the last may have fewer.
+    /// The chains of every set. The last set may have fewer.
     pub(super) sets: Vec<Vec<SlotChain>>,
-    /// Crossing hops, by the program's count.
+    /// Crossing hops, as counted by the program.
     pub(super) cost: u32,
     /// The first column after the last set.
     pub(super) end: usize,
-    /// Whether all that was wanted was found.
+    /// Whether the demand is met.
     pub(super) complete: bool,
 }
 
-/// Crossing hops of one rank around a ring of `slots` groups, where `used` of them are under one ToR.
+/// Returns the crossing hops of one rank around a ring of `slots` groups if `used` of them are
+/// under one ToR.
 pub(super) fn stretches(used: u64, slots: usize) -> u32 {
     let full = u64::MAX >> (64 - slots);
     if used == full {
@@ -91,11 +94,11 @@ struct Key<const P: usize> {
     placed: [u16; P],
     /// Columns since the last node of each open chain.
     idle: [u8; P],
-    /// Bit i: the last hop of slot i rules out an equal one.
+    /// Bit i: the last hop of slot i excludes an equal next one.
     long: u64,
-    /// Bit i: the open chain of slot i has the node that passes light on.
+    /// Bit i: the open chain of slot i already has its pass-through node.
     passed: u64,
-    /// Whether the set that is not whole is laid.
+    /// Whether the partial set is placed.
     rest: bool,
 }
 
@@ -103,28 +106,26 @@ struct Key<const P: usize> {
 struct State<const P: usize> {
     key: Key<P>,
     cost: u32,
-    /// Of the cost, what the two open sets have.
+    /// The part of the cost due to the two open sets.
     open: [u32; 2],
-    /// What they would have as the set that is not whole.
+    /// Their cost if they become the partial set.
     as_rest: [u32; 2],
     sets: u32,
     trail: u32,
     score: f32,
 }
 
-/// A state reached, and how.
 type Reached<const P: usize> = (State<P>, Move);
 
-/// What happens at a column.
+/// The decision at a column.
 #[derive(Clone, Copy, Default)]
 struct Move {
-    /// Slots that use the column.
     used: u64,
-    /// Those that gave up their open chain before.
+    /// Slots that gave up their open chain before.
     dropped: u64,
-    /// Slots whose node only passes light on.
+    /// Slots whose node only passes light through.
     passing: u64,
-    /// Whether the oldest set is closed as it is.
+    /// Whether the oldest set is closed although it is partial.
     closes: bool,
 }
 
@@ -136,23 +137,23 @@ struct Step {
 
 const NO_TRAIL: u32 = u32::MAX;
 
-/// The program for `P` slots at most.
+/// The program for at most `P` slots.
 pub(super) struct Search<'a, G, const P: usize> {
     pub(super) grid: &'a G,
     pub(super) slots: usize,
     pub(super) price: Price,
-    /// States kept at a column.
+    /// States kept per column.
     pub(super) width: usize,
 }
 
-/// The states of one column while they are collected.
+/// The states of one column during collection.
 struct Layer<const P: usize> {
     reached: Vec<Reached<P>>,
     index: FxHashMap<Key<P>, usize>,
 }
 
 impl<G: Grid, const P: usize> Search<'_, G, P> {
-    /// Finds what is `wanted` in the first of `columns`, or the most sets where that is not possible.
+    /// Finds `wanted` sets from the first of `columns` on, or else as many sets as possible.
     pub(super) fn run(&self, columns: Range<usize>, wanted: Wanted) -> Found {
         let key = Key { placed: [0; P], idle: [0; P], long: 0, passed: 0, rest: false };
         let (open, as_rest, trail) = ([0; 2], [0; 2], NO_TRAIL);
@@ -183,7 +184,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.last(&steps, &states, wanted, begin)
     }
 
-    /// The best state when the columns have come to their end.
+    /// Returns the best state after the last column.
     fn last(&self, steps: &[Step], states: &[State<P>], wanted: Wanted, begin: usize) -> Found {
         let rank = |state: &&State<P>| {
             let complete = self.is_complete(state, wanted);
@@ -201,13 +202,13 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
                 && (has_rest || self.in_oldest(state, wanted.length) >= wanted.rest)
     }
 
-    /// Chains that the oldest open set has.
+    /// Counts the chains of the oldest open set.
     fn in_oldest(&self, state: &State<P>, length: usize) -> usize {
         let placed = &state.key.placed[..self.slots];
         placed.iter().filter(|placed| usize::from(**placed) >= length).count()
     }
 
-    /// Keeps the best states; one that is behind by two sets is of no more use.
+    /// Keeps the best states. A state that is two sets behind is useless.
     fn thin(&self, reached: &mut Vec<Reached<P>>, set_price: f32) {
         let best = reached.iter().map(|state| state.0.score).fold(f32::INFINITY, f32::min);
         reached.retain(|state| state.0.score <= best + 2.0 * set_price);
@@ -217,7 +218,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// Every way to go on from `state` at `column`.
+    /// Adds every continuation of `state` at `column`.
     fn expand(&self, state: &State<P>, column: usize, wanted: Wanted, layer: &mut Layer<P>) {
         let length = wanted.length;
         let usable = self.grid.usable(column);
@@ -260,8 +261,9 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// Takes the column with every choice of who passes light on: all that still may where not all slots use the
-    /// column for a set, or those alone whose last node it is.
+    /// Uses the column with each choice of pass-through nodes. Where not all slots use the column
+    /// for a set, either all slots that still need one pass light through, or only those for which
+    /// it is the last node.
     fn take_each(
         &self,
         state: &State<P>,
@@ -285,7 +287,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         for choice in 0..4_u8 {
             let chosen = [choice & 1 == 1, choice & 2 == 2];
             let passes = |set: usize| if chosen[set] { early[set] } else { 0 };
-            // What passes no light on early was tried before.
+            // Choices without an early pass-through were already tried.
             if (0..2).all(|set| !chosen[set] || early[set] != 0) {
                 let passing = (last & open) | passes(0) | passes(1);
                 self.take(state, column, wanted, Move { passing, ..taken }, layer);
@@ -299,15 +301,15 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         back <= reach && !excluded && self.grid.joined(column, slot, back)
     }
 
-    /// The least progress above `above` of a slot that can use the column.
+    /// Returns the least progress above `above` among slots that can use the column.
     fn level_above(&self, state: &State<P>, can: u64, above: Option<u16>) -> Option<u16> {
         let slots = (0..self.slots).filter(|slot| can >> slot & 1 == 1);
         let levels = slots.map(|slot| state.key.placed[slot]);
         levels.filter(|level| above.is_none_or(|above| *level > above)).min()
     }
 
-    /// The open chains of `slots` cannot go on: their nodes are free again, and the others of the set
-    /// cross at each. Where no slot has a node left, the set costs nothing.
+    /// Abandons the open chains of `slots`, which cannot continue. Their nodes become free, and the
+    /// others of the set cross at each. If no slot has a node left, the set costs nothing.
     fn give_up(&self, state: &mut State<P>, slots: u64, length: usize) {
         let mut lost = 0;
         for slot in (0..self.slots).filter(|slot| slots >> slot & 1 == 1) {
@@ -326,7 +328,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// The slots that `taken` says use the column.
+    /// Applies the decision `taken` to `state`.
     fn take(
         &self,
         state: &State<P>,
@@ -379,7 +381,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.keep(next, column, wanted, taken, layer);
     }
 
-    /// Takes the oldest set out of the open ones. A slot that has no chain in it is free again.
+    /// Removes the oldest set from the open ones. A slot without a chain in it becomes free.
     fn close_oldest(&self, state: &mut State<P>, length: usize) {
         let length = u16::try_from(length).expect("a chain is short");
         for slot in 0..self.slots {
@@ -410,7 +412,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         layer.keep((next, taken));
     }
 
-    /// The sets of `state`.
+    /// Returns the sets of `state`.
     fn trace(&self, steps: &[Step], state: &State<P>, wanted: Wanted, begin: usize) -> Found {
         let mut order = Vec::new();
         let mut trail = state.trail;
@@ -447,7 +449,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         Found { sets: found, cost: state.cost, end, complete }
     }
 
-    /// So many neighbours of the chains of a set, those that share the most columns.
+    /// Returns `count` neighbouring chains of a set, those that share the most columns.
     fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
         let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
         let columns = |first: &usize| -> usize {
@@ -459,7 +461,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 }
 
-/// The first chain of every slot that has one; the others begin again.
+/// Takes the first chain of every slot that has one. The other slots start over.
 fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     let mut set = Vec::new();
     for (slot, line) in lines.iter_mut().enumerate() {
@@ -472,13 +474,13 @@ fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     set
 }
 
-/// Whether a hop over so many places rules out an equal one on the other side of a node.
+/// Returns whether a hop over `back` places excludes an equal one on the other side of a node.
 fn excludes(reach: usize, back: usize) -> bool {
     reach > 1 && reach % 2 == 1 && back == reach
 }
 
 impl<const P: usize> Key<P> {
-    /// The slot begins a chain, or goes on without a long hop behind it.
+    /// Resets the slot to the start of a chain, or to a continuation without a preceding long hop.
     fn begin_again(&mut self, slot: usize) {
         self.idle[slot] = 0;
         self.long &= !(1 << slot);

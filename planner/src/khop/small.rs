@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Few nodes, looked at exactly: the rings of one job whose equal ranks cross the fewest ToRs, and the most rings that can be.
+//! Exact search on few nodes: the rings of one job whose equal ranks cross the fewest ToRs, and the
+//! maximum number of rings.
 //!
-//! Every ring that can exist is known, and so is what every set of rings costs. A search decides node by node, the lowest
-//! first, whether it is left out or which set or ring has it; it keeps the least cost at which it saw the same nodes left.
-//! It ends after so many steps, and then what it has is taken, so that its result does not depend on the machine.
+//! All possible rings and the costs of all sets of rings are known. The search decides node by
+//! node, lowest first, whether the node stays free or which set or ring uses it. It remembers the
+//! least cost at which it saw the same remaining nodes. It ends after a fixed number of steps with
+//! the best result so far, so its result does not depend on the machine.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +17,20 @@ use rustc_hash::FxHashMap;
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey, exact, placement, spare};
 
-/// The most nodes of which sets are looked at.
+/// Maximum number of nodes for a search over sets.
 const MOST_NODES: u32 = 40;
 
-/// The most sets of rings that are looked at.
+/// Maximum number of sets of rings examined.
 const MOST_SETS: usize = 60_000;
 
-/// The most paths that are followed to find all rings.
+/// Maximum number of paths followed to find all rings.
 const MOST_PATHS: usize = 10_000;
 
-/// The most steps of one search.
+/// Maximum number of steps of one search.
 const MOST_STEPS: usize = 30_000;
 
-/// Groups in rank order that cross ToRs less than `known`, which are all of one job, of `length` nodes with their spare.
-/// `None` if there are none, or too many to look at.
+/// Returns groups in rank order that cross ToRs less than `known`. The `known` groups belong to one
+/// job and have `length` nodes, spare included. `None` if there are none or too many to examine.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -46,7 +48,7 @@ pub(super) fn fewer_crossing(
     let mut sets = Sets::new(fabric, &rings);
     let nodes = (0..).zip(free).filter(|(_, free)| **free);
     let nodes = nodes.fold(0, |all, (at, _)| all | 1 << fabric.hbd.node_at(Position(at)).0);
-    // Where little has to cross, few sets cost so little.
+    // If little has to cross, few sets are that cheap.
     let mut limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
     let sizes = [if whole > 0 { per_set } else { 0 }, rest];
     let needs = [whole, usize::from(rest > 0)];
@@ -63,8 +65,9 @@ pub(super) fn fewer_crossing(
     Some(groups)
 }
 
-/// More rings of `length` nodes than the `known` that follow each other along the line: where counting leaves room for one,
-/// each piece of the nodes that fibres join is looked at, if it is small. `None` if no more are found.
+/// Returns more rings of `length` nodes than the `known` rings that follow each other along the
+/// line. If counting leaves room for one, examines each small connected component. `None` if there
+/// are no more.
 pub(super) fn more_rings(
     survey: &Survey<'_>,
     free: &[bool],
@@ -92,7 +95,7 @@ pub(super) fn more_rings(
     (rings.len() > known).then_some(rings)
 }
 
-/// More rings than `known` of the nodes of `piece`.
+/// Returns more than `known` rings of the nodes of `piece`.
 fn most_of_piece(
     survey: &Survey<'_>,
     piece: &[Position],
@@ -120,12 +123,12 @@ fn most_of_piece(
     Some(found.last()?.into_iter().map(|ring| rings[ring].clone()).collect())
 }
 
-/// What may be picked: nodes that are used together.
+/// A choice of the search: nodes that are used together.
 #[derive(Clone)]
 struct Item {
     nodes: u64,
     cost: u64,
-    /// 0 or 1: what it counts for.
+    /// Index into the needs: 0 or 1.
     kind: usize,
     rings: Vec<usize>,
 }
@@ -134,7 +137,7 @@ fn crossing(fabric: &Fabric, groups: &[RingGroup]) -> u64 {
     super::cross_tor(&fabric.dcn, groups.iter().map(|group| group.ranks.as_slice())).crossing
 }
 
-/// Every ring that can exist, with all its nodes in `ranks`.
+/// Returns every possible ring, with all its nodes in `ranks`.
 fn rings(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -148,11 +151,11 @@ fn rings(
     paths(survey, free, length)
 }
 
-/// Every ring along any path, up the line where it does not turn.
+/// Returns every ring along any path, going up the line where it does not turn.
 fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
     let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
     for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
-        // Up the line, as the scan has them.
+        // Go up the line, as the scan does.
         ring.nodes.reverse();
         ring.ranks.reverse();
         ring.hops.reverse();
@@ -161,19 +164,20 @@ fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGr
     Some(rings)
 }
 
-/// Sets of rings that share no node, each with what its ranks cost.
+/// Sets of disjoint rings, each with the cost of its ranks.
 struct Sets<'a> {
     fabric: &'a Fabric,
     rings: &'a [RingGroup],
-    /// A set that costs as much is of no use.
+    /// Sets that cost this much are useless.
     most: u64,
     /// By ring: its nodes.
     nodes: Vec<u64>,
-    /// By ring: a number that rings with nodes under the same ToRs share.
+    /// By ring: a number shared by rings with nodes under the same ToRs.
     likeness: Vec<usize>,
-    /// By the likeness of two rings: hops that cross at least in a set with both, on the way from one to the other and back.
+    /// By the likeness of two rings: minimum crossing hops from one to the other and back, in a set
+    /// with both.
     apart: Vec<Vec<u64>>,
-    /// By the likeness of each ring: the order that costs least, and what it costs.
+    /// By the likeness of each ring: the cheapest order and its cost.
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,
@@ -205,7 +209,8 @@ impl<'a> Sets<'a> {
         Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
     }
 
-    /// The sets of these sizes, by kind, that cost less than `most`; nothing where they are too many.
+    /// Returns the sets of these sizes, by kind, that cost less than `most`. `None` if there are
+    /// too many.
     fn below(&mut self, most: u64, sizes: [usize; 2]) -> Option<Vec<Item>> {
         (self.most, self.looked_at) = (most, 0);
         self.items.clear();
@@ -215,7 +220,7 @@ impl<'a> Sets<'a> {
         Some(std::mem::take(&mut self.items).into_values().collect())
     }
 
-    /// Adds the sets of `size` rings that begin with `chosen`; nothing where they are too many.
+    /// Adds the sets of `size` rings that begin with `chosen`. `None` if there are too many.
     fn add(&mut self, kind: usize, size: usize, chosen: &mut Vec<usize>) -> Option<()> {
         if chosen.len() == size {
             self.looked_at += 1;
@@ -259,7 +264,8 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// The order of `rings` around the inner rings that crosses least; of more than four the one along the ToRs.
+    /// Returns the order of `rings` around the inner rings that crosses least. With more than four
+    /// rings, returns the order along the ToRs.
     fn cheapest_order(&self, rings: &[usize]) -> (Vec<usize>, u64) {
         let along: Vec<usize> = (0..rings.len()).collect();
         let mut orders = vec![along];
@@ -278,7 +284,7 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// How many ToRs two rising lists have in common.
+/// Counts the ToRs that two rising lists have in common.
 fn shared(one: &[TorId], other: &[TorId]) -> usize {
     let (mut shared, mut from) = (0, 0);
     for tor in one {
@@ -290,7 +296,8 @@ fn shared(one: &[TorId], other: &[TorId]) -> usize {
     shared
 }
 
-/// The items that make up `needs` of each kind of `free` nodes and cost least in all, less than `below`.
+/// Returns the items that meet `needs` of each kind on `free` nodes at the least total cost below
+/// `below`.
 fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Option<Vec<usize>> {
     let mut by_lowest = vec![Vec::new(); 64];
     let (mut sizes, mut least) = ([0; 2], [u64::MAX; 2]);
@@ -317,14 +324,14 @@ fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Option<
 
 struct Search<'a> {
     items: &'a [Item],
-    /// Items by their lowest node, the cheapest first.
+    /// Items by their lowest node, cheapest first.
     by_lowest: Vec<Vec<usize>>,
-    /// Nodes of an item of each kind.
+    /// Nodes per item of each kind.
     sizes: [usize; 2],
-    /// What one costs at least.
+    /// Minimum cost per item of each kind.
     least: [u64; 2],
     below: u64,
-    /// The least cost at which so much was left.
+    /// The least cost seen for the same remaining nodes and needs.
     seen: FxHashMap<(u64, [usize; 2]), u64>,
     steps: usize,
     chosen: Vec<usize>,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! N + 1 rings (`spare_per_ring: 1`): a ring of N nodes with ranks and one that only passes its light on.
+//! N + 1 rings (`spare_per_ring: 1`): N nodes with ranks and one that only passes light through.
 //!
-//! The N + 1 nodes stand side by side, joined by hops of one. When one of them dies, its neighbours switch
-//! their bundles from the fibre of one hop to that of two, on the same bundle, and the spare takes the ranks of what died:
-//! two modules move, or one at an end of the chain, and no other. So a place for a ring is a run of N + 1 whole nodes
-//! whose fibres of one hop and of two all work. A death of the spare itself moves the same modules and no rank.
+//! The N + 1 nodes are adjacent and joined by hops of one. If one of them fails, its neighbours
+//! switch their bundles from the fibre of one hop to that of two, on the same bundle, and the spare
+//! takes over the failed node's ranks. Two modules switch, or one if the node was at an end of the
+//! chain. A place for a ring is therefore a run of N + 1 whole nodes whose fibres of one and two
+//! hops all work. If the spare itself fails, the same modules switch and no rank moves.
 //!
-//! Runs of one length on a line are most when each starts as early as it can; on a closed line every cut that can
-//! matter is tried, so the number is the true maximum.
+//! On a line, starting each run as early as possible gives the maximum number of runs of one
+//! length. On a closed line, every relevant cut is tried, so the number is the true maximum.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
@@ -15,12 +16,12 @@ use lightloom_units::id::NodeId;
 
 use super::{Chain, RingGroup, Survey};
 
-/// Whether rings of `fabric` have a spare node.
+/// Returns whether rings of `fabric` have a spare node.
 pub(super) fn are_wanted(fabric: &Fabric) -> bool {
     fabric.spare_per_ring > 0
 }
 
-/// The most rings of `nodes` nodes with ranks and a spare each.
+/// Returns the maximum number of rings with `nodes` ranked nodes and a spare each.
 pub(super) fn rings(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -30,14 +31,14 @@ pub(super) fn rings(
     most(survey, free, nodes + 1).iter().map(|chain| ring(fabric, chain)).collect()
 }
 
-/// The last node of `chain` passes light on.
+/// Makes the last node of `chain` the pass-through node.
 fn ring(fabric: &Fabric, chain: &[Position]) -> RingGroup {
     let mut group = RingGroup::chain(&fabric.hbd, chain);
     group.passing = group.ranks.pop();
     group
 }
 
-/// How many places, up to `length`, a run has that starts at each position.
+/// Returns the length, up to `length`, of the run that starts at each position.
 pub(super) fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usize> {
     let hbd = survey.hbd();
     let nodes = hbd.nodes() as usize;
@@ -56,14 +57,14 @@ pub(super) fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usi
     (0..nodes).map(run).collect()
 }
 
-/// Every run of `length` places on the line.
+/// Returns every run of `length` places on the line.
 pub(super) fn all(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let nodes = survey.hbd().nodes() as usize;
     let runs = runs(survey, free, length).into_iter().enumerate();
     runs.filter(|(_, run)| *run >= length).map(|(first, _)| chain(first, length, nodes)).collect()
 }
 
-/// The most runs of `length` places on the line.
+/// Returns the maximum number of runs of `length` places on the line.
 pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let nodes = survey.hbd().nodes() as usize;
     let runs = runs(survey, free, length);
@@ -84,7 +85,7 @@ pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Cha
         }
         firsts
     };
-    // The first of the longest.
+    // Ties go to the first.
     let mut best: Vec<usize> = Vec::new();
     for firsts in (0..cuts).map(from) {
         if firsts.len() > best.len() {
@@ -102,14 +103,14 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
     (first..first + length).map(|place| position(place % nodes)).collect()
 }
 
-/// `old` without the one node that broke, or without an end of a fibre that broke: its spare takes the ranks.
-/// `None` if it has no spare, or more is broken.
+/// Returns `old` without its one failed node, or without an end of a failed fibre. The spare takes
+/// over the ranks. `None` if `old` has no spare, or more than that failed.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
     let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));
     let broken: Vec<NodeId> = old.nodes.iter().copied().filter(is_broken).collect();
     let candidates = match broken.len() {
-        // A fibre: rather the spare than a node with ranks.
+        // After a fibre fault, leave out the spare rather than a ranked node.
         0 => {
             let mut nodes = old.nodes.clone();
             nodes.sort_by_key(|node| *node != passing);
@@ -150,15 +151,15 @@ fn left_out(
         .then_some(group)
 }
 
-/// Whether a ring has a spare and every fibre works that would lead past a node of it that dies.
+/// Returns whether a ring has a spare and all fibres that bypass one of its nodes work.
 pub(super) fn stands_in_for_all(fabric: &Fabric, survey: &Survey<'_>, group: &RingGroup) -> bool {
     let at = |node: &NodeId| fabric.hbd.position_of(*node);
     group.passing.is_some()
         && group.nodes.windows(3).all(|three| survey.has_fibre(at(&three[0]), 2))
 }
 
-/// What is left of `old` when its spare is used up and was not enough: the spare, if it works, has the ranks of
-/// one node that broke.
+/// Returns the rest of `old` if its spare does not suffice. If the spare works, it takes the ranks
+/// of one failed node.
 pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> RingGroup {
     let Some(passing) = old.passing else { return old.clone() };
     let works = |node: &NodeId| survey.is_whole(fabric.hbd.position_of(*node));
@@ -172,8 +173,8 @@ pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) ->
     left
 }
 
-/// `old` with an idle node that passes light on, where its nodes and that one stand side by side. `None` if there is
-/// none, or it has one.
+/// Returns `old` with an idle node that passes light through, if one is adjacent. `None` if there
+/// is none or `old` already has one.
 pub(super) fn regained(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -192,7 +193,7 @@ pub(super) fn regained(
     for at in &own {
         free[at.index()] = true;
     }
-    // The chain starts where it did, or one place below.
+    // The chain starts at the same place, or one place below.
     for first in [Some(first), (first + nodes).checked_sub(1).filter(|_| length <= nodes)] {
         let chain = chain(first?, length, nodes);
         let added = chain.iter().filter(|position| !own.contains(position)).count();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be used: working nodes, whole nodes and working fibres, by position in the line.
+//! The usable parts by position in the line: working nodes, whole nodes and working fibres.
 
 use std::collections::BTreeSet;
 
@@ -8,23 +8,23 @@ use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Port, Position, hop_for_port};
 use lightloom_units::id::{BundleId, NodeId};
 
-/// The usable part of a k-hop ring under a set of faults.
+/// The usable part of a k-hop ring under a set of faults, with limits on what a replan may change.
 #[derive(Clone, Debug)]
 pub struct Survey<'a> {
     hbd: &'a Hbd,
     faults: &'a FaultSet,
     alive: Vec<bool>,
     whole: Vec<bool>,
-    /// By position: its transceivers can be set.
+    /// By position: the transceivers can be set.
     in_reach: Vec<bool>,
-    /// Light is cut only where it ends on one of these nodes. `None` if it may be cut anywhere.
+    /// Light may only be cut where it ends on one of these nodes. `None` means anywhere.
     cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings that lost nothing move only if they are of these jobs. `None` if all may.
+    /// Rings without a fault may only move if they belong to these jobs. `None` means all may.
     moves: Option<BTreeSet<u32>>,
 }
 
 impl<'a> Survey<'a> {
-    /// Looks at `hbd` with `faults` in it.
+    /// Creates a survey of `hbd` with `faults`.
     #[must_use]
     pub fn new(hbd: &'a Hbd, faults: &'a FaultSet) -> Self {
         let mut alive = vec![true; hbd.nodes() as usize];
@@ -39,8 +39,8 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None }
     }
 
-    /// The same where the transceivers of these nodes cannot be set: their light stays as it is, and none of them takes
-    /// the place of another.
+    /// Marks nodes whose transceivers cannot be set. Their light stays unchanged, and they replace
+    /// no other node.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {
@@ -49,88 +49,90 @@ impl<'a> Survey<'a> {
         self
     }
 
-    /// The same where light between working ends is cut only if it ends on one of these nodes.
+    /// Allows cutting light between working ends only where it ends on one of these nodes.
     #[must_use]
     pub fn cut_only_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
         self.cuts_at = Some(nodes);
         self
     }
 
-    /// The same where rings that lost nothing move only if they are of these jobs.
+    /// Allows rings without a fault to move only if they belong to these jobs.
     #[must_use]
     pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
         self.moves = Some(jobs);
         self
     }
 
-    /// Whether a ring of `job` that lost nothing may move.
+    /// Returns whether a ring of `job` without a fault may move.
     #[must_use]
     pub fn may_move(&self, job: u32) -> bool {
         self.moves.as_ref().is_none_or(|jobs| jobs.contains(&job))
     }
 
-    /// Whether light between working ends may be cut anywhere.
+    /// Returns whether light between working ends may be cut anywhere.
     #[must_use]
     pub fn may_cut_anywhere(&self) -> bool {
         self.cuts_at.is_none()
     }
 
-    /// Whether light between these nodes may be cut.
+    /// Returns whether light between these nodes may be cut.
     #[must_use]
     pub fn may_cut(&self, one: NodeId, other: NodeId) -> bool {
         let nodes = self.cuts_at.as_ref();
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
-    /// Whether some transceivers cannot be set, some rings may not move, or light may not be cut everywhere.
+    /// Returns whether some transceivers cannot be set, some rings may not move, or some light may
+    /// not be cut.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
     }
 
-    /// By position: its transceivers can be set.
+    /// By position: whether the transceivers can be set.
     #[must_use]
     pub fn in_reach(&self) -> &[bool] {
         &self.in_reach
     }
 
-    /// The cabling looked at.
+    /// Returns the cabling.
     #[must_use]
     pub fn hbd(&self) -> &'a Hbd {
         self.hbd
     }
-    /// The faults it was taken with.
+    /// Returns the faults.
     #[must_use]
     pub fn faults(&self) -> &'a FaultSet {
         self.faults
     }
-    /// By position: the node works.
+    /// By position: whether the node works.
     #[must_use]
     pub fn alive(&self) -> &[bool] {
         &self.alive
     }
-    /// Whether the node works and so do all its bundles, so that its GPU ring can be closed.
+    /// Returns whether the node and all its bundles work, so that its GPU ring can be closed.
     #[must_use]
     pub fn is_whole(&self, position: Position) -> bool {
         self.whole[position.index()]
     }
-    /// Whether a working fibre leaves `position` over `hop`. Says nothing of the nodes at its ends.
+    /// Returns whether a working fibre leaves `position` over `hop`. Does not check the nodes at
+    /// its ends.
     #[must_use]
     pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {
         self.hbd.fibre(position, hop).is_some_and(|fibre| !self.faults.fibres.contains(&fibre))
     }
-    /// Whether every installed fibre works and none is missing.
+    /// Returns whether every installed fibre works and none is missing.
     #[must_use]
     pub fn all_fibres_work(&self) -> bool {
         self.faults.fibres.is_empty() && self.hbd.is_fully_cabled()
     }
-    /// Whether a bundle can be switched: it works and so does its node.
+    /// Returns whether the bundle and its node work, so that it can be switched.
     #[must_use]
     pub fn bundle_works(&self, bundle: BundleId) -> bool {
         self.alive[self.hbd.position_of(bundle.node).index()]
             && !self.faults.bundles.contains(&bundle)
     }
-    /// The port at the far end of a fibre, if the fibre and both bundles work.
+    /// Returns the port at the far end of a fibre, if the fibre and both bundles work.
     #[must_use]
     pub fn working_peer(&self, port: Port) -> Option<Port> {
         let hop = hop_for_port(self.hbd.k(), port.bundle.bundle, port.path)?;
@@ -140,12 +142,12 @@ impl<'a> Survey<'a> {
             && self.has_fibre(self.hbd.position_of(port.bundle.node), hop);
         works.then_some(far)
     }
-    /// Bundles of the node at `position` that are broken.
+    /// Iterates over the failed bundles of the node at `position`.
     pub fn broken_bundles(&self, position: Position) -> impl Iterator<Item = u8> + '_ {
         let node = self.hbd.node_at(position);
         self.faults.bundles.iter().filter(move |bundle| bundle.node == node).map(|b| b.bundle)
     }
-    /// GPUs of working nodes.
+    /// Returns the number of GPUs of working nodes.
     #[must_use]
     pub fn healthy_gpus(&self) -> u64 {
         let nodes = self.alive.iter().filter(|alive| **alive).count() as u64;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups that a small change would lose, kept by moving as few rings as possible that lost nothing.
+//! Keeps groups that a small change would lose, by moving as few rings without a fault as possible.
 //!
-//! Where every group that was hit finds no place between the others, others have to make room. Here it is decided how many
-//! groups can be kept and which rings may move; `region` finds the least change. Up to [`MOST_PLACES`] nodes the whole line is
-//! searched, and what is found is the least there is. On a longer line one lost group after the other is placed, wherever on
-//! the line that moves fewest, and what moves for one of them lies within that many places.
+//! If a failed group does not fit between the others, others must make room. This module decides
+//! how many groups can be kept and which rings may move; `region` finds the least change. With up
+//! to [`MOST_PLACES`] nodes, it searches the whole line and the result is optimal. On a longer line
+//! it places one lost group at a time, wherever the fewest rings move, and all moves for one group
+//! lie within that many places.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,35 +18,35 @@ use lightloom_units::id::{GroupId, NodeId};
 use super::super::{Layout, RingGroup, Survey};
 use super::region::{Limit, MOST_PLACES, MoveCost, Pick, Region, RegionClass, RegionOutcome};
 
-/// The most steps of one search: 0.2 s, and six times as many as any search on 40 nodes took in tests.
+/// Step limit of one search: about 0.2 s, and six times more than any search on 40 nodes took in
+/// tests.
 const MOST_STEPS: u32 = 200_000;
 
-/// The most jobs whose rings are searched together.
 const MOST_JOBS: usize = 8;
 
-/// Groups afterwards.
 pub(super) struct Rearranged {
     pub(super) groups: Vec<RingGroup>,
-    /// By place before: the place in `groups`.
+    /// Maps the place of a group before to its index in `groups`.
     pub(super) given: BTreeMap<usize, usize>,
-    /// So many rings that lost nothing have to move.
+    /// Minimum number of rings without a fault that must move.
     pub(super) at_least: u32,
 }
 
-/// Why nothing is found.
+/// The reason why the search found no rearrangement.
 pub(super) enum Nothing {
-    /// No more groups can be kept.
+    /// No additional group can be kept.
     CanBeKept,
-    /// The search does not cover this, or ran out of steps: so many rings have to move at least.
+    /// The search does not apply or ran out of steps. At least this many rings must move.
     InSight { at_least: u32 },
 }
 
-/// A job that takes all there is goes on with what is left: for one ring more its others do not move.
+/// A job that takes all nodes continues with fewer; other jobs' rings do not move to give it one
+/// more.
 pub(super) fn is_sized(job: &Job) -> bool {
     job.is_placed() && job.size != JobSize::All
 }
 
-/// How many groups make a unit that a job can use.
+/// Returns the number of groups per unit that a job can use.
 pub(super) fn unit(job: &Job) -> usize {
     match &job.step {
         Some(StepFile::Training(raw)) => (raw.pp * raw.cp * raw.ep).max(1) as usize,
@@ -53,7 +54,8 @@ pub(super) fn unit(job: &Job) -> usize {
     }
 }
 
-/// More groups of `before` than are in `mended`. `is_hit` by place before: the group lost something.
+/// Keeps more groups of `before` than `mended` does. `is_hit` says by former place whether the
+/// group lost a part.
 pub(super) fn rearranged(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -90,12 +92,12 @@ struct Task<'a> {
     jobs: Vec<u32>,
     /// Groups of jobs that have a place.
     now: BTreeMap<GroupId, RingGroup>,
-    /// So many rings that lost nothing have to move.
+    /// Minimum number of rings without a fault that must move.
     at_least: u32,
 }
 
 impl<'a> Task<'a> {
-    /// All that are lost, or as many as can be kept, on the whole line.
+    /// Places all lost groups on the whole line, or as many as possible.
     fn place_together(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
         let regions = [self.region(all, lost)];
@@ -108,7 +110,7 @@ impl<'a> Task<'a> {
         Err(Nothing::CanBeKept)
     }
 
-    /// One lost group after the other, wherever on the line that moves fewest rings.
+    /// Places one lost group at a time, wherever on the line the fewest rings move.
     fn place_in_turn(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
         let is_sized = |place: &&usize| {
@@ -137,7 +139,8 @@ impl<'a> Task<'a> {
         self.jobs.iter().map(of).sum()
     }
 
-    /// Parts of the line that hold every place for a lost group with all that moves for it, the nearest first.
+    /// Returns sections of the line, nearest first. Together they contain every place for a lost
+    /// group with all rings that move for it.
     fn regions(&self, lost: usize) -> Vec<Region<'a>> {
         let (nodes, width) = (self.fabric.hbd.nodes() as usize, MOST_PLACES);
         let at = self.fabric.hbd.position_of(self.before.groups[lost].nodes[0]).index();
@@ -153,7 +156,8 @@ impl<'a> Task<'a> {
         firsts.map(|first| self.region(from(first), &[lost])).collect()
     }
 
-    /// The nodes at these places that no fixed ring has, with the rings that may move there, and those to be placed.
+    /// Returns the nodes at these places that no fixed ring uses, the rings there that may move,
+    /// and the rings to place.
     fn region(&self, places: Vec<Position>, lost: &[usize]) -> Region<'a> {
         let hbd = &self.fabric.hbd;
         let can_be_set = |position: Position| {
@@ -191,7 +195,8 @@ impl<'a> Task<'a> {
         Region::new(self.survey, self.before, places.len(), nodes, &olds, classes)
     }
 
-    /// How many rings of each job to ask for, most GPUs in use first: all that is more than is kept now.
+    /// Returns the ring counts per job to try, most GPUs in use first. Each of them uses more GPUs
+    /// than now.
     fn levels(&self, region: &Region<'_>, lost: &[usize]) -> Vec<Vec<u32>> {
         let mut levels = vec![(0, Vec::new())];
         for (job, class) in self.jobs.iter().zip(&region.classes) {
@@ -217,7 +222,8 @@ impl<'a> Task<'a> {
         levels.into_iter().map(|(_, level)| level).collect()
     }
 
-    /// Places what is `required` in one of the regions, so that the fewest rings move that lost nothing.
+    /// Places the `required` rings in one of the regions so that the fewest rings without a fault
+    /// move.
     fn place(
         &mut self,
         regions: &[Region<'a>],
@@ -225,7 +231,7 @@ impl<'a> Task<'a> {
     ) -> Result<(), Nothing> {
         let mut below = MoveCost { rings: u32::MAX, ..MoveCost::default() };
         let (mut best, mut proven, mut steps) = (None, None, MOST_STEPS);
-        // The nearest alone first: what it has limits the search elsewhere.
+        // Search the nearest region first; its result limits the search in the others.
         for regions in [&regions[..1], &regions[1..]] {
             let mut limit = Limit { rings: 0, below };
             while proven.is_none() && limit.rings <= below.rings {
@@ -263,7 +269,8 @@ impl<'a> Task<'a> {
         for old in &region.olds {
             self.now.remove(&self.before.groups[old.place].id);
         }
-        // Chains of nodes that no ring of the job had are left for the rings that have none.
+        // Chains without nodes of the job's old rings go last, to the rings that still have no
+        // chain.
         let mut picks = picks;
         picks.sort_by_key(|pick| matches!(pick, Pick::Chain { old: None, .. }));
         for pick in picks {
@@ -289,7 +296,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// All groups of jobs, and the spare rings that they leave.
+    /// Returns all groups of jobs, and the spare rings that remain.
     fn finish(self) -> Rearranged {
         let used: BTreeSet<NodeId> =
             self.now.values().flat_map(|group| group.nodes.iter().copied()).collect();

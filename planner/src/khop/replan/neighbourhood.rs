@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rebuilding a group where it stands, with the least change: an exact search up the line. A ring shorter than
-//! what the group can reach is cut in one place, and chains across the cut are not tried.
+//! Rebuilds a group in its place with the least change, by an exact search up the line. A ring
+//! shorter than the group's reach is cut open once, and chains across the cut are not tried.
 //!
-//! Candidates are the group's own working nodes and the idle ones within reach. The search decides
-//! place by place whether a candidate joins the chain, and keeps, for every way to stand at a
-//! place, the cheapest history. What it must remember is little: how long the chain is, its last
-//! node and last hop, and which places within K joined, because a circuit that is lit today goes
-//! dark at the end that stays outside when the other end joins the chain.
+//! Candidates are the group's own working nodes and the idle nodes within reach. The search decides
+//! place by place whether a candidate joins the chain, and keeps the cheapest history of every
+//! state at a place. A state holds the length of the chain, its last node and hop, and which places
+//! within K joined. The last item is needed because when one end of a lit circuit joins the chain
+//! and the other does not, the other end goes dark.
 //!
-//! Cost, in this order: nodes replaced, then bundles switched. The search is run with one replaced
-//! node allowed, then two, and so on: the common case looks at very few states.
+//! The cost is the number of replaced nodes, then the number of switched bundles. The search first
+//! allows one replaced node, then two, and so on, so the common case visits very few states.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ use super::super::document::selected_port;
 use super::super::layout::bundle_path;
 use super::super::{Layout, RingGroup, Survey};
 
-/// How far a rebuild may go.
+/// How much a rebuild may change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
     /// Every working node of the group stays, and at most 2K bundles switch.
     SmallOnly,
-    /// Whatever it takes, as long as one node stays.
+    /// Any change that keeps at least one node.
     Any,
 }
 
-/// The cheapest chain that keeps at least one node of `old`, or nothing if there is none. `idle` is by position;
-/// the working nodes of `old` are among the idle.
+/// Returns the cheapest chain that keeps at least one node of `old`, or `None`. `idle` is by
+/// position and includes the working nodes of `old`.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -56,7 +56,8 @@ pub(super) fn rebuild(
     Some(group)
 }
 
-/// The nodes of the new chain in rank order: who stays keeps its rank, newcomers take the free ones.
+/// Returns the nodes of the new chain in rank order. Nodes that stay keep their rank, and new nodes
+/// take the free ranks.
 fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
     let fill = |node: &NodeId| {
@@ -67,15 +68,15 @@ fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
 
 /// A node that may join the chain.
 struct Candidate {
-    /// Its place, counted from the start of the window.
+    /// Place relative to the start of the window.
     place: u64,
     position: Position,
     is_own: bool,
-    /// For each circuit that is lit to a lower candidate: how many places below it ends.
+    /// For each circuit lit to a lower candidate, the distance of its other end in places.
     lit_down: Vec<u8>,
-    /// Lit bundles whose far end is dead: they go dark unless the node joins and sets them anew.
+    /// Lit bundles whose far end failed. They go dark unless the node joins and sets them again.
     widowed: u32,
-    /// Lit bundles whose far end works but can never join: that end goes dark if this one joins.
+    /// Lit bundles whose far end works but can never join. That end goes dark if this node joins.
     outside: u32,
 }
 
@@ -88,22 +89,20 @@ struct Search<'a> {
     candidates: Vec<Candidate>,
 }
 
-/// Where the search stands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
-    /// Nodes of the chain so far.
     placed: usize,
     /// Nodes of the chain that were not in the group.
     replaced: usize,
-    /// Candidate that joined last; meaningless while `placed` is 0 or the chain is complete.
+    /// The candidate that joined last. Meaningless while `placed` is 0 or the chain is complete.
     last: usize,
-    /// The hop by which it was reached, 0 for the first.
+    /// The hop to the last candidate, 0 for the first.
     back: Hop,
-    /// Bit d: the candidate d places below the current one joined, up to K places below.
+    /// Bit d: the candidate d places below the current one joined, for d up to K.
     joined: u128,
 }
 
-/// A state's cheapest history: bundles switched, and the trail that led there.
+/// The cheapest history of a state: its switched bundles and its trail.
 #[derive(Clone, Copy)]
 struct History {
     switched: u32,
@@ -139,7 +138,7 @@ impl<'a> Search<'a> {
         (search.candidates.len() >= length && search.own > 0).then_some(search)
     }
 
-    /// Looks at what is lit at one candidate today.
+    /// Reads which circuits of a candidate are lit now.
     fn candidate(&self, place: u64, position: Position, places: &[u64], is_own: bool) -> Candidate {
         let node = self.hbd.node_at(position);
         let mut candidate =
@@ -161,7 +160,7 @@ impl<'a> Search<'a> {
         candidate
     }
 
-    /// How far up the line `to` stands from `from`, the short way round a ring.
+    /// Returns the distance from `from` up the line to `to`, in the shorter direction of a ring.
     fn apart(&self, from: Position, to: Position) -> i64 {
         let apart = i64::from(to.0) - i64::from(from.0);
         let nodes = i64::from(self.hbd.nodes());
@@ -171,7 +170,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The cheapest chain with at most `replaced` nodes replaced.
+    /// Returns the cheapest chain with at most `replaced` replaced nodes, and its switched bundles.
     fn run(&self, replaced: usize) -> Option<(Vec<Position>, u32)> {
         let spare_own = (self.own + replaced).checked_sub(self.length)?;
         let mut trails: Vec<(usize, usize)> = Vec::new();
@@ -210,13 +209,13 @@ impl<'a> Search<'a> {
         Some((self.walk_back(&trails, best.trail), best.switched))
     }
 
-    /// Bundles that go dark because `candidate` stays outside the chain.
+    /// Counts the bundles that go dark because `candidate` stays outside the chain.
     fn stays_out(&self, candidate: &Candidate, joined: u128) -> u32 {
         let cut_off = candidate.lit_down.iter().filter(|down| joined >> **down & 1 == 1).count();
         candidate.widowed + u32::try_from(cut_off).expect("at most K")
     }
 
-    /// Candidate `index` joins: the new state and the bundles that switch for it.
+    /// Adds candidate `index`. Returns the new state and the bundles that switch for it.
     fn join(&self, state: State, index: usize) -> Option<(State, u32)> {
         if state.placed == self.length {
             return None;
@@ -256,7 +255,7 @@ impl<'a> Search<'a> {
         Hop::try_from(self.hbd.k()).expect("K is at most 64")
     }
 
-    /// Bundles of a node of the chain whose path is not what the chain needs.
+    /// Counts the bundles of a chain node whose path differs from what the chain needs.
     fn switched(&self, candidate: &Candidate, back: Hop, forward: Option<Hop>) -> u32 {
         let node = self.hbd.node_at(candidate.position);
         let hops = [(back != 0).then_some(-back), forward];
@@ -286,9 +285,8 @@ fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
     }
 }
 
-/// The part of the line that a chain of `length` nodes with a node of the old chain can touch:
-/// where it starts, and its width. On a ring shorter than that it is the whole ring, cut where it
-/// starts.
+/// Returns start and width of the section of the line that a chain of `length` nodes with a node of
+/// the old chain can touch. A ring shorter than that is returned whole, cut open at its start.
 fn window(hbd: &Hbd, own: &[Position], length: usize) -> (Position, u64) {
     let nodes = u64::from(hbd.nodes());
     let margin = (length as u64 - 1) * u64::from(hbd.k());

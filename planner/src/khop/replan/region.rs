@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rings of one part of the line, packed again with the least change: an exact search.
+//! Packs the rings of one section of the line again with the least change, by an exact search.
 //!
-//! Candidates are all chains of the nodes that no fixed ring has. Node by node, the lowest first, the search decides who has
-//! it: its own ring, which stays, a new chain, or none. States with the same nodes left are one state with its cheapest
-//! history, so that the work grows with the states that a cut through the line can have. Costs add up, and every cost is
-//! known when the later of two neighbours is decided: the result has the least cost within the limit.
+//! Candidates are all chains of nodes that no fixed ring uses. The search decides node by node,
+//! lowest first, whether the node's own ring keeps it, a new chain takes it, or it stays free.
+//! States with the same remaining nodes are merged and keep the cheapest history, so the work grows
+//! with the number of states at a cut through the line. Costs are additive, and every cost is known
+//! when the later of two neighbours is decided. The result therefore has the least cost within the
+//! limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Add;
@@ -18,17 +20,17 @@ use super::super::document::selected_port;
 use super::super::layout::bundle_path;
 use super::super::{Layout, RingGroup, Survey};
 
-/// The most places that one search holds.
+/// Maximum number of places in one search.
 pub(super) const MOST_PLACES: usize = 128;
 
-/// What moves, in the order of what it is worth to avoid.
+/// The cost of moves, in descending order of importance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MoveCost {
-    /// Rings that lost nothing and whose ranks are on other nodes afterwards.
+    /// Rings without a fault whose ranks move to other nodes.
     pub(super) rings: u32,
-    /// Circuits of rings that lost nothing which go dark.
+    /// Circuits of rings without a fault that go dark.
     pub(super) circuits: u32,
-    /// Nodes that take ranks of another node.
+    /// Nodes that take over ranks of another node.
     pub(super) nodes: u32,
     /// Bundles that switch.
     pub(super) bundles: u32,
@@ -46,45 +48,43 @@ impl Add for MoveCost {
     }
 }
 
-/// A ring of a job before, whose nodes may be used.
+/// A former ring of a job whose nodes may be used.
 pub(super) struct Old {
-    /// Its place in the layout before.
+    /// Its former place in the layout.
     pub(super) place: usize,
     pub(super) class: usize,
-    /// Whether it lost something.
+    /// Whether it lost a part.
     pub(super) is_hit: bool,
-    /// Its nodes here, and those with ranks.
+    /// Its nodes in this section, and those of them with ranks.
     nodes: u128,
     ranks: u128,
 }
 
 /// The rings of one job.
 pub(super) struct RegionClass {
-    /// Nodes of a ring.
+    /// Nodes per ring.
     pub(super) length: usize,
-    /// Rings here before.
+    /// Former rings in this section.
     pub(super) rings: u32,
 }
 
-/// Who has some nodes afterwards.
+/// The new use of some nodes.
 pub(super) enum Pick {
     Stays { old: usize },
     Chain { nodes: Vec<NodeId>, hops: Vec<Hop>, class: usize, old: Option<usize> },
 }
 
-/// How far a search goes.
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
-    /// At most so many rings that lost nothing move.
+    /// Maximum number of rings without a fault that move.
     pub(super) rings: u32,
-    /// All in all it costs less than this.
+    /// Exclusive upper bound on the total cost.
     pub(super) below: MoveCost,
 }
 
-/// How a search ended.
 pub(super) enum RegionOutcome {
     Found(MoveCost, Vec<Pick>),
-    /// There is nothing within the limit. `is_cut`: there may be something beyond.
+    /// No result within the limit. `is_cut`: a higher limit may have one.
     Nothing {
         is_cut: bool,
     },
@@ -94,54 +94,57 @@ pub(super) enum RegionOutcome {
 pub(super) struct Region<'a> {
     survey: &'a Survey<'a>,
     before: &'a Layout,
-    /// Each with its place, counted from the start of this part.
+    /// Nodes with their place relative to the start of the section.
     nodes: Vec<(u64, NodeId)>,
-    /// How many places the line has, where this is all of a closed one.
+    /// Length of the line, if the section is the whole of a closed line.
     closed: Option<u64>,
     pub(super) olds: Vec<Old>,
     pub(super) classes: Vec<RegionClass>,
-    /// By node: the ring that lost nothing and has ranks there.
+    /// By node: the ring without a fault that has ranks there.
     owner: Vec<Option<usize>>,
-    /// By node: which nodes working fibres lead to, and by which hop.
+    /// By node: the nodes reached by working fibres, and the hop to each.
     near: Vec<Vec<(usize, Hop)>>,
-    /// By node: the far ends of its lit bundles, and whether a ring that lost nothing uses the circuit.
+    /// By node: the far ends of its lit bundles, and whether a ring without a fault uses the
+    /// circuit.
     lit: Vec<Vec<(usize, bool)>>,
     /// By node: the same far ends as a set.
     lit_to: Vec<u128>,
-    /// By node: lit bundles whose far end is never decided here.
+    /// By node: lit bundles whose far end is outside the search.
     outside: Vec<u32>,
-    /// By node: lit bundles whose far end is broken.
+    /// By node: lit bundles whose far end failed.
     widowed: Vec<u32>,
 }
 
-/// A candidate: of all chains over the same nodes the cheapest.
+/// A candidate: the cheapest of all chains over the same nodes.
 struct Chain {
     nodes: u128,
     order: Vec<usize>,
     hops: Vec<Hop>,
-    /// Circuits of rings that lost nothing, between two of its nodes, that it does not use; bundles that it switches.
+    /// Unused circuits of rings without a fault between two of its nodes, and bundles that it
+    /// switches.
     within: (u32, u32),
-    /// Far ends of lit circuits that leave it, and whether a ring that lost nothing uses the circuit.
+    /// Far ends of lit circuits that leave it, and whether a ring without a fault uses the circuit.
     leaving: Vec<(usize, bool)>,
-    /// Rings that lost nothing, and rings of any kind, that have ranks on its nodes.
+    /// Rings without a fault, and rings of any kind, that have ranks on its nodes.
     touched: Vec<usize>,
     overlapped: Vec<usize>,
 }
 
-/// What is decided: `left` is first, so that the order of states is that of decisions.
+/// The decisions so far. `left` is the first field so that states sort in the order of decisions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
-    /// Nodes to be decided.
+    /// Undecided nodes.
     left: u128,
-    /// Nodes of new chains with a lit circuit to a node that is left.
+    /// Nodes of new chains with a lit circuit to an undecided node.
     taken: u128,
-    /// Rings that a new chain goes on for, and that have nodes left.
+    /// Rings that a new chain replaces and that have undecided nodes.
     used: u128,
-    /// Rings of each class so far, a byte each.
+    /// Rings of each class so far, one byte each.
     placed: u64,
 }
 
-/// A decision: a ring stays, or a chain (of those with this lowest node and length, the one at `index`) goes on for it.
+/// A decision: a ring stays, or the chain at `index` among those with this lowest node and length
+/// replaces `old`.
 #[derive(Clone, Copy)]
 enum RegionStep {
     Stays { old: usize },
@@ -159,8 +162,9 @@ fn bits(mut set: u128) -> impl Iterator<Item = usize> {
 }
 
 impl<'a> Region<'a> {
-    /// A part of the line, of so many `places`, at most [`MOST_PLACES`]: the `nodes` there, with their places, that no other
-    /// ring has, and the rings `olds` (place before, class, whether it is hit).
+    /// Creates a section of the line with `places` places, at most [`MOST_PLACES`]. `nodes` are the
+    /// nodes there that no fixed ring uses, with their places. `olds` are the movable rings as
+    /// (former place, class, whether the ring lost a part).
     pub(super) fn new(
         survey: &'a Survey<'a>,
         before: &'a Layout,
@@ -235,7 +239,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// At least `required` rings of each class, for less than `limit`.
+    /// Finds at least `required` rings of each class, at a cost below `limit`.
     pub(super) fn pack(&self, required: &[u32], limit: Limit, steps: &mut u32) -> RegionOutcome {
         let all = u128::MAX
             .checked_shr(u32::try_from(MOST_PLACES - self.nodes.len()).expect("at most 128"));
@@ -264,7 +268,8 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Whether what is left can hold the rings that are missing, by counting. `is_spent`: no other ring may be broken.
+    /// Returns whether the remaining nodes can hold the missing rings, by counting. `is_spent`: no
+    /// further ring may be broken up.
     fn has_room(&self, state: &State, required: &[u32], is_spent: bool) -> bool {
         let (mut placed, mut open) = (state.placed, state.left);
         let is_kept = |old: &&Old| is_spent && !old.is_hit && old.ranks & !state.left == 0;
@@ -282,7 +287,7 @@ impl<'a> Region<'a> {
         let (shortest, common) = (lengths().min().unwrap_or(1), lengths().fold(0, divisor).max(1));
         let room = |size: usize| if size < shortest { 0 } else { size / common * common };
         let reach = u64::from(self.survey.hbd().k());
-        // Pieces that no fibre joins. On a closed line the first may be joined with the last.
+        // Sections that no fibre joins. On a closed line the first may be joined to the last.
         let (mut first, mut size, mut sum, mut last) = (None, 0, 0, None);
         for place in bits(open).map(|at| self.nodes[at].0) {
             if last.is_some_and(|last| place - last > reach) {
@@ -305,12 +310,12 @@ impl<'a> Region<'a> {
         sum >= missing
     }
 
-    /// The ring that lost nothing and has ranks on this node, as a set.
+    /// Returns the ring without a fault that has ranks on this node, as a set.
     fn touched(&self, at: usize) -> u128 {
         self.owner[at].map_or(0, |old| 1 << old)
     }
 
-    /// Whether a ring that lost nothing is not touched yet.
+    /// Returns whether no node of ring `old` is decided yet.
     fn is_whole(&self, old: usize, left: u128) -> bool {
         self.olds[old].ranks & !left == 0
     }
@@ -321,7 +326,7 @@ fn divisor(a: usize, b: usize) -> usize {
 }
 
 impl State {
-    /// A ring of `class` has `nodes`.
+    /// Adds a ring of `class` on `nodes`.
     fn with(self, nodes: u128, class: usize) -> Self {
         Self { left: self.left & !nodes, placed: self.placed + (1 << (8 * class)), ..self }
     }
@@ -342,7 +347,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Every decision on the lowest node that is left. `None` if there are no more steps.
+    /// Makes every possible decision on the lowest undecided node. `None` if no steps are left.
     fn decide(
         &mut self,
         state: State,
@@ -382,7 +387,7 @@ impl Search<'_> {
         Some(())
     }
 
-    /// What it costs that no ring has the node `at`.
+    /// Returns the cost of leaving the node `at` without a ring.
     fn left_out(&self, at: usize, state: &State) -> MoveCost {
         let region = self.region;
         let breaks = region.owner[at].is_some_and(|old| region.is_whole(old, state.left));
@@ -391,7 +396,7 @@ impl Search<'_> {
         MoveCost { rings: breaks.into(), bundles, ..MoveCost::default() }
     }
 
-    /// A new chain, for every ring that it can go on for.
+    /// Adds a new chain, once for every ring that it can replace.
     fn take(
         &mut self,
         chain: &Chain,
@@ -430,7 +435,8 @@ impl Search<'_> {
         is_within
     }
 
-    /// Keeps the cheapest history of a state, less what later decisions do not depend on.
+    /// Keeps the cheapest history of a state, after removing fields that no later decision depends
+    /// on.
     fn keep(&mut self, state: State, cost: MoveCost, trail: usize, step: Option<RegionStep>) {
         let region = self.region;
         if !self.is_within(cost) {
@@ -473,13 +479,14 @@ impl Search<'_> {
         picks
     }
 
-    /// The chains with this lowest node and length that break no more rings than the limit allows.
+    /// Returns the chains with this lowest node and length that break up no more rings than the
+    /// limit allows.
     fn candidates(&mut self, of: (usize, usize), steps: &mut u32) -> Option<Rc<Vec<Chain>>> {
         if let Some(chains) = self.chains.get(&of) {
             return Some(chains.clone());
         }
         let (first, length) = of;
-        // A ring can stay where it is over other fibres.
+        // A ring can stay in place over other fibres.
         let most = self.limit.rings.max(1);
         let (order, hops) = (VecDeque::from([first]), VecDeque::new());
         let (region, found) = (self.region, FxHashMap::default());
@@ -495,12 +502,12 @@ impl Search<'_> {
     }
 }
 
-/// A chain that grows from its lowest node, at its end and then at its start.
+/// A chain that grows from its lowest node, first at its end and then at its start.
 struct RegionWalk<'a> {
     region: &'a Region<'a>,
     first: usize,
     length: usize,
-    /// Rings that it breaks at most.
+    /// Maximum number of rings that it breaks up.
     most: u32,
     order: VecDeque<usize>,
     hops: VecDeque<Hop>,
@@ -509,7 +516,7 @@ struct RegionWalk<'a> {
 }
 
 impl RegionWalk<'_> {
-    /// `touched`: the rings that lost nothing and have ranks on the chain.
+    /// `touched` is the set of rings without a fault that have ranks on the chain.
     fn grow(&mut self, at_end: bool, touched: u128, steps: &mut u32) -> Option<()> {
         *steps = steps.checked_sub(1)?;
         if self.order.len() == self.length {
@@ -578,7 +585,7 @@ impl RegionWalk<'_> {
         let (mut order, mut hops): (Vec<usize>, Vec<Hop>) =
             (order.iter().copied().collect(), self.hops.iter().copied().collect());
         if hops.iter().all(|hop| *hop < 0) {
-            // Up the line, as the scan has them.
+            // Go up the line, as the scan does.
             order.reverse();
             hops.reverse();
             hops.iter_mut().for_each(|hop| *hop = -*hop);
