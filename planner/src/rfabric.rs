@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planning a reconfigurable fat-tree: which circuits each phase gets, how the switches hold them,
-//! and when changing them pays.
+//! Plans a reconfigurable fat-tree: the circuits of each phase, their placement on the switches,
+//! and when a change of circuits pays off.
 //!
 //! ```text
 //!   file ──▶ workload ──▶ Demand of each phase
-//!                           │ one_hop     circuits between leaves that serve it fastest
-//!                           │ phases      which of these topologies each phase gets
-//!                           │ realise     cross-connects of the switches that make them
-//!                           │ transition  the stages from one phase to the next, under traffic
+//!                           │ one_hop     fastest circuits between leaves for it
+//!                           │ phases      chooses one of these topologies per phase
+//!                           │ realise     cross-connects of the switches for them
+//!                           │ transition  stages from one phase to the next, under traffic
 //!                           ▼
 //!                         CarriedStep
 //! ```
 //!
-//! [`evaluate`] says in closed form how fast a topology is where traffic takes one hop, [`concurrent`] with routes over
-//! several, with a bound that prices prove; [`fluid`] shares everything fairly, and
-//! [`exact`] is the solver that the search of [`one_hop`] is held against. [`templates`] are further candidates, and
-//! [`rings`] spreads an all-reduce over whichever rings suit the circuits.
+//! [`evaluate`] gives the rate of a topology in closed form if traffic takes one hop.
+//! [`concurrent`] gives it for routes over several hops, with a bound proven by prices. [`fluid`]
+//! models fair sharing, and [`exact`] is the solver that checks the search of [`one_hop`].
+//! [`templates`] adds candidates, and [`rings`] spreads an all-reduce over rings that match the
+//! circuits.
 
 pub mod concurrent;
 pub mod demand;

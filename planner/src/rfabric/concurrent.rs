@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast a phase can be served where traffic passes through other leaves: a maximum concurrent flow, with routes and
-//! a bound that anybody can check.
+//! Computes the rate of a phase whose traffic may pass through other leaves: a maximum concurrent
+//! flow, with routes and a bound that can be checked independently.
 //!
 //! ```text
-//!   route   circuits are given:      paths over them and the packet core, with weights
-//!   bound   circuits may be any:     prices of ports and uplinks that no circuits and no routes beat
+//!   route   for given circuits: weighted paths over them and the packet core
+//!   bound   for any circuits: prices of ports and uplinks that no circuits and no routes beat
 //! ```
 //!
-//! Any prices `l` of ports and uplinks prove a bound: all traffic, each byte at its cheapest path, costs no more than all
-//! ports and uplinks do, so `lambda ≤ Σ capacity · l / Σ demand · cheapest path`. An arc over a circuit costs a share of the
-//! price of one port at each end; both directions together bear the whole. The checker computes it again.
+//! Any prices `l` of ports and uplinks prove a bound. The traffic, with each byte on its cheapest
+//! path, costs at most as much as all ports and uplinks, so `lambda ≤ Σ capacity · l / Σ demand ·
+//! cheapest path`. An arc over a circuit costs a share of the price of one port at each end, and
+//! both directions together pay the whole price. The checker computes the bound again.
 
 mod congestion;
 mod flows;
@@ -25,52 +26,53 @@ use congestion::Congestion;
 use flows::{PricedFlow, PricedPath, Settled, settle};
 pub use search::{LEAVES_SEARCHED, search};
 
-/// With more leaves than this traffic takes one hop, and one leaf alone proves the bound.
+/// Above this number of leaves, traffic takes one hop, and a single leaf proves the bound.
 pub const LEAVES_MAX: usize = 32;
 
-/// How near to its bound a flow is brought, as a fraction.
+/// Relative distance from the bound at which a flow is good enough.
 const TOLERANCE: f64 = 0.005;
 
-/// How near to its bound one hop has to be for routes over several not to be looked for.
+/// Share of the bound above which one hop suffices and no multi-hop routes are tried.
 const NEAR: f64 = 0.99;
 
-/// Share of the time of one hop that routes over several may take: each loads leaves that it only passes, and a plan that
-/// gains less keeps the circuits of every phase as they are.
+/// Maximum time of multi-hop routes, as a share of the one-hop time. Such routes load intermediate
+/// leaves, and a plan that gains less keeps the circuits of every phase.
 pub const WORTH_ROUTES: f64 = 0.5;
 
-/// The same where the shortest time is asked for.
+/// The same if the shortest time is wanted.
 pub(super) const WORTH_ANY: f64 = 0.99;
 
-/// A path with less of what its ends exchange is not worth a rule in a switch.
+/// A path with a smaller share of a pair's traffic does not justify a rule in a switch.
 const LEAST_WEIGHT: f64 = 1e-3;
 
-/// A share of a pair's price this near to a half is a half.
+/// Tolerance within which a share of a pair's price counts as one half.
 const EVEN: f64 = 1e-8;
 
-/// A rate and how it is reached.
+/// A rate and the routes that reach it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutedRate {
     /// How often per second the demand is served.
     pub lambda: f64,
-    /// The routes by which it is. Empty where each pair takes its own circuits, and the core for the rest.
+    /// The routes. Empty if each pair uses its own circuits and the core for the rest.
     pub routes: Vec<RoutePlan>,
 }
 
-/// What no circuits and no routes exceed.
+/// An upper bound over all circuits and routes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateBound {
-    /// How often per second the demand is served at most.
+    /// How often per second the demand can be served at most.
     pub lambda: f64,
-    /// What proves it. `None` where the interfaces of GPUs do.
+    /// The prices that prove it. `None` if the interfaces of GPUs prove it.
     pub prices: Option<Prices>,
-    /// Whether it leaves so much room above one hop that routes over several are looked for.
+    /// Whether the bound is far enough above the one-hop rate to try multi-hop routes.
     pub has_room: bool,
-    /// Share of the time of one hop that routes over several may take.
+    /// Maximum time of multi-hop routes, as a share of the one-hop time.
     pub worth: f64,
 }
 
 impl RateBound {
-    /// The best rate of the demand on given circuits: over several hops where that is worth it.
+    /// Returns the best rate of the demand on given circuits, over several hops if that is
+    /// worthwhile.
     #[must_use]
     pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
         match self.has_room {
@@ -80,8 +82,8 @@ impl RateBound {
     }
 }
 
-/// The best rate of a demand on given circuits: over several hops where that is so much faster than one hop that it is worth
-/// it, and `bound` leaves room for it.
+/// Returns the best rate of a demand on given circuits. Uses multi-hop routes if `bound` leaves
+/// room for them and they gain enough over one hop.
 #[must_use]
 pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) -> RoutedRate {
     let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
@@ -94,8 +96,9 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) 
     }
 }
 
-/// Routes over given circuits and the packet core, over as many hops as serve best. `None` if some leaf cannot be reached,
-/// the network has more than [`LEAVES_MAX`] leaves, or no routes serve more often than `least` times a second.
+/// Finds routes over given circuits and the packet core, with the best number of hops. `None` if
+/// some leaf cannot be reached, if the network has more than [`LEAVES_MAX`] leaves, or if no routes
+/// serve more than `least` times per second.
 #[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
     let leaves = topology.leaves();
@@ -119,8 +122,8 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
     Some(rate_of(evaluator, topology, &flows, &proof))
 }
 
-/// What no circuits and no routes exceed: by the ports and uplinks of one leaf, and where these leave more than `reached`,
-/// by prices of all leaves.
+/// Returns an upper bound over all circuits and routes. The ports and uplinks of single leaves give
+/// a first bound. If it exceeds `reached`, prices of all leaves refine it.
 #[must_use]
 pub fn bound(
     fabric: &ReconfigurableFatTree,
@@ -148,7 +151,7 @@ pub fn bound(
     RateBound { has_room: reached < worth * best.lambda, ..best }
 }
 
-/// The bits that count as one.
+/// Returns the number of bits per unit of traffic.
 fn unit(evaluator: &Evaluator) -> Option<f64> {
     let bits = (0..evaluator.lines()).flat_map(|line| evaluator.traffic(line));
     bits.map(|(_, bits)| *bits).reduce(f64::max)
@@ -167,7 +170,7 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// The uplinks of every leaf, things 2i and 2i + 1, to a node behind the leaves.
+/// Adds the uplinks of every leaf, resources 2i and 2i + 1, to a core node after the leaves.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
     for leaf in 0..core {
@@ -179,7 +182,8 @@ fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     }
 }
 
-/// Any circuits: what a pair sends over one takes a port of each end, in fractions.
+/// Builds a network of arbitrary circuits, in which traffic over a circuit uses fractions of a port
+/// at each end.
 fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) -> Congestion {
     let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);
@@ -204,7 +208,7 @@ fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) ->
     network
 }
 
-/// The bound that the prices of all leaves prove.
+/// Returns the bound proven by prices of all leaves.
 fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<(f64, Prices)> {
     let unit = unit(evaluator)?;
     let network = of_ports(fabric, evaluator, unit);
@@ -213,7 +217,8 @@ fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<(f64,
     Some((1.0 / least_seconds, prices_of(fabric, &proof)))
 }
 
-/// The prices of a network of ports, as the plan states them: of one port, and of one uplink at its whole rate.
+/// Converts the prices of a port network to the form of the plan: per port, and per uplink at full
+/// rate.
 fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
     let leaves = fabric.leaves();
     let prices = network.prices();
@@ -242,7 +247,7 @@ fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
     Prices { ports: ports.collect(), core: core.collect(), shares: shares.collect() }
 }
 
-/// Every bank that joins leaves, with its reach.
+/// Iterates over every bank that joins leaves, with its reach.
 fn banks(fabric: &ReconfigurableFatTree) -> impl Iterator<Item = (u32, usize)> + '_ {
     let dark = fabric.banks_without_circuits();
     let banks = fabric.spec().banks.iter().enumerate();
@@ -256,7 +261,7 @@ fn banks(fabric: &ReconfigurableFatTree) -> impl Iterator<Item = (u32, usize)> +
     lit.map(|(bank, ocs)| (u32::try_from(bank).unwrap_or(u32::MAX), fabric.reach_of(ocs)))
 }
 
-/// Prices that prove what one leaf can send, or receive.
+/// Returns prices that bound the sending or receiving of one leaf.
 fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) -> Prices {
     let (leaf, is_sent) = (LeafId::from_index(line / 2), line.is_multiple_of(2));
     let sending = if is_sent { 1.0 } else { 0.0 };
@@ -271,7 +276,7 @@ fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) 
     }
 }
 
-/// The routes of settled flows, and the rate that they reach: that of what they fill most.
+/// Returns the routes of settled flows and their rate, which the fullest resource limits.
 fn rate_of(
     evaluator: &Evaluator,
     topology: &Topology,
@@ -337,7 +342,8 @@ mod tests {
         assert_eq!((routed.routes.len(), &routed.routes[0].via), (1, &vec![LeafId(1)]));
     }
 
-    /// From 0 to 3 over two disjoint paths of one circuit each, and the core: the cut around leaf 0 is full.
+    /// From 0 to 3 over two disjoint paths of one circuit each, and the core: the cut around leaf 0
+    /// is full.
     #[test]
     fn the_flow_of_one_pair_is_its_smallest_cut() {
         let fabric = fabric(4, 2);

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many bytes each leaf sends to each other leaf in one phase.
+//! The traffic matrix of one phase: bytes from each leaf to each other leaf.
 //!
-//! A matrix is read from CSV (one row a line) or JSON (an array of rows), or built by the workload
-//! generators of [`workload`](super::workload). Every wrong entry is reported with its place.
+//! A matrix is read from CSV (one row per line) or JSON (an array of rows), or built by the
+//! workload generators of [`workload`](super::workload). Every wrong entry is reported with its
+//! place.
 
 use std::collections::BTreeMap;
 
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
-/// A square matrix of bytes, row the sender, column the receiver. The diagonal is zero: what stays
-/// below one leaf does not use the fabric.
+/// A square matrix of bytes with senders in rows and receivers in columns. The diagonal is zero,
+/// because traffic below one leaf does not use the fabric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     leaves: usize,
     bytes: Vec<u64>,
     carried: Carried,
-    /// By GPU that is known: what its network interfaces send and receive.
+    /// Bytes sent and received by the network interfaces of each GPU, if known.
     interfaces: Vec<[u64; 2]>,
-    /// Share of a link's rate that what sends it fills.
+    /// Share of a link's rate that the sender can fill.
     usable_share: f64,
-    /// By sending and receiving GPU: what goes over their interfaces. `None` where that is not kept.
+    /// Bytes by sending and receiving GPU over their interfaces. `None` if not recorded.
     exchanges: Option<BTreeMap<(u32, u32), u64>>,
 }
 
-/// What of a phase's traffic no link between leaves sees.
+/// Traffic of a phase that uses no link between leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Bytes within a ring or an island of the high-bandwidth domain.
@@ -33,14 +34,14 @@ pub struct Carried {
     pub leaves: Bytes,
 }
 
-/// Where a rank is, as far as its traffic is concerned.
+/// The location of a rank, as far as it affects traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// The leaf above its GPU.
     pub leaf: LeafId,
-    /// The ring or island it is on: what two ranks of one exchange stays there. `None` for none.
+    /// Its ring or island, if any. Traffic between two ranks of one island stays there.
     pub island: Option<u32>,
-    /// Which GPU of the plan it is: its place among the ranks. `None` where only its leaf is known.
+    /// Index of its GPU among the ranks of the plan. `None` if only its leaf is known.
     pub gpu: Option<u32>,
 }
 
@@ -50,48 +51,48 @@ impl From<LeafId> for Seat {
     }
 }
 
-/// Why a text is not a demand matrix.
+/// The reason why a text is not a demand matrix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DemandError {
-    /// Not the format at all.
+    /// The text does not parse.
     #[error("line {line}, column {column}: {reason}")]
     Syntax {
         /// Line, from 1.
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// A row of another length than there are rows.
+    /// The length of a row differs from the number of rows.
     #[error("row {row} has {columns} entries and there are {rows} rows")]
     NotSquare {
         /// Row, from 1.
         row: usize,
-        /// Its length.
+        /// Length of the row.
         columns: usize,
         /// Number of rows.
         rows: usize,
     },
-    /// An entry that is not a number of bytes.
+    /// An entry is not a number of bytes.
     #[error("row {row}, column {column}: `{text}` is not a number of bytes")]
     BadEntry {
         /// Row, from 1.
         row: usize,
         /// Column, from 1.
         column: usize,
-        /// What stands there.
+        /// The text of the entry.
         text: String,
     },
-    /// A leaf that sends to itself.
+    /// A leaf sends to itself.
     #[error("row {row}, column {row}: leaf{} sends {text} bytes to itself", row - 1)]
     ToItself {
         /// Row and column, from 1.
         row: usize,
-        /// What stands there.
+        /// The text of the entry.
         text: String,
     },
-    /// A matrix of another size than the fabric.
+    /// The matrix has another size than the fabric.
     #[error("the matrix has {matrix} leaves and the fabric {fabric}")]
     OtherFabric {
         /// Leaves of the matrix.
@@ -102,7 +103,7 @@ pub enum DemandError {
 }
 
 impl DemandError {
-    /// What to write instead.
+    /// Returns how to correct the text.
     #[must_use]
     pub fn fix(&self) -> String {
         match self {
@@ -120,7 +121,8 @@ impl DemandError {
         }
     }
 
-    /// Where in an array of rows it is, as a JSON pointer: `/1/2` for the third entry of the second row.
+    /// Returns the place in an array of rows as a JSON pointer: `/1/2` for the third entry of the
+    /// second row.
     #[must_use]
     pub fn place(&self) -> String {
         match self {
@@ -133,7 +135,7 @@ impl DemandError {
 }
 
 impl Demand {
-    /// No traffic among `leaves` leaves.
+    /// Returns a demand without traffic between `leaves` leaves.
     #[must_use]
     pub fn none(leaves: usize) -> Self {
         Self {
@@ -146,21 +148,23 @@ impl Demand {
         }
     }
 
-    /// The same, which also keeps what each GPU sends to each other: for packets, as planning needs the sums alone.
+    /// Like [`Demand::none`], but also records the traffic between each pair of GPUs. Packet
+    /// simulation needs that; planning only needs the sums.
     #[must_use]
     pub fn between_gpus(leaves: usize) -> Self {
         Self { exchanges: Some(BTreeMap::new()), ..Self::none(leaves) }
     }
 
-    /// What GPUs send to each other over their interfaces: places among the ranks, and bytes. `None` where only sums are kept.
+    /// Iterates over the bytes between GPUs over their interfaces, by index among the ranks. `None`
+    /// if only sums are recorded.
     #[must_use]
     pub fn exchanges(&self) -> Option<impl Iterator<Item = ((u32, u32), Bytes)> + '_> {
         let exchanges = self.exchanges.as_ref().filter(|exchanges| !exchanges.is_empty());
         exchanges.map(|all| all.iter().map(|(ends, bytes)| (*ends, Bytes(*bytes))))
     }
 
-    /// What fills the whole rate of a link for a part of the time that this traffic takes, the `divisor`-th: what packets send
-    /// for it. No pair vanishes.
+    /// Converts to traffic that fills the whole rate of a link and takes 1/`divisor` of the time,
+    /// for packet simulation. Every pair keeps at least one byte.
     #[must_use]
     pub fn at_whole_rate(mut self, divisor: u64) -> Self {
         let share = self.usable_share;
@@ -173,32 +177,33 @@ impl Demand {
         Self { usable_share: 1.0, ..self }
     }
 
-    /// The same traffic, by what fills `share` of a link's rate: above 0, at most 1.
+    /// Sets the share of a link's rate that senders can fill: above 0, at most 1.
     #[must_use]
     pub fn filling(self, share: f64) -> Self {
         Self { usable_share: share, ..self }
     }
 
-    /// Bits that a link could carry in the time in which this traffic has `bytes` carried.
+    /// Returns the bits that a link could carry in the time in which this traffic has `bytes`
+    /// carried.
     #[must_use]
     pub fn bits(&self, bytes: Bytes) -> f64 {
         bytes.0 as f64 * 8.0 / self.usable_share
     }
 
-    /// Seconds that the busiest interface needs at `rate`, in bit/s, of the interfaces of one GPU. `None` where only
-    /// leaves are known.
+    /// Returns the transfer time of the busiest interface in seconds, if the interfaces of one GPU
+    /// have `rate` bit/s. `None` if only leaves are known.
     #[must_use]
     pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
         Some(self.bits(self.busiest_interface()?) / rate)
     }
 
-    /// Number of leaves.
+    /// Returns the number of leaves.
     #[must_use]
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// Bytes from one leaf to another.
+    /// Returns the bytes from one leaf to another.
     ///
     /// # Panics
     /// If a leaf does not exist.
@@ -207,7 +212,7 @@ impl Demand {
         Bytes(self.bytes[from.index() * self.leaves + to.index()])
     }
 
-    /// Adds traffic. What a leaf sends to itself does not use the fabric and is ignored.
+    /// Adds traffic. Ignores traffic from a leaf to itself, which does not use the fabric.
     ///
     /// # Panics
     /// If a leaf does not exist.
@@ -218,7 +223,7 @@ impl Demand {
         }
     }
 
-    /// Adds traffic between two ranks: to what the high-bandwidth domain carries, to what stays below a leaf,
+    /// Adds traffic between two ranks: to the high-bandwidth domain, to the traffic below a leaf,
     /// or to the matrix.
     ///
     /// # Panics
@@ -248,12 +253,13 @@ impl Demand {
         }
     }
 
-    /// What the network interfaces of one GPU send, or receive, at most. `None` where only leaves are known.
+    /// Returns the maximum bytes that one GPU's interfaces send or receive. `None` if only leaves
+    /// are known.
     fn busiest_interface(&self) -> Option<Bytes> {
         self.interfaces.iter().flatten().copied().max().map(Bytes)
     }
 
-    /// What no link between leaves sees.
+    /// Returns the traffic that uses no link between leaves.
     #[must_use]
     pub fn carried(&self) -> Carried {
         self.carried
@@ -284,7 +290,7 @@ impl Demand {
         mine.leaves = Bytes(mine.leaves.0.saturating_add(more.leaves.0));
     }
 
-    /// The same traffic so many times.
+    /// Multiplies the traffic.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         let exchanges = self.exchanges.iter_mut().flat_map(BTreeMap::values_mut);
@@ -302,7 +308,7 @@ impl Demand {
         self
     }
 
-    /// Pairs with traffic as (sender, receiver, bytes), in order.
+    /// Iterates over pairs with traffic as (sender, receiver, bytes), in order.
     pub fn flows(&self) -> impl Iterator<Item = (LeafId, LeafId, Bytes)> + '_ {
         self.bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0).map(|(at, bytes)| {
             let (from, to) = (at / self.leaves, at % self.leaves);
@@ -310,16 +316,16 @@ impl Demand {
         })
     }
 
-    /// All bytes of the phase.
+    /// Returns the total bytes of the phase between leaves.
     #[must_use]
     pub fn total(&self) -> Bytes {
         Bytes(self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
     }
 
-    /// Reads one row of comma-separated numbers a line; `#` starts a comment.
+    /// Reads one row of comma-separated numbers per line; `#` starts a comment.
     ///
     /// # Errors
-    /// Every wrong entry, or rows of wrong length.
+    /// All wrong entries and rows of wrong length.
     pub fn from_csv(text: &str) -> Result<Self, Vec<DemandError>> {
         let rows: Vec<Vec<(String, Option<f64>)>> = text
             .lines()
@@ -333,7 +339,7 @@ impl Demand {
     /// Reads an array of arrays of numbers.
     ///
     /// # Errors
-    /// What is not JSON, every wrong entry, or rows of wrong length.
+    /// Invalid JSON, or all wrong entries and rows of wrong length.
     pub fn from_json(text: &str) -> Result<Self, Vec<DemandError>> {
         let rows: Vec<Vec<serde_json::Value>> = serde_json::from_str(text).map_err(|error| {
             vec![DemandError::Syntax {
@@ -349,10 +355,10 @@ impl Demand {
         Self::from_rows(&numbered)
     }
 
-    /// Takes rows of numbers.
+    /// Converts rows of numbers.
     ///
     /// # Errors
-    /// Every wrong entry, or rows of wrong length.
+    /// All wrong entries and rows of wrong length.
     pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<DemandError>> {
         let numbered = |row: &Vec<f64>| {
             row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect::<Vec<_>>()
@@ -360,7 +366,7 @@ impl Demand {
         Self::from_rows(&rows.iter().map(numbered).collect::<Vec<_>>())
     }
 
-    /// Refuses a matrix that was made for a fabric of another size.
+    /// Checks that the matrix has the size of a fabric.
     ///
     /// # Errors
     /// If the sizes differ.

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast a topology serves a demand, in closed form, and how fast any topology could.
+//! Computes in closed form how fast a topology serves a demand, and how fast any topology could.
 //!
-//! `lambda` is how many times per second the phase's demand can be served; 1/lambda is the time of
-//! the phase. Traffic of a pair goes over its circuits, each at rate C, and what they cannot carry
-//! over the electrical core, of which each leaf may send E and receive E. So lambda is feasible
-//! exactly when for every leaf i
+//! `lambda` is the number of times per second that the phase's demand can be served, so 1/lambda is
+//! the time of the phase. The traffic of a pair uses its circuits, each at rate C, and the
+//! electrical core for the rest. Each leaf may send E to the core and receive E from it. So lambda
+//! is feasible exactly if for every leaf i
 //!
 //! ```text
 //!   sum over j of max(0, lambda·d_ij − C·n_ij)  ≤  E      and the same for d_ji
 //! ```
 //!
-//! and no leaf sends more than the GPUs below it can: lambda · sum of d_ij ≤ their interfaces. No GPU sends or receives
-//! more than its own interfaces can: what stays below a leaf counts there, too.
+//! and no leaf sends more than its GPUs can: lambda · sum of d_ij ≤ their interfaces. In addition,
+//! no GPU sends or receives more than its own interfaces can; this includes traffic below a leaf.
 //!
-//! Each such *line* (one leaf, one direction) limits lambda on its own, and the busiest GPU limits all; the least limit
-//! counts.
+//! Each such *line* (one leaf, one direction) limits lambda separately, and the busiest GPU limits
+//! all lines. The lowest limit counts.
 
 use std::collections::BTreeMap;
 
@@ -24,32 +24,32 @@ use lightloom_units::id::LeafId;
 use super::demand::Demand;
 use super::topology::Topology;
 
-/// One leaf, one direction: the peers it has traffic with.
+/// One leaf in one direction, with its peers.
 #[derive(Clone, Debug)]
 struct Line {
     leaf: usize,
     /// (peer, bits)
     traffic: Vec<(usize, f64)>,
-    /// The limit that the GPUs below the leaf set, or the busiest GPU of the phase.
+    /// The limit set by the GPUs below the leaf, or by the busiest GPU of the phase.
     host_limit: f64,
 }
 
-/// A demand made ready for judging many topologies.
+/// A demand prepared for evaluating many topologies.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     leaves: usize,
-    /// Line 2i is what leaf i sends, line 2i+1 what it receives.
+    /// Line 2i is the sending of leaf i, line 2i+1 its receiving.
     lines: Vec<Line>,
     circuit_rate: f64,
-    /// By leaf, into and out of the electrical core.
+    /// Rate of each leaf into and out of the electrical core.
     electrical_rates: Vec<f64>,
 }
 
 impl Evaluator {
-    /// Readies `demand` on `fabric`.
+    /// Prepares `demand` on `fabric`.
     ///
     /// # Panics
-    /// If the demand is of another size; [`Demand::must_fit`] refuses it before.
+    /// If the demand has another size. [`Demand::must_fit`] checks that.
     #[must_use]
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
         assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have one size");
@@ -77,38 +77,38 @@ impl Evaluator {
         }
     }
 
-    /// Rate of one circuit, in bit/s.
+    /// Returns the rate of one circuit, in bit/s.
     #[must_use]
     pub fn circuit_rate(&self) -> f64 {
         self.circuit_rate
     }
 
-    /// Rate of `leaf`, by index, into, and out of, the electrical core, in bit/s.
+    /// Returns the rate of leaf number `leaf` into, and out of, the electrical core, in bit/s.
     #[must_use]
     pub fn electrical_rate_of(&self, leaf: usize) -> f64 {
         self.electrical_rates[leaf]
     }
 
-    /// The limit that the GPUs' interfaces set, whatever the network.
+    /// Returns the limit set by the GPUs' interfaces, for any network.
     #[must_use]
     pub fn host_bound(&self) -> f64 {
         self.lines.iter().map(|line| line.host_limit).fold(f64::MAX, f64::min)
     }
 
-    /// Number of lines: two a leaf.
+    /// Returns the number of lines, two per leaf.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.lines.len()
     }
 
-    /// (peer, bits) of one line, in order of peers.
+    /// Returns (peer, bits) of one line, in order of peers.
     #[must_use]
     pub fn traffic(&self, line: usize) -> &[(usize, f64)] {
         &self.lines[line].traffic
     }
 
-    /// How often per second the ports and uplinks of one leaf, whatever is joined to them, carry what one line has;
-    /// `f64::MAX` where that is nothing.
+    /// Returns how often per second the ports and uplinks of one leaf can carry the traffic of a
+    /// line, for any circuits. `f64::MAX` if it has no traffic.
     #[must_use]
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];
@@ -120,24 +120,24 @@ impl Evaluator {
         }
     }
 
-    /// How often per second `topology` serves the demand; `f64::MAX` where there is none.
+    /// Returns how often per second `topology` serves the demand. `f64::MAX` if it has no traffic.
     #[must_use]
     pub fn lambda(&self, topology: &Topology) -> f64 {
         assert_eq!(self.leaves, topology.leaves(), "topology and demand have one size");
         (0..self.lines.len()).map(|line| self.line_lambda(line, topology)).fold(f64::MAX, f64::min)
     }
 
-    /// The limit that one line sets.
+    /// Returns the limit set by one line.
     ///
-    /// The left side above is convex and increasing in lambda, and with every term taken as positive
-    /// it is too large; so Newton's method from that side falls onto the root in a few steps, each
-    /// dropping the pairs whose circuits suffice.
+    /// The left side above is convex and increasing in lambda, and counting every term as positive
+    /// overestimates it. Newton's method from that side therefore reaches the root in a few steps.
+    /// Each step drops the pairs whose circuits suffice.
     pub(crate) fn line_lambda(&self, line: usize, topology: &Topology) -> f64 {
         let circuits = topology.row(self.lines[line].leaf);
         self.line_lambda_on(line, |peer| circuits[peer])
     }
 
-    /// How often per second the circuits that `from` and `to` have in common serve the demand.
+    /// Returns how often per second the circuits common to `from` and `to` serve the demand.
     #[must_use]
     pub fn lambda_in_common(&self, from: &Topology, to: &Topology) -> f64 {
         let line = |line: usize| {
@@ -162,7 +162,8 @@ impl Evaluator {
                     count += 1;
                 }
             }
-            // Fewer each time. A pair whose circuits fit to the last bit may be counted again by rounding: then this is it.
+            // The count decreases each time. Rounding may count a pair again whose circuits fit
+            // exactly; then this is the result.
             if count == 0 || count >= overloaded {
                 return lambda.min(*host_limit);
             }
@@ -171,12 +172,12 @@ impl Evaluator {
         }
     }
 
-    /// What no topology can exceed where traffic takes one hop: for each leaf on its own, the best use of its ports in
-    /// whole circuits.
+    /// Returns an upper bound over all topologies for one-hop traffic: the best use of each single
+    /// leaf's ports in whole circuits.
     ///
-    /// Tighter than (u·C + E) / largest row sum, because a circuit whose pair has less traffic than
-    /// it can carry is not counted in full, and because sending and receiving share their circuits.
-    /// Infinite (`f64::MAX`) without traffic.
+    /// It is tighter than (u·C + E) / largest row sum. A circuit is not counted in full if its pair
+    /// has less traffic, and sending and receiving share their circuits. Infinite (`f64::MAX`)
+    /// without traffic.
     #[must_use]
     pub fn upper_bound(&self, fabric: &ReconfigurableFatTree) -> f64 {
         let mut bound = f64::MAX;
@@ -204,13 +205,14 @@ impl Evaluator {
     }
 }
 
-/// What one leaf sees of a demand when the other leaves set no limit.
+/// The demand of one leaf, if the other leaves set no limit.
 struct LeafView {
-    /// (bits sent, bits received) of each peer that a circuit may join, and how many reaches may.
+    /// (bits sent, bits received) of each peer that a circuit may join, and the number of reaches
+    /// that may.
     open: Vec<([f64; 2], usize)>,
     /// All bits sent and received.
     total: [f64; 2],
-    /// By reach.
+    /// Ports by reach.
     ports: Vec<u32>,
     circuit_rate: f64,
     electrical_rate: f64,
@@ -245,7 +247,7 @@ impl LeafView {
         }
     }
 
-    /// All ports full, in the heavier direction.
+    /// Returns the bound with all ports full, in the heavier direction.
     fn fluid_bound(&self) -> f64 {
         let heaviest = self.total[0].max(self.total[1]);
         if heaviest <= 0.0 {
@@ -255,8 +257,9 @@ impl LeafView {
             / heaviest
     }
 
-    /// Whether the ports can take enough off the core in every weighting of the two directions. A
-    /// weighted sum of two overloads that must each vanish must vanish too, so a no is a proof.
+    /// Returns whether the ports can take enough traffic off the core for every weighting of the
+    /// two directions. If two overloads must vanish, so must their weighted sum, so a `false` is a
+    /// proof.
     fn may_reach(&self, lambda: f64) -> bool {
         [1.0, 0.75, 0.5, 0.25, 0.0].into_iter().all(|sending| {
             let weights = [sending, 1.0 - sending];
@@ -265,8 +268,9 @@ impl LeafView {
         })
     }
 
-    /// The most that the ports take off the core: the gain of each further circuit to a peer never exceeds the one
-    /// before, and each reach joins peers that those before it join, so taking the largest gains first is best.
+    /// Returns the maximum traffic that the ports take off the core. Greedy choice is optimal: each
+    /// further circuit to a peer gains no more than the previous one, and each reach joins a subset
+    /// of the peers of the reaches before it.
     fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
         let mut gains = Vec::new();
         for (bits, reaches) in &self.open {
@@ -285,7 +289,7 @@ impl LeafView {
         let mut left = self.ports.clone();
         let mut relief = 0.0;
         for (gain, reaches) in gains {
-            // The narrowest reach first: what it cannot join is left to the others.
+            // Use the narrowest reach first and leave its other peers to the wider ones.
             let Some(free) = left[..reaches].iter_mut().rev().find(|free| **free > 0) else {
                 continue;
             };
@@ -303,7 +307,7 @@ mod tests {
     use lightloom_units::Bytes;
     use proptest::prelude::*;
 
-    /// The definition itself, by bisection.
+    /// Evaluates the definition by bisection.
     fn lambda_by_bisection(
         fabric: &ReconfigurableFatTree,
         demand: &Demand,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The problem by solvers: exactly, as a bound, and exactly without an electrical core. On networks of few leaves traffic may
-//! pass through other leaves; with more it takes one hop:
+//! Solves the planning problem exactly, as a relaxation for a bound, and exactly without an
+//! electrical core. On networks with few leaves, traffic may pass through other leaves; with more,
+//! it takes one hop:
 //!
 //! ```text
 //!   maximise lambda
@@ -9,9 +10,9 @@
 //!   sum_j n_ij ≤ ports of i,  n_ij = 0 where no circuit is permitted,  n_ij whole
 //! ```
 //!
-//! Switches do not appear: they are interchangeable, and a variable per switch would stall every
-//! solver (the circuits are coloured afterwards, see [`realise`](super::realise)). The result carries
-//! the best bound that is known; one that ran into its limit says so.
+//! The model has no switches. They are interchangeable, and a variable per switch would stall every
+//! solver; circuits are assigned to switches afterwards (see [`realise`](super::realise)). The
+//! result contains the best known bound and states whether the solver reached its time limit.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +30,12 @@ use super::evaluate::Evaluator;
 use super::one_hop::OneHopPlan;
 use super::topology::Topology;
 
-/// Which solver.
+/// The solver to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// Pure Rust, always there. Good to about 16 leaves.
+    /// Pure Rust, always available. Suitable up to about 16 leaves.
     Microlp,
-    /// HiGHS, one thread. Good to about 64 leaves on sparse demands.
+    /// HiGHS with one thread. Suitable up to about 64 leaves with sparse demands.
     #[cfg(feature = "highs")]
     Highs,
 }
@@ -46,13 +47,13 @@ pub const SOLVER: Solver = Solver::Highs;
 #[cfg(not(feature = "highs"))]
 pub const SOLVER: Solver = Solver::Microlp;
 
-/// When a solver may stop short of the optimum.
+/// Limits at which a solver may stop before the optimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Relative gap that counts as solved.
     pub gap: f32,
-    /// Seconds after which the incumbent is returned. A plan that ran into it says so, since it
-    /// depends on the machine.
+    /// Seconds after which the solver returns its best solution. A plan that reached this limit
+    /// says so, because it depends on the machine.
     pub seconds: f64,
 }
 
@@ -62,28 +63,29 @@ impl Default for Limits {
     }
 }
 
-/// An exact plan, or what a solver had when it stopped.
+/// An exact plan, or the best solution of a solver that stopped early.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExactPlan {
-    /// The topology with its bound: the solver's relative gap where it finished, else the bound of
+    /// The topology with its bound: by the solver's relative gap if it finished, else the bound of
     /// the closed form.
     pub plan: OneHopPlan,
-    /// Whether the solver stopped at its time limit and this is its incumbent.
+    /// Whether the solver stopped at its time limit.
     pub hit_time_limit: bool,
-    /// Whether traffic takes one hop: then the bound is of one hop alone.
+    /// Whether traffic takes one hop. The bound then only holds for one hop.
     pub is_one_hop: bool,
 }
 
-/// Leaves up to which traffic may pass through other leaves: a variable for each source and pair of leaves.
+/// Maximum number of leaves at which traffic may pass through other leaves. The model has a
+/// variable for each source and pair of leaves.
 pub const LEAVES_ROUTED: usize = 6;
 
-/// Why a solver gave nothing.
+/// The reason why a solver returned no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExactError {
-    /// The solver found no point, or failed.
+    /// The solver failed or found no solution.
     #[error("the solver gave no plan: {0}; raise its time limit or use the heuristic")]
     Solver(String),
-    /// Traffic between leaves that no circuit may join, and no electrical core.
+    /// Two leaves exchange traffic, but no circuit may join them and there is no electrical core.
     #[error(
         "{0} and {1} exchange traffic, no circuit may join them and there is no electrical core; \
              permit the pair or add electrical uplinks"
@@ -141,10 +143,10 @@ fn plan_over(
     })
 }
 
-/// The bound that follows from allowing fractions of circuits: no topology exceeds it.
+/// Returns an upper bound over all topologies, from allowing fractions of circuits.
 ///
 /// # Errors
-/// If the solver fails or runs into its limits.
+/// If the solver fails or reaches its limits.
 pub fn relaxation_bound(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -160,11 +162,12 @@ pub fn relaxation_bound(
     Ok(solved.lambda.min(closed_form))
 }
 
-/// The optimum where there is no electrical core, by binary search alone.
+/// Returns the optimum without an electrical core, by binary search.
 ///
-/// At a given rate each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, whatever the others get;
-/// so a rate is feasible exactly when these fit every leaf's ports, where all banks have one reach. (ATRO, arXiv 2507.13717, uses
-/// the same fact.) The search runs over the rates at which some pair needs one circuit more.
+/// At a given rate each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, independent of other
+/// pairs. If all banks have one reach, a rate is feasible exactly if these fit the ports of every
+/// leaf. (ATRO, arXiv 2507.13717, uses the same fact.) The search runs over the rates at which some
+/// pair needs one more circuit.
 ///
 /// # Errors
 /// If a pair with traffic may not have a circuit.
@@ -208,14 +211,15 @@ fn needed_circuits(
 ) -> Topology {
     let mut topology = Topology::dark(leaves);
     for (&(a, b), bits) in pairs {
-        // A rate at which a pair fills its circuits exactly must not ask for one more by rounding.
+        // If a pair fills its circuits exactly, rounding must not require one more.
         let circuits = lambda * bits / circuit_rate;
         topology.add_many(a, b, (circuits - 1e-9).ceil().max(0.0) as u32);
     }
     topology
 }
 
-/// The heavier direction of each pair with traffic, in bits, keyed by the smaller leaf first.
+/// Returns the heavier direction of each pair with traffic, in bits, keyed by the smaller leaf
+/// first.
 fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
     let mut pairs = BTreeMap::new();
     for (from, to, bytes) in demand.flows() {
@@ -238,8 +242,8 @@ enum SolvedHops {
     Any,
 }
 
-/// The model with all rates in circuits and lambda in units of the closed-form bound, so that
-/// every coefficient is of moderate size.
+/// The model, with rates in circuits and lambda in units of the closed-form bound, so that every
+/// coefficient is of moderate size.
 struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,
@@ -337,7 +341,7 @@ impl Model {
         }
     }
 
-    /// Flows of every source over every arc; the core is a node more.
+    /// Adds flows of every source over every arc. The core is an additional node.
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
         let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;
@@ -441,13 +445,14 @@ mod tests {
         }
     }
 
-    /// HiGHS as oracle where microlp takes too long: up to 64 leaves, one thread, a limit on time.
+    /// HiGHS is the oracle where microlp is too slow: up to 64 leaves, one thread, with a time
+    /// limit.
     #[cfg(feature = "highs")]
     #[test]
     fn the_heuristic_is_within_one_per_cent_of_what_highs_proves_up_to_64_leaves() {
         type Shape = fn(usize, Seed) -> Demand;
-        // A circuit carries both directions: where leaves have few ports, demand of one direction leaves
-        // more to choose than local search finds.
+        // A circuit carries both directions. If leaves have few ports, one-directional demand
+        // leaves more choices than local search explores.
         let shapes: [(Shape, f64); 3] =
             [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {
@@ -517,7 +522,7 @@ mod tests {
         assert!(error.to_string().starts_with("leaf0 and leaf2 exchange traffic"), "{error}");
     }
 
-    /// All topologies of a tiny fabric, one by one.
+    /// Enumerates all topologies of a tiny fabric.
     fn best_by_enumeration(fabric: &ReconfigurableFatTree, demand: &Demand) -> f64 {
         fn extend(
             pairs: &[(usize, usize)],

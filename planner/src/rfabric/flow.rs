@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Minimum-cost flow on small graphs with small integer costs.
 //!
-//! Primal-dual: shortest distances by label correction, then as many augmentations as the arcs on
-//! shortest paths allow. With costs from a handful of values there are few rounds. Deterministic:
-//! arcs are tried in the order they were added.
+//! A primal-dual method: shortest distances by label correction, then as many augmentations as the
+//! arcs on shortest paths allow. If costs take only a few values, there are few rounds. The method
+//! is deterministic, because arcs are tried in insertion order.
 
 use std::collections::VecDeque;
 
-/// An arc and, at the odd index after it, its reverse.
+/// An arc. Its reverse has the following odd index.
 #[derive(Clone, Debug)]
 struct Arc {
     to: usize,
@@ -15,14 +15,14 @@ struct Arc {
     cost: i64,
 }
 
-/// A directed network with capacities and costs. Must have no cycle of negative cost.
+/// A directed network with capacities and costs. Must not contain a cycle of negative cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     arcs: Vec<Arc>,
     arcs_of: Vec<Vec<usize>>,
 }
 
-/// Names an arc, to read its flow afterwards.
+/// Identifies an arc, to read its flow afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArcId(usize);
 
@@ -42,12 +42,12 @@ impl Network {
         ArcId(id)
     }
 
-    /// Units that flow over an arc.
+    /// Returns the units of flow over an arc.
     pub(crate) fn flow(&self, arc: ArcId) -> u32 {
         self.arcs[arc.0 + 1].capacity
     }
 
-    /// Sends flow from `source` to `sink` as long as a unit costs at most nothing.
+    /// Sends flow from `source` to `sink` while the cost per unit is not positive.
     pub(crate) fn send_while_free(&mut self, source: usize, sink: usize) {
         loop {
             let distance = self.distances(source);
@@ -82,7 +82,7 @@ impl Network {
         distance
     }
 
-    /// Depth-first along arcs of shortest paths; zero-cost cycles are cut by `on_path`.
+    /// Searches depth-first along arcs of shortest paths. `on_path` cuts zero-cost cycles.
     fn augment(
         &mut self,
         node: usize,
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All assignments of a tiny weighted b-matching.
+    /// Enumerates all assignments of a tiny weighted b-matching.
     fn best_by_enumeration(arcs: &[(usize, usize, i64)], left: &[u32], right: &[u32]) -> i64 {
         let Some((&(from, to, cost), rest)) = arcs.split_first() else { return 0 };
         let mut best = best_by_enumeration(rest, left, right);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fluid model of a phase: flows share circuits, interfaces and the electrical core max-min fairly, by what they have to
-//! send.
+//! A fluid model of a phase: flows share circuits, interfaces and the electrical core max-min
+//! fairly, weighted by their size.
 //!
-//! The closed form says how fast a phase could be if the core were divided as well as possible. Here a
-//! pair's bytes are divided over circuits and core as the planner divides them, and then every flow
-//! takes its fair share until its bytes are gone; when one ends, the others share anew. When circuits
-//! come or go, what is left is divided anew. The time is never below the closed form, and the
-//! difference is what fair sharing loses. The packet engine does the same with packets.
+//! The closed form gives the rate if the core is divided optimally. Here a pair's bytes are divided
+//! over circuits and core as in the plan, and every flow then takes its fair share until its bytes
+//! are sent. When one flow ends, the others share again. When circuits change, the remaining bytes
+//! are divided again. The time is never below the closed form; the difference is the cost of fair
+//! sharing. The packet engine does the same with packets.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +22,21 @@ use super::realise::topology_of;
 use super::topology::Topology;
 use super::transition::stage_topologies;
 
-/// One pair's bytes on one kind of way, or on one route.
+/// A pair's bytes on its circuits, on the core, or on one route.
 #[derive(Clone, Debug)]
 struct Flow {
     from: usize,
     to: usize,
     bits_left: f64,
-    /// Bits that it began with: as many as others has it of what it shares with them.
+    /// Initial bits, the weight of its share.
     bits: f64,
-    /// Number of circuits; 0 for the core.
+    /// Number of circuits, or 0 on the core.
     circuits: u32,
-    /// Its route over several hops. `None` if it takes one hop.
+    /// The route over several hops. `None` for one hop.
     route: Option<RoutePlan>,
 }
 
-/// Links that flows share, by index: 4 a leaf.
+/// Shared links by index, four per leaf.
 #[derive(Clone, Copy)]
 enum Link {
     /// Into the core.
@@ -49,8 +49,8 @@ enum Link {
     Receive = 3,
 }
 
-/// Seconds of every phase of a plan with the change before it, counted from the end of its slack;
-/// infinite where some bytes never arrive.
+/// Returns the seconds of every phase of a plan including the preceding change, counted from the
+/// end of its slack. Infinite if some bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();
@@ -86,13 +86,15 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
         .collect()
 }
 
-/// Seconds until the last byte of `demand` has arrived; infinite where some cannot.
+/// Returns the seconds until the last byte of `demand` has arrived. Infinite if some bytes cannot
+/// arrive.
 #[must_use]
 pub fn seconds(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> f64 {
     seconds_in_steps(fabric, demand, &[], (topology, &[]))
 }
 
-/// The same on circuits that change: `steps` of (seconds, circuits), then `last` for good, over its routes.
+/// Returns the same for changing circuits: `steps` of (seconds, circuits), then `last` until the
+/// end, over its routes.
 fn seconds_in_steps(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -112,8 +114,8 @@ fn seconds_in_steps(
     elapsed + advance(fabric, &left, last, f64::INFINITY).0
 }
 
-/// Lets `demand` flow over fixed circuits for so many seconds. Returns when the last byte arrived and
-/// what is left.
+/// Advances `demand` over fixed circuits for up to `seconds`. Returns the elapsed time and the
+/// remaining demand.
 fn advance(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -151,7 +153,7 @@ fn advance(
     (elapsed, left)
 }
 
-/// A pair's bytes over its routes, by their weights.
+/// Divides a pair's bytes over its routes by weight.
 fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
     let flow = |route: &RoutePlan| {
         let bits = demand.bytes(route.from, route.to).0 as f64 * 8.0 * route.weight;
@@ -161,7 +163,8 @@ fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
     routes.iter().map(flow).filter(|flow| flow.bits_left > 1.0).collect()
 }
 
-/// A pair's circuits carry what they can until the planned end, the core the rest.
+/// Divides a pair's bytes: its circuits carry as much as they can until the planned end, and the
+/// core the rest.
 fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> Vec<Flow> {
     let has_core = fabric.electrical_rate() > 0.0;
     let joined = |from: usize, to: usize| has_core || topology.between(from, to) > 0;
@@ -189,7 +192,7 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
     flows
 }
 
-/// The rate of every flow: what has more to send has more of what it shares.
+/// Returns the rate of every flow. A flow's share of a link is proportional to its size.
 fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) -> Vec<f64> {
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {
@@ -202,7 +205,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
         }
     }
     let circuit = fabric.spec().circuit_rate.0 as f64;
-    // Routes share the circuits of a pair of leaves, by direction.
+    // Routes share the circuits of a pair of leaves, per direction.
     let mut pairs: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let ways: Vec<Way> = flows
         .iter()
@@ -232,7 +235,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
     max_min(&mut capacity, &ways)
 }
 
-/// The hops of a route: from, to, and whether it goes over the core.
+/// Iterates over the hops of a route as (from, to, over the core).
 fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);
@@ -240,15 +243,15 @@ fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
-/// What a flow uses, at most how much, and how many shares it takes.
+/// The links of a flow, its rate limit and its weight.
 struct Way {
     links: Vec<usize>,
     limit: f64,
     weight: f64,
 }
 
-/// Progressive filling: all rates rise together; a flow stops at its own limit or when a link of its path is
-/// full. Takes what it gives from `capacity`.
+/// Progressive filling: all rates rise together, and a flow stops at its own limit or when a link
+/// of its path is full. Deducts the rates from `capacity`.
 fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
     let mut rates = vec![0.0; ways.len()];
     let mut rising: Vec<usize> = (0..ways.len()).collect();
@@ -295,7 +298,8 @@ mod tests {
     #[test]
     fn two_flows_share_a_core_link_and_the_second_ends_alone() {
         let fabric = fabric(3, 2);
-        // The core carries 80 Gb/s a leaf. 1 GB and 2 GB from one leaf: 0.2 s together, 0.1 s alone.
+        // The core carries 80 Gb/s per leaf. 1 GB and 2 GB from one leaf take 0.2 s together and
+        // 0.1 s for the remainder.
         let mut demand = Demand::none(3);
         demand.add(LeafId(0), LeafId(1), Bytes(1_000_000_000));
         demand.add(LeafId(0), LeafId(2), Bytes(2_000_000_000));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One phase, one hop: the circuits that serve one demand fastest, with the electrical core for the
+//! Finds the fastest circuits for one demand with one-hop traffic; the electrical core carries the
 //! rest.
 //!
-//! The default planner: bisection on lambda, each trial covered greedily (`cover`), the best
-//! topology improved by exchanging single circuits (`search`). Every plan carries an upper bound
-//! that no topology exceeds, so the gap is known without a solver. [`exact`](super::exact) has the
+//! This is the default planner. It bisects lambda, covers each trial greedily (`cover`) and
+//! improves the best topology by exchanging single circuits (`search`). Every plan has an upper
+//! bound over all topologies, so the gap is known without a solver. [`exact`](super::exact) has the
 //! solvers.
 //!
-//! Ours; RFabric publishes no algorithm that we could read.
+//! The method is our own; RFabric publishes no algorithm that we could read.
 
 mod cover;
 mod search;
@@ -18,14 +18,15 @@ use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::topology::{Ports, Topology};
 
-/// How hard to try. Counts, not seconds, so that a plan does not depend on the machine.
+/// Limits on the search effort, as counts instead of seconds, so that a plan does not depend on the
+/// machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Trials of the bisection.
     pub bisections: u32,
-    /// Exchanges that the local search may attempt.
+    /// Maximum exchanges attempted by the local search.
     pub exchanges: u32,
-    /// A gap to the upper bound that is good enough.
+    /// Gap to the upper bound that is good enough.
     pub gap: f64,
 }
 
@@ -35,26 +36,26 @@ impl Default for Effort {
     }
 }
 
-/// A topology for one demand and how good it is.
+/// A topology for one demand, with its rate and bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneHopPlan {
     /// The circuits.
     pub topology: Topology,
     /// How often per second the demand is served.
     pub lambda: f64,
-    /// What no topology exceeds.
+    /// Upper bound of `lambda` over all topologies.
     pub lambda_upper_bound: f64,
 }
 
 impl OneHopPlan {
-    /// How far the plan may be from the best there is, as a fraction of the bound.
+    /// Returns the maximum shortfall against the optimum, as a fraction of the bound.
     #[must_use]
     pub fn gap(&self) -> f64 {
         gap(self.lambda, self.lambda_upper_bound)
     }
 }
 
-/// Shortfall of `lambda` against a bound, as a fraction of the bound.
+/// Returns the shortfall of `lambda` against a bound, as a fraction of the bound.
 #[must_use]
 pub fn gap(lambda: f64, upper_bound: f64) -> f64 {
     if upper_bound > 0.0 { (1.0 - lambda / upper_bound).max(0.0) } else { 0.0 }
@@ -74,10 +75,11 @@ pub fn plan(fabric: &ReconfigurableFatTree, demand: &Demand, effort: Effort) -> 
     OneHopPlan { topology, lambda, lambda_upper_bound: upper_bound }
 }
 
-/// Covers at trial rates between what is reached and what is possible, keeping the best.
+/// Covers the demand at trial rates between the reached and the possible rate, and keeps the best
+/// topology.
 ///
-/// Even a cover that fails at its trial rate can be the best one evaluated, so both ends are
-/// judged by the closed form.
+/// A cover that fails at its trial rate can still be the best one, so every cover is evaluated by
+/// the closed form.
 fn bisect(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -109,8 +111,8 @@ fn bisect(
     (best, best_lambda)
 }
 
-/// Spends the ports that are left on the pair with the most traffic per circuit, first among
-/// pairs with traffic, then wherever a circuit fits.
+/// Gives the remaining ports to the pair with the most traffic per circuit. The first pass serves
+/// pairs with traffic, the second any pair that a circuit fits.
 fn fill(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, topology: &mut Topology) {
     let mut ports = Ports::new(fabric, topology);
     for leaf in 0..fabric.leaves() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A few circuits exchanged where they lie: for traffic that changed a little after a fault.
+//! Exchanges a few circuits on the switches, for traffic that changed a little after a fault.
 //!
-//! The slowest leaf gets one circuit more to a starved peer: over ports that are free on one switch, or by
-//! exchanging the far ends of two circuits of one switch, `a–x` and `b–y` becoming `a–b` and `x–y` on the very ports
-//! that they have. So every step can be switched as it is, and each costs two circuits at most. A step is kept
-//! when the slowest of the lines that it touches becomes faster.
+//! The slowest leaf gets one more circuit to a starved peer. The step uses free ports of one
+//! switch, or exchanges the far ends of two circuits of one switch: `a–x` and `b–y` become `a–b`
+//! and `x–y` on the same ports. Every step can therefore be switched directly and costs at most two
+//! circuits. A step is kept if the slowest of its lines becomes faster.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,12 @@ use super::evaluate::Evaluator;
 use super::realise::{PortBook, topology_of};
 use super::topology::Topology;
 
-/// How many starved peers to try at the slowest leaf.
+/// Number of starved peers tried at the slowest leaf.
 const PEERS: usize = 6;
 
-/// Exchanges `circuits` one by one until every phase of `live` reaches `good` of its bound (a fraction), or nothing
-/// helps, or `steps` were made. The phases share the circuits; each comes with the bound of its rate.
+/// Exchanges `circuits` one by one until every phase of `live` reaches `good` (a fraction) of its
+/// bound, no step helps, or `steps` were made. The phases share the circuits. Each comes with its
+/// upper bound.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
     live: &[(&Evaluator, f64)],
@@ -45,12 +46,12 @@ struct Patch<'a> {
     lines: usize,
     circuits: Vec<CrossConnect>,
     topology: Topology,
-    /// By phase and line: its rate as a share of the phase's bound.
+    /// Rate by phase and line, as a share of the phase's bound.
     shares: Vec<f64>,
     books: Vec<PortBook<'a>>,
 }
 
-/// What a step takes away and puts in its place.
+/// The circuits that a step removes and adds.
 struct Step {
     remove: Vec<usize>,
     add: Vec<CrossConnect>,
@@ -82,7 +83,7 @@ impl<'a> Patch<'a> {
         least.unwrap_or(0)
     }
 
-    /// Rates anew of the lines of `leaves`.
+    /// Updates the rates of the lines of `leaves`.
     fn judge(&mut self, leaves: &BTreeSet<usize>) {
         for (phase, (evaluator, bound)) in self.live.iter().enumerate() {
             for line in leaves.iter().flat_map(|leaf| [2 * leaf, 2 * leaf + 1]) {
@@ -101,7 +102,7 @@ impl<'a> Patch<'a> {
             .fold(f64::MAX, f64::min)
     }
 
-    /// Makes the first step that helps the line at `slowest`; says whether there is one.
+    /// Makes the first step that helps the line at `slowest`. Returns whether there is one.
     fn relieve(&mut self, slowest: usize) -> bool {
         let (phase, line) = (slowest / self.lines, slowest % self.lines);
         let leaf = line / 2;
@@ -112,7 +113,7 @@ impl<'a> Patch<'a> {
             }
             let free = self.books.iter_mut().find_map(|book| book.connect(a.index(), b.index()));
             if let Some(circuit) = free {
-                // The port book has it: it stays, even if it does not help.
+                // The port book already contains the circuit, so it stays even if it does not help.
                 self.add(circuit);
                 return true;
             }
@@ -142,7 +143,7 @@ impl<'a> Patch<'a> {
         starved.into_iter().take(PEERS).map(|(_, peer)| peer).collect()
     }
 
-    /// Every exchange of two circuits of one switch that joins `a` and `b`.
+    /// Returns every exchange of two circuits of one switch that joins `a` and `b`.
     fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {
         let of = |leaf: LeafId| -> Vec<usize> {
             let ends_at = |at: &usize| [self.circuits[*at].a, self.circuits[*at].b].contains(&leaf);
@@ -188,7 +189,8 @@ impl<'a> Patch<'a> {
         false
     }
 
-    /// Puts the circuits `new` in the place of `old` in the topology, and rates the lines that they touch anew.
+    /// Replaces the circuits `old` by `new` in the topology and updates the rates of the affected
+    /// lines.
     fn rejoin(&mut self, old: &[CrossConnect], new: &[CrossConnect], touched: &BTreeSet<usize>) {
         for circuit in old {
             self.topology.remove(0, circuit.a.index(), circuit.b.index());
@@ -199,7 +201,7 @@ impl<'a> Patch<'a> {
         self.judge(touched);
     }
 
-    /// Adds a circuit that its port book has already.
+    /// Adds a circuit that is already in its port book.
     fn add(&mut self, circuit: CrossConnect) {
         let (a, b) = (circuit.a.index(), circuit.b.index());
         self.topology.add(a, b);
@@ -220,7 +222,7 @@ impl<'a> Patch<'a> {
     }
 }
 
-/// The port of `leaf`, and the far end with its port.
+/// Returns the port of `leaf`, and the far end with its port.
 fn far(circuit: CrossConnect, leaf: LeafId) -> (u32, LeafId, u32) {
     match circuit.a == leaf {
         true => (circuit.a_port, circuit.b, circuit.b_port),

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which topology each phase of a repeating step gets, and when keeping the old one is better.
+//! Chooses the topology of each phase of a repeating step, and decides when to keep the previous
+//! one.
 //!
 //! Candidates are the best topology of every phase and of every run of consecutive phases, the
-//! templates, the uniform mesh, and whatever else is offered. Choosing one a phase is a shortest cyclic path: a
-//! phase costs its time on the topology, a change costs what of the switching time the phase's slack
-//! does not hide. While circuits change, traffic uses those that stay and the electrical core:
-//! it is never charged the electrical path *plus* a delay.
+//! templates, the uniform mesh, and any others that the caller offers. Choosing one per phase is a
+//! shortest-cycle problem. A phase costs its time on the topology. A change costs the part of the
+//! switching time that the phase's slack does not hide. While circuits change, traffic uses the
+//! remaining circuits and the electrical core. It is never charged the electrical path *plus* a
+//! delay.
 //!
-//! RFabric keeps the old topology when the predicted idle window is shorter than the switching time.
-//! Here that follows from the costs: a change is made when it saves more than it exposes.
+//! RFabric keeps the old topology if the predicted idle window is shorter than the switching time.
+//! Here that follows from the costs: a change is made if it saves more than it exposes.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::{Bytes, Picoseconds};
@@ -20,23 +22,23 @@ use super::one_hop::{self, Effort};
 use super::templates::templates;
 use super::topology::Topology;
 
-/// A stretch of the step with its own traffic.
+/// A section of the step with its own traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// Its name in tables.
+    /// Name for tables.
     pub name: String,
-    /// Whose it is, where several jobs have a step; `None` where one has.
+    /// The job, if several jobs have a step, else `None`.
     pub job: Option<String>,
-    /// What it sends.
+    /// Its traffic.
     pub demand: Demand,
-    /// How long the network is idle before it sends: the time in which a change is free.
+    /// Idle time of the network before the phase sends. A change within it is free.
     pub slack: Picoseconds,
 }
 
 /// A topology that may serve one or more phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What it was made for, for the phase table.
+    /// Its purpose, for the phase table.
     pub name: String,
     /// Its circuits.
     pub topology: Topology,
@@ -47,14 +49,16 @@ pub struct Candidate {
 pub struct Schedule {
     /// Index of the candidate by phase.
     pub choice: Vec<usize>,
-    /// Communication time of one step with its exposed switching, in seconds.
+    /// Communication time of one step in seconds, including exposed switching.
     pub seconds: f64,
 }
 
-/// Beyond this many phases only single phases, neighbours and the whole step are merged.
+/// Above this number of phases, only single phases, neighbours and the whole step become
+/// candidates.
 const PHASES_FOR_ALL_MERGES: usize = 8;
 
-/// The best topology of each phase, of runs of phases, the templates, and the uniform mesh.
+/// Returns the best topology of each phase and of runs of phases, the templates, and the uniform
+/// mesh.
 #[must_use]
 pub fn candidates(
     fabric: &ReconfigurableFatTree,
@@ -67,7 +71,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // The whole step is one run, wherever it starts.
+        // The whole step is one run, independent of its start.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
@@ -97,7 +101,8 @@ fn merged(fabric: &ReconfigurableFatTree, run: &[&Phase], effort: Effort) -> Can
     }
 }
 
-/// What circuits see of several phases: one of them may be held up by interfaces, and the others not.
+/// Adds up the traffic of several phases as circuits see it, because interfaces may limit one phase
+/// and not another.
 fn together(leaves: usize, run: &[&Phase]) -> Demand {
     let mut sum = Demand::none(leaves);
     for demand in run.iter().map(|phase| &phase.demand) {
@@ -108,8 +113,8 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
     sum
 }
 
-/// One topology that slows no phase down more than it must: planned for the larger, pair by pair, of
-/// the phases' demands, each scaled to what its own best topology reaches.
+/// Returns one topology that slows no phase more than necessary. It is planned for the pairwise
+/// maximum of the phases' demands, each scaled to the rate of its own best topology.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
@@ -130,8 +135,8 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
     Candidate { name: "hedged over all phases".into(), topology }
 }
 
-/// Seconds that `phase` takes on `to` after a change from `from` that lasts `switching` seconds. A phase
-/// does not end before the change that it began: the next phase finds settled circuits.
+/// Returns the seconds of `phase` on `to` after a change from `from` that lasts `switching`
+/// seconds. A phase does not end before its change, so that the next phase finds settled circuits.
 #[must_use]
 pub fn seconds_with_change(
     phase: &Phase,
@@ -143,7 +148,8 @@ pub fn seconds_with_change(
     seconds_settling(phase, evaluator, (from, to), evaluator.lambda(to), switching_seconds)
 }
 
-/// As [`seconds_with_change`], where the phase is served `settled` times a second after the change.
+/// Like [`seconds_with_change`], if the phase is served `settled` times per second after the
+/// change.
 fn seconds_settling(
     phase: &Phase,
     evaluator: &Evaluator,
@@ -159,8 +165,8 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Time to serve a demand once at rates that change: `steps` of (seconds, rate), then `last` for
-/// good.
+/// Returns the time to serve a demand once at changing rates: `steps` of (seconds, rate), then
+/// `last` until the end.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
@@ -175,10 +181,11 @@ pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     elapsed + (1.0 - served) / last
 }
 
-/// Chooses a candidate for each phase of a step that repeats: the shortest cycle through the phases.
+/// Chooses a candidate for each phase of a repeating step, by the shortest cycle through the
+/// phases.
 ///
-/// A change from one candidate to another takes one switching time for each failure domain, since no
-/// two are touched at once.
+/// A change of candidates takes one switching time per failure domain, because only one domain is
+/// touched at a time.
 #[must_use]
 pub fn schedule(
     fabric: &ReconfigurableFatTree,
@@ -188,7 +195,7 @@ pub fn schedule(
     schedule_at(fabric, phases, candidates, &CandidateRates::of_one_hop(fabric, phases, candidates))
 }
 
-/// As [`schedule`], at these rates.
+/// Like [`schedule`], at given rates.
 pub(super) fn schedule_at(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -202,7 +209,7 @@ pub(super) fn schedule_at(
         .expect("there is at least one candidate")
 }
 
-/// The best single topology for all phases.
+/// Returns the best single topology for all phases.
 #[must_use]
 pub fn best_static(
     fabric: &ReconfigurableFatTree,
@@ -212,7 +219,7 @@ pub fn best_static(
     best_static_at(&CandidateRates::of_one_hop(fabric, phases, candidates))
 }
 
-/// As [`best_static`], at these rates.
+/// Like [`best_static`], at given rates.
 pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
     let seconds =
         |candidate: usize| -> f64 { rates.of.iter().map(|own| 1.0 / own[candidate]).sum() };
@@ -226,29 +233,30 @@ pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
 pub(super) struct CandidateRates {
     /// By phase and candidate.
     pub(super) of: Vec<Vec<f64>>,
-    /// By phase: what no circuits and no routes exceed.
+    /// Upper bound over all circuits and routes, by phase.
     pub(super) bounds: Vec<RateBound>,
-    /// By phase: the rate from which routes over several hops are worth it.
+    /// The rate from which multi-hop routes are worthwhile, by phase.
     worth: Vec<f64>,
 }
 
-/// The rate of a phase on a candidate: over several hops if that reaches `worth`.
+/// Returns the rate of a phase on a candidate, over several hops if that reaches `worth`.
 fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: f64) -> f64 {
     let rate = bound.rate(evaluator, topology).lambda;
     if rate >= worth { rate } else { evaluator.lambda(topology) }
 }
 
-/// With more leaves than this candidates are compared at one hop: routes are found for those that are taken.
+/// Above this number of leaves, candidates are compared at one hop, and routes are only computed
+/// for the chosen ones.
 const LEAVES_ROUTED: usize = 16;
 
-/// A phase this near its bound, as a fraction, needs no better circuits.
+/// Share of the bound at which a phase needs no better circuits.
 const NEAR_ENOUGH: f64 = 0.99;
 
-/// Candidates from which better circuits are looked for.
+/// Number of candidates from which the search for better circuits starts.
 const BEGINNINGS: usize = 1;
 
 impl CandidateRates {
-    /// With traffic that takes one hop. Nothing is said of bounds.
+    /// Computes rates for one-hop traffic, without bounds.
     fn of_one_hop(
         fabric: &ReconfigurableFatTree,
         phases: &[Phase],
@@ -261,7 +269,7 @@ impl CandidateRates {
         Self { of, bounds: Vec::new(), worth: Vec::new() }
     }
 
-    /// With routes over several hops where these are faster.
+    /// Computes rates with multi-hop routes where these are faster.
     pub(super) fn new(
         fabric: &ReconfigurableFatTree,
         phases: &[Phase],
@@ -284,7 +292,8 @@ impl CandidateRates {
         rates
     }
 
-    /// Looks for circuits for phases that no candidate serves near its bound, where routes go over several hops.
+    /// Searches circuits for phases that no candidate serves near its bound, if multi-hop routes
+    /// are possible.
     pub(super) fn search(
         &mut self,
         fabric: &ReconfigurableFatTree,
@@ -315,7 +324,8 @@ impl CandidateRates {
             }
             candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
         }
-        // Where routes are worth it with no circuits, traffic takes one hop with all.
+        // If no candidate makes multi-hop routes worthwhile, traffic takes one hop on all
+        // candidates.
         for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
             bound.has_room &=
                 fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);
@@ -323,13 +333,13 @@ impl CandidateRates {
     }
 }
 
-/// The demands of all phases made ready.
+/// Prepares the demands of all phases.
 #[must_use]
 pub fn evaluators(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Vec<Evaluator> {
     phases.iter().map(|phase| Evaluator::new(fabric, &phase.demand)).collect()
 }
 
-/// `of[phase][from][to]`: seconds of the phase on `to` when the phase before ran on `from`.
+/// `of[phase][from][to]`: seconds of the phase on `to` if the previous phase ran on `from`.
 struct Costs {
     of: Vec<Vec<Vec<f64>>>,
 }
@@ -363,11 +373,11 @@ impl Costs {
     }
 }
 
-/// The cheapest way from candidate `first` in phase 0 around to candidate `first` again.
+/// Returns the cheapest cycle from candidate `first` in phase 0 back to candidate `first`.
 fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
     let count = costs.of[0].len();
-    // best[x]: cheapest time of phases 1..=p with phase p on x. Phase 0 is paid on closing the cycle.
-    // What nothing serves takes for ever: it is reached, at no finite time.
+    // best[x]: least time of phases 1..=p with phase p on x. Phase 0 is paid when the cycle closes.
+    // A phase that nothing serves takes infinitely long: it is reached, at no finite time.
     let mut best = vec![f64::NAN; count];
     best[first] = 0.0;
     let mut came_from = Vec::new();
@@ -410,7 +420,7 @@ mod tests {
             .to_vec()
     }
 
-    /// Two phases that no candidate serves, as where the uplinks of a leaf and its switches are broken.
+    /// No candidate serves the two phases, as if the uplinks of a leaf and its switches had failed.
     #[test]
     fn a_step_that_nothing_serves_takes_for_ever() {
         let costs = Costs { of: vec![vec![vec![f64::INFINITY; 2]; 2]; 2] };
@@ -445,7 +455,7 @@ mod tests {
         assert!((schedule.seconds / best.seconds - 1.0).abs() < 1e-9);
     }
 
-    /// Every choice of candidates, one by one.
+    /// Enumerates every choice of candidates.
     #[test]
     fn the_schedule_is_the_best_of_all_choices() {
         let fabric = with_bring_up(Picoseconds::from_millis(60));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The circuits of a reconfigurable fat-tree for every phase, and the stages between them.
+//! Plans the circuits of a reconfigurable fat-tree for every phase, and the stages between them.
 //!
-//! Times are integer picoseconds, ratios fractions; docs/rfabric.md says what each means.
+//! Times are integer picoseconds and ratios are fractions. docs/rfabric.md defines each of them.
 
 mod on_switches;
 
@@ -19,22 +19,22 @@ use super::phases::{self, Candidate, CandidateRates, Phase};
 use super::{realise, unserved};
 use on_switches::Planner;
 
-/// What a planner may be told.
+/// Planning options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// How hard to try for each topology.
+    /// Effort for each topology.
     pub effort: Effort,
-    /// Share of the live demand's rate that no stage of a transition may go below.
+    /// Minimum rate during a transition, as a share of the rate of the live demand.
     pub floor: f64,
-    /// Solve every phase by integer programming as well, within these limits.
+    /// Also solve every phase by integer programming, within these limits.
     pub exact: Option<Limits>,
-    /// Whether phases may have circuits of their own: they may not where they are of several jobs, which nothing keeps
-    /// in step.
+    /// Whether each phase may have its own circuits. Not allowed for phases of several jobs,
+    /// because their steps are not synchronised.
     pub may_change: bool,
 }
 
 impl Options {
-    /// Share of the time of one hop that routes over several may take.
+    /// Returns the maximum time of multi-hop routes, as a share of the one-hop time.
     fn worth_routes(&self) -> f64 {
         if self.exact.is_some() { concurrent::WORTH_ANY } else { concurrent::WORTH_ROUTES }
     }
@@ -46,62 +46,63 @@ impl Default for Options {
     }
 }
 
-/// How the network carries a repeating step.
+/// A repeating step as the network carries it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CarriedStep {
-    /// One entry a phase, in order of the step.
+    /// One entry per phase, in order of the step.
     pub phases: Vec<PhasePlan>,
-    /// The changes between phases that have different circuits, the last into the first included.
+    /// The changes between phases with different circuits, including from the last to the first.
     pub transitions: Vec<TransitionPlan>,
-    /// Communication time of one step, with the switching that no slack hides. `None` without phases.
+    /// Communication time of one step, including the switching that no slack hides. `None` without
+    /// phases.
     pub step_time_ps: Option<Picoseconds>,
     /// The same with the best single topology for all phases. `None` if none serves them all.
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Share of port-time without light over one step, slack included. `None` without circuits.
+    /// Share of port-time without light over one step, including slack. `None` without circuits.
     pub dark_port_time_share: Option<f64>,
 }
 
-/// Why there is no plan.
+/// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// A step without phases.
+    /// The step has no phases.
     #[error("the step has no phases; write at least one with a demand")]
     NoPhases,
-    /// Two phases with one name.
+    /// Two phases have the same name.
     #[error("two phases are called `{0}`; give each its own name")]
     SameName(String),
-    /// A demand for another fabric.
+    /// The demand is for another fabric.
     #[error("phase `{phase}`: {error}; {}", error.fix())]
     Demand {
         /// The phase.
         phase: String,
-        /// What is wrong.
+        /// The defect of the demand.
         error: DemandError,
     },
-    /// A phase that sends nothing.
+    /// The phase sends nothing.
     #[error("phase `{0}` sends nothing; remove it and add its time to the slack of the next")]
     Silent(String),
-    /// A phase whose traffic the network cannot carry.
+    /// The network cannot carry the phase.
     #[error("phase `{phase}` cannot be served: {why}")]
     Unservable {
         /// The phase.
         phase: String,
-        /// Which leaf lacks what, and what would help.
+        /// The leaf, the missing resource and a remedy.
         why: String,
     },
-    /// Phases that no one set of circuits serves, where circuits may not change.
+    /// No single set of circuits serves all phases, and circuits may not change.
     #[error(
         "no circuits serve the steps of all jobs, and nothing keeps jobs in step, so circuits cannot follow one of \
          them: {0}, or give a step to one job"
     )]
     NoneForAll(String),
-    /// Circuits of other jobs leave no way to place one of ours.
+    /// Circuits of other jobs leave no place for a circuit.
     #[error("phase `{phase}`: {} circuits find no switch beside those that other jobs hold, the first \
              between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
     Unplaced {
         /// The phase.
         phase: String,
-        /// What found no switch.
+        /// The circuits without a switch.
         unplaced: Vec<LeafPair>,
     },
 }
@@ -112,7 +113,7 @@ impl PlanError {
     }
 }
 
-/// Plans a step of `phases` on `fabric`, changing as little as possible of `existing`.
+/// Plans a step of `phases` on `fabric`, and changes as little as possible of `existing`.
 ///
 /// # Errors
 /// If a phase cannot be planned; see [`PlanError`].
@@ -123,13 +124,14 @@ pub fn plan(
     options: Options,
 ) -> Result<CarriedStep, PlanError> {
     refuse_bad_phases(fabric, phases)?;
-    // Of what is there, only what works can stay.
+    // Only working circuits can stay.
     let existing = &realise::repaired(fabric, existing);
     let candidates = phases::candidates(fabric, phases, options.effort);
     let Some(limits) = options.exact else {
         return best_of(fabric, phases, existing, candidates, None, options);
     };
-    // Topologies that a solver found are better phase by phase. The step is not always: the quicker plan is taken.
+    // Solved topologies are better for each phase, but not always for the step. Take the quicker
+    // plan.
     let (solved, reports) = solve(fabric, phases, limits);
     let with_solved = candidates.iter().cloned().chain(solved).collect();
     let searched = best_of(fabric, phases, existing, candidates, Some(reports.clone()), options);
@@ -140,7 +142,7 @@ pub fn plan(
     }
 }
 
-/// The plan with the shortest step that these candidates lead to.
+/// Returns the plan with the shortest step from these candidates.
 fn best_of(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -158,10 +160,11 @@ fn best_of(
     }
     let bounds = rates.bounds;
     let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
-    // Without a packet core there may be circuits for each phase and none that serve all of them.
+    // Without a packet core, each phase may have circuits while no set of circuits serves all
+    // phases.
     let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
-        // Circuits that broken ports leave without a switch can be those without which a phase is not served.
+        // A circuit without a switch because of failed ports may be essential for a phase.
         Err(PlanError::Unservable { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -174,7 +177,7 @@ fn best_of(
         let fixed = fixed.ok_or_else(|| PlanError::NoneForAll(all()))?;
         return Ok(CarriedStep { static_step_time_ps, ..fixed });
     }
-    // The schedule was chosen on logical circuits; what the switches keep decides.
+    // The schedule was chosen on logical circuits. The step times on the switches decide.
     let best = match (fixed, planner.realise(&moving, existing)) {
         (Some(fixed), Ok(moving)) if fixed.step_time_ps <= moving.step_time_ps => fixed,
         (Some(fixed), Err(PlanError::Unservable { .. })) => fixed,
@@ -183,16 +186,16 @@ fn best_of(
     Ok(CarriedStep { static_step_time_ps, ..best })
 }
 
-/// How near its bound a phase is served when single circuits are exchanged for it, as a fraction of the bound.
+/// Target of exchanges, as a fraction of a phase's bound.
 const NEAR_ENOUGH: f64 = 0.95;
 
-/// Circuits exchanged for a changed demand at most, before planning anew is the better answer.
+/// Maximum exchanges for a changed demand. Beyond this, planning again is better.
 const EXCHANGES: u32 = 64;
 
-/// The plan of `phases` with the circuits that they have, as far as `fabric` still has their ports: what lost a port
-/// is made again on another switch where both of its leaves have one free, and where the traffic of `phases` asks
-/// for it single circuits are exchanged. `None` if a phase then cannot be served, or if there is another number of
-/// phases.
+/// Returns the plan of `phases` on their previous circuits, as far as `fabric` still has the ports.
+/// A circuit that lost a port is made again on another switch where both of its leaves have a free
+/// port. Single circuits are exchanged if the traffic needs it. `None` if a phase then cannot be
+/// served, or if the number of phases differs.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,
@@ -215,8 +218,9 @@ pub fn repaired(
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
-        // Phases with the same circuits keep the same circuits: no change comes between them. So do all where none may
-        // come, though one sent nothing before and had none.
+        // Phases that shared circuits still share them, so no change comes between them. If no
+        // change is allowed, all phases share circuits, including phases that sent nothing before
+        // and had none.
         let is_same =
             |other: &usize| !options.may_change || before[*other].circuits == phase.circuits;
         let same: Vec<usize> = (0..before.len()).filter(is_same).collect();
@@ -254,7 +258,8 @@ pub fn repaired(
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
-/// Communication time of the step when one phase's circuits serve all of them: the best choice. `None` if none does.
+/// Returns the communication time of the step if the best phase's circuits serve all phases. `None`
+/// if none serve all.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
     (evaluators, bounds): (&[Evaluator], &[RateBound]),
@@ -271,7 +276,7 @@ fn best_of_one(
     best.is_finite().then(|| Picoseconds((best * 1e12).round() as u64))
 }
 
-/// Solves every phase: the topologies that come out, and what is proven of each phase.
+/// Solves every phase. Returns the topologies and a report per phase.
 fn solve(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],

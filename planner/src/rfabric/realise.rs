@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From circuits between leaves to cross-connects on switches, keeping what is already there.
+//! Turns circuits between leaves into cross-connects on switches, and keeps existing ones.
 //!
-//! Two steps, each possible for every topology that fits the ports because the ports per leaf and
-//! switch are even:
+//! Both steps are possible for every topology that fits the ports, because the number of ports per
+//! leaf and switch is even:
 //!
-//! 1. *Orient* each circuit so that every leaf is the tail of at most half of its ports and the head
-//!    of at most half (Euler), agreeing with circuits that exist.
-//! 2. *Split* the oriented circuits switch by switch. Each switch takes a matching of at most half of
-//!    its ports per leaf on either side, as many existing circuits as it can, and enough of the
-//!    rest that the remaining switches can hold what remains (Kőnig).
+//! 1. *Orient* each circuit so that every leaf is the tail of at most half of its ports and the
+//!    head of at most half (Euler), consistent with existing circuits.
+//! 2. *Split* the oriented circuits switch by switch. Each switch takes a matching of at most half
+//!    of its ports per leaf on either side. It includes as many existing circuits as possible, and
+//!    enough others that the remaining switches can hold the rest (Kőnig).
 //!
-//! An exact model of minimum rewiring stops being practical around 32 leaves on 16 switches; this
-//! sequence of matchings is a heuristic for *which* circuits stay, never for whether all fit.
-//! Circuits of other jobs and broken ports take ports one at a time and can break the evenness: one side of a leaf then
-//! has a port more than the other on a switch, which side is tried both ways, and what still finds no switch is reported
-//! in [`Realisation::unplaced`].
+//! An exact model of minimum rewiring stops being practical around 32 leaves on 16 switches. This
+//! sequence of matchings is a heuristic for *which* circuits stay; it never affects whether all
+//! fit.
+//!
+//! Circuits of other jobs and failed ports take single ports and can make their number odd. One
+//! side of a leaf then has one more port than the other on a switch. Both choices are tried, and
+//! circuits that still find no switch are reported in [`Realisation::unplaced`].
 
 mod orient;
 mod room;
@@ -35,17 +37,17 @@ use super::topology::Topology;
 /// A topology placed on switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realisation {
-    /// Every cross-connect of ours, ordered by switch and port.
+    /// Our cross-connects, ordered by switch and port.
     pub cross_connects: Vec<CrossConnect>,
-    /// How many of them existed before, on the same ports.
+    /// Number of them that existed before, on the same ports.
     pub kept: usize,
-    /// How many existing circuits any realisation could keep at most.
+    /// Upper bound on the existing circuits that any realisation could keep.
     pub kept_upper_bound: usize,
-    /// Circuits that found no switch; empty unless other jobs hold circuits.
+    /// Circuits that found no switch. Empty unless other jobs hold circuits.
     pub unplaced: Vec<LeafPair>,
 }
 
-/// Places `topology` on the switches, changing as little of `existing` as it can.
+/// Places `topology` on the switches, and changes as little of `existing` as possible.
 ///
 /// # Panics
 /// If a leaf has more circuits than ports, which no planner here produces.
@@ -83,8 +85,9 @@ pub fn realise(
     realisation
 }
 
-/// Which side of the first leaf with an odd number of ports on a switch has one more; the next such leaf has it on the
-/// other side, and so has the same leaf on its next such switch, so that tails and heads stay equally many.
+/// The side that gets the extra port at the first leaf with an odd number of ports on a switch. The
+/// next such leaf, and the same leaf on its next such switch, use the other side, so that tails and
+/// heads stay equal in number.
 #[derive(Clone, Copy, Debug)]
 enum Odd {
     Tail,
@@ -117,7 +120,7 @@ fn wiring(
         .collect()
 }
 
-/// One switch: what it is called, how many circuits it can take and which it holds.
+/// One switch with its capacity and its present circuits.
 #[derive(Clone, Debug)]
 struct Switch {
     ocs: OcsId,
@@ -125,7 +128,8 @@ struct Switch {
     present: Oriented,
 }
 
-/// Step 2, for each reach switch by switch in the given order, which matters for what is kept and for nothing else.
+/// Performs step 2 for each reach, switch by switch in the given order. The order only affects
+/// which circuits are kept.
 fn split(
     fabric: &ReconfigurableFatTree,
     oriented: &[Oriented],
@@ -152,8 +156,8 @@ fn split(
     realisation
 }
 
-/// `existing` as far as its ports work; a circuit that lost one is made again on another switch where both of its
-/// leaves have a port free, if there is one.
+/// Returns the circuits of `existing` whose ports work. A circuit that lost a port is made again on
+/// another switch where both of its leaves have a free port, if one exists.
 #[must_use]
 pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())
@@ -182,7 +186,7 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
     circuits
 }
 
-/// The circuits between leaves that a set of cross-connects makes.
+/// Returns the circuits between leaves that a set of cross-connects makes.
 #[must_use]
 pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
     let mut topology = Topology::dark(leaves);
@@ -192,7 +196,7 @@ pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
     topology
 }
 
-/// Existing circuits that the topology still wants, whatever switch they are on.
+/// Counts existing circuits that the topology still needs, on any switch.
 fn keepable(topology: &Topology, existing: &[CrossConnect]) -> usize {
     topology_of(topology.leaves(), existing).common(topology).count() as usize
 }
@@ -219,7 +223,7 @@ impl Oriented {
     }
 }
 
-/// How many circuits may start and end at each leaf: half of its ports each.
+/// The number of circuits that may start and end at each leaf: half of its ports each.
 #[derive(Clone, Debug)]
 struct Sides {
     tails: Vec<u32>,
@@ -227,8 +231,8 @@ struct Sides {
 }
 
 impl Sides {
-    /// What other jobs and broken ports leave on one switch; `gets_tail` says of a leaf with an odd number of them whether
-    /// its last one is a tail.
+    /// Returns the ports of one switch not used by other jobs and not failed. For a leaf with an
+    /// odd number, `gets_tail` decides whether the last one is a tail.
     fn left_by_others(
         fabric: &ReconfigurableFatTree,
         ocs: OcsId,
@@ -258,14 +262,14 @@ impl Sides {
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // Circuits of others that are oriented one way leave more on the other.
+        // If circuits of others are oriented one way, more ports remain on the other side.
         let least = left.saturating_sub(self.heads[leaf]);
         let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);
     }
 }
 
-/// The circuits of one switch, oriented along Euler tours so that each leaf is tail and head of at
+/// Orients the circuits of one switch along Euler tours, so that each leaf is tail and head of at
 /// most half of its ports.
 fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Oriented {
     let mut peers = vec![Vec::new(); leaves];
@@ -276,7 +280,7 @@ fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Or
     }
     let mut walked = vec![false; mine.len()];
     let mut oriented = Oriented::default();
-    // Walks from leaves of odd degree first, so that no walk ends in the middle of another.
+    // Start from leaves of odd degree, so that no walk ends in the middle of another.
     let mut starts: Vec<usize> = (0..leaves).filter(|leaf| peers[*leaf].len() % 2 == 1).collect();
     starts.extend(0..leaves);
     for start in starts {
@@ -307,14 +311,14 @@ fn next_unwalked(peers: &mut Vec<(usize, usize)>, walked: &[bool]) -> Option<(us
     None
 }
 
-/// Reward of a circuit without which the switches after this one could not hold the rest.
+/// Reward of a circuit without which the later switches could not hold the rest.
 const MUST: i64 = -1_000;
-/// Reward of a circuit that stays where it is.
+/// Reward of a circuit that stays in place.
 const KEEP: i64 = -2;
 /// Price of a circuit that a later switch already holds.
 const STEAL: i64 = 1;
 
-/// Step 2 for the first of `order`; the others come after it.
+/// Performs step 2 for the first switch of `order`; the others follow.
 fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     let (switch, others) = order.split_first().expect("one switch is being filled");
     let sides = &switch.sides;
@@ -358,7 +362,8 @@ fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     taken
 }
 
-/// Gives every circuit its ports: existing ones keep theirs, new ones take the lowest free.
+/// Assigns ports to every circuit. Existing circuits keep theirs, and new ones take the lowest free
+/// ports.
 fn assign_ports(
     fabric: &ReconfigurableFatTree,
     placed: &[(OcsId, Oriented)],
@@ -392,7 +397,8 @@ fn assign_ports(
     Realisation { cross_connects, kept, kept_upper_bound: 0, unplaced: Vec::new() }
 }
 
-/// Circuits that no matching took go wherever both ends have a port, or can be given one by moving a few others.
+/// Places circuits that no matching took wherever both ends have a port, or can get one by moving a
+/// few others.
 fn place_leftovers(
     fabric: &ReconfigurableFatTree,
     rest: &Oriented,

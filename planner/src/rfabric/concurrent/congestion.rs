@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arcs that fill what they share, and the price of each: exponential in how full it is.
+//! Arcs that share resources. The price of a resource is exponential in its fill.
 //!
-//! Traffic is measured in its own unit, and how full something is in seconds: the time in which it carries what all flows
-//! send over it once. So the longest of these times is the time of the phase.
+//! Traffic has its own unit. The fill of a resource is the time in seconds in which it carries the
+//! traffic of all flows once, so the longest fill is the time of the phase.
 
-/// From a node to another, and what it takes of the things that flows share.
+/// An arc between two nodes and its use of shared resources.
 #[derive(Clone, Debug)]
 pub(super) struct PricedArc {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// (thing, seconds of it that one unit of traffic takes)
+    /// (resource, its seconds per unit of traffic)
     pub(super) uses: Vec<(usize, f64)>,
-    /// The arc back, where both directions take the same ports: then the heavier of the two counts.
+    /// The reverse arc, if both directions use the same ports. The heavier direction then counts.
     pub(super) back: Option<usize>,
-    /// Traffic over it.
+    /// Traffic on the arc.
     pub(super) flow: f64,
 }
 
-/// A network whose arcs carry some traffic.
+/// A network whose arcs carry traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Congestion {
     pub(super) arcs: Vec<PricedArc>,
     pub(super) arcs_from: Vec<Vec<usize>>,
-    /// By thing: seconds.
+    /// Fill by resource, in seconds.
     fill: Vec<f64>,
-    /// By thing: what a second of it costs. What no arc takes costs nothing.
+    /// Price per second by resource. Unused resources are free.
     prices: Vec<f64>,
     is_used: Vec<bool>,
-    /// Prices rise by a factor e where a thing takes this much longer, in seconds.
+    /// Prices rise by a factor of e per this many seconds of fill.
     slack: f64,
-    /// How full the fullest was when prices were last set.
+    /// Fill of the fullest resource when prices were last set.
     top: f64,
 }
 
@@ -41,7 +41,6 @@ impl Congestion {
         Self { arcs: Vec::new(), arcs_from, fill, prices, is_used, slack, top: 0.0 }
     }
 
-    /// Adds an arc and returns its index.
     pub(super) fn add(&mut self, from: usize, to: usize, uses: Vec<(usize, f64)>) -> usize {
         let index = self.arcs.len();
         uses.iter().for_each(|(thing, _)| self.is_used[*thing] = true);
@@ -50,7 +49,7 @@ impl Congestion {
         index
     }
 
-    /// Adds two arcs, there and back, that take the same ports.
+    /// Adds two arcs in opposite directions that use the same ports.
     pub(super) fn add_both_ways(&mut self, a: usize, b: usize, uses: &[(usize, f64)]) {
         let there = self.add(a, b, uses.to_vec());
         let back = self.add(b, a, uses.to_vec());
@@ -62,7 +61,7 @@ impl Congestion {
         self.arcs_from.len()
     }
 
-    /// Seconds of the fullest thing.
+    /// Returns the fill of the fullest resource, in seconds.
     pub(super) fn seconds(&self) -> f64 {
         let mut fill = vec![0.0_f64; self.fill.len()];
         for (index, arc) in self.arcs.iter().enumerate() {
@@ -76,13 +75,13 @@ impl Congestion {
         fill.into_iter().fold(0.0, f64::max)
     }
 
-    /// Sets prices so that they rise by a factor e for every `share` of the present time.
+    /// Sets prices so that they rise by a factor of e for every `share` of the current time.
     pub(super) fn sharpen(&mut self, share: f64) {
         self.slack = (self.seconds() * share).max(f64::MIN_POSITIVE);
         self.refill();
     }
 
-    /// Counts anew what was added up change by change.
+    /// Recomputes sums that were updated incrementally.
     fn refill(&mut self) {
         self.fill.fill(0.0);
         for index in 0..self.arcs.len() {
@@ -105,19 +104,21 @@ impl Congestion {
         self.prices[thing] = if self.is_used[thing] { price } else { 0.0 };
     }
 
-    /// Traffic in which the share of two directions turns from one to the other.
+    /// Returns the traffic difference over which the price share shifts from one direction to the
+    /// other.
     fn turn(&self, arc: usize) -> f64 {
         let most = self.arcs[arc].uses.iter().map(|(_, each)| *each).fold(0.0, f64::max);
         self.slack / most.max(f64::MIN_POSITIVE)
     }
 
-    /// The heavier of two directions, made smooth.
+    /// Returns a smooth maximum of the two directions.
     fn heavier(&self, there: usize, back: usize) -> f64 {
         let (a, b, turn) = (self.arcs[there].flow, self.arcs[back].flow, self.turn(there));
         a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
     }
 
-    /// The share of a pair's price that one direction bears: all of it where it is much heavier than the other.
+    /// Returns the share of a pair's price that one direction pays. It is 1 if that direction is
+    /// much heavier.
     pub(super) fn share(&self, arc: usize) -> f64 {
         match self.arcs[arc].back {
             None => 1.0,
@@ -128,18 +129,18 @@ impl Congestion {
         }
     }
 
-    /// By thing: what a second of it costs.
+    /// Returns the price per second, by resource.
     pub(super) fn prices(&self) -> &[f64] {
         &self.prices
     }
 
-    /// The price of one unit of traffic over an arc.
+    /// Returns the price of one unit of traffic over an arc.
     pub(super) fn price(&self, arc: usize) -> f64 {
         let uses = self.arcs[arc].uses.iter();
         self.share(arc) * uses.map(|(thing, each)| each * self.prices[*thing]).sum::<f64>()
     }
 
-    /// How fast the price of an arc rises with its traffic.
+    /// Returns the derivative of an arc's price by its traffic.
     pub(super) fn rise(&self, arc: usize) -> f64 {
         let share = self.share(arc);
         let uses = || self.arcs[arc].uses.iter().map(|(thing, each)| (each, self.prices[*thing]));
@@ -152,7 +153,7 @@ impl Congestion {
         share * share * by_fill / self.slack + turning
     }
 
-    /// Adds traffic to an arc, or takes it away.
+    /// Adds traffic to an arc, or removes it.
     pub(super) fn load(&mut self, arc: usize, more: f64) {
         let counted = |this: &Self| match this.arcs[arc].back {
             None => this.arcs[arc].flow,

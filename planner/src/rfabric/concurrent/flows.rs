@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that move to cheaper paths until the fullest thing on their way is as empty as it can be.
+//! Moves flows to cheaper paths until the fullest resource is as empty as possible.
 //!
-//! The method of multiplicative weights (Shahrokhi and Matula, J. ACM 37, 1990; Garg and Könemann, FOCS 1998): what is
-//! fuller costs exponentially more, and each flow moves to the cheapest path. The same prices prove how near that is to the
-//! best there is: whatever paths are taken, all traffic times its cheapest path costs no more than all things at their
-//! prices.
+//! This is the method of multiplicative weights (Shahrokhi and Matula, J. ACM 37, 1990; Garg and
+//! Könemann, FOCS 1998). The price of a resource is exponential in its fill, and each flow moves to
+//! its cheapest path. The same prices prove the distance to the optimum: for any choice of paths,
+//! all traffic on its cheapest paths costs at most as much as all resources at their prices.
 
 use super::congestion::Congestion;
 
-/// Sweeps over all flows at most, and the work that they may be: a network of more nodes has fewer.
+/// Maximum sweeps over all flows, and the maximum work of all sweeps. Larger networks get fewer
+/// sweeps.
 const SWEEPS: usize = 120;
 const WORK: usize = 6_000_000;
 
-/// By which factor prices become sharper from sweep to sweep, and where that ends: as shares of the time of the phase.
+/// The factor by which prices sharpen per sweep, and the last and first sharpness as shares of the
+/// time of the phase.
 const SHARPER: f64 = 0.8;
 const SHARPEST: f64 = 2e-4;
 const FIRST: f64 = 0.3;
 
-/// A path and the traffic on it.
 #[derive(Clone, Debug)]
 pub(super) struct PricedPath {
     pub(super) arcs: Vec<usize>,
     pub(super) traffic: f64,
 }
 
-/// What one node sends to another.
+/// Traffic from one node to another.
 #[derive(Clone, Debug)]
 pub(super) struct PricedFlow {
     pub(super) from: usize,
@@ -33,20 +34,20 @@ pub(super) struct PricedFlow {
     pub(super) paths: Vec<PricedPath>,
 }
 
-/// How flows ended.
+/// The result of settling flows.
 #[derive(Clone, Debug)]
 pub(super) struct Settled {
     pub(super) flows: Vec<PricedFlow>,
-    /// Seconds of the fullest thing.
+    /// Fill of the fullest resource, in seconds.
     pub(super) seconds: f64,
-    /// No paths take less.
+    /// Lower bound over all paths, in seconds.
     pub(super) least_seconds: f64,
-    /// The network whose prices prove that.
+    /// The network whose prices prove the lower bound.
     pub(super) proof: Congestion,
 }
 
 impl Settled {
-    /// Traffic by arc.
+    /// Returns the traffic by arc.
     pub(super) fn loads(&self) -> Vec<f64> {
         let mut loads = vec![0.0; self.proof.arcs.len()];
         for path in self.flows.iter().flat_map(|flow| &flow.paths) {
@@ -56,14 +57,14 @@ impl Settled {
     }
 }
 
-/// The cheapest paths from one node: by node, its price and the last arc.
+/// The cheapest paths from one node, with the price and the last arc by node.
 struct PriceTree {
     price: Vec<f64>,
     last: Vec<Option<usize>>,
 }
 
-/// Settles `flows` until they are within `tolerance` of the best there is, as a fraction, or until it is proven that they
-/// take longer than `most_seconds`. `None` if some flow has no path.
+/// Settles `flows` until they are within `tolerance` (a fraction) of the optimum, or until they
+/// provably take longer than `most_seconds`. `None` if a flow has no path.
 pub(super) fn settle(
     mut network: Congestion,
     mut flows: Vec<PricedFlow>,
@@ -104,7 +105,7 @@ fn chunks(flows: &mut [PricedFlow]) -> impl Iterator<Item = &mut [PricedFlow]> {
     flows.chunk_by_mut(|a, b| a.from == b.from)
 }
 
-/// Every flow on the path that takes least of what it uses.
+/// Puts every flow on the path that uses the least resources.
 fn begin(network: &mut Congestion, flows: &mut [PricedFlow]) -> Option<()> {
     for same_source in chunks(flows) {
         let tree = cheapest(network, same_source[0].from);
@@ -117,7 +118,7 @@ fn begin(network: &mut Congestion, flows: &mut [PricedFlow]) -> Option<()> {
     Some(())
 }
 
-/// What today's prices prove, where that is more than what is known.
+/// Updates the lower bound if the current prices prove a better one.
 fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
     let mut least = 0.0;
     for same_source in flows.chunk_by(|a, b| a.from == b.from) {
@@ -131,7 +132,7 @@ fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
     }
 }
 
-/// Moves traffic from every dearer path to the cheapest, as far as the prices of both become equal.
+/// Moves traffic from every more expensive path to the cheapest one until both prices are equal.
 fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &PriceTree) {
     let Some(arcs) = tree.path(network, flow.to) else { return };
     let cheapest = match flow.paths.iter().position(|path| path.arcs == arcs) {
@@ -165,7 +166,7 @@ fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &Price
     flow.paths.retain(|path| path.traffic > 0.0);
 }
 
-/// Dijkstra's method without a queue: networks are dense and small.
+/// Dijkstra's algorithm without a queue, because the networks are dense and small.
 fn cheapest(network: &Congestion, from: usize) -> PriceTree {
     let nodes = network.nodes();
     let mut tree = PriceTree { price: vec![f64::INFINITY; nodes], last: vec![None; nodes] };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole circuits for routes over several hops, on networks of few leaves.
+//! Searches whole circuits for multi-hop routes on networks with few leaves.
 //!
-//! It begins with the fractions of circuits that the bound is reached with, rounded, and with what one hop is served best
-//! with. Then single circuits move, or two of one reach exchange their ends, as long as the rate rises.
+//! The search starts from the rounded fractional circuits of the bound, and from the best circuits
+//! for one hop. It then moves single circuits, or exchanges the ends of two circuits of one reach,
+//! as long as the rate rises.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
@@ -11,16 +12,17 @@ use super::super::topology::{Ports, Topology};
 use super::flows::settle;
 use super::{NEAR, RateBound, TOLERANCE, flows_of, of_ports, rate, route, unit};
 
-/// With more leaves than this circuits are those of one hop.
+/// Above this number of leaves, the circuits for one hop are used.
 pub const LEAVES_SEARCHED: usize = 8;
 
-/// Sets of circuits that are tried at most, from each beginning.
+/// Maximum number of circuit sets tried from each starting point.
 const TRIES: u32 = 60;
 
-/// What a change has to gain, as a fraction: less may be chance.
+/// Minimum relative gain of a change. Smaller gains may be noise.
 const GAIN: f64 = 2.0 * TOLERANCE / 5.0;
 
-/// The best circuits found for a demand from these beginnings. `None` where there are too many leaves.
+/// Returns the best circuits found for a demand from these starting points. `None` if there are too
+/// many leaves.
 #[must_use]
 pub fn search(
     fabric: &ReconfigurableFatTree,
@@ -54,7 +56,7 @@ pub fn search(
     best.map(|search| search.topology)
 }
 
-/// The fractions of circuits with which traffic reaches its bound, as whole ones: the largest remainders first.
+/// Rounds the fractional circuits of the bound to whole ones, largest remainders first.
 fn rounded(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<Topology> {
     let (leaves, unit) = (fabric.leaves(), unit(evaluator)?);
     let network = of_ports(fabric, evaluator, unit);
@@ -103,7 +105,7 @@ impl CircuitSearch<'_> {
         }
     }
 
-    /// Takes other circuits if they serve better.
+    /// Adopts other circuits if they serve better.
     fn offer(&mut self, topology: Topology) -> bool {
         let least = self.reached * (1.0 + GAIN);
         if self.tries == 0 || !self.may_serve(&topology, least) {
@@ -122,7 +124,7 @@ impl CircuitSearch<'_> {
         is_better
     }
 
-    /// Whether the circuits and uplinks of each leaf are enough for so many times a second.
+    /// Returns whether the circuits and uplinks of each leaf suffice for `lambda` times per second.
     fn may_serve(&self, topology: &Topology, lambda: f64) -> bool {
         (0..self.evaluator.lines()).all(|line| {
             let bits: f64 = self.evaluator.traffic(line).iter().map(|(_, bits)| bits).sum();
@@ -131,7 +133,8 @@ impl CircuitSearch<'_> {
         })
     }
 
-    /// Every set of circuits that differs in one, or in two that exchange their ends.
+    /// Returns every set of circuits that differs in one circuit, or in two that exchange their
+    /// ends.
     fn neighbours(&self) -> Vec<Topology> {
         let leaves = self.fabric.leaves();
         let pairs = || (0..leaves).flat_map(move |a| (a + 1..leaves).map(move |b| (a, b)));
@@ -160,7 +163,8 @@ impl CircuitSearch<'_> {
         around
     }
 
-    /// Two circuits `a–b` and `c–d` as `a–c` and `b–d`, and as `a–d` and `b–c`; the first is taken out already.
+    /// Replaces two circuits `a–b` and `c–d` by `a–c` and `b–d`, and by `a–d` and `b–c`. The first
+    /// is already removed.
     fn exchanged(
         &self,
         without: &Topology,

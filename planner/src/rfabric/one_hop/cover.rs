@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Greedy cover: can circuits take enough traffic off the electrical core at a given rate?
+//! Greedy cover: tests whether circuits can take enough traffic off the electrical core at a given
+//! rate.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 
-/// Tries to serve the demand `lambda` times a second. All traffic starts on the core; circuits go
-/// one by one to the pair whose relief, weighted by how urgently its two ends need it, is largest.
-/// Says whether no leaf's core link is overloaded in the end.
+/// Tries to serve the demand `lambda` times per second. All traffic starts on the core. Circuits go
+/// one by one to the pair with the greatest relief, weighted by the urgency of its two ends.
+/// Returns whether no leaf's core link is overloaded at the end.
 pub(super) fn cover(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -29,7 +30,7 @@ pub(super) fn cover(
     (state.topology, covered)
 }
 
-/// A pair with traffic: its ends, and the traffic still on the core in either direction.
+/// A pair with traffic, and its traffic still on the core in either direction.
 struct Pair {
     ends: [usize; 2],
     rest: [f64; 2],
@@ -77,7 +78,7 @@ impl<'a> Cover<'a> {
         self.excess[line].max(0.0) / f64::from(self.ports.free_at(line / 2))
     }
 
-    /// What one more circuit is worth to a pair; nothing where it has no use or no port.
+    /// Returns the value of one more circuit to a pair. 0 if the pair has no use for it or no port.
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
         if !self.ports.allow(a, b) {
@@ -103,7 +104,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// The peers of `leaf` with a larger index, with the traffic to and from each.
+/// Returns the peers of `leaf` with a larger index, with the traffic to and from each.
 fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize, [f64; 2])> {
     let mut merged = std::collections::BTreeMap::<usize, [f64; 2]>::new();
     for direction in 0..2 {
@@ -116,11 +117,11 @@ fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize,
     merged.into_iter().collect()
 }
 
-/// Keeps the largest of many scores while single ones change: a complete binary tree of winners.
-/// The earlier entry wins a tie.
+/// Maintains the largest of many scores while single scores change, as a complete binary tree of
+/// winners. The earlier entry wins a tie.
 struct Tournament {
     scores: Vec<f64>,
-    /// Node 1 is the root; the leaves are entries in order.
+    /// Node 1 is the root; the leaves are the entries in order.
     winners: Vec<usize>,
 }
 
@@ -138,7 +139,7 @@ impl Tournament {
         tournament
     }
 
-    /// The entry with the largest positive score.
+    /// Returns the entry with the largest positive score.
     fn winner(&self) -> Option<usize> {
         Some(self.winners[1]).filter(|entry| self.scores[*entry] > 0.0)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Local search: exchange single circuits where the slowest line can gain.
+//! Local search that exchanges single circuits where the slowest line can gain.
 //!
-//! A move gives the bottleneck leaf one more circuit to a starved peer. A port that is not free is
-//! taken from another circuit of the same leaf, and the two leaves that lose a circuit are joined to
-//! each other where that is allowed. A move is kept when the slowest of the lines it touches becomes
-//! faster, so the sorted list of line limits only ever rises and the search ends.
+//! A move gives the bottleneck leaf one more circuit to a starved peer. If no port is free, it
+//! takes one from another circuit of the same leaf, and joins the two leaves that lose a circuit if
+//! that is permitted. A move is kept if the slowest of its lines becomes faster. The sorted list of
+//! line limits therefore only rises, and the search ends.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::seed::{Seed, Stream};
@@ -13,16 +13,16 @@ use rand::RngExt;
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 
-/// How many peers to try at each choice of a move.
+/// Number of peers tried at each choice of a move.
 const CHOICES: usize = 6;
 
-/// Kicks in a row without gain after which the search gives up.
+/// Consecutive kicks without gain after which the search ends.
 const FRUITLESS_KICKS: u32 = 60;
 
 /// Improves `topology` by at most `exchanges` attempted exchanges, or until it reaches `target`.
 ///
-/// Climbs until the bottleneck is stuck, then kicks: it forces one random exchange there and climbs
-/// again, keeping the better of both ends.
+/// Climbs until the bottleneck is stuck, then forces one random exchange there and climbs again,
+/// and keeps the better result.
 pub(super) fn improve(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -50,7 +50,8 @@ pub(super) fn improve(
     }
 }
 
-/// Add a circuit a–b; if `drop_a` is set, remove a–drop_a first, and likewise for b. All are of one reach.
+/// Adds a circuit a–b. If `drop_a` is set, removes a–drop_a first, and likewise for b. All circuits
+/// have one reach.
 #[derive(Clone, Copy)]
 struct Move {
     reach: usize,
@@ -64,7 +65,7 @@ struct Search<'a> {
     evaluator: &'a Evaluator,
     ports: Ports<'a>,
     topology: Topology,
-    /// The limit that each line sets.
+    /// The limit of each line.
     lambdas: Vec<f64>,
     exchanges_left: u32,
 }
@@ -92,7 +93,7 @@ impl<'a> Search<'a> {
             .expect("a fabric has leaves")
     }
 
-    /// Relieves bottlenecks until one is stuck: nothing else can raise the minimum then.
+    /// Relieves bottlenecks until one is stuck; no other line can then raise the minimum.
     fn climb(&mut self, target: f64) {
         while self.exchanges_left > 0 && self.lambda() < target {
             if !self.relieve(self.slowest_line()) {
@@ -101,7 +102,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Forces one exchange at the bottleneck, whatever it costs, and one anywhere.
+    /// Forces one exchange at the bottleneck and one at a random line, at any cost.
     fn kick(&mut self, stream: &mut Stream) {
         let line = self.slowest_line();
         for line in [line, stream.random_range(0..self.lambdas.len())] {
@@ -154,7 +155,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Peers whose traffic exceeds their circuits at this line's limit, hungriest first.
+    /// Returns peers whose traffic exceeds their circuits at this line's limit, most starved first.
     fn starved_peers(&self, line: usize) -> Vec<usize> {
         let (leaf, lambda) = (line / 2, self.lambdas[line]);
         let row = self.topology.row(leaf);
@@ -173,8 +174,9 @@ impl<'a> Search<'a> {
         starved.into_iter().map(|(_, peer)| peer).collect()
     }
 
-    /// Peers to which `leaf` could lose a circuit of `reach` to make room for one to `keep`: `None` if a port is free,
-    /// else the peers whose loss costs least at the present minimum.
+    /// Returns peers to which `leaf` could lose a circuit of `reach` in favour of `keep`. `None`
+    /// stands for a free port; otherwise the peers whose loss costs least at the current minimum
+    /// come first.
     fn victims(&self, reach: usize, leaf: usize, keep: usize) -> Vec<Option<usize>> {
         if self.ports.free_within(reach, leaf) > 0 {
             return vec![None];
@@ -194,7 +196,7 @@ impl<'a> Search<'a> {
         loss.into_iter().map(|(_, peer)| Some(peer)).collect()
     }
 
-    /// The larger of the two directions of a pair's traffic, in bits.
+    /// Returns the larger of the two directions of a pair's traffic, in bits.
     fn heaviest(&self, leaf: usize, peer: usize) -> f64 {
         [2 * leaf, 2 * leaf + 1]
             .iter()
@@ -207,7 +209,7 @@ impl<'a> Search<'a> {
             .fold(0.0, f64::max)
     }
 
-    /// Makes the exchange and keeps it if the slowest line it touches became faster.
+    /// Makes the exchange and keeps it if the slowest affected line became faster.
     fn try_move(&mut self, exchange: Move) -> bool {
         let mut touched: Vec<usize> =
             [Some(exchange.a), Some(exchange.b), exchange.drop_a, exchange.drop_b]
@@ -231,8 +233,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Applies the exchange; says whether the two victims could be joined. Nothing if it is not
-    /// allowed at all.
+    /// Applies the exchange. Returns whether the two victims could be joined, or `None` if the
+    /// exchange is not permitted.
     fn make(&mut self, exchange: Move) -> Option<bool> {
         let Move { reach, a, b, drop_a, drop_b } = exchange;
         for (leaf, victim) in [(a, drop_a), (b, drop_b)] {

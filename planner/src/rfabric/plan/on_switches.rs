@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A schedule put on the switches: where every phase's circuits go, how they change, and what that takes.
+//! Puts a schedule on the switches: the places of circuits, the changes between phases, and their
+//! times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +16,19 @@ use super::super::realise::{Realisation, realise, topology_of};
 use super::super::transition;
 use super::{CarriedStep, Options, PhasePlan, PlanError, SolverReport, TransitionPlan};
 
-/// A step's phases and what they may choose from.
+/// A step's phases with their candidates.
 pub(super) struct Planner<'a> {
     pub(super) fabric: &'a ReconfigurableFatTree,
     pub(super) phases: &'a [Phase],
     pub(super) candidates: &'a [Candidate],
-    /// By phase: what no circuits and no routes exceed.
+    /// Upper bound over all circuits and routes, by phase.
     pub(super) bounds: Vec<RateBound>,
     pub(super) solved: Option<Vec<SolverReport>>,
     pub(super) options: Options,
 }
 
 impl Planner<'_> {
-    /// Puts a schedule on the switches and takes its times from what the switches then hold.
+    /// Puts a schedule on the switches and computes its times from the resulting circuits.
     pub(super) fn realise(
         &self,
         schedule: &Schedule,
@@ -42,7 +43,7 @@ impl Planner<'_> {
         Ok(self.assemble(&circuits, rates, names.collect()))
     }
 
-    /// How fast the circuits of each phase serve it, and by which routes.
+    /// Returns the rate and the routes of each phase on its circuits.
     pub(super) fn rates(&self, circuits: &[Vec<CrossConnect>]) -> Vec<RoutedRate> {
         let of_phase = |(at, circuits): (usize, &Vec<CrossConnect>)| {
             let topology = topology_of(self.fabric.leaves(), circuits);
@@ -52,7 +53,7 @@ impl Planner<'_> {
         circuits.iter().enumerate().map(of_phase).collect()
     }
 
-    /// The plan of a step whose circuits are given, phase by phase.
+    /// Builds the plan of a step from the circuits of each phase.
     pub(super) fn assemble(
         &self,
         circuits: &[Vec<CrossConnect>],
@@ -74,7 +75,7 @@ impl Planner<'_> {
             }
             let solver = self.solved.as_ref().map(|solved| solved[at].clone());
             let RateBound { lambda: proven, mut prices, .. } = self.bounds[at].clone();
-            // A solver that took all routes into account may have proven more than prices can.
+            // A solver that considered all routes may have proven a better bound than prices can.
             let solved = solver.as_ref().filter(|solver| !solver.is_one_hop);
             let solved = solved.map(|solver| solver.lambda_upper_bound.max(lambda));
             let lambda_upper_bound = match solved.filter(|solved| *solved < proven) {
@@ -114,7 +115,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Cross-connects of every phase; phases with one topology share them.
+    /// Returns the cross-connects of every phase. Phases with the same topology share them.
     fn place(
         &self,
         schedule: &Schedule,
@@ -144,7 +145,7 @@ impl Planner<'_> {
         Ok(by_phase)
     }
 
-    /// `circuits` with single ones exchanged for the phases of a choice, where some found no switch.
+    /// Exchanges single circuits for the phases of a choice, if some circuits found no switch.
     fn patched(
         &self,
         schedule: &Schedule,
@@ -163,8 +164,8 @@ impl Planner<'_> {
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
         let Realisation { cross_connects, unplaced, .. } = realisation;
-        // Broken ports can leave leaves with unequal ports on a switch: a circuit that then finds none is done
-        // without, and the rates are those of the circuits that are there.
+        // Failed ports can leave leaves with different numbers of ports on a switch. A circuit
+        // without a place is then omitted, and the rates count only the remaining circuits.
         if unplaced.is_empty() || self.fabric.has_dead_ports() {
             return Ok(cross_connects);
         }
@@ -179,7 +180,7 @@ impl Planner<'_> {
         live: &Evaluator,
     ) -> TransitionPlan {
         let (from, to) = (&circuits[before], &circuits[at]);
-        // A floor that cannot be kept is halved until it can: at zero it always can.
+        // A floor that cannot be kept is halved until it can. Zero always works.
         let mut floor = self.options.floor;
         let stages = loop {
             match transition::stage(self.fabric, from, to, live, floor) {
@@ -202,8 +203,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Time of a phase whose circuits arrive stage by stage: the slack hides the first of it, and
-    /// the phase does not end before the last.
+    /// Returns the time of a phase whose circuits arrive stage by stage. The slack hides the first
+    /// part, and the phase does not end before the last stage.
     fn seconds_of(
         &self,
         change: &TransitionPlan,
@@ -240,7 +241,8 @@ impl Planner<'_> {
     }
 }
 
-/// Circuits that exist on ports which the new ones leave idle stay: removing them gains nothing.
+/// Keeps existing circuits on ports that the new circuits leave idle, because removing them gains
+/// nothing.
 fn with_idle_ports_left_alone(
     mut circuits: Vec<CrossConnect>,
     before: &[CrossConnect],
