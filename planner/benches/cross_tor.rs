@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much inner data-parallel traffic crosses ToRs as nodes break, and what no placement goes below.
+//! Measures the inner data-parallel traffic that crosses ToRs at rising node faults, and its lower
+//! bound over all placements.
 //!
-//! `cargo bench -p lightloom-planner --bench cross_tor` prints one line a case: the mean and the
-//! greatest share of all samples, the mean lower bound, the ratio of the two, and seconds a plan.
+//! `cargo bench -p lightloom-planner --bench cross_tor` prints one line per case: mean and maximum
+//! share over all samples, mean lower bound, the ratio of mean and bound, and seconds per plan.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and measures")]
 

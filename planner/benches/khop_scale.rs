@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long planning takes at scale, and what a replan touches.
+//! Measures planning time at scale and the changes of a replan.
 //!
-//! `cargo bench -p lightloom-planner --bench khop_scale` prints one line a figure. Every plan is
-//! proven by the checker, and the time for that is part of the figure.
+//! `cargo bench -p lightloom-planner --bench khop_scale` prints one line per figure. The checker
+//! proves every plan, and its time is part of the figure.
 
 #![allow(
     clippy::print_stdout,
@@ -38,7 +38,7 @@ fn faults(nodes: u32, ratio: f64) -> FaultSet {
     FaultSet { nodes: dead, ..FaultSet::none() }
 }
 
-/// Best of five: whatever else the machine does only adds time.
+/// Best of five, because other processes on the machine only add time.
 fn best(mut timed: impl FnMut() -> Duration) -> Duration {
     (0..5).map(|_| timed()).min().expect("five runs")
 }
@@ -74,7 +74,7 @@ fn peak_memory_mb() -> u64 {
         / 1024
 }
 
-/// Kills one node after another, each in the same starting plan.
+/// Fails one node at a time, each in the same initial plan.
 fn replans(share: f64) {
     let nodes = 32_768;
     let wanted = (f64::from(nodes * 4) * share / f64::from(TP)) as u64 * u64::from(TP);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce as mutable demand: the same bytes over whichever rings suit the circuits.
+//! Treats an all-reduce as mutable demand: the same bytes over any rings that match the circuits.
 //!
-//! Ranks 0 … n−1 form a ring with every stride that has no common divisor with n; strides s and n−s use
-//! the same pairs in opposite directions. Splitting an all-reduce over several strides spreads it
-//! over more pairs (TopoOpt's TotientPerms, NSDI 2023).
+//! Ranks 0 … n−1 form a ring for every stride coprime to n; strides s and n−s use the same pairs in
+//! opposite directions. Splitting an all-reduce over several strides spreads it over more pairs
+//! (TopoOpt's TotientPerms, NSDI 2023).
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::Bytes;
@@ -13,7 +13,7 @@ use super::demand::Demand;
 use super::one_hop::{self, Effort, OneHopPlan};
 use super::workload::collective::all_reduce;
 
-/// Strides below n/2 (and 1) that lead through all of `members` before they return.
+/// Returns the strides up to n/2 (and always 1) that visit all of `members` before they return.
 #[must_use]
 pub fn strides(members: usize) -> Vec<usize> {
     let coprime = |stride: &usize| greatest_common_divisor(members, *stride) == 1;
@@ -24,7 +24,7 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The all-reduce of `size` split evenly over rings of these strides.
+/// Returns the all-reduce of `size`, split evenly over rings of these strides.
 #[must_use]
 pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize]) -> Demand {
     let mut demand = Demand::none(leaves);
@@ -36,8 +36,8 @@ pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize])
     demand
 }
 
-/// Chooses how many of the strides to use beside `other` traffic: the split whose planned circuits are
-/// fastest, the fewest rings where several are equal.
+/// Chooses the number of strides next to `other` traffic. Returns the split with the fastest
+/// planned circuits, with the fewest rings on ties.
 #[must_use]
 pub fn plan(
     fabric: &ReconfigurableFatTree,

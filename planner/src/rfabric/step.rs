@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the step of a job sends, phase by phase, where it names leaves.
+//! Reads the traffic of a job's step, phase by phase, if the step names leaves.
 //!
 //! ```yaml
 //! jobs:
@@ -24,10 +24,10 @@ use crate::rfabric::workload::place::Seats;
 pub use lower::Mistake;
 use lower::{find_model, lower_phases, lower_rl, seated_rl};
 
-/// The phases of a job whose step names leaves; none for a job without such a step.
+/// Returns the phases of a job whose step names leaves. Empty for a job without such a step.
 ///
 /// # Errors
-/// Everything that is wrong with the step.
+/// All mistakes in the step.
 pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     let mut read = |name: &str| fabric.neighbour(name);
     let Some(step) = &job.step else { return Ok(Vec::new()) };
@@ -39,7 +39,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
         return Err(vec![Mistake { place, message, fix }]);
     }
     if let (StepFile::Rl(rl), true) = (step, job.is_placed()) {
-        // Where its GPUs are is not known yet; whether they divide is.
+        // The places of its GPUs are not known yet; only their divisibility can be checked.
         let nowhere = |gpus: u32| Seats(vec![LeafId(0).into(); gpus as usize]);
         let seats = [nowhere(rl.trainer_gpus), nowhere(rl.generation_gpus)];
         return seated_rl(rl, seats, 1, &mut read).map(|_| Vec::new());
@@ -62,10 +62,11 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     }
 }
 
-/// The phases of a step of reinforcement learning whose GPUs sit there: those that train, those that generate.
+/// Returns the phases of a reinforcement-learning step whose training and generating GPUs have
+/// these seats.
 ///
 /// # Errors
-/// Everything that is wrong with the step.
+/// All mistakes in the step.
 pub fn rl_phases(
     fabric: &Fabric,
     rl: &RlFile,
@@ -75,7 +76,7 @@ pub fn rl_phases(
     seated_rl(rl, seats, leaves, &mut |name: &str| fabric.neighbour(name))
 }
 
-/// That an RL step and another job would have the same GPUs.
+/// Reports that an RL step and another job would use the same GPUs.
 fn beside_gpus(other: &Job) -> Mistake {
     let message = format!(
         "an RL step fills the first leaves with its GPUs, and job `{}` is given GPUs there, too",
@@ -85,16 +86,16 @@ fn beside_gpus(other: &Job) -> Mistake {
     Mistake { place: "/rl".to_owned(), message, fix }
 }
 
-/// Another job that needs GPUs of its own.
+/// Returns another job that needs its own GPUs.
 fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
     let needs = |other: &&Job| other.is_placed() || matches!(other.step, Some(StepFile::Rl(_)));
     fabric.jobs.iter().filter(|other| other.name != job.name).find(needs)
 }
 
-/// The model that a job trains. `None` if it trains none.
+/// Returns the model that a job trains. `None` if it trains none.
 ///
 /// # Errors
-/// Why there is no such model.
+/// The reason why the model does not exist.
 pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistake>> {
     let Some(StepFile::Training(training)) = &job.step else { return Ok(None) };
     find_model(&training.model, &mut |name| fabric.neighbour(name)).map(Some).map_err(|mistakes| {
@@ -103,16 +104,16 @@ pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistak
     })
 }
 
-/// The model of this name, shipped or beside the fabric file.
+/// Returns the model with this name, either shipped or next to the fabric file.
 ///
 /// # Errors
-/// Why there is no such model.
+/// The reason why the model does not exist.
 pub fn named_model(fabric: &Fabric, name: &str) -> Result<ModelCard, Vec<Mistake>> {
     find_model(name, &mut |name| fabric.neighbour(name))
 }
 
-/// Reads a fabric file: the fabric, or every mistake in it and in its steps. `file` is what the user calls it;
-/// `read` gives the text of the matrix and model files it names.
+/// Reads a fabric file. Returns the fabric, or all mistakes in it and in its steps. `file` is the
+/// name for messages. `read` returns the text of the matrix and model files that it names.
 pub fn load(
     file: &str,
     bytes: &[u8],
@@ -121,7 +122,7 @@ pub fn load(
     load_with(file, bytes, read, |_, _| ())
 }
 
-/// As [`load`], once `search` has found the mappings that the file leaves to be searched for.
+/// Like [`load`], after `search` has found the mappings that the file leaves open.
 pub fn load_with(
     file: &str,
     bytes: &[u8],
@@ -134,7 +135,8 @@ pub fn load_with(
     })
 }
 
-/// As [`load`], of version 1 too: for converting a file, and for a daemon whose plan in force names it.
+/// Like [`load`], but also reads version 1: to convert a file, and for a daemon whose plan in force
+/// names such a file.
 pub fn load_any_version(
     file: &str,
     bytes: &[u8],
@@ -145,7 +147,7 @@ pub fn load_any_version(
     })
 }
 
-/// Reports everything that is wrong with the steps of a fabric file.
+/// Reports all mistakes in the steps of a fabric file.
 fn report(fabric: &Fabric, check: &mut Check<'_>) {
     for (at, job) in fabric.jobs.iter().enumerate() {
         let path = format!("/jobs/{at}/step");
@@ -228,7 +230,7 @@ jobs:
         let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
         assert!(mistakes.is_empty(), "{mistakes:?}");
         let demand = &phases_of(&fabric.unwrap())[1].demand;
-        // Seven ranks send 2·6/7 of 7 GB each, however many rings share it.
+        // Seven ranks send 2·6/7 of 7 GB each, independent of the number of rings.
         assert!(demand.total().0.abs_diff(7 * 12_000_000_000) < 1_000, "{}", demand.total());
         assert!(
             demand.flows().all(|(from, to, _)| (1..8).contains(&from.0) && (1..8).contains(&to.0))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuit templates by name: mesh, isolated pods, tree.
+//! Circuit templates: mesh, isolated pods, tree.
 //!
-//! RFabric switches among such templates (known from a reading note of the paper, not its text). Here
-//! each is derived from a phase's demand and stands beside the planned topologies as one more
-//! candidate; it is chosen where it is faster or nearer to what is there.
+//! RFabric switches between such templates (known from a reading note of the paper, not its text).
+//! Here each template is derived from a phase's demand and becomes one more candidate. It is chosen
+//! if it is faster or closer to the existing circuits.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
@@ -11,7 +11,7 @@ use super::demand::Demand;
 use super::phases::Candidate;
 use super::topology::{Ports, Topology};
 
-/// The templates for one phase.
+/// Returns the templates for one phase.
 #[must_use]
 pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -> Vec<Candidate> {
     let named =
@@ -19,7 +19,8 @@ pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -
     vec![named("isolated pods", isolated_pods(fabric, demand)), named("tree", tree(fabric, demand))]
 }
 
-/// A uniform mesh inside every set of leaves that exchange traffic, nothing between them.
+/// Returns a uniform mesh within every set of leaves that exchange traffic, with no circuits
+/// between sets.
 fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let pod_of = pods(demand);
     let leaves = fabric.leaves();
@@ -39,7 +40,8 @@ fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// The heaviest spanning tree of the traffic, every edge as wide as the ports of its ends allow.
+/// Returns the heaviest spanning tree of the traffic. Each edge has as many circuits as the ports
+/// of its ends allow.
 #[must_use]
 pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let mut edges: Vec<(u64, usize, usize)> = Vec::new();
@@ -76,7 +78,7 @@ pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// A number for each leaf, equal where traffic joins them, directly or not.
+/// Returns a number per leaf, equal for leaves connected by traffic, directly or indirectly.
 fn pods(demand: &Demand) -> Vec<usize> {
     let mut pod: Vec<usize> = (0..demand.leaves()).collect();
     for (from, to, _) in demand.flows() {

@@ -12,7 +12,8 @@ use super::demand::Demand;
 use super::workload::card::ModelCard;
 use crate::check::circuits::{Asked, check_step};
 
-/// What the checker finds wrong with the circuits of phases that send `demands`; nothing if they are sound.
+/// Returns the checker's findings about the circuits of phases with these `demands`. Empty if they
+/// are sound.
 #[must_use]
 pub fn check(
     network: &ReconfigurableFatTree,
@@ -34,7 +35,7 @@ pub fn check(
     findings
 }
 
-/// [`spec`], checked.
+/// Builds the fabric of [`spec`].
 ///
 /// # Panics
 /// If it is not sound.
@@ -43,7 +44,7 @@ pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
     wired(leaves, ports, 2)
 }
 
-/// The same with so many ports of a leaf on each switch.
+/// The same with `ports_per_leaf` ports of a leaf on each switch.
 ///
 /// # Panics
 /// If it is not sound.
@@ -56,8 +57,8 @@ pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatT
     ReconfigurableFatTree::new(spec).expect("a sound fabric")
 }
 
-/// A fabric of `leaves` with `ports` 400G optical ports each, two on a switch, and an electrical core of
-/// a tenth of the optical rate.
+/// Returns a fabric of `leaves` leaves with `ports` 400G optical ports each, two per switch, and an
+/// electrical core with a tenth of the optical rate.
 #[must_use]
 pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {
@@ -88,7 +89,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     }
 }
 
-/// A dense model of 72.7 billion weights whose bytes divide evenly.
+/// Returns a dense model of 72.7 billion weights whose bytes divide evenly.
 #[cfg(test)]
 pub(crate) fn dense_card() -> ModelCard {
     ModelCard {

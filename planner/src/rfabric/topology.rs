@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Circuits between leaves, counted per pair and not yet placed on switches.
 //!
-//! Where banks lose so differently that one joins pairs that another may not, circuits are of one *reach*: which pairs a
-//! circuit may join, and which ports it takes, follows from it.
+//! If the losses of banks differ so much that one bank can join pairs that another may not, each
+//! circuit has a *reach*. It determines the pairs that the circuit may join and the ports that it
+//! uses.
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
 
-/// How many circuits join each pair of leaves. A circuit carries both directions.
+/// The number of circuits between each pair of leaves. A circuit carries both directions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topology {
     leaves: usize,
-    /// Both triangles are kept, so a row is one leaf's circuits.
+    /// Stores both triangles, so that a row lists the circuits of one leaf.
     circuits: Vec<u32>,
-    /// Those of them that are not of the first reach: the second, the third, … Empty where there are none.
+    /// The circuits of the second, third, … reach. Empty without any.
     narrower: Vec<Vec<u32>>,
 }
 
 impl Topology {
-    /// No circuits among `leaves` leaves.
+    /// Returns a topology without circuits.
     #[must_use]
     pub fn dark(leaves: usize) -> Self {
         Self { leaves, circuits: vec![0; leaves * leaves], narrower: Vec::new() }
     }
 
-    /// The same share of ports to every peer, as evenly as whole circuits allow: ring distance 1,
-    /// 2, 3, … in turn until the ports are spent.
+    /// Spreads ports over all peers as evenly as whole circuits allow: ring distance 1, 2, 3, …
+    /// until the ports are used up.
     #[must_use]
     pub fn uniform_mesh(fabric: &ReconfigurableFatTree) -> Self {
         let leaves = fabric.leaves();
@@ -47,37 +48,37 @@ impl Topology {
         mesh
     }
 
-    /// Number of leaves.
+    /// Returns the number of leaves.
     #[must_use]
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// Circuits that join two leaves, by index.
+    /// Returns the number of circuits between two leaves, given by index.
     #[must_use]
     pub fn between(&self, first: usize, second: usize) -> u32 {
         self.circuits[first * self.leaves + second]
     }
 
-    /// Circuits of one leaf to each other leaf.
+    /// Returns the circuits of one leaf to each other leaf.
     #[must_use]
     pub fn row(&self, leaf: usize) -> &[u32] {
         &self.circuits[leaf * self.leaves..(leaf + 1) * self.leaves]
     }
 
-    /// Ports in use at one leaf.
+    /// Returns the number of used ports at one leaf.
     #[must_use]
     pub fn degree(&self, leaf: usize) -> u32 {
         self.row(leaf).iter().sum()
     }
 
-    /// Number of circuits.
+    /// Returns the total number of circuits.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.circuits.iter().map(|count| u64::from(*count)).sum::<u64>() / 2
     }
 
-    /// Circuits of one reach that join two leaves, by index.
+    /// Returns the number of circuits of one reach between two leaves, given by index.
     #[must_use]
     pub fn between_within(&self, reach: usize, first: usize, second: usize) -> u32 {
         let at = first * self.leaves + second;
@@ -87,13 +88,13 @@ impl Topology {
         }
     }
 
-    /// Ports of one reach in use at one leaf.
+    /// Returns the number of used ports of one reach at one leaf.
     #[must_use]
     pub fn degree_within(&self, reach: usize, leaf: usize) -> u32 {
         (0..self.leaves).map(|peer| self.between_within(reach, leaf, peer)).sum()
     }
 
-    /// The circuits of one reach alone.
+    /// Returns only the circuits of one reach.
     #[must_use]
     pub fn within(&self, reach: usize) -> Self {
         let mut own = Self::dark(self.leaves);
@@ -145,7 +146,7 @@ impl Topology {
         }
     }
 
-    /// Pairs with circuits and their number, the smaller leaf first, in order.
+    /// Iterates over pairs with circuits and their number, smaller leaf first, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (LeafPair, u32)> + '_ {
         (0..self.leaves).flat_map(move |a| {
             self.row(a).iter().enumerate().skip(a + 1).filter(|(_, count)| **count > 0).map(
@@ -156,7 +157,7 @@ impl Topology {
         })
     }
 
-    /// Circuits that are in both, whatever their reach.
+    /// Returns the circuits that both topologies have, independent of reach.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let circuits =
@@ -165,7 +166,7 @@ impl Topology {
     }
 }
 
-/// Ports still free at each leaf while a topology is being built.
+/// Free ports at each leaf during construction of a topology.
 #[derive(Debug)]
 pub struct Ports<'a> {
     fabric: &'a ReconfigurableFatTree,
@@ -174,7 +175,7 @@ pub struct Ports<'a> {
 }
 
 impl<'a> Ports<'a> {
-    /// What `topology` leaves free.
+    /// Counts the ports that `topology` leaves free.
     #[must_use]
     pub fn new(fabric: &'a ReconfigurableFatTree, topology: &Topology) -> Self {
         let free = |reach: usize| {
@@ -188,31 +189,32 @@ impl<'a> Ports<'a> {
         Self { fabric, free: (0..fabric.reaches()).map(free).collect() }
     }
 
-    /// Free ports of one leaf, over all reaches.
+    /// Returns the free ports of one leaf, over all reaches.
     pub(crate) fn free_at(&self, leaf: usize) -> u32 {
         self.free.iter().map(|free| free[leaf]).sum()
     }
 
-    /// Free ports of one leaf on switches of one reach.
+    /// Returns the free ports of one leaf on switches of one reach.
     pub(crate) fn free_within(&self, reach: usize, leaf: usize) -> u32 {
         self.free[reach][leaf]
     }
 
-    /// Notes that a circuit of `reach` gives a port of each of two leaves back.
+    /// Returns a port of each of two leaves after a circuit of `reach` is removed.
     pub(crate) fn release(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] += 1;
         }
     }
 
-    /// Notes that a circuit of `reach` takes a port of each of two leaves.
+    /// Takes a port of each of two leaves for a circuit of `reach`.
     pub(crate) fn take(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] -= 1;
         }
     }
 
-    /// Reaches that may join the leaves, the narrowest first: what it cannot join is left to the others.
+    /// Iterates over the reaches that may join the leaves. The narrowest comes first, so that wider
+    /// ones keep ports for other pairs.
     pub(crate) fn permitted(
         &self,
         first: usize,
@@ -225,25 +227,25 @@ impl<'a> Ports<'a> {
         (0..fabric.reaches()).rev().filter(permits)
     }
 
-    /// Whether one more circuit may join the leaves.
+    /// Returns whether one more circuit may join the leaves.
     #[must_use]
     pub fn allow(&self, first: usize, second: usize) -> bool {
         self.reach_for(first, second).is_some()
     }
 
-    /// The narrowest reach of which one more circuit may join the leaves.
+    /// Returns the narrowest reach with a free port at both leaves.
     fn reach_for(&self, first: usize, second: usize) -> Option<usize> {
         self.permitted(first, second)
             .find(|reach| self.free[*reach][first] > 0 && self.free[*reach][second] > 0)
     }
 
-    /// Adds a circuit if it is allowed; says whether it did.
+    /// Adds a circuit if it is permitted. Returns whether it did.
     pub fn join(&mut self, topology: &mut Topology, first: usize, second: usize) -> bool {
         let reach = self.reach_for(first, second);
         reach.is_some_and(|reach| self.join_within(reach, topology, first, second))
     }
 
-    /// Adds a circuit of one reach if it is allowed; says whether it did.
+    /// Adds a circuit of one reach if it is permitted. Returns whether it did.
     pub(crate) fn join_within(
         &mut self,
         reach: usize,

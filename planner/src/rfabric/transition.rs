@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From one set of cross-connects to the next in stages, under traffic.
+//! Changes from one set of cross-connects to the next in stages, under traffic.
 //!
-//! A circuit port has one mirror pair, so a circuit cannot be made before another is broken. What
-//! can be promised is that in every stage
+//! A circuit port has one mirror pair, so a circuit cannot be made before another is broken. In
+//! every stage the following holds:
 //!
-//! - the switches touched belong to one failure domain, so a stage that goes wrong costs no more
-//!   than that domain;
-//! - the circuits that are left, with the electrical core, serve the demand that is *live now* at no less
-//!   than a floor. The live demand is that of the phase that begins: protecting the phase that ends
-//!   to the last would make the last stage impossible by construction.
+//! - The affected switches belong to one failure domain, so a failed stage affects only that
+//!   domain.
+//! - The remaining circuits and the electrical core serve the *live* demand at no less than a
+//!   floor. The live demand is that of the phase that begins. Protecting the ending phase to the
+//!   last would make the last stage impossible by construction.
 //!
-//! Greedy first fit: switches that lose the fewest circuits first, as many as the floor allows. A
-//! switch that breaks the floor on its own is split into independent slices.
+//! The method is greedy first fit: switches that lose the fewest circuits go first, as many as the
+//! floor allows. If a single switch breaks the floor, it is split into independent slices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,16 +31,16 @@ pub use lightloom_fabric::plan::Stage;
      lower the floor, switch while the network is idle, or spread the circuits over more switches"
 )]
 pub struct FloorBroken {
-    /// The floor asked for, in per cent.
+    /// Requested floor in per cent.
     pub floor: f64,
     /// The switch whose change costs least.
     pub ocs: OcsId,
-    /// What changing it leaves, in per cent.
+    /// Rate during the change of that switch, in per cent.
     pub left: f64,
 }
 
-/// Orders the change from `before` to `after` so that `live` is served at no less than `floor`
-/// (a fraction) of the slower of its rates before and after.
+/// Orders the change from `before` to `after` so that `live` is served at no less than `floor` (a
+/// fraction) of the slower of its rates before and after.
 ///
 /// # Errors
 /// If even the smallest change breaks the floor.
@@ -81,7 +81,7 @@ pub fn stage(
     Ok(stages)
 }
 
-/// The rate at which `live` is served in each stage, while what the stage touches is dark.
+/// Returns the rate of `live` in each stage, while the changed circuits are dark.
 #[must_use]
 pub fn stage_lambdas(
     fabric: &ReconfigurableFatTree,
@@ -101,7 +101,7 @@ pub fn stage_lambdas(
         .collect()
 }
 
-/// The circuits that carry traffic in each stage, while what the stage touches is dark.
+/// Returns the circuits that carry traffic in each stage, while the changed circuits are dark.
 #[must_use]
 pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]) -> Vec<Topology> {
     let mut now: BTreeSet<CrossConnect> = before.iter().copied().collect();
@@ -118,7 +118,7 @@ pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]
         .collect()
 }
 
-/// What changes on each switch.
+/// Returns the change of each switch.
 fn changes(before: &[CrossConnect], after: &[CrossConnect]) -> Vec<Stage> {
     let (old, new): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
     let mut by_switch = BTreeMap::<OcsId, Stage>::new();
@@ -135,7 +135,7 @@ fn first_ocs(change: &Stage) -> OcsId {
     change.remove.iter().chain(&change.add).map(|circuit| circuit.ocs).min().unwrap_or_default()
 }
 
-/// Splits a change into parts that share no port: each can be made on its own.
+/// Splits a change into parts that share no port and can be made independently.
 fn slices(change: &Stage) -> Vec<Stage> {
     let circuits: Vec<(&CrossConnect, bool)> = change
         .remove
@@ -172,8 +172,8 @@ fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &E
     live.lambda(&topology_of(fabric.leaves(), circuits))
 }
 
-/// The circuits as they are between two stages, with the rate that each line has on them: a change costs the
-/// lines of the leaves that it touches, not the whole network.
+/// The circuits between two stages, with the rate of each line. A change updates only the lines of
+/// affected leaves instead of the whole network.
 struct Progress<'a> {
     fabric: &'a ReconfigurableFatTree,
     live: &'a Evaluator,
@@ -210,7 +210,7 @@ impl<'a> Progress<'a> {
         self.judge(circuits);
     }
 
-    /// Rates anew of the lines of every leaf that one of `circuits` ends at.
+    /// Updates the rates of the lines of every leaf at an end of `circuits`.
     fn judge(&mut self, circuits: &[CrossConnect]) {
         let mut leaves: Vec<usize> =
             circuits.iter().flat_map(|at| [at.a.index(), at.b.index()]).collect();
@@ -226,7 +226,8 @@ impl<'a> Progress<'a> {
         self.light(&stage.add);
     }
 
-    /// Indices of the changes to make next: of the domain where most fit under the floor.
+    /// Returns the indices of the next changes: those of the domain in which the most changes fit
+    /// above the floor.
     fn best_domain(&mut self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
         let mut best_size = 0;
@@ -335,7 +336,7 @@ mod tests {
             a: LeafId(a),
             b: LeafId(b),
         };
-        // The same circuits on exchanged ports: the busy one cannot move without being dark.
+        // The same circuits on exchanged ports. The busy one cannot move without going dark.
         let before = [circuit(0, 0, 1, 2), circuit(0, 1, 2, 4), circuit(1, 3, 3, 6)];
         let after = [circuit(0, 1, 1, 3), circuit(0, 0, 2, 4), circuit(1, 2, 3, 6)];
         let mut demand = Demand::none(4);

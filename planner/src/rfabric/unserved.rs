@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why no circuits and no uplinks serve what leaves exchange: which leaf, what it lacks, and what would help.
+//! Explains why no circuits and uplinks serve the traffic: the leaf, the missing resource, and a
+//! remedy.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +9,11 @@ use lightloom_units::id::LeafId;
 
 use super::phases::Phase;
 
-/// Why `phases`, all on one set of circuits, cannot be served.
+/// Returns why `phases` cannot be served by one set of circuits.
 pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     let flows = || phases.iter().flat_map(|phase| phase.demand.flows());
     let has_core = |leaf: LeafId| fabric.electrical_rate_of(leaf) > 0.0;
-    // What passes the core at both ends is served, however slowly.
+    // Traffic that passes the core at both ends is always served, however slowly.
     let needs_circuits = |(from, to, _): &(LeafId, LeafId, _)| !(has_core(*from) && has_core(*to));
     let mut peers = vec![BTreeSet::new(); fabric.leaves()];
     for (from, to, bytes) in flows().filter(needs_circuits) {
@@ -42,7 +43,7 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     }
 }
 
-/// Why no circuit may join a pair. `None` if one may.
+/// Returns why no circuit may join a pair. `None` if one may.
 fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     if fabric.permits(pair) {
         return None;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Demand matrices from descriptions of work. One file a kind of traffic, each with its byte formula.
+//! Generators of demand matrices from descriptions of work. Each file covers one kind of traffic
+//! and states its byte formula.
 //!
 //! [`training`], [`generation`], [`weight_sync`] and [`parallelism_switch`] are the phases of
-//! disaggregated reinforcement learning, put together by [`rl_step`]. The files after them imitate the
-//! traffic of related systems; their formulas are the published ones where a source is named and
-//! ours where it says so. None of them is that system.
+//! disaggregated reinforcement learning; [`rl_step`] combines them. The other files imitate the
+//! traffic of related systems. Their formulas are the published ones where a source is named, and
+//! our own where noted. None of them is that system.
 
 pub mod card;
 pub mod collective;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two banks of different loss: a circuit is of a bank, and each bank joins what its own loss admits.
+//! Two banks of different loss: every circuit belongs to a bank, and each bank joins the pairs that
+//! its own loss permits.
 
 use crate::flow_judge::{Hops, best, drawn};
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
@@ -10,7 +11,8 @@ use lightloom_planner::rfabric::testing::{self, check};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
 
-/// A second bank that no path admits used to take the first one with it: no pair of leaves could be joined.
+/// Regression test: a second bank that no path permits used to disable the first one, so that no
+/// leaves could be joined.
 #[test]
 fn a_bank_that_no_path_admits_takes_nothing_from_the_other() {
     let one = testing::spec(4, 8);
@@ -25,7 +27,7 @@ fn a_bank_that_no_path_admits_takes_nothing_from_the_other() {
     assert!(two.permits(pair));
 }
 
-/// Plans of drawn networks against the best circuits that an integer program finds, bank by bank.
+/// Compares plans of random networks with the best circuits of an integer program, bank by bank.
 #[test]
 fn no_plan_is_refused_and_no_bound_is_false_where_banks_lose_differently() {
     let count = 200;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Single broken ports of optical switches: the bound holds against every set of circuits that the ports allow, and what
-//! can be planned is planned.
+//! Single failed ports of optical switches: the bound holds for every set of circuits that the
+//! ports allow, and every possible plan is found.
 
 use crate::joint_fabric;
 use std::collections::BTreeSet;
@@ -19,10 +19,9 @@ use rand::RngExt;
 
 const LEAVES: usize = 4;
 
-/// Circuits by pair of leaves, smaller leaf first.
 type Circuits = [[u8; LEAVES]; LEAVES];
 
-/// Every set of circuits that the working `ports` (by leaf) of one switch allow.
+/// Collects every set of circuits that the working `ports` (by leaf) of one switch allow.
 fn of_switch(ports: [u8; LEAVES], from: usize, now: Circuits, all: &mut BTreeSet<Circuits>) {
     let pairs: Vec<(usize, usize)> =
         (0..LEAVES).flat_map(|a| (a + 1..LEAVES).map(move |b| (a, b))).collect();
@@ -38,7 +37,7 @@ fn of_switch(ports: [u8; LEAVES], from: usize, now: Circuits, all: &mut BTreeSet
     }
 }
 
-/// Whether `circuits` serve the demand `lambda` times a second, from the definition.
+/// Returns whether `circuits` serve the demand `lambda` times per second, by the definition.
 fn serves(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], of: &Circuits, lambda: f64) -> bool {
     let mut core = [[0.0; 2]; LEAVES];
     let mut hosts = [[0.0; 2]; LEAVES];
@@ -57,7 +56,7 @@ fn serves(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], of: &Circuits, lamb
         && hosts.iter().flatten().all(|bits| *bits <= host_rate + 1.0)
 }
 
-/// The best rate of all sets of circuits, by trying each. 0 where none serves all traffic.
+/// Returns the best rate over all sets of circuits, by brute force. 0 if none serves all traffic.
 fn best(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], dead: &BTreeSet<OcsPortId>) -> f64 {
     let mut all = BTreeSet::from([Circuits::default()]);
     let per_leaf = spec.banks[0].ports_per_leaf;

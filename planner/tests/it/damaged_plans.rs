@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every number of a plan is changed by hand in turn, and the digest taken away: the checker finds it, or here stands why
-//! it cannot.
+//! Changes every number of a plan in turn and removes the digest. The checker must find each
+//! change, except the listed ones.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use lightloom_planner::check::check;
 use lightloom_planner::{Options, plan};
 use serde_json::Value;
 
-/// What nothing in the document or the fabric contradicts.
+/// Fields that neither the document nor the fabric can contradict, with the reason.
 const ALLOWED: [(&str, &str); 8] = [
     ("seed", "provenance: nothing is drawn from it"),
     ("jobs[].cross_tor_share_lower_bound", "needs a search: from 0 to the share is required"),
@@ -32,7 +32,8 @@ const ALLOWED: [(&str, &str); 8] = [
     ),
 ];
 
-/// Where each number stands; places in lists are left open, and of each list the first and the last are taken.
+/// Collects the location of each number. Indices are left open, and only the first and last entry
+/// of each list are used.
 fn numbers(value: &Value, at: &str, pointer: &str, found: &mut BTreeMap<String, Vec<String>>) {
     match value {
         Value::Number(_) => found.entry(at.to_owned()).or_default().push(pointer.to_owned()),
@@ -52,7 +53,6 @@ fn numbers(value: &Value, at: &str, pointer: &str, found: &mut BTreeMap<String, 
     }
 }
 
-/// What somebody could write instead of a number.
 fn damages(value: &Value) -> Vec<Value> {
     match value.as_u64() {
         Some(number) => [number + 7 + number / 2, number / 2, 0]
@@ -110,7 +110,7 @@ fn a_number_that_was_changed_by_hand_is_found() {
     }
 }
 
-/// What is allowed above is bounded all the same.
+/// The fields allowed above are still bounded.
 #[test]
 fn claims_that_need_a_search_are_bounded() {
     let fabric = fabric(include_str!("../../../topologies/pod-64.yaml"));

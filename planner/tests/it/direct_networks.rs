@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leaves joined leaf to leaf: what two leaves exchange takes as long as their cables need, and what cannot be built is
-//! refused with the reason.
+//! Leaves joined directly: the traffic of two leaves takes the time of their cables, and invalid
+//! networks are refused with the reason.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -16,7 +16,7 @@ fn file(dcn: &str, nodes: u32) -> String {
     )
 }
 
-/// The same with a switch inside each node, so that tensor parallelism takes no network interface.
+/// The same with a switch inside each node, so that tensor parallelism uses no network interface.
 fn in_domains(dcn: &str) -> String {
     file(dcn, 8).replace("none: {nodes: 8", "switch: {gpus: 8, nodes: 8")
 }
@@ -42,7 +42,7 @@ fn what_two_leaves_exchange_takes_as_long_as_their_cables_need() {
             let sends = |phase: &&lightloom_fabric::plan::PhasePlan| phase.demand_bytes.0 > 0;
             assert!(plan.phases.iter().any(|phase| sends(&phase)));
             for phase in plan.phases.iter().filter(sends) {
-                // Both ways carry the same.
+                // Both directions carry the same.
                 let rate = 0.85 * f64::from(left) * 400e9;
                 let of_cables = phase.demand_bytes.0 as f64 * 8.0 / 2.0 / rate;
                 let interface = phase.interface_ps.expect("ranks are known").as_secs_f64();
@@ -81,7 +81,7 @@ fn a_route_over_a_cable_that_is_not_there_is_found() {
     refused(&|phase| phase.duration_ps.0 /= 2, "its routes need");
 }
 
-/// Every network that cannot be, with the words of its answer.
+/// Every invalid network, with the words of its error.
 #[test]
 fn what_cannot_be_built_is_refused_with_the_reason() {
     for (dcn, words) in [
@@ -117,7 +117,8 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
     }
 }
 
-/// Twice the interfaces halve the time, a core of a quarter makes it longer where traffic crosses it.
+/// Twice the interfaces halve the time. A core with a quarter of the rate lengthens it if traffic
+/// crosses the core.
 #[test]
 fn interfaces_and_the_core_have_effect() {
     let seconds = |keys: &str| {

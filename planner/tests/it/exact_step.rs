@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What exact methods are for: they never make a step slower.
+//! Exact methods never make a step slower.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -8,8 +8,8 @@ use lightloom_planner::khop::Method;
 use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::{Options, plan};
 
-/// The most rings, counted without regard to leaves, lie badly for the step; and phases that are solved one by one change
-/// circuits more than it is worth.
+/// The maximum number of rings, found without regard to leaves, is badly placed for the step.
+/// Phases that are solved separately change more circuits than pays off.
 #[test]
 fn exact_methods_never_make_a_step_slower() {
     let fabric = fabric(
@@ -56,7 +56,7 @@ jobs:
     }
 }
 
-/// A rate that is proven over several hops is the rate of the plan, and not only where it is twice that of one hop.
+/// The plan must reach a proven multi-hop rate even if it is less than twice the one-hop rate.
 #[test]
 fn a_proven_rate_is_planned() {
     let fabric = fabric(
@@ -87,7 +87,7 @@ jobs:
     assert!(exact.phases[0].lambda >= 0.99 * proven, "{} {proven}", exact.phases[0].lambda);
 }
 
-/// What cannot be carried names the leaf, what it lacks, and by how much.
+/// The error for an impossible phase names the leaf, the missing resource and the amount.
 #[test]
 fn a_step_that_cannot_be_carried_names_the_leaf_and_what_it_lacks() {
     let text = |electrical: &str, more: &str, jobs: &str| {

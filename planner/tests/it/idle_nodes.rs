@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes that are better left idle, and a plan that is never slower than what each half plans alone.
+//! Nodes that are left idle on purpose, and plans that are never slower than planning each half
+//! separately.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -35,14 +36,15 @@ fn step_ms(plan: &Plan) -> f64 {
     plan.metrics.step_time_ps.expect("a job trains").as_secs_f64() * 1e3
 }
 
-/// Milliseconds of a step whose gradients stay below leaves, so that interfaces hold them up, where micro-batches take
-/// `between` over leaves that do not block.
+/// Returns the milliseconds of a step whose gradients stay below leaves and are limited by
+/// interfaces. `between` is the time of the micro-batches over non-blocking leaves.
 fn expected_ms(between: f64, [pp, dp]: [u32; 2]) -> f64 {
     let bytes = 2.0 * f64::from(dp - 1) / f64::from(dp) * 8_030_261_248.0 * 2.0 / f64::from(4 * pp);
     (between * 4.0 + bytes * 8.0 / 400e9 * 1e3) / 0.85
 }
 
-/// The figures are those of a brute force over all placements: whole stages, or sets of replicas, below leaves.
+/// The figures are from a brute force over all placements: whole stages, or sets of replicas, below
+/// leaves.
 #[test]
 fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
     for broken in [&[][..], &["n2"], &["n2", "n5"]] {
@@ -55,7 +57,8 @@ fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
     assert!((step - expected).abs() < 0.01, "{step} ms, not {expected}");
 }
 
-/// A plan may leave any node idle, so what can be done without a node can be done with it; a hundredth is not worth it.
+/// A plan may leave any node idle, so one more working node never hurts. The planner ignores gains
+/// below one per cent.
 #[test]
 fn one_more_broken_node_never_makes_a_plan_quicker() {
     let mut draws = Seed(5).stream("one more", 0);
@@ -107,7 +110,7 @@ fn no_plan_is_slower_than_each_half_planned_alone() {
     assert!(gained > 20, "{gained} of 80 gained anything");
 }
 
-/// A job of 512 GPUs on the dragonfly that ships, in seconds a step.
+/// Returns the seconds per step of a job with 512 GPUs on the shipped dragonfly.
 fn dragonfly(broken: &[String]) -> f64 {
     let text = include_str!("../../../topologies/dragonfly-72.yaml");
     let broken: Vec<&str> = broken.iter().map(String::as_str).collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the network interfaces of one GPU need at least for a phase, against closed forms.
+//! Minimum times that the network interfaces of one GPU need for a phase, checked against closed
+//! forms.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -24,7 +25,8 @@ fn gradients_of_a_ring_of_replicas_need_what_one_interface_sends() {
         let none = faults(&fabric, &[]);
         let mut made = plan(&fabric, &none, Options::default()).expect("a plan");
         let rate = fabric.dcn.link_rate().0 as f64;
-        // Every rank sends 2 (n − 1) / n of its share of the weights to the next, below a leaf or not.
+        // Every rank sends 2 (n − 1) / n of its share of the weights to the next, below a leaf or
+        // not.
         let ring = 2.0 * f64::from(dp - 1) / f64::from(dp) * WEIGHT_BYTES / f64::from(4 * pp);
         let expected = ring * 8.0 / (0.85 * rate);
         let said = made.phases[1].interface_ps.expect("ranks are known").as_secs_f64();
@@ -38,7 +40,8 @@ fn gradients_of_a_ring_of_replicas_need_what_one_interface_sends() {
     }
 }
 
-/// Gradients that the interface of each GPU holds up, below leaves whose circuits would carry them in half of that.
+/// Gradients limited by the interface of each GPU, below leaves whose circuits would carry them in
+/// half the time.
 const HELD_UP: &str = "
 kind: fabric
 version: 2
@@ -84,7 +87,7 @@ fn filling(share: f64) -> String {
     HELD_UP.replace("gradient_slack: 10s", &format!("usable_share: {share}"))
 }
 
-/// A rate, a bound or a gain that interfaces forbid, each in a plan that is sound else.
+/// A rate, a bound or a gain that interfaces rule out, each in an otherwise sound plan.
 #[test]
 fn the_checker_proves_what_interfaces_forbid() {
     let fabric = fabric(HELD_UP);
@@ -107,10 +110,10 @@ fn the_checker_proves_what_interfaces_forbid() {
     );
 }
 
-/// Replicas below one leaf: nothing goes between leaves, and the interfaces take their time.
+/// Replicas below one leaf: no traffic between leaves, and the interfaces determine the time.
 #[test]
 fn a_phase_below_one_leaf_takes_what_its_interfaces_need() {
-    // Four replicas of two nodes: the first leaf has room for all.
+    // Four replicas of two nodes, which all fit below the first leaf.
     let optical = HELD_UP
         .replace("nodes: 8", "nodes: 16")
         .replace("leaves: 4", "leaves: 2")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One plan for rings, ranks and circuits: what it promises, held against the checker, closed forms and a
-//! naive oracle.
+//! Checks joint plans of rings, ranks and circuits with the checker, closed forms and a naive
+//! oracle.
 
 use crate::joint_fabric;
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ fn a_pod_is_planned_as_one_around_faults_in_both_halves() {
 
 const MAPPING: &str = "{model: llama-3.1-70b, pp: 2, dp: 4, micro_batches: 4, tokens: 4096}";
 
-/// Every domain below every network: a file of 256 GPUs whose job has 64 of them.
+/// Returns a file of 256 GPUs for every combination of domain and network. Its job has 64 GPUs.
 fn combinations() -> Vec<(String, String)> {
     let domains = [
         ("k-hop", "{khop: {nodes: 64, gpus_per_node: 4, k: 3}}"),
@@ -117,8 +117,8 @@ fn every_combination_is_planned_and_proven_around_a_broken_node() {
     }
 }
 
-/// What rings, leaves and links between leaves carry is what the mapping sends, by the textbook. For
-/// Llama 3.1 70B at tp 8, pp 2, dp 4, cp 1, four micro-batches of 4,096 tokens.
+/// Checks that rings, leaves and links between leaves together carry the textbook traffic of the
+/// mapping: Llama 3.1 70B at tp 8, pp 2, dp 4, cp 1, four micro-batches of 4,096 tokens.
 fn conserved(plan: &Plan, name: &str) {
     let residual = 8192.0 * 2.0 * 4096.0;
     let tensor = 64.0 * (2.0 * 7.0 / 8.0) * 4.0 * (80.0 / 2.0) * 4.0 * residual;
@@ -137,7 +137,7 @@ fn conserved(plan: &Plan, name: &str) {
     }
 }
 
-/// Small fabrics of every kind with jobs and faults drawn at random.
+/// Draws a small fabric of any kind, with jobs.
 fn random_file(draws: &mut impl RngExt) -> String {
     let per_node = [2_u32, 4, 8][draws.random_range(0..3)];
     let nodes_per_leaf = draws.random_range(1..=4_u32);
@@ -213,14 +213,14 @@ fn random_faults(fabric: &Fabric, draws: &mut impl RngExt) -> FaultSet {
             4 => format!("l{leaf}/up{uplink}"),
             _ => format!("ocs{ocs}/p{port}"),
         };
-        // A part that this fabric does not have is refused, and nothing is broken by it.
+        // A part that this fabric does not have is refused and adds no fault.
         let _ = faults.insert(fabric, name.parse().expect("a part"));
     }
     faults
 }
 
-/// Looks at the plan with nothing but its own words: no GPU twice, nothing broken, every rank of the mapping once,
-/// no port of a switch twice, no port on another leaf than the file says.
+/// Checks the plan using only the document: no GPU twice, no failed part used, every rank of the
+/// mapping once, no switch port twice, and no port on a wrong leaf.
 fn naive_oracle(fabric: &Fabric, faults: &FaultSet, plan: &Plan) {
     let mut gpus = BTreeSet::new();
     let mut ranks = BTreeSet::new();
@@ -254,7 +254,8 @@ fn naive_oracle(fabric: &Fabric, faults: &FaultSet, plan: &Plan) {
     }
 }
 
-/// Further faults, then the repair of everything: every next plan passes, and groups keep their names.
+/// Adds faults, then repairs everything. Every next plan must pass the checks, and groups keep
+/// their identifiers.
 fn replanned(
     fabric: &Fabric,
     first: &Plan,
@@ -286,7 +287,7 @@ fn replanned(
             let is_hit = |node| faults.parts(fabric).iter().any(|part| part.node() == Some(node));
             let was = nodes(&before);
             let is_moved = was.as_ref().is_some_and(|was| *was != group.nodes);
-            // A fibre or a bundle between two nodes hits both of their groups.
+            // A fibre or a bundle between two nodes affects both of their groups.
             let may_move =
                 was.is_some_and(|was| was.into_iter().any(is_hit)) || !faults.fibres.is_empty();
             assert!(!is_moved || may_move, "{} moved", group.id);
@@ -323,7 +324,7 @@ fn a_thousand_random_fabrics_with_faults_have_no_invalid_plan() {
     assert!(planned > cases / 2, "{planned} of {cases} were planned");
 }
 
-/// Photonic rails: circuits only, no packet core. Each phase plans alone, no single topology serves both in one hop.
+/// Photonic rails: only circuits, no packet core. No single topology serves both phases in one hop.
 #[test]
 fn circuits_without_a_packet_core_change_from_phase_to_phase() {
     let text = "kind: fabric\nversion: 2\nname: rails\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    \
@@ -369,7 +370,7 @@ fn a_leaf_spine_is_called_what_its_file_calls_it() {
     assert_eq!(of("fat_tree: {nodes_per_tor: 4}").dcn.name(), "fat-tree");
 }
 
-/// No gain is below nothing: what each half plans alone is taken where it is quicker.
+/// The gain is never negative, because the separate plan is used if it is quicker.
 #[test]
 fn planning_both_together_is_never_slower_than_each_alone() {
     for (leaves, below, ports) in [(4, 3, 2), (5, 2, 2), (4, 4, 4), (6, 2, 2), (5, 3, 2)] {

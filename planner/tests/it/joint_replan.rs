@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The next plan after faults and repairs in either half: names stay, what no fault touches stays, and every
-//! plan passes the checker.
+//! The next plan after faults and repairs in either half: identifiers and unaffected parts stay,
+//! and every plan passes the checker.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ fn options() -> Options {
     Options { compare: false, ..Options::default() }
 }
 
-/// The next plan of `before` around `names`, proven.
+/// Returns the next plan of `before` around `names` after checking it.
 fn next(fabric: &Fabric, before: &Plan, names: &[&str], is_repair: bool) -> Plan {
     let faults = faults(fabric, names);
     let next =
@@ -49,7 +49,7 @@ fn a_job_that_must_shrink_goes_on_with_the_groups_that_are_left_under_their_name
     }
     let replicas: BTreeSet<u32> = shrunk.ranks.iter().map(|rank| rank.dp).collect();
     assert_eq!(replicas, (0..shrunk.groups.len() as u32).collect(), "ranks have no gap");
-    // The name of a group that was lost is not given to one that was always there.
+    // The identifier of a lost group is not reused for a group that was always present.
     let back = next(&fabric, &shrunk, &[], true);
     assert_eq!(back.metrics.gpus_used, 24);
     for group in &shrunk.groups {

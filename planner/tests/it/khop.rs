@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the k-hop planner promises, over random fabrics, faults and jobs.
+//! Properties of the k-hop planner over random fabrics, faults and jobs.
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,7 +124,8 @@ proptest! {
     }
 }
 
-/// How many of these nodes stand in a row that hops of at most K join, on a line that is not closed.
+/// Returns the length of the longest run of these nodes joined by hops of at most K, on an open
+/// line.
 fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
     let mut places: Vec<usize> =
         nodes.iter().map(|node| fabric.hbd.position_of(*node).index()).collect();
@@ -138,8 +139,8 @@ fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// With node faults alone nothing beats the scan where K is even; fibres that fail and odd K
-    /// can cost a ring where only a ring that doubles back, or two that interleave, would fit.
+    /// With node faults only and even K, the scan is optimal. Fibre faults and odd K can cost a
+    /// ring, if only a ring that turns back, or two interleaved rings, would fit.
     #[test]
     fn the_scan_is_close_to_the_exact_optimum(case in arbitrary_case()) {
         let (fabric, faults) = case.build();
@@ -167,14 +168,14 @@ proptest! {
         prop_assert_eq!(check(&fabric, &faults, &document).err(), None);
     }
 
-    /// The neighbourhood search against trying every chain of the same kind.
+    /// Compares the neighbourhood search with all chains of the same kind.
     #[test]
     fn a_bypass_replaces_the_fewest_nodes_and_then_switches_the_fewest_bundles(
         dead in prop::collection::btree_set(0u32..14, 0..5), hit in 0u32..14, k in 2u8..=4, m in 2u32..=4,
     ) {
         let spec = FabricSpec { nodes: 14, gpus_per_node: 4, k, shape: Shape::Line, tp: 4 * m, ..FabricSpec::default() };
         let mut fabric = fabric(&spec);
-        // One group fewer than fit leaves idle nodes; no spare ring, so the bypass is what is tested.
+        // One group fewer than fit leaves idle nodes. Without a spare ring, the bypass is tested.
         let mut faults = FaultSet { nodes: dead.iter().map(|n| NodeId(*n)).collect(), ..FaultSet::none() };
         let most = planned(&fabric, &faults).0.groups.len();
         prop_assume!(most >= 1);
@@ -198,7 +199,7 @@ proptest! {
     }
 }
 
-/// Working nodes in no group.
+/// Returns the working nodes without a group.
 fn idle(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> BTreeSet<NodeId> {
     let used: BTreeSet<NodeId> =
         layout.groups.iter().flat_map(|g| g.nodes.iter().copied()).collect();
@@ -206,7 +207,7 @@ fn idle(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> BTreeSet<NodeId>
     all.filter(|node| !used.contains(node) && !faults.nodes.contains(node)).collect()
 }
 
-/// Brings idle nodes to loopback, as if their spare rings had never been lit.
+/// Sets idle nodes to loopback, as if their spare rings had never been lit.
 fn put_out(layout: &mut Layout, fabric: &Fabric, idle: &BTreeSet<NodeId>, faults: &FaultSet) {
     let mut document = to_document(fabric, faults, Seed(0), layout);
     for entry in &mut document.transceivers {
@@ -217,8 +218,8 @@ fn put_out(layout: &mut Layout, fabric: &Fabric, idle: &BTreeSet<NodeId>, faults
     *layout = from_document(fabric, &document).unwrap().0;
 }
 
-/// The cheapest way to rebuild group `index` keeping at least one node, over every rising chain:
-/// (nodes replaced, bundles switched), counted from scratch on the resulting paths.
+/// Returns the least cost to rebuild group `index` with at least one of its nodes, over every
+/// rising chain: (replaced nodes, switched bundles), counted from scratch on the resulting paths.
 fn cheapest_by_trying(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -254,8 +255,8 @@ fn subsets(pool: &[NodeId], size: usize) -> Vec<Vec<NodeId>> {
     }
 }
 
-/// Bundles of working nodes that switch when `picked` replaces the chain `old`, or nothing where
-/// the chain is impossible. Paths are worked out by hopping along, not by the planner's tables.
+/// Counts the bundles of working nodes that switch if `picked` replaces the chain `old`. `None` if
+/// the chain is impossible. Follows the hops instead of the planner's tables.
 fn switched_for(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -308,7 +309,8 @@ fn switched_for(
     Some(paths.iter().filter(differs).count())
 }
 
-/// A candidate for every triple of neighbours: the program alone takes minutes, and its bound is trivial.
+/// Every triple of neighbours is a candidate. The integer program takes minutes, and its bound is
+/// trivial.
 #[test]
 fn the_exact_search_ends_at_once_where_counting_proves_the_scan() {
     let spec = FabricSpec { nodes: 22, k: 4, gpus_per_node: 4, tp: 12, ..FabricSpec::default() };
@@ -320,7 +322,7 @@ fn the_exact_search_ends_at_once_where_counting_proves_the_scan() {
     assert_eq!((found.groups.len(), found.proof), (7, proof));
 }
 
-/// With no time at all the solver gives nothing: then the rings of the scan are kept, under a bound that holds.
+/// Without any time the solver returns nothing. The rings of the scan are kept, with a valid bound.
 #[test]
 fn the_exact_search_keeps_the_rings_of_the_scan_at_its_time_limit() {
     let spec = FabricSpec { nodes: 14, k: 2, tp: 12, shape: Shape::Line, ..FabricSpec::default() };
@@ -391,7 +393,8 @@ fn aligned_jobs_keep_equal_ranks_under_one_tor() {
     assert_eq!(document.metrics.cross_tor_share, 0.0);
 }
 
-/// Near zero where the job share leaves room for alignment, (1 - f)^p above it, and gentle beyond.
+/// Near zero if the job's share leaves room for alignment, (1 - f)^p above that, and rising slowly
+/// beyond.
 #[test]
 fn cross_tor_traffic_is_near_zero_where_alignment_is_possible() {
     let cases = [
@@ -423,7 +426,7 @@ fn cross_tor_traffic_is_near_zero_where_alignment_is_possible() {
     }
 }
 
-/// The checker must catch each kind of damage: a checker that passes everything proves nothing.
+/// The checker must catch each kind of damage; a checker that passes everything proves nothing.
 #[test]
 fn the_checker_catches_every_kind_of_damage() {
     let fabric = fabric(&FabricSpec { nodes: 24, tp: 16, k: 3, ..FabricSpec::default() });
@@ -539,7 +542,8 @@ fn a_group_on_the_longest_hops_is_rebuilt() {
     }
 }
 
-/// The fabric of the daemon's examples: how many circuits are dark after two nodes broke and work again.
+/// Counts the dark circuits after two nodes fail and are repaired, on the fabric of the daemon's
+/// examples.
 #[test]
 fn most_pairs_of_nodes_that_broke_together_cost_no_circuit_once_they_are_repaired() {
     let spec = FabricSpec { nodes: 32, gpus_per_node: 4, k: 2, tp: 16, ..FabricSpec::default() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bypasses that move no more than they have to. The judge is an integer program over all simple paths of working nodes,
-//! written from the cabling alone.
+//! Replans move no more healthy rings than necessary. The oracle is an integer program over all
+//! simple paths of working nodes, written from the cabling only.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ fn works(fabric: &Fabric, faults: &FaultSet, node: NodeId) -> bool {
         && (0..fabric.hbd.k()).all(|bundle| !faults.bundles.contains(&BundleId { node, bundle }))
 }
 
-/// The node that a working fibre leads to.
+/// Returns the node at the other end of a working fibre.
 fn far(fabric: &Fabric, faults: &FaultSet, node: NodeId, hop: Hop) -> Option<NodeId> {
     let at = fabric.hbd.position_of(node);
     let fibre = fabric.hbd.fibre(at, hop)?;
@@ -52,12 +52,12 @@ fn pair(a: NodeId, b: NodeId) -> Pair {
     (a.min(b), a.max(b))
 }
 
-/// The circuits of a plan as pairs of nodes with the hop that joins them.
+/// Returns the circuits of a plan as pairs of nodes.
 fn lit(plan: &Plan) -> BTreeSet<Pair> {
     plan.circuits.iter().map(|lit| pair(lit.a.bundle.node, lit.b.bundle.node)).collect()
 }
 
-/// The rings of jobs that these faults do not touch, each with its circuits.
+/// Returns the rings of jobs that these faults do not affect, each with its circuits.
 fn healthy<'a>(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -83,7 +83,8 @@ fn healthy<'a>(
         .collect()
 }
 
-/// Every set of `length` working nodes that a path joins, and the most of `worth` that one path over them uses.
+/// Returns every set of `length` working nodes joined by a path, with the largest part of `worth`
+/// that one path over them uses.
 fn paths(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -127,7 +128,8 @@ fn paths(
     best
 }
 
-/// The most rings, and of the plans with so many the fewest healthy rings moved and then circuits of theirs cut.
+/// Returns the maximum number of rings, and among plans with that many, the minimum of healthy
+/// rings moved, then of their circuits cut.
 fn least(fabric: &Fabric, faults: &FaultSet, before: &Plan) -> (usize, u32, u32) {
     let healthy = healthy(fabric, faults, before);
     let worth: BTreeSet<Pair> = healthy.iter().flat_map(|(_, own)| own).copied().collect();
@@ -178,7 +180,7 @@ fn least(fabric: &Fabric, faults: &FaultSet, before: &Plan) -> (usize, u32, u32)
     (value(&rings) as usize, moved, value(&dark))
 }
 
-/// What moved of the rings that these faults do not touch.
+/// Counts the moved rings and cut circuits among rings that these faults do not affect.
 fn moved(fabric: &Fabric, faults: &FaultSet, before: &Plan, after: &Plan) -> (u32, u32) {
     let healthy = healthy(fabric, faults, before);
     let nodes = |group: &Group| group.nodes.iter().copied().collect::<BTreeSet<NodeId>>();
@@ -244,7 +246,8 @@ fn bypass_of_n6_after_two_faults_moves_one_ring_and_cuts_one_circuit() {
     }
 }
 
-/// Sequences of one to eight faults: no ring moves, and no circuit goes dark, beyond the least that keeps as many GPUs.
+/// Sequences of one to eight faults. Moved rings and cut circuits must not exceed the minimum for
+/// keeping as many GPUs.
 #[test]
 fn no_healthy_ring_moves_beyond_the_least() {
     let (mut hit, mut sum, mut cut, mut bound) = (0, (0, 0), 0, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where jobs are placed: crossing counted node by node, against figures of another program, an exact
-//! optimum on small fabrics, and a placement blind to ToRs.
+//! Checks the placement of jobs: crossing hops counted node by node, compared with published
+//! figures, an exact optimum on small fabrics, and a placement that ignores ToRs.
 
 use crate::{common, crossing_judge};
 
@@ -22,7 +22,7 @@ fn broken(nodes: u32, ratio: f64, (seed, sample): (u64, u64)) -> FaultSet {
     FaultSet { nodes, ..FaultSet::none() }
 }
 
-/// The share that crosses and its lower bound, of a plan that the checker passes.
+/// Returns the share that crosses and its lower bound, for a plan that passes the checker.
 fn share(fabric: &Fabric, faults: &FaultSet) -> (f64, f64) {
     let layout = plan(fabric, faults, Method::Scan).unwrap();
     let document = to_document(fabric, faults, Seed(0), &layout);
@@ -36,8 +36,8 @@ fn share(fabric: &Fabric, faults: &FaultSet) -> (f64, f64) {
     (share, bound)
 }
 
-/// Nodes, K, p, job share, broken share, the mean crossing of another dynamic program (on samples of its own, which were
-/// not available), and how many times as much may cross.
+/// Nodes, K, p, job share, failed share, mean crossing share of another dynamic program (on its own
+/// samples, which were not available), and the allowed ratio to it.
 const FIGURES: [(u32, u8, u32, f64, f64, f64, f64); 6] = [
     (2_048, 3, 4, 0.85, 0.05, 0.032, 1.05),
     (2_048, 3, 4, 0.85, 0.07, 0.073, 1.05),
@@ -66,7 +66,8 @@ fn crossing_traffic_is_near_that_of_another_dynamic_program() {
     }
 }
 
-/// How many of `count` drawn cases cross more than 1.05 times what must, as an exact search says.
+/// Counts the drawn cases, out of `count`, that cross more than 1.05 times the minimum of an exact
+/// search.
 fn worse_than_exact(
     count: u32,
     mut draw: impl FnMut(u64) -> Option<(FabricSpec, FaultSet, f64)>,
@@ -123,7 +124,8 @@ fn crossing_traffic_is_near_the_exact_optimum_on_small_fabrics() {
     assert_eq!(worse, 0);
 }
 
-/// Sets that are not whole, ToRs of two to four nodes, and few nodes: where a placement at large has no room to err.
+/// Partial sets, ToRs of two to four nodes, and few nodes: cases in which a large-scale placement
+/// has no slack.
 #[test]
 fn little_more_crosses_than_must_where_the_last_set_is_not_whole() {
     let worse = worse_than_exact(cases(344, 2_000), |sample| {
@@ -140,7 +142,7 @@ fn little_more_crosses_than_must_where_the_last_set_is_not_whole() {
     assert_eq!(worse, 0);
 }
 
-/// Rings that turn back, or that interleave, count where fibres are broken.
+/// With failed fibres, rings that turn back or interleave also count.
 #[test]
 fn as_many_rings_are_found_beside_broken_fibres_as_there_can_be() {
     let (mut tried, mut ours, mut most) = (0, 0, 0);
@@ -173,7 +175,8 @@ fn as_many_rings_are_found_beside_broken_fibres_as_there_can_be() {
     assert_eq!(ours, most);
 }
 
-/// Jobs of rings along a line, longest rings first, ToRs aside: whether all fit.
+/// Returns whether the rings of all jobs fit along a line, longest first and without regard to
+/// ToRs.
 fn fits_blindly(fabric: &Fabric, faults: &FaultSet) -> bool {
     let mut runs: Vec<u64> = Vec::new();
     let (mut gap, k) = (u32::from(fabric.hbd.k()), u32::from(fabric.hbd.k()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of reinforcement learning whose GPUs are placed: the trainer's tensor parallelism on rings, islands or below
-//! leaves, and what is left as the demand of the network.
+//! Reinforcement-learning steps with placed GPUs: the trainer's tensor parallelism uses rings,
+//! islands or links below leaves, and the rest is the demand on the network.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -29,7 +29,7 @@ const DCNS: [&str; 3] = [
     "fat_tree: {nodes_per_tor: 4, tors_per_domain: 4}",
 ];
 
-/// A step of 32 GPUs that train and 64 that generate, in groups of `tp`.
+/// Returns a step with 32 training and 64 generating GPUs, in groups of `tp`.
 fn text(hbd: &str, dcn: &str, tp: u32, more: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{{hbd}}}\ndcn: {{{dcn}}}\n\
@@ -76,20 +76,21 @@ fn every_domain_with_every_network_is_planned_and_derived_again() {
     }
 }
 
-/// By hand: 4 all-reduces a layer and micro-batch of the trainer's eight ranks, and 2 a layer and token of a replica on
-/// one ring, are all that rings carry; no link between leaves sees them.
+/// Rings carry exactly 4 all-reduces per layer and micro-batch of the trainer's eight ranks, and 2
+/// per layer and token of a replica on one ring. No link between leaves carries them.
 #[test]
 fn rings_carry_tensor_parallelism_of_trainer_and_replicas() {
     let plan = planned(&text(HBDS[0], CIRCUITS, 8, "replica_gpus: 8"), &[]);
     let (hidden, layers, samples, tokens) = (4096.0, 32.0, 64.0, 4096.0);
     let all_reduce = |bytes: f64| 2.0 * 7.0 / 8.0 * bytes * 8.0;
-    // Two stages of 16 layers, two replicas: four groups; 32 micro-batches of a sample each on each pipeline.
+    // Two stages of 16 layers and two replicas are four groups, with 32 micro-batches of one sample
+    // on each pipeline.
     let trainer = 4.0 * all_reduce(tokens * hidden * 2.0) * 4.0 * (layers / 2.0) * (samples / 2.0);
     let pool = 8.0 * all_reduce(samples * tokens / 8.0 * hidden * 2.0) * 2.0 * layers;
     let said = phase(&plan, "train+generate").ring_bytes.0 as f64;
     assert!((said / (trainer + pool) - 1.0).abs() < 1e-6, "{said} {}", trainer + pool);
     let weights = phase(&plan, "weight-sync");
-    // One copy of the weights for each of eight replicas, of which some stay below a leaf.
+    // One copy of the weights for each of eight replicas, some of which stay below a leaf.
     let all = 8.0 * 8_030_261_248.0 * 2.0;
     let sent = (weights.demand_bytes.0 + weights.leaf_bytes.0) as f64;
     assert!((sent / all - 1.0).abs() < 0.01, "{sent} {all}");
@@ -97,7 +98,7 @@ fn rings_carry_tensor_parallelism_of_trainer_and_replicas() {
 
 #[test]
 fn a_death_keeps_the_trainer_and_lets_fewer_replicas_generate() {
-    // 24 of 24 nodes work: nothing is left to replace one.
+    // All 24 nodes are in use, so no node can replace a failed one.
     let hbd = "khop: {nodes: 24, gpus_per_node: 4, k: 2}";
     let dcn = "leaf_spine: {nodes_per_leaf: 4}";
     let text = text(hbd, dcn, 8, "replica_gpus: 16");

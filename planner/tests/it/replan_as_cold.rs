@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a replan keeps, beside what a plan from nothing places: no group is lost beside nodes that it fits.
+//! A replan keeps every group that a new plan would place.
 
 use crate::joint_fabric;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ fn next(fabric: &Fabric, before: &Plan, faults: &FaultSet) -> Replanned {
     next
 }
 
-/// A job of one-node groups beside one of two-node groups, whose spare rings are of two nodes, too.
+/// A job of one-node groups next to a job of two-node groups. Spare rings also have two nodes.
 const TWO: &str = "
 kind: fabric
 version: 2
@@ -49,7 +49,7 @@ fn a_small_group_takes_a_node_of_a_spare_ring_of_another_size() {
         let Replanned { plan: next, change, .. } = next(&fabric, &first, &broken);
         assert_eq!(next.metrics.gpus_used, 48, "n{node}: {:?}", next.given_up);
         assert!(next.given_up.is_empty(), "n{node}");
-        // Groups that the fault did not touch stay where they are.
+        // Groups without a fault stay in place.
         let was = first.groups.iter().filter(|group| group.job.is_some());
         for group in was.filter(|group| !group.nodes.contains(&NodeId(node))) {
             assert!(next.groups.contains(group), "n{node}: {} moved", group.id);
@@ -58,7 +58,7 @@ fn a_small_group_takes_a_node_of_a_spare_ring_of_another_size() {
     }
 }
 
-/// A fabric of one to four jobs of several ring sizes, a few nodes to spare.
+/// Returns a fabric with one to four jobs of several ring sizes and a few spare nodes.
 fn drawn(draws: &mut Stream, number: u32) -> Fabric {
     let nodes = draws.random_range(16..=40_u32);
     let k = draws.random_range(2..=3_u8);
@@ -87,7 +87,8 @@ fn drawn(draws: &mut Stream, number: u32) -> Fabric {
     ))
 }
 
-/// Two nodes die one after the other. Where a plan from nothing places all jobs, the next plan has all their groups.
+/// Two nodes fail one after the other. If a new plan places all jobs, the next plan keeps all their
+/// groups.
 #[test]
 fn no_group_is_lost_that_a_plan_from_nothing_places() {
     let mut draws = Seed(41).stream("double faults", 0);
@@ -103,7 +104,7 @@ fn no_group_is_lost_that_a_plan_from_nothing_places() {
             let names: Vec<&str> = broken.iter().map(String::as_str).collect();
             let faults = faults(&fabric, &names);
             let Replanned { plan: now, change, .. } = next(&fabric, &before, &faults);
-            // Every bundle that differs is named.
+            // The change lists every bundle that differs.
             let differs = before.transceivers.iter().filter(|was| {
                 let there = now.transceivers.iter().find(|now| now.bundle == was.bundle);
                 there.is_some_and(|now| now.path != was.path)
@@ -139,7 +140,7 @@ fn no_group_is_lost_that_a_plan_from_nothing_places() {
     assert!(compared > 150, "{compared}");
 }
 
-/// A job between leaves that optical switches join, with more nodes than it needs.
+/// Returns a job between leaves joined by optical switches, with more nodes than it needs.
 fn over_switches(nodes: u32, gpus_per_leaf: u32, jobs: &str) -> Fabric {
     let leaves = nodes * 4 / gpus_per_leaf;
     fabric(&format!(
@@ -162,7 +163,8 @@ jobs:
     ))
 }
 
-/// Nodes of two leaves die in turn, and what is left of both lies far apart in the order of the ranks.
+/// Nodes of two leaves fail one after the other, and the rest of both leaves is far apart in rank
+/// order.
 #[test]
 fn ranks_are_counted_anew_where_the_step_would_take_longer() {
     let job = "  - {name: j, gpus: 36, tp: 4, step: {training: {model: llama-3.1-8b, dp: 9, micro_batches: 4, tokens: 4096}}}";
@@ -176,7 +178,7 @@ fn ranks_are_counted_anew_where_the_step_would_take_longer() {
     assert!(changed.groups > 0 && Some(changed.step_time_kept_ps) > next.metrics.step_time_ps);
 }
 
-/// What the fault does not touch keeps its ranks, though another job counts its own anew.
+/// A job without a fault keeps its ranks although another job renumbers its own.
 #[test]
 fn a_job_that_lost_no_node_keeps_its_ranks() {
     let step = |dp| {
@@ -207,7 +209,7 @@ fn a_job_that_lost_no_node_keeps_its_ranks() {
     }
 }
 
-/// The plan around a fault is not slower than the plan before it, mended.
+/// A plan around a fault is not slower than the repaired earlier plan.
 #[test]
 fn a_plan_around_faults_is_as_quick_as_a_mended_one() {
     let step = |dp| {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-trees that come with lightloom can be read and planned, and the plans pass the
-//! checker.
+//! The shipped reconfigurable fat-trees can be read and planned, and the plans pass the checker.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a reconfigurable fat-tree file is refused with: place, reason, fix, word for word.
+//! Error messages for reconfigurable fat-tree files, with place, reason and fix.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_planner::load;
@@ -29,7 +29,7 @@ fn refusal(text: &str, matrix: &str) -> String {
     render(&mistakes, Style::Plain)
 }
 
-/// The refusal says all of this, in this order.
+/// Checks that the message contains all parts in this order.
 fn says(refusal: &str, parts: &[&str]) {
     let mut rest = refusal;
     for part in parts {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every workload that a file can describe: its bytes, counted again here from the formulas, and what it is
-//! refused with.
+//! Every workload of the file format: its bytes, recomputed from the formulas, and its error
+//! messages.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::model::MODEL_FILES;
@@ -24,8 +24,8 @@ fn phases_beside(text: &str, read: &mut dyn FnMut(&str) -> Result<String, String
     joint::phases(&fabric.expect("a sound file"), &[]).expect("a sound step")
 }
 
-/// Qwen2.5-72B: 80 layers of width 8192, 8 of 64 heads of 128 have keys and values, three matrices of
-/// 29568, 152064 words, two norms a layer.
+/// Qwen2.5-72B: 80 layers of width 8192, keys and values for 8 of 64 heads of 128, three matrices
+/// of 29568, a vocabulary of 152064, two norms per layer.
 fn weight_bytes() -> f64 {
     let (h, width) = (8192.0, 29568.0);
     let attention = 2.0 * h * h + 2.0 * h * 8.0 * 128.0;
@@ -41,23 +41,23 @@ fn every_workload_sends_the_bytes_of_its_formula() {
     let expected = [
         // Eight rings of eight ranks, each rank 2·7/8 of an eighth of the weights.
         ("gradients", 8.0 * 8.0 * 2.0 * 7.0 / 8.0 * weight_bytes() / 8.0),
-        // Every one of four replicas receives the weights once.
+        // Each of four replicas receives the weights once.
         ("weights", 4.0 * weight_bytes()),
         // Four bytes of token and four of its log-probability.
         ("samples", 8e6),
-        // 12 samples fit two instances by batch; the six on the other two move.
+        // The batch limit fits 12 samples on two instances; the six on the other two move.
         ("sample-migration", 6.0 * 4096.0 * CACHE_BYTES),
-        // Heads stay below a leaf. 16 GPUs gather an eighth of the heads each, from the other group.
+        // Heads stay below a leaf. 16 GPUs each gather an eighth of the heads from the other group.
         ("sparse-attention", 80.0 * 16.0 * 2.0 * 4.0 * 0.1 * 0.25 * 262_144.0 * 128.0 * 2.0),
         // Eight GPUs hand on 1024 tokens: query, keys and values there, output back.
         ("core-attention", 80.0 * 8.0 * 1024.0 * (64.0 + 16.0 + 64.0) * 128.0 * 2.0),
-        // One byte an element there and two back.
+        // One byte per element there and two back.
         ("attention-feed-forward", 1000.0 * 3.0 * 7168.0 * 61.0 * 1024.0),
         ("prefill-decode", 3000.0 * CACHE_BYTES),
-        // The query is smaller than the cache: it travels, output and log-sum-exp come back.
+        // The query is smaller than the cache, so it moves; output and log-sum-exp return.
         ("prefix-pool", 80.0 * 64.0 * 64.0 * (2.0 * 128.0 * 2.0 + 4.0)),
         ("pipeline", 2.0 * 800.0 * 16384.0),
-        // 0.01 is below 2/16: an all-gather of compressed tensors.
+        // 0.01 is below 2/16, so this is an all-gather of compressed tensors.
         ("compressed-gradients", 16.0 * 15.0 * 0.01 * 1e9),
         ("stragglers", 4.0 * 2.0 * 3.0 / 4.0 * 1e9),
         ("elastic-join", 2.0 * weight_bytes()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic that passes through other leaves: what plans reach beside the best that an integer program finds, and bounds
-//! that their prices prove.
+//! Traffic through intermediate leaves: plans compared with the optimum of an integer program, and
+//! bounds proven by prices.
 
 use crate::flow_judge::{Hops, best, drawn};
 use crate::joint_fabric::{fabric, faults};
@@ -15,7 +15,8 @@ use lightloom_planner::{Options, plan};
 use lightloom_testkit::cases;
 use lightloom_units::Picoseconds;
 
-/// Three rings over four leaves with two ports each: no set of circuits joins every two leaves that exchange something.
+/// Three rings over four leaves with two ports each. No set of circuits joins every pair of leaves
+/// with traffic.
 const FEW_PORTS: &str = "
 kind: fabric
 version: 2
@@ -65,7 +66,8 @@ fn planned(
     Some((plan, demand, network))
 }
 
-/// Plans of drawn networks with two banks against an integer program over circuits of each bank and flows over any hops.
+/// Compares plans of random networks with two banks to an integer program over circuits of each
+/// bank and multi-hop flows.
 #[test]
 fn plans_are_near_the_best_circuits_and_routes_and_no_bound_is_false() {
     let (mut shares, mut routed) = (Vec::new(), 0);
@@ -92,7 +94,7 @@ fn plans_are_near_the_best_circuits_and_routes_and_no_bound_is_false() {
     assert!(shares[0].0 > 0.48 && near * 100 >= shares.len() * 50, "{near} of {}", shares.len());
 }
 
-/// What is changed in a plan by hand is found.
+/// The checker finds manual changes to a plan.
 #[test]
 fn a_changed_price_share_or_route_is_found() {
     let mut found = [0; 4];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several jobs with a step: their phases stay apart, over circuits that follow none of them.
+//! Several jobs with a step keep separate phases, over circuits that do not change with any of
+//! them.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -45,7 +46,7 @@ fn phases_of_two_jobs_are_planned_apart_and_follow_neither() {
     let first = lit.next().expect("circuits");
     assert!(lit.all(|own| own == first), "one set of circuits");
 
-    // What a job sends in all is what it sends where it is alone.
+    // A job sends the same total as when it is the only job.
     for (job, text) in [("a", A), ("b", B)] {
         let own = fabric(&(POD.to_owned() + text));
         let alone = plan(&own, &none, Options::default()).expect("a plan");
@@ -55,7 +56,7 @@ fn phases_of_two_jobs_are_planned_apart_and_follow_neither() {
             assert_eq!(together, alone, "{job} {phase}");
         }
     }
-    // The step is that of the longer job.
+    // The step time is that of the slower job.
     let of_job = |job: &str| -> Picoseconds {
         let own = planned.phases.iter().filter(|phase| phase.job.as_deref() == Some(job));
         own.map(|phase| phase.duration_ps).sum()
@@ -76,7 +77,8 @@ fn a_fault_in_either_job_leaves_the_circuits_common() {
     }
 }
 
-/// Every phase of the small fabric: replicas of a job are below one leaf, until a death moves one.
+/// In every phase of the small fabric, replicas of a job are below one leaf until a node failure
+/// moves one.
 const SMALL: &str = "
 kind: fabric
 version: 2
@@ -121,7 +123,8 @@ fn circuits_that_follow_one_of_two_jobs_are_found() {
     assert!(found.iter().any(is_named), "{found:?}");
 }
 
-/// Its GPUs are those below the first leaves, by number: a job whose GPUs are placed would be given them again.
+/// An RL step uses the GPUs below the first leaves. A job with placed GPUs would be assigned the
+/// same ones.
 #[test]
 fn an_rl_step_beside_a_job_with_gpus_is_refused() {
     let rl = "  - {name: rl, step: {rl: {model: qwen2.5-72b, trainer_gpus: 256, generation_gpus: 256, tp: 8, pp: 4, samples: 1024, tokens_per_sample: 8192, replica_gpus: 64, tail_replica_gpus: 32}}}\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much traffic between replicas crosses ToRs where rings have a spare node: against placements that a simple search
-//! finds, and on small fabrics against the optimum by trying all.
+//! Replica traffic that crosses ToRs if rings have a spare node, compared with the placements of a
+//! simple search, and on small fabrics with the optimum by brute force.
 
 use crate::{common, crossing_judge};
 
@@ -22,14 +22,14 @@ fn broken(nodes: u32, ratio: f64, sample: u64) -> FaultSet {
     FaultSet { nodes, ..FaultSet::none() }
 }
 
-/// A job of `gpus` GPUs in rings that have a spare node each.
+/// Returns a fabric with a job of `gpus` GPUs in rings with a spare node each.
 fn with_spares(spec: &FabricSpec, gpus: u64) -> Fabric {
     let mut fabric = Fabric { spare_per_ring: 1, ..fabric(spec) };
     fabric.jobs[0].size = JobSize::Gpus(gpus);
     fabric
 }
 
-/// Hops, those that cross, and the lower bound of these, of a plan that the checker passes.
+/// Returns the hops, the crossing hops and their lower bound, for a plan that passes the checker.
 fn crossing(fabric: &Fabric, faults: &FaultSet) -> (f64, f64, f64) {
     let layout = plan(fabric, faults, Method::Scan).unwrap();
     let document = to_document(fabric, faults, Seed(0), &layout);
@@ -40,9 +40,9 @@ fn crossing(fabric: &Fabric, faults: &FaultSet) -> (f64, f64, f64) {
     (hops, crossing as f64 / f64::from(fabric.hbd.gpus_per_node()), bound * hops)
 }
 
-/// Starts of runs along sub-lines: what a simple search places.
+/// A simple search that places runs along sub-lines.
 struct Witness {
-    /// By sub-line and column: whether a run starts there.
+    /// Whether a run can start there, by sub-line and column.
     starts: Vec<Vec<bool>>,
     length: usize,
 }
@@ -64,8 +64,8 @@ impl Witness {
         (column..self.starts[slot].len()).find(|column| self.starts[slot][*column])
     }
 
-    /// Hops that cross when `sets` sets are laid one after the other, each sub-line waiting for the last one where the
-    /// draw says so; nothing where they do not fit.
+    /// Places `sets` sets one after the other, with each sub-line randomly waiting for the last
+    /// one. Returns the crossing hops. `None` if the sets do not fit.
     fn attempt(&self, sets: usize, waits: f64, draws: &mut Stream) -> Option<usize> {
         let mut cursors = vec![0; self.starts.len()];
         let mut crossing = 0;
@@ -77,7 +77,8 @@ impl Witness {
                     .collect()
             };
             let mut chosen = from(&cursors, 0)?;
-            // A run that starts one column early has the ranks of the others: its first node passes light on.
+            // A run that starts one column early has the same ranks as the others, because its
+            // first node passes light through.
             for _ in 0..3 {
                 let last = chosen.iter().copied().max()?;
                 let early = chosen.iter().any(|start| start + 1 < last);
@@ -92,7 +93,8 @@ impl Witness {
         Some(crossing)
     }
 
-    /// Columns that some runs have ranks in and others not, where each leaves out the end that fewer share.
+    /// Counts the columns in which only some runs have ranks, if each run leaves out the end that
+    /// fewer runs share.
     fn crossing(&self, starts: &[usize]) -> usize {
         let least = *starts.iter().min().unwrap();
         let most = starts.iter().max().unwrap() + self.length;
@@ -119,7 +121,7 @@ impl Witness {
     }
 }
 
-/// Nodes, TP, job share, broken share.
+/// Nodes, TP, job share, failed share.
 const LARGE: [(u32, u32, f64, f64); 4] = [
     (512, 16, 0.75, 0.005),
     (2_048, 32, 0.75, 0.005),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! N + 1 rings: every single death moves the modules of the neighbours and no other, by enumeration.
+//! N + 1 rings: any single node failure switches only the modules of its neighbours, by
+//! enumeration.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ fn paths(plan: &Plan) -> BTreeMap<BundleId, Path> {
     plan.transceivers.iter().map(|entry| (entry.bundle, entry.path)).collect()
 }
 
-/// The bundles that face `node`, from the lit fibres alone.
+/// Returns the bundles that face `node`, from the lit fibres only.
 fn facing(fabric: &Fabric, plan: &Plan, node: NodeId) -> BTreeSet<BundleId> {
     let port = |(bundle, path): (BundleId, Path)| match path {
         Path::Loopback => None,
@@ -43,7 +44,7 @@ fn facing(fabric: &Fabric, plan: &Plan, node: NodeId) -> BTreeSet<BundleId> {
     lit.filter(reaches).map(|port| port.bundle).collect()
 }
 
-/// Kills every node of `group` in turn.
+/// Fails each node of `group` separately.
 fn survives_every_death(fabric: &Fabric, before: &Plan, broken: &FaultSet, group: &Group) {
     let ring: Vec<NodeId> = group.nodes.iter().chain(&group.passing).copied().collect();
     let mut ends = 0;
@@ -111,7 +112,7 @@ fn every_single_death_in_a_random_plan_moves_the_neighbours_modules_and_no_other
     assert!(killed > 1_000, "{killed} deaths");
 }
 
-/// The most runs of N + 1 side by side that the definition allows, by trying every set of starts.
+/// Finds the maximum number of disjoint runs of N + 1 nodes by trying every set of starts.
 #[test]
 fn no_choice_of_places_makes_more_rings() {
     for case in 0..200 {
@@ -185,7 +186,8 @@ fn a_ring_without_its_spare_is_bypassed_and_regains_it_after_the_repair() {
     assert_eq!(repaired.ranks, bridged.ranks, "no rank moves for it");
 }
 
-/// The fibres of two hops are dark until a node dies. One that breaks moves nothing, and is said.
+/// The fibres of two hops are dark until a node fails. A failure of such a fibre moves nothing but
+/// is reported.
 #[test]
 fn a_broken_fibre_past_a_node_moves_nothing_and_is_counted() {
     let fabric = fabric(
@@ -201,7 +203,7 @@ fn a_broken_fibre_past_a_node_moves_nothing_and_is_counted() {
         proven(&fabric, &one, &next);
         assert_eq!((&next.ranks, &next.transceivers), (&first.ranks, &first.transceivers));
         counted += next.metrics.rings_without_spare.unwrap();
-        // Whoever dies then, the next plan is sound.
+        // The next plan is sound for any subsequent node failure.
         for dead in [node, (node + 1) % 40, (node + 2) % 40, (node + 39) % 40] {
             let two = faults(&fabric, &[&format!("n{node}/b0.2"), &format!("n{dead}")]);
             let last = replan(&fabric, &next, &two, false, options()).expect("a plan").plan;
@@ -224,7 +226,7 @@ fn a_plan_that_claims_a_spare_it_cannot_use_is_refused() {
         let shown: String = found.iter().map(|v| format!("{v}\n")).collect();
         assert!(shown.contains(words), "{words} in {shown}");
     };
-    // The fibre over two hops past n1 is broken.
+    // The fibre of two hops past n1 has failed.
     let mut cut = sound.clone();
     let faults = faults(&fabric, &["n0/b0.2"]);
     cut.faults = faults.parts(&fabric);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of version 1 give the plans that they gave before rings and circuits were planned together: the paths of
-//! transceivers, the fibres with light and the cross-connects of every phase, by their SHA-256. The digests were
-//! taken with the last release that read version 1; the first five of [`BETTER`] anew when jobs came to be placed together, without
-//! regard to the borders of aggregation domains. They may not cross more ToRs or waste more than they did then. Those of
-//! `explicit-8` were taken anew when few nodes came to be looked at exactly, and that of
-//! `rfabric-moe` was taken anew when gradients of experts came to travel between the ranks that hold the same ones only.
+//! Files of version 1 still give the same plans: the SHA-256 over transceiver paths, lit fibres and
+//! cross-connects of every phase.
+//!
+//! The digests were taken with the last release that read version 1, with three exceptions. The
+//! first five of [`BETTER`] were taken again when jobs were first placed together without regard to
+//! aggregation domains. Those of `explicit-8` were taken again when small fabrics were first
+//! searched exactly, and that of `rfabric-moe` when expert gradients were limited to ranks with the
+//! same experts. The plans of [`BETTER`] may not cross more ToRs or waste more than before.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +19,7 @@ use lightloom_fabric::provenance::sha256;
 use lightloom_planner::check::check;
 use lightloom_planner::{Options, load, plan};
 
-/// Cross-ToR share and waste of version 1, of the plans that are no longer the same.
+/// Cross-ToR share and waste in version 1, for plans that changed.
 const BETTER: &[(&str, f64, f64)] = &[
     ("ring-32.yaml n3,n7/b0", 0.0, 0.093_75),
     ("ring-2880.yaml", 0.0, 0.022_23),
@@ -28,7 +30,7 @@ const BETTER: &[(&str, f64, f64)] = &[
     ("explicit-8.yaml n3", 0.0, 0.125),
 ];
 
-/// What switches and transceivers are set to, one line each.
+/// Lists the settings of switches and transceivers, one per line.
 fn settings(plan: &Plan) -> String {
     let mut text = String::new();
     for set in &plan.transceivers {

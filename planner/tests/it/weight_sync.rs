@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways of sending new weights: what arrives, what crosses the cut, how long it takes, and which is named the best.
+//! Methods to send new weights: bytes received, bytes across the cut, duration, and the recommended
+//! method.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -10,7 +11,8 @@ use lightloom_planner::joint::sync::compare;
 use lightloom_planner::rfabric::workload::card::ModelCard;
 use lightloom_planner::{Options, plan};
 
-/// Eight leaves of 16 GPUs without rings or groups: half train, half generate in replicas of `replica`.
+/// Returns eight leaves of 16 GPUs without rings or groups: half train, half generate in replicas
+/// of `replica`.
 fn by_leaf(sync: &str, replica: u32, oversubscription: u32) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\ndcn: {{reconfigurable_fat_tree: {{leaves: 8, gpus_per_leaf: 16, \
@@ -22,7 +24,7 @@ fn by_leaf(sync: &str, replica: u32, oversubscription: u32) -> String {
     )
 }
 
-/// Groups of 8 on rings of a k-hop domain, beside a packet network.
+/// Returns groups of 8 on rings of a k-hop domain with a packet network.
 fn on_rings(sync: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 32, gpus_per_node: 4, k: 2}}}}\n\
@@ -79,8 +81,9 @@ fn every_replica_receives_its_share_to_the_byte_and_the_best_takes_least() {
     }
 }
 
-/// One replica on the other half of a packet network that blocks nothing: every leaf of it receives a quarter, at the
-/// rate of its GPUs' interfaces; and no network is quicker than all uplinks of the half.
+/// One replica is on the other half of a non-blocking packet network. Each of its leaves receives a
+/// quarter at the rate of its GPUs' interfaces, and no network is quicker than all uplinks of that
+/// half.
 #[test]
 fn one_replica_takes_its_bytes_at_the_rate_of_its_leaves() {
     let choice = choice(&by_leaf("slack: {}", 64, 1));
@@ -92,7 +95,7 @@ fn one_replica_takes_its_bytes_at_the_rate_of_its_leaves() {
     for (replica, oversubscription) in [(64, 8), (16, 4), (8, 8)] {
         let found = self::choice(&by_leaf("slack: {}", replica, oversubscription));
         for method in &found.methods {
-            // Uplinks of the trainer's four leaves, and 8 circuits of each with those planned.
+            // Uplinks of the trainer's four leaves, and 8 circuits per leaf with planned circuits.
             let core = 4.0 * 6.4e12 / f64::from(oversubscription);
             let least = method.trainer_bytes.0 as f64 * 8.0;
             let [packets, planned] = [method.packets_ps, method.planned_ps]
@@ -104,7 +107,7 @@ fn one_replica_takes_its_bytes_at_the_rate_of_its_leaves() {
     }
 }
 
-/// What docs/rfabric.md says of the shipped file.
+/// Checks the figures that docs/rfabric.md states for the shipped file.
 #[test]
 fn the_page_says_what_the_shipped_step_takes() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Step 1 of a realisation: which end of a circuit is its tail, so that every leaf is the tail of at most
-//! half of its ports and the head of at most half, agreeing with circuits that exist.
+//! Step 1 of a realisation: chooses the tail of each circuit so that every leaf is the tail of at
+//! most half of its ports and the head of at most half, consistent with existing circuits.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,6 @@ use lightloom_fabric::fat_tree::LeafPair;
 use super::super::topology::Topology;
 use super::{Oriented, Sides, Switch};
 
-/// A tail for every circuit.
 pub(super) fn orient(topology: &Topology, wiring: &[Switch]) -> Oriented {
     let leaves = topology.leaves();
     let sum = |pick: fn(&Sides) -> &Vec<u32>| -> Vec<u32> {
@@ -50,7 +49,7 @@ struct Orientation {
     tails: Vec<u32>,
     heads: Vec<u32>,
     all: Oriented,
-    /// Those of `all` that agree with circuits that exist: turning one costs a kept circuit.
+    /// Circuits of `all` that match existing ones. Turning one around costs a kept circuit.
     agreed: Oriented,
 }
 
@@ -66,7 +65,7 @@ impl Orientation {
         self.agreed.put(tail, head, count);
     }
 
-    /// Orients circuits that are new, each from the end with more room for a tail.
+    /// Orients new circuits, each from the end with more room for a tail.
     fn balance(&mut self, a: usize, b: usize, count: u32) {
         let room = |leaf: usize, this: &Self| {
             i64::from(this.tails_max[leaf])
@@ -82,8 +81,8 @@ impl Orientation {
         }
     }
 
-    /// Turns paths of circuits around until no leaf has too many tails or heads. Euler's theorem
-    /// says the paths exist where other jobs hold nothing.
+    /// Turns paths of circuits around until no leaf has too many tails or heads. By Euler's theorem
+    /// the paths exist if other jobs hold no circuits.
     fn repair(&mut self) {
         for leaf in 0..self.tails.len() {
             while self.tails[leaf] > self.tails_max[leaf] && self.turn_path(leaf, Ends::Tails) {}
@@ -91,7 +90,7 @@ impl Orientation {
         }
     }
 
-    /// Finds the path that turns the fewest agreed circuits and turns it around.
+    /// Turns around the path with the fewest agreed circuits.
     fn turn_path(&mut self, from: usize, ends: Ends) -> bool {
         let Some(path) = self.cheapest_path(from, ends) else { return false };
         for step in path.windows(2) {
@@ -114,7 +113,7 @@ impl Orientation {
         self.put(head, tail, 1);
     }
 
-    /// 0-1 breadth-first search from a leaf with too many ends of one kind to one with room.
+    /// 0-1 breadth-first search from a leaf with too many ends of one kind to a leaf with room.
     fn cheapest_path(&self, from: usize, ends: Ends) -> Option<Vec<usize>> {
         let next = self.neighbours(ends);
         let leaves = self.tails.len();
@@ -145,7 +144,8 @@ impl Orientation {
         None
     }
 
-    /// From each leaf, where turning one circuit around leads, and whether that circuit is agreed.
+    /// Returns for each leaf the leaves reached by turning one circuit around, and whether that
+    /// circuit is agreed.
     fn neighbours(&self, ends: Ends) -> Vec<Vec<(usize, u32)>> {
         let mut next = vec![Vec::new(); self.tails.len()];
         for (&(tail, head), count) in &self.all.0 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that are free on each switch, and circuits that move over to make room for one more.
+//! Tracks free ports on each switch, and moves circuits to make room for one more.
 
 use std::collections::BTreeSet;
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::{LeafId, OcsId};
 
-/// How many others are moved to make room for one circuit.
+/// Maximum number of circuits moved to make room for one.
 pub(super) const MOST_MOVED: u32 = 3;
 
-/// All switches with what they hold.
+/// All switches with their circuits.
 pub(super) struct Room<'a> {
     books: Vec<PortBook<'a>>,
     pub(super) circuits: BTreeSet<CrossConnect>,
@@ -36,7 +36,8 @@ impl<'a> Room<'a> {
         self.circuits.remove(&circuit);
     }
 
-    /// Puts a circuit between two leaves somewhere, moving so many others at most; nothing changes if it cannot.
+    /// Places a circuit between two leaves and moves at most `moves` others. Changes nothing if
+    /// that is impossible.
     pub(super) fn place(&mut self, a: usize, b: usize, moves: u32) -> bool {
         if let Some(circuit) = self.books.iter_mut().find_map(|book| book.connect(a, b)) {
             self.circuits.insert(circuit);
@@ -45,7 +46,8 @@ impl<'a> Room<'a> {
         moves > 0 && (0..self.books.len()).any(|at| self.place_for_another(at, (a, b), moves))
     }
 
-    /// Puts it on a switch where one of its leaves has a port, in place of a circuit of the other leaf.
+    /// Places the circuit on a switch where one of its leaves has a free port, in place of a
+    /// circuit of the other leaf.
     fn place_for_another(&mut self, at: usize, (a, b): (usize, usize), moves: u32) -> bool {
         let is_free = |leaf| self.books[at].lowest_free(LeafId::from_index(leaf)).is_some();
         let full = match (is_free(a), is_free(b)) {
@@ -73,7 +75,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Ports of one switch that are taken.
+/// The used ports of one switch.
 pub(in crate::rfabric) struct PortBook<'a> {
     fabric: &'a ReconfigurableFatTree,
     ocs: OcsId,
@@ -102,7 +104,8 @@ impl<'a> PortBook<'a> {
         self.taken.remove(&circuit.b_port);
     }
 
-    /// A circuit on the lowest free ports; `None` without such ports, or where the switch loses too much for the pair.
+    /// Connects two leaves on their lowest free ports. `None` without such ports, or if the loss of
+    /// the switch is too high for the pair.
     pub(in crate::rfabric) fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
         let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
         let reach = self.fabric.reach_of(self.ocs);

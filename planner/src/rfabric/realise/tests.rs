@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits on ports: whole topologies, broken ports, changes.
 
 use super::super::testing::{fabric, spec};
 use super::*;
@@ -9,7 +8,7 @@ use lightloom_units::seed::Seed;
 use proptest::prelude::*;
 use rand::RngExt;
 
-/// Circuits at random until hardly a port is free.
+/// Draws circuits until almost no port is free.
 fn random_topology(fabric: &ReconfigurableFatTree, seed: u64) -> Topology {
     let mut stream = Seed(seed).stream("test.topology", 0);
     let leaves = fabric.leaves();
@@ -97,7 +96,8 @@ proptest! {
     }
 }
 
-/// Whether some choice of a switch for each of these circuits fits the ports that work: tries all.
+/// Returns whether any assignment of these circuits to switches fits the working ports, by trying
+/// all.
 fn fits_somehow(circuits: &[(usize, usize)], free: &mut [Vec<u32>]) -> bool {
     let Some((&(a, b), rest)) = circuits.split_first() else { return true };
     (0..free.len()).any(|at| {
@@ -111,7 +111,8 @@ fn fits_somehow(circuits: &[(usize, usize)], free: &mut [Vec<u32>]) -> bool {
     })
 }
 
-/// A broken port used to take a second one with it, so that a leaf lost twice what was broken.
+/// Regression test: a failed port used to take a second port with it, so that a leaf lost twice the
+/// failed ports.
 #[test]
 fn with_broken_ports_what_fits_is_placed() {
     let (mut possible, mut placed) = (0, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what people wrote to a checked input, with every mistake at its place.
+//! Checks a parsed step and reports every mistake at its place.
 
 use lightloom_fabric::document::{self, Diagnostic};
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -19,7 +19,7 @@ use super::super::workload::shapes;
 use super::lower_workload;
 use super::{AllReduceFile, DemandFile, PhaseFile, RlFile, ShapeFile};
 
-/// The phases of a step whose GPUs fill leaf after leaf.
+/// Returns the phases of a step whose GPUs fill one leaf after another.
 pub(super) fn lower_rl(
     raw: &RlFile,
     gpus_per_leaf: u32,
@@ -32,7 +32,7 @@ pub(super) fn lower_rl(
     Ok(phases)
 }
 
-/// The phases of a step whose GPUs sit there.
+/// Returns the phases of a step whose GPUs have these seats.
 pub(super) fn seated_rl(
     raw: &RlFile,
     [trainer, pool]: [Seats; 2],
@@ -70,7 +70,7 @@ fn of_field(error: &RlStepError) -> Vec<Mistake> {
     vec![Mistake { place, message: error.to_string(), fix: String::new() }]
 }
 
-/// A model by its name, or from a file beside this one.
+/// Finds a model by name, or in a file next to this one.
 pub(super) fn find_model(
     name: &str,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
@@ -112,7 +112,7 @@ pub(super) fn find_model(
     })
 }
 
-/// What byte counts of a step stay within 64 bits for.
+/// Limits that keep the byte counts of a step within 64 bits.
 const PARAMETERS_MAX: u64 = 100_000_000_000_000;
 const LAYERS_MAX: u32 = 1_000;
 const WIDTH_MAX: u32 = 131_072;
@@ -151,14 +151,14 @@ pub(super) fn lower_phases(
     if mistakes.is_empty() { Ok(phases) } else { Err(mistakes) }
 }
 
-/// What is wrong with a step or a demand, where within it, and what to write.
+/// A mistake in a step or a demand, with its place and correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where within it, as a JSON pointer.
+    /// Place within the step, as a JSON pointer.
     pub place: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// What to write instead; empty where the message says so.
+    /// The correction. Empty if the message contains it.
     pub fix: String,
 }
 
@@ -172,7 +172,7 @@ impl Mistake {
         mistakes.into_iter().map(inner).collect()
     }
 
-    /// In a file of its own, whose name tells the place.
+    /// Reports mistakes in a separate file, whose name gives the place.
     fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
         let mistake = |error: DemandError| Self {
             place: format!("/{key}"),
@@ -192,7 +192,8 @@ impl Mistake {
     }
 }
 
-/// The demand, so many times, and how long the network is idle before it whatever the file's slack.
+/// Returns the demand times `times`, and idle time of the network before it, in addition to the
+/// file's slack.
 fn lower_demand(
     raw: DemandFile,
     times: u32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a described workload to its demand, with every mistake at its place.
+//! Turns a described workload into its demand and reports every mistake at its place.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::Picoseconds;
@@ -32,10 +32,9 @@ use super::{
 
 type Refused<T> = Result<T, Vec<Mistake>>;
 
-/// BF16.
 const ELEMENT_BYTES: u32 = 2;
 
-/// What a workload sends, and how long the network is idle before it.
+/// Returns the demand of a workload, and the idle time of the network before it.
 pub(super) fn lower(
     raw: WorkloadFile,
     fabric: &ReconfigurableFatTree,
@@ -103,7 +102,7 @@ fn refuse<T>(field: &str, message: impl Into<String>, fix: impl Into<String>) ->
     Err(vec![Mistake { place: format!("/{field}"), message: message.into(), fix: fix.into() }])
 }
 
-/// `part` divides `whole`.
+/// Checks that `part` divides `whole`.
 fn divides(field: &str, what: &str, whole: u32, part: u32) -> Refused<u32> {
     if part > 0 && whole.is_multiple_of(part) {
         return Ok(whole / part);

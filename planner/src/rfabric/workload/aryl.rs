@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Elastic jobs on loaned servers (Aryl/Lyra): a data-parallel job takes in new ranks and gives them
-//! back.
+//! Elastic jobs on loaned servers (Aryl/Lyra): a data-parallel job adds ranks and gives them back.
 //!
-//! On joining, every new rank receives params·b once, each from one that has them; afterwards the ring of
-//! gradients has more members. Formula ours.
+//! Every new rank receives params·b once from an existing rank. Afterwards the gradient ring has
+//! more members. The formula is our own.
 
 use lightloom_units::id::LeafId;
 
@@ -11,7 +10,7 @@ use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::collective::all_reduce;
 
-/// The weights on their way to the ranks that join.
+/// Returns the transfer of weights to the joining ranks.
 #[must_use]
 pub fn join(leaves: usize, card: &ModelCard, members: &[LeafId], joining: &[LeafId]) -> Demand {
     let mut demand = Demand::none(leaves);
@@ -21,7 +20,7 @@ pub fn join(leaves: usize, card: &ModelCard, members: &[LeafId], joining: &[Leaf
     demand
 }
 
-/// The gradients of one step with these members.
+/// Returns the gradient traffic of one step with these members.
 #[must_use]
 pub fn gradients(leaves: usize, card: &ModelCard, members: &[LeafId]) -> Demand {
     let mut demand = Demand::none(leaves);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compressed gradients (ByteComp/Espresso): what compression does to the matrix, not only to its
-//! size.
+//! Compressed gradients (ByteComp/Espresso): compression changes the matrix, not only its size.
 //!
-//! A compressed tensor cannot be summed in the ring, so an all-reduce becomes an all-gather: each rank
-//! sends (g−1)·ratio·S instead of 2(g−1)/g·S. It pays only below ratio 2/g on a flat ring. Formula ours.
+//! A compressed tensor cannot be summed in the ring, so an all-reduce becomes an all-gather: each
+//! rank sends (g−1)·ratio·S instead of 2(g−1)/g·S. On a flat ring it pays off only below a ratio of
+//! 2/g. The formula is our own.
 
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
@@ -11,17 +11,17 @@ use lightloom_units::id::LeafId;
 use super::super::demand::Demand;
 use super::collective::{all_reduce, ring};
 
-/// What becomes of one tensor.
+/// The exchange method of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
-    /// All-reduced as it is.
+    /// All-reduced without compression.
     Plain,
     /// Compressed to this share of its size and all-gathered.
     Compressed(f64),
 }
 
 impl Scheme {
-    /// The scheme that sends less on a ring of `ranks`.
+    /// Returns the scheme that sends less on a ring of `ranks`.
     #[must_use]
     pub fn best(ratio: f64, ranks: usize) -> Self {
         if ratio * (ranks as f64) < 2.0 { Self::Compressed(ratio) } else { Self::Plain }

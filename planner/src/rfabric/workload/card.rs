@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a language model decides its traffic.
+//! The properties of a language model that determine its traffic.
 
 use lightloom_fabric::model::{Model, shipped_model};
 use lightloom_units::Bytes;
 
-/// The dimensions that traffic follows from.
+/// The dimensions of a language model that determine its traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelCard {
-    /// Its name.
+    /// Name of the model.
     pub name: String,
-    /// All weights, in number.
+    /// Number of weights.
     pub parameters: u64,
     /// Transformer layers.
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u32,
-    /// Elements that one token leaves in the key-value cache of one layer.
+    /// Elements per token in the key-value cache of one layer.
     pub cache_elements_per_layer: u32,
-    /// Bytes of one element. BF16 has 2.
+    /// Bytes per element; 2 for BF16.
     pub element_bytes: u32,
-    /// Routed experts, where there are any.
+    /// Routed experts, if any.
     pub experts: Option<Experts>,
 }
 
@@ -30,13 +30,13 @@ pub struct Experts {
     pub count: u32,
     /// Experts that each token visits.
     pub top_k: u32,
-    /// Layers that have them.
+    /// Layers with routed experts.
     pub layers: u32,
     /// Weights of one expert of one layer.
     pub parameters_each: u64,
 }
 
-/// Bytes of one element in BF16, in which weights, activations and caches are taken to travel.
+/// Bytes per element in BF16, the assumed format of weights, activations and caches in transit.
 const BF16: u32 = 2;
 
 impl From<&Model> for ModelCard {
@@ -59,19 +59,20 @@ impl From<&Model> for ModelCard {
 }
 
 impl ModelCard {
-    /// The card of a model that comes with lightloom: `qwen2.5-72b`, `llama-3.1-405b`, `deepseek-v3`, ….
+    /// Returns the card of a model shipped with lightloom: `qwen2.5-72b`, `llama-3.1-405b`,
+    /// `deepseek-v3`, ….
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         shipped_model(name).as_ref().map(Self::from)
     }
 
-    /// One copy of the weights.
+    /// Returns the bytes of one copy of the weights.
     #[must_use]
     pub fn weight_bytes(&self) -> Bytes {
         Bytes(self.parameters * u64::from(self.element_bytes))
     }
 
-    /// The routed experts of one copy of the weights.
+    /// Returns the bytes of the routed experts in one copy of the weights.
     #[must_use]
     pub fn expert_bytes(&self) -> Bytes {
         Bytes(self.experts.map_or(0, |experts| {
@@ -82,13 +83,13 @@ impl ModelCard {
         }))
     }
 
-    /// What one token's residual stream weighs.
+    /// Returns the bytes of one token's residual stream.
     #[must_use]
     pub fn token_bytes(&self) -> Bytes {
         Bytes(u64::from(self.hidden) * u64::from(self.element_bytes))
     }
 
-    /// What one token leaves in the caches of all layers.
+    /// Returns the bytes of one token in the caches of all layers.
     #[must_use]
     pub fn cache_bytes_per_token(&self) -> Bytes {
         let elements = u64::from(self.layers) * u64::from(self.cache_elements_per_layer);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What collectives put on the fabric. `ranks` are the leaves of the members, or their seats, in rank order;
-//! ranks under one leaf, or on one ring, exchange nothing that links between leaves see.
+//! Traffic of collectives. `ranks` are the leaves or seats of the members in rank order. Ranks
+//! under one leaf or on one ring exchange nothing over links between leaves.
 
 use lightloom_units::Bytes;
 
 use super::super::demand::{Demand, Seat};
 
-/// Ring all-reduce of `size` per rank: each rank sends 2(g−1)/g·size to the next.
+/// Adds a ring all-reduce of `size` per rank: each rank sends 2(g−1)/g·size to the next.
 pub fn all_reduce<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     ring(demand, ranks, share(size, 2 * (ranks.len() as u64 - 1), ranks.len() as u64));
 }
 
-/// Ring all-gather or reduce-scatter where the whole is `size`: each rank sends (g−1)/g·size to the
+/// Adds a ring all-gather or reduce-scatter of `size` in total: each rank sends (g−1)/g·size to the
 /// next.
 pub fn all_gather<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
 }
 
-/// All-to-all in which each rank sends `size` in total, itself included, divided among the ranks by
-/// `weights`; the combine sends the same back.
+/// Adds an all-to-all in which each rank sends `size` in total, including to itself, divided among
+/// the ranks by `weights`. The combine sends the same amount back.
 pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     demand: &mut Demand,
     ranks: &[R],
@@ -38,7 +38,7 @@ pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     }
 }
 
-/// Each rank sends `size` to the next, the last to the first.
+/// Sends `size` from each rank to the next, and from the last to the first.
 pub fn ring<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     if ranks.len() < 2 {
         return;
@@ -48,7 +48,7 @@ pub fn ring<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes)
     }
 }
 
-/// size·numerator/denominator without overflow.
+/// Returns size·numerator/denominator without overflow.
 #[must_use]
 pub fn share(size: Bytes, numerator: u64, denominator: u64) -> Bytes {
     let part = u128::from(size.0) * u128::from(numerator) / u128::from(denominator);

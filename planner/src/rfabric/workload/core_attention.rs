@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Core-attention disaggregation (DistCA, arXiv 2510.18121): GPUs ship query and key-value shards of
-//! long documents to attention servers and take the output back.
+//! Core-attention disaggregation (DistCA, arXiv 2510.18121): GPUs send query and key-value shards
+//! of long documents to attention servers and receive the output.
 //!
-//! Bytes of a task of t tokens (ours, from the shapes): query t·n_q·d·b and 2·t·n_kv·d·b there,
-//! output t·n_q·d·b back.
+//! Bytes of a task of t tokens (our own formula, from the shapes): query t·n_q·d·b and key-value
+//! 2·t·n_kv·d·b to the server, output t·n_q·d·b back.
 
 use lightloom_units::Bytes;
 
@@ -19,27 +19,27 @@ pub struct Attention {
     pub key_value_heads: u32,
     /// Width of a head.
     pub head_size: u32,
-    /// Bytes of one element.
+    /// Bytes per element.
     pub element_bytes: u32,
 }
 
 impl Attention {
-    /// Query, keys and values of `tokens`.
+    /// Returns the bytes of query, keys and values of `tokens`.
     #[must_use]
     pub fn there(&self, tokens: u64) -> Bytes {
         let heads = u64::from(self.query_heads) + 2 * u64::from(self.key_value_heads);
         Bytes(tokens * heads * u64::from(self.head_size) * u64::from(self.element_bytes))
     }
 
-    /// Output of `tokens`.
+    /// Returns the bytes of the output of `tokens`.
     #[must_use]
     pub fn back(&self, tokens: u64) -> Bytes {
         let heads = u64::from(self.query_heads);
         Bytes(tokens * heads * u64::from(self.head_size) * u64::from(self.element_bytes))
     }
 
-    /// Tokens above the mean go from the GPUs that have too many to those that have too few, largest
-    /// to neediest. `tokens[i]` are those of GPU i.
+    /// Moves tokens above the mean from the most loaded to the least loaded GPU until all are
+    /// balanced. `tokens[i]` is the load of GPU i.
     #[must_use]
     pub fn balance(&self, leaves: usize, place: &Place, tokens: &[u64]) -> Demand {
         let mut demand = Demand::none(leaves);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DSV (arXiv 2502.07590): context parallelism for sparse attention, an all-to-all of heads inside
-//! small groups and a gather of the critical keys and values between them.
+//! DSV (arXiv 2502.07590): context parallelism for sparse attention, with an all-to-all of heads
+//! within small groups and a gather of the critical keys and values between them.
 //!
-//! Elements, for N GPUs, H heads of width D, sequence S, sparsity alpha and share sigma of critical
-//! pairs that lie elsewhere (the paper's section 7):
+//! Elements, for N GPUs, H heads of width D, sequence S, sparsity alpha and share sigma of remote
+//! critical pairs (the paper's section 7):
 //!
 //! - heads: 4·H_i·(S/N)·((N−1)/N)·D for GPU i with H_i heads;
 //! - sparse: 2·H·(1−alpha)·sigma·S·D;
@@ -26,14 +26,15 @@ pub struct SparseAttention {
     pub sequence: u64,
     /// Share of key-value pairs that attention skips.
     pub sparsity: f64,
-    /// Share of the critical pairs that lie on other GPUs.
+    /// Share of the critical pairs on other GPUs.
     pub remote_share: f64,
-    /// Bytes of one element.
+    /// Bytes per element.
     pub element_bytes: u32,
 }
 
 impl SparseAttention {
-    /// Bytes that one GPU sends in the all-to-all of heads among `ranks`, with an equal share of heads.
+    /// Returns the bytes that one GPU sends in the all-to-all of heads among `ranks`, with an equal
+    /// share of heads.
     fn head_bytes(&self, ranks: u32) -> f64 {
         let ranks = f64::from(ranks);
         let heads = f64::from(self.heads) / ranks;
@@ -42,7 +43,7 @@ impl SparseAttention {
         elements * f64::from(self.element_bytes)
     }
 
-    /// Bytes that one GPU gathers between groups.
+    /// Returns the bytes that one GPU gathers between groups.
     fn sparse_bytes(&self) -> f64 {
         2.0 * f64::from(self.heads)
             * (1.0 - self.sparsity)
@@ -52,7 +53,8 @@ impl SparseAttention {
             * f64::from(self.element_bytes)
     }
 
-    /// The demand with head groups of `head_ranks` consecutive GPUs and a gather across the groups.
+    /// Returns the demand with head groups of `head_ranks` consecutive GPUs and a gather across the
+    /// groups.
     #[must_use]
     pub fn traffic(&self, leaves: usize, place: &Place, head_ranks: u32) -> Demand {
         let mut demand = Demand::none(leaves);
@@ -62,7 +64,7 @@ impl SparseAttention {
             let peers = (0..head_ranks).map(|peer| group * head_ranks + peer);
             spread(&mut demand, place, gpu, peers, self.head_bytes(head_ranks));
             let peers = (0..groups).map(|other| other * head_ranks + rank);
-            // A group of G ranks holds H/G of the heads each.
+            // In a group of G ranks, each holds H/G of the heads.
             let bytes = if groups > 1 { self.sparse_bytes() / f64::from(head_ranks) } else { 0.0 };
             spread(&mut demand, place, gpu, peers, bytes);
         }
@@ -70,7 +72,7 @@ impl SparseAttention {
     }
 }
 
-/// `bytes` from `gpu` divided over its peers other than itself.
+/// Divides `bytes` from `gpu` over its other peers.
 fn spread(
     demand: &mut Demand,
     place: &Place,

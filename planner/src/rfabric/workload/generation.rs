@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generation by replicas: traffic inside each replica, and caches that move between replicas.
+//! Generation by replicas: traffic within each replica, and caches that move between replicas.
 //!
-//! - tensor parallelism: 2 all-reduces of h·b a layer and token;
-//! - expert parallelism: 2 all-to-alls of top_k·h·b a mixture layer and token;
-//! - migration of a request: its length in tokens × cache bytes per token, from one replica to another.
+//! - tensor parallelism: 2 all-reduces of h·b per layer and token;
+//! - expert parallelism: 2 all-to-alls of top_k·h·b per mixture layer and token;
+//! - migration of a request: its length in tokens × cache bytes per token, from one replica to
+//!   another.
 //!
-//! Where replicas keep to themselves the demand falls into isolated pods, which is the template
-//! RFabric names for this phase.
+//! Without migration the demand consists of isolated pods, which is the template that RFabric names
+//! for this phase.
 
 use lightloom_units::Bytes;
 
@@ -20,31 +21,31 @@ use super::place::Seats;
 pub struct Generation {
     /// The model.
     pub card: ModelCard,
-    /// Where the GPUs sit.
+    /// Seats of the GPUs.
     pub seats: Seats,
-    /// GPUs of one replica: its tensor-parallel ranks, or its expert-parallel ranks for a mixture.
+    /// GPUs per replica: its tensor-parallel ranks, or its expert-parallel ranks for a mixture.
     pub replica_gpus: u32,
     /// Tokens that one replica reads or writes in the phase.
     pub tokens: u64,
-    /// Tokens of cache that leave each replica for the next one.
+    /// Tokens of cache that move from each replica to the next.
     pub migrated_tokens: u64,
 }
 
 impl Generation {
-    /// Number of replicas.
+    /// Returns the number of replicas.
     #[must_use]
     pub fn replicas(&self) -> u32 {
         self.seats.count() / self.replica_gpus
     }
 
-    /// Where one replica's GPUs sit.
+    /// Returns the seats of one replica's GPUs.
     #[must_use]
     pub fn ranks(&self, replica: u32) -> &[Seat] {
         let first = (replica * self.replica_gpus) as usize;
         &self.seats.0[first..first + self.replica_gpus as usize]
     }
 
-    /// The traffic of the phase.
+    /// Returns the traffic of the phase.
     #[must_use]
     pub fn traffic(&self, leaves: usize) -> Demand {
         let mut demand = Demand::none(leaves);
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(demand.bytes(LeafId(2), LeafId(3)).0, 2 * 80 * 8192 * 2 * 10 * 2 * 15 / 16);
         assert_eq!(demand.bytes(LeafId(3), LeafId(4)), Bytes(0), "replicas keep to themselves");
         let mixture = Generation { card: ModelCard::named("deepseek-v3").unwrap(), ..dense };
-        // Half of what 16 ranks exchange crosses between the two leaves, dispatch and combine.
+        // Half of the exchange of 16 ranks crosses between the two leaves, in dispatch and combine.
         let formula = 10 * 58 * 8 * 7168 * 2;
         assert_eq!(mixture.traffic(6).bytes(LeafId(2), LeafId(3)).0, formula / 2);
     }

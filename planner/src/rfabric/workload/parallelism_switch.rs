@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation pool that changes its parallelism: every GPU fetches the part of the weights that it
-//! did not hold.
+//! A generation pool that changes its parallelism: every GPU fetches the parts of the weights that
+//! it lacks.
 //!
-//! With `before` GPUs a replica, GPU i of a replica holds the share [i/before, (i+1)/before); with
-//! `after`, [j/after, (j+1)/after). What it holds already stays; the rest comes from the GPU of its old
-//! replica that has it, or of another replica where the new one is larger. In all params·b × new replicas × (1 − overlap).
+//! With `before` GPUs per replica, GPU i of a replica holds the share [i/before, (i+1)/before);
+//! with `after`, [j/after, (j+1)/after). A GPU keeps the overlap and fetches the rest from the GPU
+//! of its old replica that holds it, or from another replica if the new one is larger. The total is
+//! params·b × new replicas × (1 − overlap).
 
 use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::collective::share;
 use super::place::Seats;
 
-/// The traffic of going from `before` to `after` GPUs a replica.
+/// Returns the traffic of the change from `before` to `after` GPUs per replica.
 ///
 /// # Panics
 /// If the pool does not divide into replicas of both sizes.

@@ -2,8 +2,8 @@
 //! Pipelines of encoders and a language model whose messages change with every batch (PipeWeaver,
 //! arXiv 2504.14145).
 //!
-//! Bytes over a boundary: the tokens that the batch has in that stage's modality × h·b of the stage,
-//! each way. Ours in form; the paper's schedules are not imitated.
+//! Bytes over a boundary: the batch's tokens in that stage's modality × h·b of the stage, in each
+//! direction. The form is our own; the paper's schedules are not imitated.
 
 use lightloom_units::Bytes;
 
@@ -13,17 +13,17 @@ use super::place::Place;
 /// A boundary between two stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// GPU of the stage before.
+    /// GPU of the previous stage.
     pub before: u32,
-    /// GPU of the stage after.
+    /// GPU of the next stage.
     pub after: u32,
-    /// Which modality's tokens cross.
+    /// The modality whose tokens cross.
     pub modality: usize,
-    /// Bytes of one token there.
+    /// Bytes per token at this boundary.
     pub token_bytes: u32,
 }
 
-/// The traffic of micro-batches given as tokens by modality.
+/// Returns the traffic of micro-batches, given as tokens by modality.
 #[must_use]
 pub fn traffic(
     leaves: usize,

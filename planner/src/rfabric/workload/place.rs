@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a job's GPUs sit: consecutive GPUs under consecutive leaves.
+//! The placement of a job's GPUs: consecutive GPUs under consecutive leaves.
 
 use lightloom_units::id::LeafId;
 
 use super::super::demand::Seat;
 
-/// GPUs numbered from 0, filling leaf after leaf.
+/// GPUs numbered from 0 that fill one leaf after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The leaf of GPU 0.
     pub first_leaf: u32,
-    /// GPUs under one leaf.
+    /// GPUs per leaf.
     pub gpus_per_leaf: u32,
     /// GPUs of the job.
     pub gpus: u32,
 }
 
 impl Place {
-    /// The leaf of a GPU.
+    /// Returns the leaf of a GPU.
     ///
     /// # Panics
-    /// If the job has no such GPU.
+    /// If the GPU number is too large.
     #[must_use]
     pub fn leaf(&self, gpu: u32) -> LeafId {
         assert!(gpu < self.gpus, "GPU {gpu} of {}", self.gpus);
         LeafId(self.first_leaf + gpu / self.gpus_per_leaf)
     }
 
-    /// Leaves that have a GPU of the job.
+    /// Returns the number of leaves with a GPU of the job.
     #[must_use]
     pub fn leaves(&self) -> u32 {
         self.gpus.div_ceil(self.gpus_per_leaf)
     }
 
-    /// The place of `gpus` GPUs from GPU `first` on.
+    /// Returns the place of `gpus` GPUs starting at GPU `first`.
     ///
     /// # Panics
-    /// If `first` is not the first GPU of a leaf or the job has not so many.
+    /// If `first` is not the first GPU of a leaf or the job has too few GPUs.
     #[must_use]
     pub fn part(&self, first: u32, gpus: u32) -> Self {
         assert!(first.is_multiple_of(self.gpus_per_leaf), "a part begins with a leaf");
@@ -45,18 +45,18 @@ impl Place {
     }
 }
 
-/// Where each rank of a job is, in rank order.
+/// The seat of each rank of a job, in rank order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seats(pub Vec<Seat>);
 
 impl Seats {
-    /// How many there are.
+    /// Returns the number of seats.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
-    /// Its leaves, each once, in the order in which ranks come to them.
+    /// Returns the distinct leaves in order of first occurrence.
     #[must_use]
     pub fn leaves(&self) -> Vec<LeafId> {
         let mut leaves: Vec<LeafId> = Vec::new();

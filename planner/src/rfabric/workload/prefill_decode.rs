@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prefill and decode on different GPUs (as Frontier simulates, arXiv 2508.03148): the cache of a
-//! prompt moves when the decode instance pulls it.
+//! Prefill and decode on different GPUs (as simulated by Frontier, arXiv 2508.03148): the decode
+//! instance pulls the cache of a prompt.
 //!
-//! Bytes: prompt tokens × cache bytes per token. The pull waits until the instance has room, so what is
-//! moved in a phase is bounded by the free cache: the rest waits at the prefill side.
+//! Bytes: prompt tokens × cache bytes per token. The pull waits until the instance has room, so the
+//! free cache limits the traffic of a phase. The rest waits on the prefill side.
 
 use lightloom_units::Bytes;
 
@@ -11,19 +11,19 @@ use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::place::Place;
 
-/// A prompt: which prefill GPU has its cache, how long it is.
+/// A prompt, with the prefill GPU of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prompt {
     /// The prefill GPU.
     pub gpu: u32,
-    /// Tokens.
+    /// Length in tokens.
     pub tokens: u64,
 }
 
-/// What is pulled in a phase, and how many prompts wait for room.
+/// Returns the traffic pulled in a phase, and the number of prompts that wait for room.
 ///
-/// Prompts go in order to the decode GPU with most room; a prompt that fits nowhere holds up those
-/// after it (back-pressure).
+/// Prompts go in order to the decode GPU with the most room. A prompt that fits nowhere blocks
+/// those after it (back-pressure).
 #[must_use]
 pub fn pull(
     leaves: usize,

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stragglers of mixed hardware (QSync): the gradients stay the same, their time changes.
+//! Stragglers on mixed hardware (QSync): the gradients stay the same, but their time changes.
 //!
-//! The ring begins when the slowest rank is ready. Ranks that wait leave their ports idle: slack in which
-//! circuits may be changed for nothing. The straggler itself has none.
+//! The ring starts when the slowest rank is ready. Waiting ranks leave their ports idle, which
+//! gives slack for free changes of circuits. The straggler itself has none.
 
 use lightloom_units::Picoseconds;
 
-/// When each rank has its gradients ready.
+/// The time at which the gradients of each rank are ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrivals(pub Vec<Picoseconds>);
 
 impl Arrivals {
-    /// When the exchange can begin.
+    /// Returns the time at which the exchange can start.
     #[must_use]
     pub fn start(&self) -> Picoseconds {
         self.0.iter().copied().max().unwrap_or_default()
     }
 
-    /// How long the network waits for the slowest after the first was ready.
+    /// Returns the time that the network waits for the slowest rank after the first was ready.
     #[must_use]
     pub fn slack(&self) -> Picoseconds {
         self.start() - self.0.iter().copied().min().unwrap_or_default()
     }
 }
 
-/// Computation of every rank: `compute` at full precision, divided by the rank's speed, where a rank
-/// of low precision gains `low_precision_gain`.
+/// Returns the computation time of every rank: `compute` at full precision, divided by the rank's
+/// speed and its gain from low precision.
 #[must_use]
 pub fn arrivals(compute: Picoseconds, speeds: &[f64], low_precision_gain: &[f64]) -> Arrivals {
     let ready = speeds.iter().zip(low_precision_gain);

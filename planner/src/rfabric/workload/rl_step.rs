@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of disaggregated reinforcement learning: trainer and generation pool on leaves of their
-//! own, one step apart.
+//! A step of disaggregated reinforcement learning: trainer and generation pool on separate leaves,
+//! one step apart.
 //!
 //! ```text
 //!   trainer     │ micro-batches ……… │ gradients │            │ new weights ─┐
@@ -8,8 +8,9 @@
 //!   phase         train + generate      gradients              weight-sync      parallelism-switch
 //! ```
 //!
-//! While the trainer works on one batch the pool generates the next, so their traffic shares a phase.
-//! This is a reconstruction from the paper's abstract and a reading note, not RFabric's own trace.
+//! While the trainer processes one batch, the pool generates the next, so their traffic shares a
+//! phase. This is a reconstruction from the paper's abstract and a reading note, not RFabric's own
+//! trace.
 
 use lightloom_fabric::file::{SyncMethod, WeightSyncFile};
 use lightloom_units::{Bytes, Picoseconds};
@@ -30,72 +31,72 @@ use lightloom_units::seed::Seed;
 pub struct RlStep {
     /// The model.
     pub card: ModelCard,
-    /// GPUs that train, in rank order: tensor fastest, then data, then pipeline.
+    /// Training GPUs in rank order: tensor fastest, then data, then pipeline.
     pub trainer: Seats,
-    /// GPUs that generate, replica after replica.
+    /// Generating GPUs, replica after replica.
     pub pool: Seats,
     /// Tensor-parallel ranks of the trainer.
     pub tp: u32,
     /// Pipeline stages of the trainer.
     pub pp: u32,
-    /// Expert-parallel ranks of the trainer, 1 for a dense model.
+    /// Expert-parallel ranks of the trainer; 1 for a dense model.
     pub ep: u32,
     /// Spread of expert popularity.
     pub expert_skew: f64,
-    /// Samples of a step, over all data-parallel ranks.
+    /// Samples per step, over all data-parallel ranks.
     pub samples: u32,
-    /// Tokens of a sample, prompt and answer.
+    /// Tokens per sample, prompt and answer.
     pub tokens_per_sample: u32,
-    /// GPUs of a generation replica while most requests run.
+    /// GPUs per generation replica while most requests run.
     pub replica_gpus: u32,
-    /// GPUs of a replica for the long tail; equal to `replica_gpus` for no switch.
+    /// GPUs per replica for the long tail. Equal to `replica_gpus` for no switch.
     pub tail_replica_gpus: u32,
     /// Share of a replica's cache that migrates in a step.
     pub migrated_share: f64,
     /// Idle network time before each phase.
     pub slack: Slack,
-    /// Seed of everything drawn.
+    /// Random seed.
     pub seed: Seed,
 }
 
-/// How long the network is idle before each phase: computation that nothing overlaps.
+/// Idle network time before each phase, during computation that overlaps no traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slack {
     /// Before the micro-batches.
     pub train: Picoseconds,
     /// Before the gradients.
     pub gradients: Picoseconds,
-    /// Before the weights: the optimiser.
+    /// Before the weights, while the optimiser runs.
     pub weight_sync: Picoseconds,
-    /// Before the switch of the pool's parallelism.
+    /// Before the change of the pool's parallelism.
     pub parallelism_switch: Picoseconds,
 }
 
-/// More tokens in a step than anybody trains on; keeps byte counts within 64 bits.
+/// Far above any real step. Keeps byte counts within 64 bits.
 const TOKENS_MAX: u64 = 10_000_000_000;
 
-/// Why a step cannot be built.
+/// The reason why a step cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RlStepError {
-    /// Numbers that do not divide.
+    /// A number does not divide another.
     #[error("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}")]
     NotDivisible {
         /// The field to change.
         field: &'static str,
-        /// What is divided by what.
+        /// Names of the two numbers.
         what: &'static str,
-        /// The whole.
+        /// The dividend.
         whole: u64,
-        /// What should divide it.
+        /// The divisor.
         part: u64,
     },
-    /// Bytes that would not fit 64 bits.
+    /// Byte counts would exceed 64 bits.
     #[error("{tokens} tokens a step; plan at most {TOKENS_MAX}")]
     TooManyTokens {
         /// Samples times tokens.
         tokens: u64,
     },
-    /// More GPUs than leaves can hold.
+    /// The GPUs need more leaves than the fabric has.
     #[error(
         "the step needs {needed} leaves and the fabric has {there}; add leaves or use fewer GPUs"
     )]
@@ -108,7 +109,7 @@ pub enum RlStepError {
 }
 
 impl RlStepError {
-    /// The field that the error is about.
+    /// Returns the field that caused the error.
     #[must_use]
     pub fn field(&self) -> &'static str {
         match self {
@@ -132,10 +133,10 @@ fn divides(
     Err(RlStepError::NotDivisible { field, what, whole, part })
 }
 
-/// GPUs that fill the first leaves, and GPUs that fill the next.
+/// Places the trainer's GPUs on the first leaves and the pool's GPUs on the next.
 ///
 /// # Errors
-/// If the first do not fill leaves, or all do not fit.
+/// If the trainer does not fill whole leaves, or the GPUs do not fit.
 pub fn leaf_after_leaf(
     [trainer, pool]: [u32; 2],
     gpus_per_leaf: u32,
@@ -151,7 +152,8 @@ pub fn leaf_after_leaf(
 }
 
 impl RlStep {
-    /// The phases of the step on a fabric of `leaves`; those that send nothing to anybody are left out.
+    /// Returns the phases of the step on a fabric of `leaves` leaves, without phases that send
+    /// nothing.
     ///
     /// # Errors
     /// If sizes do not divide or do not fit.
@@ -159,7 +161,7 @@ impl RlStep {
         self.phases_with(leaves, WeightSyncFile::default())
     }
 
-    /// As [`RlStep::phases`], where new weights reach the replicas so.
+    /// Like [`RlStep::phases`], with a given method to send new weights to the replicas.
     ///
     /// # Errors
     /// If sizes do not divide or do not fit.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RLHFuse (arXiv 2409.13221): when few samples remain, their caches move to a few instances and the
-//! others begin the next stage.
+//! RLHFuse (arXiv 2409.13221): when few samples remain, their caches move to a few instances and
+//! the others start the next stage.
 //!
-//! Instances that stay: m = max(R/BS, R·M/C) for R remaining samples, BS samples an instance can batch,
-//! M bytes of cache a sample needs and C bytes of cache an instance has. Bytes: for every moved sample
+//! Number of remaining instances: m = max(R/BS, R·M/C) for R remaining samples, batch size BS per
+//! instance, M bytes of cache per sample and C bytes of cache per instance. Bytes per moved sample:
 //! its length × cache bytes per token. (From a reading note.)
 
 use lightloom_units::Bytes;
@@ -14,18 +14,18 @@ use super::generation::Generation;
 /// The long tail of a generation phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// Samples that are not finished, over all instances.
+    /// Unfinished samples, over all instances.
     pub remaining: u32,
-    /// Tokens of each so far.
+    /// Tokens of each sample so far.
     pub tokens: u64,
-    /// Samples that one instance can batch.
+    /// Maximum batch size of one instance, in samples.
     pub batch_max: u32,
-    /// Cache that one instance has.
+    /// Cache of one instance.
     pub cache: Bytes,
 }
 
 impl Tail {
-    /// Instances that the remaining samples need.
+    /// Returns the number of instances that the remaining samples need.
     #[must_use]
     pub fn instances(&self, pool: &Generation) -> u32 {
         let by_batch = self.remaining.div_ceil(self.batch_max);
@@ -34,7 +34,7 @@ impl Tail {
         by_batch.max(by_cache).clamp(1, pool.replicas())
     }
 
-    /// Caches of the samples on the other instances move to those that stay, in turn.
+    /// Returns the transfer of caches from the freed instances to the remaining ones, round-robin.
     #[must_use]
     pub fn migration(&self, leaves: usize, pool: &Generation) -> Demand {
         let mut demand = Demand::none(leaves);

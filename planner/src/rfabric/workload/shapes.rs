@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Three synthetic shapes on which planners are compared: expert all-to-all, weight
-//! synchronisation, and traffic without structure.
+//! Three synthetic shapes to compare planners: expert all-to-all, weight synchronisation, and
+//! unstructured traffic.
 //!
-//! Sizes are relative; a planner's quality does not depend on their scale.
+//! Sizes are relative, because a planner's quality does not depend on their scale.
 
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
@@ -14,19 +14,19 @@ use super::super::demand::Demand;
 /// The traffic of a shape's typical pair.
 const PAIR_BYTES: f64 = 1e9;
 
-/// Skewed all-to-all inside groups of 8 leaves, and a light ring over all.
+/// Returns a skewed all-to-all within groups of 8 leaves, and a light ring over all leaves.
 ///
-/// Symmetric: a layer's dispatch and its combine carry one matrix and its transpose (MixNet,
-/// arXiv 2501.03905, section 3), so a phase that holds both sends as much back as there.
+/// It is symmetric. A layer's dispatch and its combine carry a matrix and its transpose (MixNet,
+/// arXiv 2501.03905, section 3), so a phase with both sends as much in either direction.
 #[must_use]
 pub fn moe(leaves: usize, seed: Seed) -> Demand {
     moe_spread(leaves, seed, GATE_SPREAD)
 }
 
-/// How far the gates of [`moe`] spread: the deviation of the logarithm of what a pair exchanges.
+/// Spread of the gates of [`moe`]: standard deviation of the logarithm of a pair's traffic.
 pub const GATE_SPREAD: f64 = 0.6;
 
-/// [`moe`] with gates that spread so far.
+/// Returns [`moe`] with another spread of the gates.
 #[must_use]
 pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     let mut stream = seed.stream("shape.moe", leaves as u64);
@@ -42,8 +42,8 @@ pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     demand
 }
 
-/// The same, but what a leaf sends says nothing of what it receives: one direction of one layer. A circuit
-/// carries both directions, so one of them may idle.
+/// Like [`moe`], but sending and receiving of a leaf are independent: one direction of one layer. A
+/// circuit carries both directions, so one of them may be idle.
 #[must_use]
 pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
@@ -57,8 +57,8 @@ pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Half of the leaves send shards of different size to leaves of the other half, four each; the
-/// senders also form a data-parallel ring.
+/// Returns traffic in which half of the leaves send shards of different size to four leaves each of
+/// the other half. The senders also form a data-parallel ring.
 #[must_use]
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);
@@ -74,7 +74,7 @@ pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Every leaf sends to every other, log-normally distributed.
+/// Returns log-normally distributed traffic from every leaf to every other.
 #[must_use]
 pub fn dense(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.dense", leaves as u64);
@@ -99,7 +99,7 @@ fn add(demand: &mut Demand, from: usize, to: usize, weight: f64) {
     demand.add(LeafId::from_index(from), LeafId::from_index(to), size);
 }
 
-/// exp(sigma·z) with z from the standard normal distribution (Box and Muller).
+/// Draws exp(sigma·z) with z from the standard normal distribution (Box and Muller).
 pub(crate) fn log_normal(stream: &mut Stream, sigma: f64) -> f64 {
     let radius = (-2.0 * (1.0 - stream.random::<f64>()).ln()).sqrt();
     let angle = std::f64::consts::TAU * stream.random::<f64>();

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Attention and feed-forward on different GPUs (Step-3, arXiv 2507.19427): every decode step, layer
-//! by layer, hidden states go over and come back.
+//! Attention and feed-forward on different GPUs (Step-3, arXiv 2507.19427): in every decode step,
+//! hidden states go back and forth for each layer.
 //!
-//! Bytes per token and layer: h there in FP8, 2·h back in BF16; every attention GPU talks to every
-//! feed-forward GPU. The published pipeline leaves 16.6 ms of a 50 ms token for communication.
+//! Bytes per token and layer: h to the feed-forward GPUs in FP8, 2·h back in BF16. Every attention
+//! GPU communicates with every feed-forward GPU. The published pipeline leaves 16.6 ms of a 50 ms
+//! token for communication.
 
 use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::place::Place;
 
-/// Traffic of one decode step of `tokens` over all attention GPUs.
+/// Returns the traffic of one decode step of `tokens` over all attention GPUs.
 #[must_use]
 pub fn traffic(
     leaves: usize,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! StreamRL (arXiv 2504.15930): samples stream from generation to training one by one.
 //!
-//! Bytes of a sample: tokens × (4 bytes of token id + 4 bytes of log-probability). Its weights travel as
-//! several balanced broadcast trees: [`weight_sync`](super::weight_sync). Between data centres it
-//! sends only from the first data-parallel rank.
+//! Bytes per sample: tokens × (4 bytes of token id + 4 bytes of log-probability). Its weights are
+//! sent over several balanced broadcast trees: [`weight_sync`](super::weight_sync). Between data
+//! centres it sends only from the first data-parallel rank.
 
 use lightloom_units::Bytes;
 
@@ -13,8 +13,8 @@ use super::place::Seats;
 /// Token id and log-probability.
 const BYTES_PER_TOKEN: u64 = 8;
 
-/// `tokens` of samples, from every leaf of the pool to every leaf of the trainer alike. Leaves are taken
-/// as full.
+/// Returns `tokens` of samples, split evenly over all pairs of a pool leaf and a trainer leaf. All
+/// leaves count as full.
 #[must_use]
 pub fn samples(leaves: usize, pool: &Seats, trainer: &Seats, tokens: u64) -> Demand {
     let mut demand = Demand::none(leaves);

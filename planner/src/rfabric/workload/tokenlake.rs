@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A cluster-wide pool of prefix caches (TokenLake, arXiv 2508.17219): the query travels to the cache or
-//! the cache to the query, whichever is smaller.
+//! A cluster-wide pool of prefix caches (TokenLake, arXiv 2508.17219): either the query moves to
+//! the cache or the cache to the query, whichever is smaller.
 //!
-//! Bytes for q query tokens against a segment of s tokens, one layer (ours, from the shapes):
+//! Bytes for q query tokens against a segment of s tokens, one layer (our own formula, from the
+//! shapes):
 //!
-//! - query there and partial output back: 2·q·n_q·d·b, and q·n_q·4 of log-sum-exp;
-//! - cache here: 2·s·n_kv·d·b.
+//! - moving the query and the partial output: 2·q·n_q·d·b, and q·n_q·4 of log-sum-exp;
+//! - moving the cache: 2·s·n_kv·d·b.
 
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
@@ -16,9 +17,9 @@ use super::core_attention::Attention;
 /// A request that needs a cached segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Where the request runs.
+    /// Leaf of the request.
     pub request: LeafId,
-    /// Where the segment is.
+    /// Leaf of the segment.
     pub segment: LeafId,
     /// Query tokens.
     pub query_tokens: u64,
@@ -26,7 +27,7 @@ pub struct Hit {
     pub segment_tokens: u64,
 }
 
-/// Bytes there, back, and over the other way, for one hit.
+/// Returns the bytes of the query, of its output, and of the cache, for one hit.
 fn ways(attention: &Attention, hit: &Hit) -> (Bytes, Bytes, Bytes) {
     let width = u64::from(attention.head_size) * u64::from(attention.element_bytes);
     let heads = u64::from(attention.query_heads);
@@ -36,7 +37,7 @@ fn ways(attention: &Attention, hit: &Hit) -> (Bytes, Bytes, Bytes) {
     (Bytes(query), Bytes(back), Bytes(cache))
 }
 
-/// The traffic of one layer.
+/// Returns the traffic of one layer.
 #[must_use]
 pub fn traffic(leaves: usize, attention: &Attention, hits: &[Hit]) -> Demand {
     let mut demand = Demand::none(leaves);

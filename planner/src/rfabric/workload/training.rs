@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One training step with tensor, pipeline, data and expert parallelism.
+//! One training step with tensor, pipeline, data, context and expert parallelism.
 //!
-//! Rank order: tensor fastest, then context, then data (expert groups are runs of it), then pipeline. Bytes,
-//! with t = tokens of a micro-batch on one context-parallel rank, h·b = bytes of a token, m micro-batches a step:
+//! Rank order: tensor fastest, then context, then data (expert groups are runs of it), then
+//! pipeline. Bytes, with t = tokens of a micro-batch on one context-parallel rank, h·b = bytes of a
+//! token, m micro-batches per step:
 //!
-//! - tensor: 4 all-reduces of t·h·b a layer and micro-batch (2 forward, 2 backward);
-//! - expert: 4 all-to-alls of t/tp·top_k·h·b a mixture layer and micro-batch, dispatch and combine,
-//!   forward and backward. One matrix and its transpose (MixNet, arXiv 2501.03905);
-//! - pipeline: t·h·b/tp each way a boundary and micro-batch;
-//! - context: keys and values of t tokens go round the ring of c ranks, (c−1) times forward; backward they go
-//!   round again with their gradients: 3(c−1)·t·kv·b/tp a rank, layer and micro-batch (ring attention);
-//! - data: an all-reduce over data and context ranks of the gradients of a rank, params·b/(tp·pp) without experts, and one over
-//!   the ranks that hold the same experts of theirs, params·b/(tp·pp·ep); sharded (FSDP): two all-gathers and a
-//!   reduce-scatter of the same size.
+//! - tensor: 4 all-reduces of t·h·b per layer and micro-batch (2 forward, 2 backward);
+//! - expert: 4 all-to-alls of t/tp·top_k·h·b per mixture layer and micro-batch, dispatch and
+//!   combine, forward and backward. They carry one matrix and its transpose (MixNet, arXiv
+//!   2501.03905);
+//! - pipeline: t·h·b/tp in each direction per boundary and micro-batch;
+//! - context: keys and values of t tokens pass around the ring of c ranks, (c−1) times in the
+//!   forward pass. In the backward pass they pass around again with their gradients:
+//!   3(c−1)·t·kv·b/tp per rank, layer and micro-batch (ring attention);
+//! - data: an all-reduce over data and context ranks of a rank's gradients without experts,
+//!   params·b/(tp·pp), and one of its experts' gradients, params·b/(tp·pp·ep), over the ranks that
+//!   hold the same experts; sharded (FSDP): two all-gathers and a reduce-scatter of the same size.
 
 use lightloom_fabric::file::ShardingFile;
 use lightloom_units::Bytes;
@@ -24,12 +27,12 @@ use super::collective::{all_gather, all_reduce, dispatch_and_combine, ring, shar
 use super::place::Seats;
 use super::shapes::log_normal;
 
-/// How a model is spread over GPUs. tp·cp·dp·pp ranks; ep divides dp.
+/// The distribution of a model over GPUs, with tp·cp·dp·pp ranks; ep divides dp.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     /// The model.
     pub card: ModelCard,
-    /// Where the ranks are.
+    /// Seats of the ranks.
     pub seats: Seats,
     /// Tensor-parallel ranks.
     pub tp: u32,
@@ -39,26 +42,26 @@ pub struct Training {
     pub cp: u32,
     /// Data-parallel ranks.
     pub dp: u32,
-    /// Expert-parallel ranks, within the data-parallel ones.
+    /// Expert-parallel ranks, a subset of the data-parallel ones.
     pub ep: u32,
     /// Whether weights and gradients are sharded over the data-parallel ranks.
     pub sharding: Sharding,
-    /// Micro-batches of a step.
+    /// Micro-batches per step.
     pub micro_batches: u32,
     /// Tokens of one micro-batch on one pipeline, over its context-parallel ranks.
     pub tokens: u32,
     /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced.
     pub expert_skew: f64,
-    /// Seed of the popularity.
+    /// Random seed of the popularity.
     pub seed: Seed,
 }
 
-/// What data-parallel ranks keep.
+/// The state that each data-parallel rank stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharding {
-    /// Everything: gradients are all-reduced.
+    /// All of it: gradients are all-reduced.
     Replicated,
-    /// A shard (FSDP): weights are gathered twice, gradients scattered once.
+    /// A shard (FSDP): weights are gathered twice and gradients scattered once.
     Sharded,
 }
 
@@ -77,12 +80,12 @@ impl Training {
         self.seats.0[rank as usize]
     }
 
-    /// Residual stream of one context-parallel rank's share of a micro-batch.
+    /// Returns the residual stream of one context-parallel rank's share of a micro-batch.
     fn micro_batch_bytes(&self) -> Bytes {
         share(self.card.token_bytes() * u64::from(self.tokens), 1, u64::from(self.cp))
     }
 
-    /// Adds everything of a step except the gradients: what repeats with every micro-batch.
+    /// Adds the traffic that repeats with every micro-batch: all of a step except the gradients.
     #[must_use]
     pub fn micro_batch_traffic(&self, mut demand: Demand) -> Demand {
         self.add_tensor(&mut demand);
@@ -92,7 +95,7 @@ impl Training {
         demand
     }
 
-    /// Adds the gradients (and, sharded, the weights) of a step.
+    /// Adds the gradients (and, if sharded, the weights) of a step.
     #[must_use]
     pub fn data_parallel_traffic(&self, mut demand: Demand) -> Demand {
         let cut = u64::from(self.tp) * u64::from(self.pp);
@@ -106,7 +109,8 @@ impl Training {
         demand
     }
 
-    /// The exchange of `size` between the ranks that hold the same weights: every `apart`-th of the data-parallel ones.
+    /// Adds the exchange of `size` between ranks with the same weights: every `apart`-th
+    /// data-parallel rank.
     fn add_gradients(&self, demand: &mut Demand, size: Bytes, apart: u32) {
         for stage in 0..self.pp {
             for (tensor, first) in (0..self.tp).flat_map(|t| (0..apart).map(move |r| (t, r))) {
@@ -135,7 +139,7 @@ impl Training {
         }
     }
 
-    /// (context, data) of every rank that holds the same weights, in ring order.
+    /// Iterates over (context, data) of every rank with the same weights, in ring order.
     fn replicas(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (cp, dp) = (self.cp, self.dp);
         (0..dp).flat_map(move |data| (0..cp).map(move |context| (context, data)))
@@ -166,7 +170,8 @@ impl Training {
     fn add_expert(&self, demand: &mut Demand) {
         let Some(experts) = self.card.experts.filter(|_| self.ep > 1) else { return };
         let layers = u64::from(experts.layers) / u64::from(self.pp);
-        // A dispatch with its combine moves the bytes twice: two of them are the four all-to-alls.
+        // A dispatch with its combine moves the bytes twice, so two of them are the four
+        // all-to-alls.
         let all = self.micro_batch_bytes()
             * (2 * layers * u64::from(self.micro_batches) * u64::from(experts.top_k));
         let size = share(all, 1, u64::from(self.tp));
@@ -189,7 +194,7 @@ impl Training {
         (0..self.ep).map(|_| log_normal(&mut stream, self.expert_skew)).collect()
     }
 
-    /// (tensor, context) of every rank that works on the same layers and samples.
+    /// Iterates over (tensor, context) of every rank that processes the same layers and samples.
     fn columns(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (tp, cp) = (self.tp, self.cp);
         (0..cp).flat_map(move |context| (0..tp).map(move |tensor| (tensor, context)))
@@ -242,8 +247,8 @@ mod tests {
         let job = Training { pp: 1, dp: 64, ..training() };
         let mut demand = Demand::none(8);
         job.add_expert(&mut demand);
-        // 64 ranks, 58 layers, 3 micro-batches, 4 all-to-alls of 4096·8·7168·2 bytes, of which the
-        // 8 ranks of the 16 under the same leaf keep half.
+        // 64 ranks, 58 layers, 3 micro-batches, 4 all-to-alls of 4096·8·7168·2 bytes. The 8 of 16
+        // ranks under the same leaf keep half of them.
         let formula = 64 * 58 * 3 * 4 * 4096 * 8 * 7168 * 2 / 2;
         let total = demand.total().0;
         assert!(total.abs_diff(formula) * 1_000_000 < formula, "{total} {formula}");
@@ -261,7 +266,7 @@ mod tests {
             "stage 0 of eight pipelines to stage 1"
         );
         let gradients = job.data_parallel_traffic(Demand::none(8));
-        // 58 layers of 256 experts of 3·7168·2048 weights; the rest is held by all 32 ranks of a stage.
+        // 58 layers of 256 experts with 3·7168·2048 weights. All 32 ranks of a stage hold the rest.
         let experts = 58 * 256 * 3 * 7168 * 2048;
         let one_hop = (671_000_000_000 - experts) * 2 / 2 * 2 * 31 / 32;
         assert_eq!(
@@ -269,7 +274,8 @@ mod tests {
             one_hop,
             "one ring edge leaves each leaf"
         );
-        // A rank holds a sixteenth of its stage's experts, and so does the one 16 ranks, two leaves, further on.
+        // A rank holds a sixteenth of its stage's experts, like the rank 16 ranks (two leaves)
+        // later.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded =
             Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));
@@ -303,7 +309,8 @@ mod tests {
             let seats = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 64 }.into();
             Training { seats, ..job }.data_parallel_traffic(Demand::none(64)).total().0
         };
-        // By hand, a GPU a leaf: each of 64 ranks sends 2·63/64 of the dense weights, and of its experts over 64/ep ranks.
+        // With one GPU per leaf, each of 64 ranks sends 2·63/64 of the dense weights, and shares
+        // its experts with 64/ep ranks.
         let (experts, all) = (58u64 * 256 * 3 * 7168 * 2048, 671_000_000_000u64);
         let by_hand = |ep: u64| {
             let dense = (all - experts) * 2 * 2 * 63 / 64;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! New weights from the trainer to every replica.
+//! Transfer of new weights from the trainer to every replica.
 //!
-//! By leaf: the trainer's leaves each hold an equal shard of the weights. Shard s is sent to one replica and
-//! handed on from replica to replica; which replica is first rotates with s, so that no replica's
-//! links carry all the trees. In total params·b × replicas; across the cut params·b along trees.
-//! By GPU: each GPU of a replica receives what it holds, from the trainer's ranks that hold it.
+//! By leaf: each leaf of the trainer holds an equal shard of the weights. Shard s is sent to one
+//! replica, and replicas forward it. The first replica rotates with s, so that no replica's links
+//! carry all trees. The total is params·b × replicas, of which params·b crosses from the trainer
+//! with trees. By GPU: each GPU of a replica receives its part from the trainer ranks that hold it.
 //!
 //! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 
@@ -16,14 +16,14 @@ use super::collective::share;
 use super::generation::Generation;
 use super::place::Seats;
 
-/// How a shard reaches the replicas after the first.
+/// The distribution of a shard to the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOut {
-    /// Each replica hands on to up to this many others. 1 is a chain.
+    /// Each replica forwards to up to this many others. 1 is a chain.
     Tree(u32),
-    /// The trainer sends to every replica itself.
+    /// The trainer sends directly to every replica.
     Star,
-    /// Ranks that hold a part of the weights send it to the GPUs that will hold it.
+    /// Each trainer rank sends its part of the weights to the GPUs that will hold it.
     Shards {
         /// Tensor-parallel ranks of the trainer.
         tp: u32,
@@ -32,7 +32,7 @@ pub enum FanOut {
     },
 }
 
-/// The traffic of one synchronisation of `size` bytes a replica.
+/// Returns the traffic of one synchronisation of `size` bytes per replica.
 #[must_use]
 pub fn traffic(
     leaves: usize,
@@ -63,13 +63,14 @@ pub fn traffic(
     demand
 }
 
-/// Of `size` in `whole` units, the units from `first` to `end`: all parts together are `size`.
+/// Returns the size of units `first` to `end` of `whole`. All parts add up to `size`.
 fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
     Bytes(share(size, end, whole).0 - share(size, first, whole).0)
 }
 
-/// Stage p of the trainer holds 1/pp of the layers and its tensor rank t the slice [t/tp, (t+1)/tp) of each; GPU i of a
-/// replica of g holds [i/g, (i+1)/g) of all layers. Data-parallel ranks, which hold the same, send equal parts.
+/// Stage p of the trainer holds 1/pp of the layers, and its tensor rank t holds the slice [t/tp,
+/// (t+1)/tp) of each. GPU i of a replica of g holds [i/g, (i+1)/g) of all layers. Data-parallel
+/// ranks hold the same weights and send equal parts.
 fn shards(
     leaves: usize,
     size: Bytes,
@@ -104,7 +105,7 @@ fn shards(
     demand
 }
 
-/// The leaf that takes `shard` in the replica at `position` of the shard's tree.
+/// Returns the leaf that receives `shard` in the replica at `position` of the shard's tree.
 fn member(pool: &Generation, position: u32, shard: u32) -> LeafId {
     let replica = (position + shard) % pool.replicas();
     let leaves = Seats(pool.ranks(replica).to_vec()).leaves();
@@ -154,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Sizes that nothing divides, and tensor parallelism of 4 and 3 against replicas of 6: not a byte is lost.
+    /// Indivisible sizes, and tensor parallelism of 4 and 3 against replicas of 6. No byte is lost.
     #[test]
     fn every_gpu_receives_its_own_shard_to_the_byte() {
         for (tp, pp) in [(4, 2), (3, 2), (8, 3), (1, 1), (24, 1)] {
@@ -177,7 +178,7 @@ mod tests {
                     assert!(received(leaf).abs_diff(size.0 / 6) <= u64::from(pp), "leaf{leaf}");
                 }
             }
-            // What a rank of the trainer holds, and no more, leaves it: an equal part of all.
+            // Each trainer rank sends exactly its equal part of the weights.
             for leaf in 0..24 {
                 let sent: u64 =
                     demand.flows().filter(|(from, ..)| from.0 == leaf).map(|(.., b)| b.0).sum();

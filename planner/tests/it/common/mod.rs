@@ -10,7 +10,6 @@ use lightloom_fabric::khop::{KhopRing, Shape};
 use lightloom_fabric::plan::Plan;
 use proptest::prelude::*;
 
-/// The shape of a test fabric.
 #[derive(Clone, Debug)]
 pub(crate) struct FabricSpec {
     pub nodes: u32,
@@ -38,7 +37,7 @@ impl Default for FabricSpec {
     }
 }
 
-/// A fabric with one job that takes all GPUs.
+/// Returns a fabric with one job that takes all GPUs.
 pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
     let line = spec.order.line(spec.nodes, spec.per_tor);
     let ring = KhopRing::new(spec.gpus_per_node, spec.k, spec.shape, line).unwrap();
@@ -53,8 +52,8 @@ pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
     Fabric { sha256: "f".repeat(64), ..fabric }
 }
 
-/// Inner hops of job `job` and those that cross, GPU by GPU from the ranks of the document: equal ranks of
-/// p groups in turn form a ring.
+/// Counts the inner hops of job `job` and those that cross, GPU by GPU from the ranks of the
+/// document. Equal ranks of p consecutive groups form a ring.
 pub(crate) fn counted(document: &Plan, job: u32, per_tor: u32) -> (u64, u64) {
     let mut racks: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for rank in &document.ranks {
@@ -77,7 +76,6 @@ pub(crate) fn counted(document: &Plan, job: u32, per_tor: u32) -> (u64, u64) {
     (hops, crossing)
 }
 
-/// Faults by name.
 pub(crate) fn faults_of(fabric: &Fabric, names: &[&str]) -> FaultSet {
     FaultSet::of(fabric, names.iter().map(|name| name.parse().unwrap())).unwrap()
 }
@@ -123,7 +121,6 @@ impl Case {
     }
 }
 
-/// Any small fabric, with any faults.
 pub(crate) fn arbitrary_case() -> impl Strategy<Value = Case> {
     let spec = (1u32..40, 2u8..=8, 2u8..=8, any::<[bool; 2]>(), 1u32..6, 1u32..5).prop_flat_map(
         |(nodes, gpus_per_node, k, [ring, spread], per_tor, per_domain)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The least inner hops that must cross ToRs on a small fabric, and the most rings it holds, by trying all. Shares no code with
-//! the planner.
+//! Computes the minimum number of inner hops that cross ToRs on a small fabric, and the maximum
+//! number of rings, by brute force. Shares no code with the planner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use lightloom_fabric::khop::{Position, Shape};
 pub(crate) struct CrossingJudge {
     rings: Vec<u64>,
     per_tor: u32,
-    /// Whether a node of each ring only passes light on.
+    /// Whether one node of each ring only passes light through.
     passes: bool,
     costs: BTreeMap<Vec<Vec<u32>>, u32>,
     known: BTreeMap<(u64, u32, u32), Option<u32>>,
 }
 
-/// The bundle of a hop, from the table of docs/khop.md.
+/// Returns the bundle of a hop, from the table of docs/khop.md.
 fn bundle(hop: i64, k: i64) -> i64 {
     let pair = (hop.abs() - 1) / 2;
     let is_last_of_odd = k % 2 == 1 && hop.abs() == k;
@@ -32,7 +32,7 @@ impl CrossingJudge {
         Self { rings: rings.into_iter().collect(), per_tor, passes, costs, known }
     }
 
-    /// Rings of `length` nodes side by side.
+    /// Enumerates rings of `length` adjacent nodes.
     pub(crate) fn of_runs(fabric: &Fabric, faults: &FaultSet, length: u32) -> Self {
         let nodes = fabric.hbd.nodes();
         let closed = fabric.hbd.shape() == Shape::Ring;
@@ -47,7 +47,8 @@ impl CrossingJudge {
         Self::new(fabric, (0..nodes).filter_map(run).collect(), true)
     }
 
-    /// Rings of `length` nodes along any path, back and forth included. No node has two hops on one bundle.
+    /// Enumerates rings of `length` nodes along any path, including paths that turn back. No node
+    /// has two hops on one bundle.
     pub(crate) fn of_paths(fabric: &Fabric, faults: &FaultSet, length: u32) -> Self {
         let (nodes, k) = (i64::from(fabric.hbd.nodes()), i64::from(fabric.hbd.k()));
         let closed = fabric.hbd.shape() == Shape::Ring;
@@ -79,7 +80,7 @@ impl CrossingJudge {
         Self::new(fabric, rings, false)
     }
 
-    /// The most rings that share no node.
+    /// Returns the maximum number of disjoint rings.
     pub(crate) fn most_rings(&self) -> u32 {
         fn most(rings: &[u64], free: u64, known: &mut BTreeMap<u64, u32>) -> u32 {
             if free == 0 {
@@ -100,8 +101,8 @@ impl CrossingJudge {
         most(&self.rings, all, &mut BTreeMap::new())
     }
 
-    /// The least hops that cross of `groups` groups, in sets of as many as a ToR has nodes and one of the rest; nothing where
-    /// so many do not fit.
+    /// Returns the minimum number of crossing hops of `groups` groups, in sets of as many groups as
+    /// a ToR has nodes, and one set with the rest. `None` if they do not fit.
     pub(crate) fn least(&mut self, groups: u32) -> Option<u32> {
         let all = self.rings.iter().fold(0, |all, ring| all | ring);
         let (per_set, rest) = (self.per_tor, groups % self.per_tor);
@@ -110,7 +111,7 @@ impl CrossingJudge {
         self.least_of([&whole, &partial], all, groups / per_set, u32::from(rest > 0))
     }
 
-    /// By its lowest node: every set of `size` rings that share no node, and what it costs.
+    /// Returns every set of `size` disjoint rings with its cost, by lowest node.
     fn sets(&mut self, size: u32, all: u64) -> BTreeMap<u32, Vec<(u64, u32)>> {
         let mut chosen: Vec<Vec<u64>> = vec![vec![]];
         for _ in 0..size {
@@ -169,8 +170,8 @@ impl CrossingJudge {
         best
     }
 
-    /// The least that crosses around the inner rings of these groups, in any order, whatever the ranks are, and whoever passes
-    /// light on.
+    /// Returns the minimum number of crossing hops around the inner rings of these groups, over all
+    /// orders, ranks and choices of pass-through nodes.
     fn crossing(&mut self, set: &[u64]) -> u32 {
         if set.len() < 2 {
             return 0;
@@ -197,7 +198,7 @@ impl CrossingJudge {
         let mut best = u32::MAX;
         let others: Vec<usize> = (1..groups.len()).collect();
         for order in permutations(&others) {
-            // The ranks of the first group may be in one order.
+            // By symmetry, the ranks of the first group need only one order.
             for first in ways[0].iter().filter(|ranks| ranks.is_sorted()) {
                 let mut ends: BTreeMap<&Vec<u32>, u32> = [(first, 0)].into();
                 for next in &order {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An outside judge of small networks: the fastest rate by an integer program with a variable for every circuit of every
-//! bank, and flows by source. It shares nothing with the planner but the network and the demand.
+//! An independent oracle for small networks: the fastest rate by an integer program with a variable
+//! per circuit of every bank and flows by source. It shares only the network and the demand with
+//! the planner.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
 use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
@@ -11,7 +12,6 @@ use lightloom_units::seed::{Seed, Stream};
 use lightloom_units::{BitsPerSecond, Bytes};
 use rand::RngExt;
 
-/// How far traffic may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hops {
     /// Over one circuit, or the core.
@@ -20,7 +20,7 @@ pub(crate) enum Hops {
     Any,
 }
 
-/// Whether a circuit over `bank` may join two leaves, from the specification.
+/// Returns whether a circuit of `bank` may join two leaves, by the specification.
 fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     let is = |pair: &(LeafId, LeafId), a, b| pair.0 == LeafId(a) && pair.1 == LeafId(b);
     let own = spec.loss.extra_db.iter().filter(|(leaf, _)| leaf.0 == a || leaf.0 == b);
@@ -29,13 +29,13 @@ fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     loss <= spec.loss.budget_db && !forbidden
 }
 
-/// The best rate of `demand` over all circuits of `network` without faults.
+/// Returns the best rate of `demand` over all circuits of `network` without faults.
 pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops) -> f64 {
     let spec = network.spec();
     let (leaves, rate) = (spec.leaves as usize, spec.circuit_rate.0 as f64);
     let mut variables = ProblemVariables::new();
     let mut constraints = Vec::new();
-    // One direction of one circuit a second is the unit of rates.
+    // The unit of rates is one direction of one circuit per second.
     let bits = |from: usize, to: usize| {
         demand.bits(demand.bytes(LeafId::from_index(from), LeafId::from_index(to)))
     };
@@ -74,7 +74,7 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
         };
         let mut kept = vec![Expression::default(); leaves + 1];
         for (a, b) in arcs.filter(is_arc) {
-            // One hop: from the source, to where the traffic ends, or over the core.
+            // One hop: from the source to the destination, or over the core.
             if hops == Hops::One && a != source && a != leaves {
                 continue;
             }
@@ -112,7 +112,7 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
     solution.value(lambda) * rate / most
 }
 
-/// A network of two banks of different loss, and what a phase sends over it.
+/// Draws a network of two banks with different loss, and the demand of a phase.
 pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
     let mut stream = Seed(seed).stream("test.banks", 0);
     loop {
@@ -149,7 +149,7 @@ fn drawn_demand(leaves: u32, stream: &mut Stream) -> Demand {
     for from in 0..leaves {
         for to in (0..leaves).filter(|to| *to != from) {
             let is_sent = match kind {
-                // A ring one way, an exchange of all with all, and what comes.
+                // A ring in one direction, an all-to-all, or random pairs.
                 0 => to == (from + 1) % leaves,
                 1 => true,
                 _ => stream.random_range(0..3) == 0,

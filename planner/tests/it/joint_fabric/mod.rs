@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabrics and faults of the tests of joint plans, from text.
 
 use lightloom_fabric::document::{Style, render};
 use lightloom_fabric::fabric::Fabric;
